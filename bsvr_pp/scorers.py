@@ -81,7 +81,7 @@ def neg_crps(estimator: Any, X: ArrayLike, y: ArrayLike, sample_weight: ArrayLik
 
 
 def _mean(values: Array, weight: ArrayLike | None) -> float:
-    return float(np.average(values, weights=None if weight is None else checked_weights(weight, values.size)))
+    return float(np.average(values, weights=checked_weights(weight, values.size)))
 
 
 def _distribution(estimator: Any, X: ArrayLike) -> PredictiveDistribution:

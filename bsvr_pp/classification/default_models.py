@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Any
 
 import numpy as np
@@ -95,7 +96,7 @@ def standard_label_model(
     ard: bool,
     kernel: Kernel,
     known: bool = False,
-    weight: Array | None = None,
+    of_targets: Mapping[str, Array] = {},
     width: Array | None = None,
     C: float | None = None,
     blocks: Blocks | None = None,
@@ -103,7 +104,7 @@ def standard_label_model(
 ) -> pm.Model:
     """`default_label_model` without checks, given widths of the inputs, by default 1, and C if it is not learned.
 
-    ``weight`` (n,) are sample weights.
+    ``of_targets`` may have sample weights (n,), "weight".
     """
     label = KnownLabel if known else SVMLabel
     with pm.Model() as model:
@@ -117,10 +118,10 @@ def standard_label_model(
             "f", X=pm.Data("X", X), blocks=blocks, jitter=1e-5
         )
         targets = pm.Data("targets", y)
-        if weight is None:
-            label("y", f=f, C=penalty, observed=targets)
+        if "weight" in of_targets:
+            observe_weighted("y", label.dist(f=f, C=penalty), pm.Data("weight", of_targets["weight"]), targets)
         else:
-            observe_weighted("y", label.dist(f=f, C=penalty), pm.Data("weight", weight), targets)
+            label("y", f=f, C=penalty, observed=targets)
     return model
 
 

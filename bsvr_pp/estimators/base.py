@@ -155,10 +155,8 @@ class LocalBlocks:
         """Whether n rows are fitted in blocks, and not densely."""
         return self.size is not None and n > (_DENSE if self.size == "auto" else self.size)
 
-    def check(self, n: int, *, weighted: bool) -> None:
-        """Check that n rows may be fitted in blocks, and say so if nobody asked for it."""
-        if weighted:
-            raise ValueError(f"sample_weight is for a dense fit, and {n} rows are fitted in blocks: use blocks=None")
+    def tell(self, n: int) -> None:
+        """Warn that n rows are fitted in blocks, if nobody asked for it."""
         if self.size == "auto":
             warnings.warn(
                 f"{n} rows are fitted in local blocks, between which the function is independent: blocks=None fits all "

@@ -205,7 +205,7 @@ class LSSVR(SavedEstimator, RegressorMixin, BaseEstimator):  # type: ignore[misc
             except LinAlgError:
                 return np.inf
             if self.selection == "loo":
-                return float(np.log(np.average(solution.loo_residuals**2, weights=rows.times) + 1e-300))
+                return float(np.log(np.average(solution.loo_residuals**2, weights=rows.weight) + 1e-300))
             return -solution.log_evidence
 
         axes = np.meshgrid(*(np.log(_GRID[name]) for name in free), indexing="ij")
@@ -284,7 +284,7 @@ class LSSVRFit:
 
     def __init__(self, rows: TrainingData, kernel: Kernel, gamma: float, lengthscale: float) -> None:
         self.rows, self.kernel, self.gamma, self.lengthscale = rows, kernel, gamma, lengthscale
-        y, weight = rows.y, rows.times
+        y, weight = rows.y, rows.weight
         n, count = y.size, float(weight.sum())
         H = self._kernel(rows.X, rows.X) + np.diag(1.0 / (gamma * weight))
         self._factor = cho_factor(H, lower=True)
@@ -343,7 +343,7 @@ class NetworkFit(LSSVRFit):
 
     def __init__(self, rows: TrainingData, kernel: Kernel, gamma: float, lengthscale: float, epsilon: float) -> None:
         super().__init__(rows, kernel, gamma, lengthscale)
-        n, times = rows.y.size, rows.times
+        n, times = rows.y.size, rows.weight
         omega = self._kernel(rows.X, rows.X)
         psi = np.zeros((n + 1, n + 1))
         psi[0, 1:] = psi[1:, 0] = 1.0

@@ -143,7 +143,7 @@ class BayesianOrdinalSVC(OfStandardModel, SavedEstimator, ClassifierMixin, BaseE
         classes, index = classes_of(labels)
         rng, rows = seeded(self.random_state), as_given(inputs, index.astype(np.float64))
         units, model = Units.of(rows, columns.tied), self._model(classes, columns)
-        rows, options = units.rows(rows), Options(self.restarts)
+        rows, options = rows.in_units(units), Options(self.restarts)
         with threads_for(len(index)):
             fit = OrdinalFit.of_rows(model, units, rows, method, options, rng, classes=classes)
         warn_unless_converged(fit.fitted, fit.method)

@@ -13,7 +13,7 @@ from collections.abc import Callable
 from typing import Any, NamedTuple
 
 import numpy as np
-from numpy.typing import NDArray
+from numpy.typing import ArrayLike, NDArray
 from scipy.sparse import coo_array
 from scipy.sparse.csgraph import connected_components
 from scipy.spatial import cKDTree
@@ -43,7 +43,7 @@ class ScaledFit(NamedTuple):
     fit: Any
 
 
-def gross_errors(X: Array, y: Array, mean: Array, deviation: Array, unit: float, weight: Array | None = None) -> Mask:
+def gross_errors(X: Array, y: Array, mean: Array, deviation: Array, unit: float, weight: ArrayLike = 1.0) -> Mask:
     """Find the rows, of standardised inputs and targets, that no noise of the family explains.
 
     ``mean`` and ``deviation`` are of each target given the others, ``unit`` is a robust standard deviation of all, and
@@ -61,7 +61,7 @@ def gross_errors(X: Array, y: Array, mean: Array, deviation: Array, unit: float,
     If more than a tenth of the rows are such, or a third of the targets are equal, no row is: they are not errors.
     """
     n, residual = y.size, y - mean
-    times = np.ones(n) if weight is None else weight
+    times = np.broadcast_to(weight, y.shape)
     found = np.zeros(n, dtype=bool)
     size = np.abs(residual) / deviation
     median = float(quantiles_of(size, 0.5, weight))
@@ -82,7 +82,7 @@ def gross_errors(X: Array, y: Array, mean: Array, deviation: Array, unit: float,
 
 
 def kept_rows(
-    fit: Callable[[Mask, Any], tuple[Array, Array, Any]], X: Array, y: Array, weight: Array | None = None
+    fit: Callable[[Mask, Any], tuple[Array, Array, Any]], X: Array, y: Array, weight: ArrayLike = 1.0
 ) -> tuple[Mask, Any]:
     """Fit until the rows that are kept explain each other; return them and their fit.
 

@@ -190,7 +190,7 @@ class ResidualIntervals(HoldsFit, CentralIntervals, MetaEstimatorMixin, Regresso
         check_varies("y", rows.y)
         fit = partial(_fitted, regressor, rows)
         residuals = np.full(len(targets), np.nan)
-        for weight, tested in self._splits(inputs, targets, times, rows):
+        for weight, tested in self._splits(inputs, targets, times if takes_weights else np.ones(times.size), rows):
             residuals[tested] = targets[tested] - fit(weight).predict(inputs[tested])
         used = (times > 0) & np.isfinite(residuals)
         residuals[~used] = np.nan
@@ -217,7 +217,7 @@ class ResidualIntervals(HoldsFit, CentralIntervals, MetaEstimatorMixin, Regresso
             "family_": family,
             "scale_dependence_": _dependence(np.abs(found), targets[used] - found, times),
             "scale_": np.array([_scale(*each, family) for each in members]),
-            "estimator_": fit(rows.times),
+            "estimator_": fit(rows.weight),
             "_members": members,
             "_group_of": group_of,
         }
@@ -250,13 +250,12 @@ class ResidualIntervals(HoldsFit, CentralIntervals, MetaEstimatorMixin, Regresso
         if isinstance(self.cv, int | np.integer):
             for train, test in KFold(min(self.cv, m), shuffle=True, random_state=self.random_state).split(rows.X):
                 weight = np.zeros(m)
-                weight[train] = rows.times[train]
+                weight[train] = rows.weight[train]
                 yield weight, np.flatnonzero(np.isin(rows.place, test))
             return
         for train, test in check_cv(self.cv).split(inputs, targets):
             kept = train[rows.place[train] >= 0]
-            part = np.ones(kept.size) if rows.weight is None else times[kept]
-            yield np.bincount(rows.place[kept], part, minlength=m), test[rows.place[test] >= 0]
+            yield np.bincount(rows.place[kept], times[kept], minlength=m), test[rows.place[test] >= 0]
 
     def predict(self, X: ArrayLike) -> Array:
         """Predict by the regressor; an (n_new,) array."""

@@ -277,17 +277,16 @@ class BayesianSVC(OfStandardModel, SavedEstimator, ClassifierMixin, BaseEstimato
         classes, index = classes_of(rows.y)
         rng, local = seeded(self.random_state), blocks_from(self.blocks)
         rows, size = replace(rows, y=index), None
-        if self._sampler() is not None and rows.weight is not None:
+        if self._sampler() is not None:
             rows = rows.repeated()  # labels are drawn for each row
         elif self._likelihood() == "known_label" and local.divides(len(rows.y)):
-            weighted = sample_weight is not None or self.class_weight is not None
-            local.check(len(rows.y), weighted=weighted and rows.weight is not None)
-            rows, size = rows if rows.weight is None else rows.unmerged(), local.rows
+            local.tell(len(rows.y))
+            rows, size = rows.unmerged(), local.rows
         if size is None:
             remedy = NO_BLOCKS if self._likelihood() == "hinge" else "blocks='auto' fits them in blocks"
             check_memory("BayesianSVC", len(rows.y), remedy)
         units = Units.of(rows, columns.tied)
-        rows = units.rows(rows)
+        rows = rows.in_units(units)
         with threads_for(len(rows.X)), local.threads():
             parts = self._binary_rows(rows, classes)
             fit = LabelFit(classes, units, rows, [self._binary(units, each, columns, size, rng) for each in parts])
@@ -328,8 +327,6 @@ class BayesianSVC(OfStandardModel, SavedEstimator, ClassifierMixin, BaseEstimato
     def _weights(self, labels: NDArray[Any], sample_weight: ArrayLike | None) -> Array:
         """Sample weights times class weights."""
         weight = checked_weights(sample_weight, len(labels))
-        if self.class_weight is None:
-            return weight
         classes, index = np.unique(labels, return_inverse=True)
         if isinstance(self.class_weight, str) and self.class_weight == "balanced":
             total = np.bincount(index, weight)

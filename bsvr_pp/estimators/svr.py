@@ -131,8 +131,8 @@ class BayesianSVR(TargetPredictions, SavedEstimator, RegressorMixin, BaseEstimat
         hyperparameters were found.
     neighbours_ : int or None
         Number of nearest rows on which each prediction has a fit of its own; None for a dense fit, or the own block.
-    noise_scales_ : NoiseScales or None
-        Factors of the width of the noise, their weights, and how far neighbours share them; None for one noise.
+    noise_scales_ : NoiseScales
+        Factors of the width of the noise, their weights, and how far neighbours share them.
     outliers_ : array of int
         Rows that were set aside; their dual coefficients are 0.
     committee_ : (m,) array
@@ -223,7 +223,7 @@ class BayesianSVR(TargetPredictions, SavedEstimator, RegressorMixin, BaseEstimat
         """
         spec, log_targets = self._check_options(), bool(self.log_targets)
         rows, columns = regression_data(self, X, y, sample_weight, log_targets=log_targets)
-        spec, rows = spec.for_rows(rows, columns.tied, weighted=sample_weight is not None)
+        spec, rows = spec.for_rows(rows, columns.tied)
         return self._keep(fit_regression(rows, spec, seeded(self.random_state)), columns)
 
     def add(self, X: ArrayLike, y: ArrayLike, sample_weight: ArrayLike | None = None) -> Self:
@@ -259,11 +259,8 @@ class BayesianSVR(TargetPredictions, SavedEstimator, RegressorMixin, BaseEstimat
         fit = self._checked()
         if len(fit.fitted.posteriors) != 1:
             raise ValueError("rows are added at one point of the hyperparameters, and a committee or NUTS has many")
-        exact = fit.rows.ends is None
-        new = arriving_data(self, X, y, sample_weight, exact=exact, log_targets=fit.units.logarithm)
+        new = arriving_data(self, X, y, sample_weight, fit.rows, fit.units.logarithm)
         if fit.blocks is not None:
-            if sample_weight is not None:
-                raise ValueError("sample_weight is for a dense fit, and the rows are in blocks: use blocks=None")
             new = new.unmerged()
         with self._local().threads():
             fit = fit.with_rows(new)

@@ -9,7 +9,7 @@ optimiser, `NUTS` and `marginalize` can use it.
 from __future__ import annotations
 
 from dataclasses import Field
-from typing import ClassVar, Literal, NamedTuple, Protocol, _ProtocolMeta, runtime_checkable
+from typing import TYPE_CHECKING, ClassVar, Literal, NamedTuple, Protocol, _ProtocolMeta, runtime_checkable
 
 import numpy as np
 import xarray as xr
@@ -22,6 +22,9 @@ from bsvr_pp.approximations.smc import LogLikelihood
 from bsvr_pp.losses import NoiseModel
 from bsvr_pp.model.marginalize import Integrator
 from bsvr_pp.model.problem import Point, Problem
+
+if TYPE_CHECKING:
+    from bsvr_pp.inference.search.optimize import Optimum
 
 Objective = Literal["posterior", "evidence"]
 
@@ -118,6 +121,24 @@ class IntegratesLatent(Integrator, Method, Protocol):
     def check_sampling(self, problem: Problem) -> None:
         """Warn if samplers fail on the evidence of this model."""
         return
+
+
+@runtime_checkable
+class MatchesMoments(IntegratesLatent, Protocol):
+    """Sites whose moments are those of the factors up to a ``mismatch``: `MeanField`.
+
+    Its cavities predict a row as a fit without it does: asked for where they tell the scales of the noise.
+    """
+
+    mismatch: float
+
+
+@runtime_checkable
+class Averages(Method, Protocol):
+    """Predictions averaged over several optima of the hyperparameters: `Committee`."""
+
+    def members(self, optima: list[Optimum]) -> list[Optimum]:
+        """The optima that are averaged, best first."""
 
 
 def check_latent(latent: object, instead: str = "") -> None:

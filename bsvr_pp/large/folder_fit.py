@@ -217,7 +217,7 @@ def _find_hyperparameters(spec: RegressionSpec, work: Records, local: LocalBlock
         "point": found.optima[0].record()["point"],
         "at_size": json.loads(found.record()),
         "neighbours": neighbours,
-        "noise_scales": None if scales is None else scales.record(),
+        "noise_scales": scales.record() if scales.several else None,
         "partition": SealedFile(work.folder / "partition.npz").seal,
     }
 

@@ -18,7 +18,7 @@ from numpy.typing import NDArray
 
 from bsvr_pp._arrays import Array, Rows
 from bsvr_pp._atomic_write import check_writable, locked
-from bsvr_pp.estimators.training_data import logs_of_targets
+from bsvr_pp.estimators.training_data import log_of
 from bsvr_pp.large.folder_fit import finish, solve_blocks
 from bsvr_pp.large.folder_model import FolderModel, checked, open_folder
 from bsvr_pp.large.sources import Source, source_of, writing_rows
@@ -90,7 +90,7 @@ def _in_units(model: FolderModel, source: Source) -> Iterator[tuple[Array, Array
     """The rows in the units of the fit."""
     for inputs, y in source.parts():
         units = model._fit.units
-        targets = logs_of_targets(y, None)[0] if units.logarithm else y
+        targets = log_of("y", y) if units.logarithm else y
         yield model._standardised(inputs), (targets - units.location) / units.unit
 
 

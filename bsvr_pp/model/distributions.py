@@ -82,11 +82,13 @@ _FROM_PYMC: dict[Any, Callable[..., tuple[str, Any, list[Any]]]] = {
 }
 
 
-def observe(name: str, loss: str, mu: Any, parameters: Mapping[str, Any], observed: Any, weight: Any = None) -> Any:
-    """Make targets with the noise of a loss around mu in the surrounding PyMC model, with sample weights if given."""
+def observe(
+    name: str, loss: str, mu: Any, parameters: Mapping[str, Any], observed: Any, of_targets: Mapping[str, Any] = {}
+) -> Any:
+    """Make targets with the noise of a loss around mu in the surrounding PyMC model, with any "weight"."""
     kind, named = _TO_PYMC[loss](**parameters) if loss in _TO_PYMC else (distribution(loss), dict(parameters))
-    if weight is not None:
-        return observe_weighted(name, kind.dist(mu=mu, **named), weight, observed)
+    if "weight" in of_targets:
+        return observe_weighted(name, kind.dist(mu=mu, **named), of_targets["weight"], observed)
     return kind(name, mu=mu, **named, observed=observed)
 
 
@@ -367,10 +369,10 @@ def observe_weighted(name: str, targets: Any, weight: Any, observed: Any) -> Any
 
 
 def unweighted(target: Any) -> tuple[Any, Any]:
-    """Return the targets without weights, and the weights; None if they have none."""
+    """Return the targets without weights, and the weights (n,), or 1."""
     op = target.owner.op
     if not isinstance(op, WeightedTargetsRV):
-        return target, None
+        return target, pt.constant(1.0)
     *inputs, weight = target.owner.inputs
     return op.base.make_node(*inputs).outputs[-1], weight
 
