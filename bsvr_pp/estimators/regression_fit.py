@@ -59,7 +59,7 @@ class RegressionSpec:
             if isinstance(self.method, Averages):
                 raise ValueError(f"a committee averages over optima of a dense fit, and {n} rows are fitted in blocks")
             rows, size = rows.unmerged(), self.local.rows
-            self.local.tell(n)
+            self.local.tell(len(rows.y))
         if self.automatic and size is None and n >= _EFFECTS:
             model = replace(model, kernel="main_effects")
         return replace(self, model=model, size=size), rows

@@ -280,8 +280,8 @@ class BayesianSVC(OfStandardModel, SavedEstimator, ClassifierMixin, BaseEstimato
         if self._sampler() is not None:
             rows = rows.repeated()  # labels are drawn for each row
         elif self._likelihood() == "known_label" and local.divides(len(rows.y)):
-            local.tell(len(rows.y))
             rows, size = rows.unmerged(), local.rows
+            local.tell(len(rows.y))
         if size is None:
             remedy = NO_BLOCKS if self._likelihood() == "hinge" else "blocks='auto' fits them in blocks"
             check_memory("BayesianSVC", len(rows.y), remedy)

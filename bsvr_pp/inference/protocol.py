@@ -8,8 +8,9 @@ optimiser, `NUTS` and `marginalize` can use it.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import Field
-from typing import TYPE_CHECKING, ClassVar, Literal, NamedTuple, Protocol, _ProtocolMeta, runtime_checkable
+from typing import ClassVar, Literal, NamedTuple, Protocol, _ProtocolMeta, runtime_checkable
 
 import numpy as np
 import xarray as xr
@@ -22,9 +23,6 @@ from bsvr_pp.approximations.smc import LogLikelihood
 from bsvr_pp.losses import NoiseModel
 from bsvr_pp.model.marginalize import Integrator
 from bsvr_pp.model.problem import Point, Problem
-
-if TYPE_CHECKING:
-    from bsvr_pp.inference.search.optimize import Optimum
 
 Objective = Literal["posterior", "evidence"]
 
@@ -137,8 +135,8 @@ class MatchesMoments(IntegratesLatent, Protocol):
 class Averages(Method, Protocol):
     """Predictions averaged over several optima of the hyperparameters: `Committee`."""
 
-    def members(self, optima: list[Optimum]) -> list[Optimum]:
-        """The optima that are averaged, best first."""
+    def members(self, points: Sequence[Point], objectives: Sequence[float]) -> list[int]:
+        """Numbers of the optima that are averaged; the best is first."""
 
 
 def check_latent(latent: object, instead: str = "") -> None:

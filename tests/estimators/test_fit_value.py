@@ -124,7 +124,7 @@ def test_own_blocks_of_many_rows_have_one_noise():
     X, y = wave(210)
     y[::10] += np.random.default_rng(1).normal(size=21)
     svr = bp.BayesianSVR(blocks=bp.LocalBlocks(70, neighbours=None), **FAST).fit(X, y)
-    assert svr.noise_scales_ is None and svr.neighbours_ is None and np.isfinite(svr.predict(NEW)).all()
+    assert not svr.noise_scales_.several and svr.neighbours_ is None and np.isfinite(svr.predict(NEW)).all()
 
 
 def test_rows_of_a_logarithm_are_set_aside_on_its_scale():
@@ -144,7 +144,7 @@ def test_a_fit_is_a_function_of_rows_and_options():
     X, y = wave()
     svr = bp.BayesianSVR(**FAST)
     rows = merged(X, y, None)
-    spec, rows = svr._check_options().for_rows(rows, None, weighted=False)
+    spec, rows = svr._check_options().for_rows(rows, None)
     fit = fit_regression(rows, spec, np.random.default_rng(1))
     again = fit_regression(rows, spec, np.random.default_rng(1))
     local = svr._local()
@@ -153,7 +153,7 @@ def test_a_fit_is_a_function_of_rows_and_options():
     with pytest.raises(FrozenInstanceError):
         fit.neighbours = 5
     assert not hasattr(svr, "_fit") and spec.size is None
-    many, _ = replace(spec, local=bp.LocalBlocks(30)).for_rows(as_given(X, y), None, weighted=False)
+    many, _ = replace(spec, local=bp.LocalBlocks(30)).for_rows(as_given(X, y), None)
     assert many.size == 30 and many.counts[0] == 64
 
 
