@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any
 
 import numpy as np
 import pymc as pm
 import pytensor.tensor as pt
 from numpy.typing import ArrayLike
+from pytensor.tensor.variable import TensorVariable
 from scipy.stats import norm
 
 from bsvr_pp._arrays import Array
@@ -239,7 +239,7 @@ def standard_ordinal_model(
     return model
 
 
-def check_ordinal_options(noise: str, kernel: Any) -> None:
+def check_ordinal_options(noise: str, kernel: Kernel) -> None:
     """Check the options of a model of ordered classes; the error names the option and what is allowed."""
     allowed = [name for name in NOISES if name != "pinball"]
     if noise not in allowed:
@@ -254,7 +254,7 @@ def class_thresholds(classes: Array, m: int) -> Array:
     return thresholds
 
 
-def shaped_noise(noise: str) -> dict[str, Any]:
+def shaped_noise(noise: str) -> dict[str, float | TensorVariable]:
     """Parameters of the noise of variance 1, in the surrounding model, whose tails are free if there is a tube."""
     if noise not in _SMOOTH:
         return {"C": 1.0 if LOSSES[noise].degree == 2 else 2.0**0.5}

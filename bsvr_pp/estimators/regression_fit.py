@@ -205,7 +205,7 @@ def fit_regression(rows: TrainingData, spec: RegressionSpec, rng: np.random.Gene
             chosen = first.changed(fitted=first.fitted.with_scales(first.problem, scales), neighbours=neighbours)
         elif spec.noise_scales and (enough or (equal and len(first.fitted.posteriors) == 1)):
 
-            def scaled(near: Mask) -> ScaledFit:
+            def scaled(near: Mask) -> ScaledFit[RegressionFit]:
                 found, far = first if (near == kept).all() else fit(near, first), kept & ~near
                 found, *known = found.with_scales(rows.taken(far).in_units(found.units))
                 of_rows = np.full((2, n), np.nan)

@@ -11,6 +11,7 @@ import numpy as np
 import pymc as pm
 import xarray as xr
 from numpy.typing import ArrayLike
+from scipy.sparse import sparray
 
 from bsvr_pp._arrays import Array
 from bsvr_pp._compiler import interruptible, rarely_collected
@@ -54,7 +55,7 @@ class StandardModel:
         """The model of standardised rows, read; models of one structure share compiled functions."""
         if callable(self.kernel):  # the function may look at the inputs
             return read_model(self.make(rows, blocks))
-        known: dict[str, Any] = {"beta": self.beta, "targets": rows.y} | rows.of_targets
+        known: dict[str, ArrayLike] = {"beta": self.beta, "targets": rows.y, **rows.of_targets}
         if self.C is not None:
             known["C"] = float(self.C)
         if self.n_cutpoints:
@@ -167,7 +168,7 @@ class StandardFit:
         """The model with the rows."""
         return self.model.problem(self.rows, self.blocks)
 
-    def __getstate__(self) -> dict[str, Any]:
+    def __getstate__(self) -> dict[str, object]:
         """All but what is compiled."""
         return {field.name: getattr(self, field.name) for field in fields(self)}
 
@@ -193,7 +194,7 @@ class OfStandardModel(HoldsFit):
         inputs = new_inputs(self, X)
         return np.asarray(self._fit.units.inputs(inputs))
 
-    def _sums_of_f(self, X: Any, weights: Any) -> tuple[Array, list[tuple[Array, Array]]]:
+    def _sums_of_f(self, X: ArrayLike, weights: sparray) -> tuple[Array, list[tuple[Array, Array]]]:
         """Shares of the members, and of each the mean (k,) and covariance (k, k) of sparse weights (k, m) times f at X.
 
         In units of the targets.

@@ -29,10 +29,13 @@ from bsvr_pp.estimators.base import LocalBlocks, SavedEstimator, blocks_from, ch
 from bsvr_pp.estimators.standard_models import OfStandardModel, StandardFit, StandardModel
 from bsvr_pp.estimators.training_data import (
     Columns,
+    Labels,
     Learned,
+    RandomState,
     TrainingData,
     Units,
     classes_of,
+    codes_of,
     merged,
     training_arrays,
 )
@@ -111,7 +114,7 @@ class BinaryFit(StandardFit):
 class LabelFit:
     """A binary model of the second class, or one of each class against the rest; the labels of rows are numbers."""
 
-    classes: NDArray[Any]
+    classes: Labels
     units: Units
     rows: TrainingData
     binaries: list[BinaryFit]
@@ -241,7 +244,7 @@ class BayesianSVC(OfStandardModel, SavedEstimator, ClassifierMixin, BaseEstimato
     particles: int = 100
     class_weight: dict[Any, float] | Literal["balanced"] | None = None
     blocks: LocalBlocks | int | Literal["auto"] | None = "auto"
-    random_state: Any = None
+    random_state: RandomState = None
 
     def fit(self, X: ArrayLike, y: ArrayLike, sample_weight: ArrayLike | None = None) -> Self:
         """Fit the hyperparameters, and compute the posterior.
@@ -273,10 +276,10 @@ class BayesianSVC(OfStandardModel, SavedEstimator, ClassifierMixin, BaseEstimato
         self._check_options()
         given, labels, columns = training_arrays(self, X, y)
         check_classification_targets(labels)
-        rows = merged(given, labels, self._weights(labels, sample_weight))
-        classes, index = classes_of(rows.y)
+        weight = self._weights(labels, sample_weight)
+        classes = classes_of(labels[weight > 0])
+        rows, size = merged(given, codes_of(labels, classes), weight), None
         rng, local = seeded(self.random_state), blocks_from(self.blocks)
-        rows, size = replace(rows, y=index), None
         if self._sampler() is not None:
             rows = rows.repeated()  # labels are drawn for each row
         elif self._likelihood() == "known_label" and local.divides(len(rows.y)):
@@ -324,7 +327,7 @@ class BayesianSVC(OfStandardModel, SavedEstimator, ClassifierMixin, BaseEstimato
             return Exchange() if self.inference == "exchange" else None
         return self.inference
 
-    def _weights(self, labels: NDArray[Any], sample_weight: ArrayLike | None) -> Array:
+    def _weights(self, labels: Labels, sample_weight: ArrayLike | None) -> Array:
         """Sample weights times class weights."""
         weight = checked_weights(sample_weight, len(labels))
         classes, index = np.unique(labels, return_inverse=True)
@@ -335,7 +338,7 @@ class BayesianSVC(OfStandardModel, SavedEstimator, ClassifierMixin, BaseEstimato
             factor = compute_class_weight(self.class_weight, classes=classes, y=labels)
         return weight * factor[index]
 
-    def _binary_rows(self, rows: TrainingData, classes: NDArray[Any]) -> list[TrainingData]:
+    def _binary_rows(self, rows: TrainingData, classes: Labels) -> list[TrainingData]:
         """Rows with labels -1 and +1: of the second class, or of each class against the rest."""
         positive = [1] if classes.size == 2 else range(classes.size)
         return [replace(rows, y=np.where(rows.y == k, 1.0, -1.0)) for k in positive]
@@ -460,8 +463,8 @@ class BayesianSVC(OfStandardModel, SavedEstimator, ClassifierMixin, BaseEstimato
             found = [each.probability(inputs, self.probability, neighbours) for each in self._fit.binaries]
         return np.stack(found, axis=1)
 
-    def predict(self, X: ArrayLike) -> NDArray[Any]:
+    def predict(self, X: ArrayLike) -> Labels:
         """Predict the most probable class at inputs (n_new, d)."""
         probability = self.predict_proba(X)
-        labels: NDArray[Any] = self._fit.classes[np.argmax(probability, axis=1)]
+        labels: Labels = self._fit.classes[np.argmax(probability, axis=1)]
         return labels

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any, Literal
+from typing import Literal
 
 import numpy as np
 import pandas as pd
@@ -14,7 +14,7 @@ from bsvr_pp._checks import check_count, check_share, checked_levels, checked_we
 from bsvr_pp._docs import shared
 from bsvr_pp.estimators.base import CentralIntervals, LocalBlocks, blocks_from, seeded
 from bsvr_pp.estimators.standard_models import OfStandardModel
-from bsvr_pp.estimators.training_data import Columns, Learned, Units, log_of, targets_of
+from bsvr_pp.estimators.training_data import Columns, Learned, RandomState, Units, log_of, targets_of
 from bsvr_pp.inference.prediction.distribution import PredictiveDistribution
 from bsvr_pp.losses import NoiseModel
 from bsvr_pp.losses.noise import parameters_in_unit
@@ -135,7 +135,7 @@ class TargetPredictions(OfStandardModel, CentralIntervals):
         with self._local().threads():
             return self.predict_distribution(X).ppf(levels[:, None]).T
 
-    def sample_y(self, X: ArrayLike, n_samples: int = 1, random_state: Any = 0) -> Array:
+    def sample_y(self, X: ArrayLike, n_samples: int = 1, random_state: RandomState = 0) -> Array:
         """Draw new targets jointly at several inputs: one latent function per draw, plus noise.
 
         With blocks each input has the distribution of `predict_distribution`; how the function is correlated is that of

@@ -12,7 +12,7 @@ import warnings
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any, ClassVar, Self
+from typing import Any, ClassVar, Self, TypedDict
 
 import numpy as np
 import pandas as pd
@@ -32,7 +32,9 @@ from bsvr_pp.tables import DataError, check_columns
 from bsvr_pp.tables.columns import Encoding, table_of
 
 Mask = NDArray[np.bool_]
+Labels = NDArray[np.generic]
 Learned = dict[str, Any]  # attributes of an estimator
+RandomState = int | np.random.RandomState | None  # as scikit-learn takes it
 
 _RATIO = 1e7  # of the largest weight to the smallest, above which the digits of a solve are lost
 _REPEATED = 0.5  # share of repeated rows from which there is a warning,
@@ -45,7 +47,7 @@ class Columns:
     """Columns of the inputs of a fit: their number, any names, and how those of a table are encoded."""
 
     count: int
-    names: NDArray[Any] | None = None
+    names: Labels | None = None
     encoding: Encoding | None = None
 
     @property
@@ -64,7 +66,7 @@ class Columns:
         d = self.count if self.encoding is None else len(self.encoding.names)
         return np.broadcast_to(of_inputs(values, self.tied) if values.size > 1 else values, (d,))
 
-    def named(self, values: Array) -> Any:
+    def named(self, values: Array) -> Array | pd.Series | pd.DataFrame:
         """A value of each input (or one row per class), with their names if the data had names."""
         names = self.names if self.encoding is None else self.encoding.names
         if names is None:
@@ -80,7 +82,7 @@ class TrainingData:
     Attributes
     ----------
     X, y : (m, d) and (m,) arrays
-        Inputs, and targets or labels.
+        Inputs, and targets or numbers of labels.
     weight : (m,) array
         How often each row counts; if all weights are 1, the rows are in the order of the data set.
     place : (n,) array of int
@@ -90,7 +92,7 @@ class TrainingData:
     """
 
     X: Array
-    y: NDArray[Any]
+    y: Array
     weight: Array
     place: NDArray[np.intp]
     share: Array
@@ -124,7 +126,7 @@ class TrainingData:
         """Whether the given rows count once each, but those that are left out."""
         return np.allclose(self.given_weight[self.place >= 0], 1.0, rtol=1e-12, atol=0.0)
 
-    def _at(self, index: NDArray[Any], **others: NDArray[Any]) -> Self:
+    def _at(self, index: NDArray[np.intp] | Mask, **others: Array | NDArray[np.intp]) -> Self:
         """Some of the m rows, with other fields besides."""
         of_rows = {name: getattr(self, name)[index] for name, axes in self._AXES.items() if axes[0] == "row"}
         return replace(self, **(of_rows | others))
@@ -194,9 +196,8 @@ class TrainingData:
         for name, array in given.items():
             if array.dims != kind._AXES[name]:
                 raise ValueError(f"{name} of result must have the axes {kind._AXES[name]}, got {array.dims}")
-            if name != "y" or array.dtype.kind == "f":
-                values = array.values if array.dtype.kind in "iuf" else array.dtype
-                numbers(f"{name} of result", values, infinite=name == "ends")
+            values = array.values if array.dtype.kind in "iuf" else array.dtype
+            numbers(f"{name} of result", values, infinite=name == "ends")
         rows = kind(**{name: array.values for name, array in given.items()})
         if not ((rows.place >= -1) & (rows.place < rows.y.size)).all():
             raise ValueError(f"place of result must be numbers of its {rows.y.size} rows, or -1")
@@ -317,9 +318,17 @@ class Units:
         return np.asarray((y - self.location) / self.unit)
 
     @property
-    def of_targets(self) -> dict[str, Any]:
+    def of_targets(self) -> OfTargets:
         """Units of the targets of a `PredictiveDistribution`."""
         return {"location": self.location, "unit": self.unit, "logarithm": self.logarithm}
+
+
+class OfTargets(TypedDict):
+    """Units of the targets of a `PredictiveDistribution`."""
+
+    location: float
+    unit: float
+    logarithm: bool
 
 
 def regression_data(
@@ -356,31 +365,37 @@ def arriving_data(
     return rows.like(targets.rows(inputs, numbers("y", targets.y, (len(inputs),)), weight, logs=logs))
 
 
-def training_arrays(estimator: Any, X: ArrayLike, y: ArrayLike, **options: Any) -> tuple[Array, NDArray[Any], Columns]:
+def training_arrays(
+    estimator: BaseEstimator, X: ArrayLike, y: ArrayLike, *, y_numeric: bool = False, ensure_min_samples: int = 1
+) -> tuple[Array, Labels, Columns]:
     """Training inputs and targets as arrays, and the columns of the inputs; the estimator is left as it is.
 
     They must vary by more than rounding, and numeric targets must not be constant.
     """
     blank = type(estimator)(**estimator.get_params(deep=False))
-    inputs, targets = _validated(blank, X, y, reset=True, **options)
+    inputs, targets = _validated(blank, X, y, reset=True, numeric=y_numeric, least=ensure_min_samples)
+    assert targets is not None
     return inputs, targets, Columns(blank.n_features_in_, getattr(blank, "feature_names_in_", None), blank.encoding_)
 
 
-def new_inputs(estimator: Any, X: ArrayLike) -> Array:
+def new_inputs(estimator: BaseEstimator, X: ArrayLike) -> Array:
     """Inputs (n_new, d) for a fitted estimator."""
     check_is_fitted(estimator)
-    return np.asarray(_validated(estimator, X, "no_validation", reset=False))
+    return _validated(estimator, X, "no_validation", reset=False)[0]
 
 
-def _validated(estimator: Any, X: Any, y: Any, *, reset: bool, **options: Any) -> Any:
+def _validated(
+    estimator: BaseEstimator, X: ArrayLike, y: ArrayLike, *, reset: bool, numeric: bool = False, least: int = 1
+) -> tuple[Array, Labels | None]:
     """Data as arrays of numbers, by scikit-learn's checks; the columns of a table are encoded (`tables.columns`)."""
-    table, targets = table_of(X), np.asarray(y).dtype if options.get("y_numeric") else np.dtype(object)
+    table, targets = table_of(X), np.asarray(y).dtype if numeric else np.dtype(object)
+    options = {"y_numeric": numeric, "ensure_min_samples": least}
     if reset:
         estimator.encoding_ = None if table is None else Encoding.of_table(table)
     encoding = estimator.encoding_
     if table is None and encoding is not None and not encoding.plain:
         raise ValueError(f"X must be a table as in fit, with the columns {', '.join(encoding.kinds)}, got an array")
-    if y is not None and not options.get("y_numeric") and not isinstance(y, str):
+    if y is not None and not numeric and not isinstance(y, str):
         y = checked_labels(y)
     given = np.dtype(object) if table is not None and encoding is not None else np.asarray(X).dtype
     for name, dtype in (("y", targets), ("X", given)):
@@ -394,10 +409,10 @@ def _validated(estimator: Any, X: Any, y: Any, *, reset: bool, **options: Any) -
             skip_file_prefixes=(PACKAGE,),
         )
     try:
-        if options.get("y_numeric") and targets.kind in "USbO":
-            y = np.array(y, dtype=object)
-            y[pd.isna(y)] = np.nan
-            y = y.astype(np.float64)
+        if numeric and targets.kind in "USbO":
+            given_y = np.array(y, dtype=object)
+            given_y[pd.isna(given_y)] = np.nan
+            y = given_y.astype(np.float64)
         if table is None or encoding is None:
             found = validate_data(estimator, X, y, dtype=np.float64, reset=reset, **options)
         else:
@@ -417,16 +432,16 @@ def _validated(estimator: Any, X: Any, y: Any, *, reset: bool, **options: Any) -
         kind = TypeError if isinstance(error, TypeError) else ValueError
         _refuse(X if encoding is None else None, None if isinstance(y, str) else y, kind, str(error))
         raise
-    inputs = found[0] if isinstance(found, tuple) else found
+    inputs, labels = found if reset else (found, None)
     parts = [("X", inputs)] if table is None or encoding is None else _columns_of(encoding, inputs)
-    for name, values in [*parts, ("y", found[1])] if isinstance(found, tuple) else parts:
+    for name, values in [*parts, ("y", labels)] if reset else parts:
         if values.dtype.kind == "f":
             check_size(name, values)
-            if isinstance(found, tuple):
+            if reset:
                 check_spread(name, values)
-    if isinstance(found, tuple) and options.get("y_numeric"):
-        check_varies("y", found[1])
-    return found
+    if numeric and labels is not None:
+        check_varies("y", labels)
+    return np.asarray(inputs), labels
 
 
 def encoded(encoding: Encoding, table: pd.DataFrame) -> Array:
@@ -443,7 +458,7 @@ def _columns_of(encoding: Encoding, inputs: Array) -> list[tuple[str, Array]]:
     return [(f"column {name!r}", column) for name, column in zip(encoding.names, inputs.T, strict=True)]
 
 
-def _refuse(X: Any, y: Any, kind: type[Exception], reason: str) -> None:
+def _refuse(X: ArrayLike | None, y: ArrayLike | None, kind: type[Exception], reason: str) -> None:
     """Say which cell of an array is the reason of scikit-learn's error, if one is, or that X or y are no numbers."""
     cells = np.asarray(X, dtype=object)
     for (row, column), cell in np.ndenumerate(cells) if cells.ndim == 2 else ():
@@ -495,7 +510,7 @@ def log_of(name: str, values: Array) -> Array:
     return np.log(values)
 
 
-def checked_labels(y: Any) -> NDArray[Any]:
+def checked_labels(y: ArrayLike) -> Labels:
     """Labels as an array, whatever holds them; ValueError if one is missing, or they are of several types."""
     labels = np.atleast_1d(y if hasattr(y, "dtype") else np.array(y, dtype=object))
     for row in np.argwhere(pd.isna(labels))[:1]:
@@ -511,13 +526,18 @@ def checked_labels(y: Any) -> NDArray[Any]:
     return np.asarray(pd.Series(labels).infer_objects())
 
 
-def classes_of(labels: NDArray[Any]) -> tuple[NDArray[Any], NDArray[np.intp]]:
-    """The classes of labels, sorted, and their number of each label."""
+def classes_of(labels: Labels) -> Labels:
+    """The classes of labels, sorted."""
     check_classification_targets(labels)
-    classes, index = np.unique(labels, return_inverse=True)
+    classes = np.unique(labels)
     if classes.size < 2:
         raise ValueError(f"y must hold at least two classes, got one class, {classes[0]!r}")
-    return classes, index
+    return classes
+
+
+def codes_of(labels: Labels, classes: Labels) -> Array:
+    """The number of the class of each label, or of the next one."""
+    return np.searchsorted(classes, labels).astype(np.float64)
 
 
 class HoldsFit:
@@ -527,8 +547,8 @@ class HoldsFit:
     ``_of_predictions`` may change after it.
     """
 
-    predict: Any
-    get_params: Any
+    predict: Callable[..., Any]
+    get_params: Callable[..., dict[str, Any]]
     _attributes: Callable[..., Learned]
     _of_predictions: ClassVar[tuple[str, ...]] = ()
     _fit: Any
@@ -561,8 +581,8 @@ class HoldsFit:
         return float(accuracy_score(labels, predicted, sample_weight=weight))
 
 
-def merged(X: Array, y: NDArray[Any], sample_weight: ArrayLike | None) -> TrainingData:
-    """Merge equal rows of inputs (n, d) and targets or labels (n,), and leave rows of weight 0 out.
+def merged(X: Array, y: Array, sample_weight: ArrayLike | None) -> TrainingData:
+    """Merge equal rows of inputs (n, d) and targets (n,), and leave rows of weight 0 out.
 
     Warns of weights that make the rows worth few.
     """
@@ -578,15 +598,14 @@ def merged(X: Array, y: NDArray[Any], sample_weight: ArrayLike | None) -> Traini
     return _merged(X, y, weight)
 
 
-def _merged(X: Array, y: NDArray[Any], weight: Array) -> TrainingData:
+def _merged(X: Array, y: Array, weight: Array) -> TrainingData:
     n, used = len(y), np.flatnonzero(weight > 0)
     ratio = weight.max() / weight[used].min()
     if ratio > _RATIO:
         raise ValueError(
             f"sample_weight must be at most {_RATIO:g} times the smallest that is not 0, got {ratio:g} times"
         )
-    code = y if y.dtype.kind == "f" else np.unique(y, return_inverse=True)[1]
-    table = np.column_stack([X, code])[used] + 0.0  # -0.0 is 0.0
+    table = np.column_stack([X, y])[used] + 0.0  # -0.0 is 0.0
     _, first, place = np.unique(table, axis=0, return_index=True, return_inverse=True)
     total = np.bincount(place.ravel(), weight[used])
     if (total == 1.0).all():  # as given

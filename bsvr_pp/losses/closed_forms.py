@@ -9,13 +9,12 @@ also the slope of the loss there, x = Cβε.  The forms and their gradients are 
 from __future__ import annotations
 
 from math import pi, sqrt
-from typing import Any
 
 import numpy as np
 import pytensor.tensor as pt
 from pytensor.tensor.variable import TensorVariable
 
-type Tensor = TensorVariable[Any, Any]
+type Tensor = TensorVariable
 
 _SQRT_PI = sqrt(pi)
 

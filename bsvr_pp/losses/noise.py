@@ -10,7 +10,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from inspect import Parameter, Signature, cleandoc
-from typing import Any, Self, cast
+from typing import Self, cast
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -504,10 +504,10 @@ def noise_function(loss: str) -> Callable[..., NoiseModel]:
     row = LOSSES[loss]
 
     def make(*values: ArrayLike, **named: ArrayLike) -> NoiseModel:
-        given: dict[str, Any] = dict(zip(row.parameters, values, strict=False)) | named
+        given = dict(zip(row.parameters, values, strict=False)) | named
         if len(values) + len(named) != len(given) or set(given) != set(row.parameters):
             raise TypeError(f"{loss} takes {', '.join(row.parameters)}, got {', '.join(given) or 'nothing'}")
-        return NoiseModel(row, given)
+        return NoiseModel(row, cast("dict[str, float | Array]", given))
 
     kinds = [Parameter(name, Parameter.POSITIONAL_OR_KEYWORD) for name in row.parameters]
     make.__signature__ = Signature(kinds)  # type: ignore[attr-defined]
@@ -542,7 +542,7 @@ def noise_likelihood(noise: NoiseModel, y: ArrayLike) -> NoiseLikelihood:
     return NoiseLikelihood(noise.reference(np.asarray(y, dtype=np.float64)), pieces, noise.parameters)
 
 
-def unit_noise(loss: str, **parameters: Any) -> NoiseModel:
+def unit_noise(loss: str, **parameters: float) -> NoiseModel:
     """The noise of a loss in its own units: parameters that are not given are 1, shares one half, others ignored."""
     row = LOSSES[loss]
     units = {name: 0.5 if row.parameter(name).prior is None else 1.0 for name in row.parameters}
@@ -554,7 +554,7 @@ def widened(noise: NoiseModel, factor: ArrayLike) -> NoiseModel:
     return NoiseModel(noise.kind, parameters_in_unit(noise, np.asarray(factor, dtype=np.float64)))
 
 
-def parameters_in_unit(noise: NoiseModel, unit: Any) -> dict[str, Any]:
+def parameters_in_unit(noise: NoiseModel, unit: float | Array) -> dict[str, float | Array]:
     """The parameters of a noise whose residuals are multiplied by a unit: each times that power of it which it has."""
     given = noise.parameters.items()
     return {name: value * unit ** noise.kind.parameter(name).power for name, value in given}

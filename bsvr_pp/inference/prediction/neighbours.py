@@ -25,7 +25,7 @@ import warnings
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from math import ceil
-from typing import Any, NamedTuple, Self
+from typing import NamedTuple, Self
 
 import numpy as np
 import pymc as pm
@@ -140,13 +140,13 @@ class NoiseScales:
         densities = densities_of_rows(problem, point, posterior, self.factors)
         return ScalesOfRows(self.factors, self.weights, self.shared, self.offsets, densities=densities)
 
-    def record(self) -> dict[str, Any]:
+    def record(self) -> dict[str, float | list[float]]:
         """The scales as plain data."""
         arrays = {name: np.asarray(getattr(self, name)).tolist() for name in ("factors", "weights", "offsets")}
         return {**arrays, "shared": float(self.shared)}
 
     @classmethod
-    def from_record(cls, record: Mapping[str, Any]) -> Self:
+    def from_record(cls, record: Mapping[str, object]) -> Self:
         """Make the scales from `record`."""
         arrays = ("factors", "weights", "offsets")
         found = check_fields("noise scales", record, (*arrays, "shared"))
