@@ -389,7 +389,7 @@ def _validated(
 ) -> tuple[Array, Labels | None]:
     """Data as arrays of numbers, by scikit-learn's checks; the columns of a table are encoded (`tables.columns`)."""
     table, targets = table_of(X), np.asarray(y).dtype if numeric else np.dtype(object)
-    options = {"y_numeric": numeric, "ensure_min_samples": least}
+    options = {"y_numeric": numeric, "ensure_min_samples": least} if reset else {}
     if reset:
         estimator.encoding_ = None if table is None else Encoding.of_table(table)
     encoding = estimator.encoding_

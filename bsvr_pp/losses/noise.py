@@ -109,7 +109,7 @@ class NoiseModel:
         >>> bool(np.isclose(one.log_evidence, three.log_evidence)), bool(np.isclose(one.mean[0], three.mean[0]))
         (True, True)
         """
-        given = np.atleast_1d(numbers("weight", weight, None if np.ndim(weight) == 0 else ("n",)))
+        given = numbers("weight", np.atleast_1d(numbers("weight", weight)), ("n",))
         if not (given > 0).all():
             raise ValueError(f"weight must be > 0, got {given[~(given > 0)][0]}: leave rows of weight 0 out")
         return replace(self, weight=given)

@@ -18,6 +18,7 @@ from typing import NamedTuple
 
 import numpy as np
 from numba import typeof, types
+from numba.extending import register_jitable
 
 from bsvr_pp._arrays import Array
 from bsvr_pp._compiler import MATRIX, VECTOR, compiled, separate, vectorized
@@ -337,7 +338,7 @@ def mean_d_energy(moments: Array, d_energy: Array) -> float:
     return total
 
 
-@compiled
+@register_jitable
 def _fill_row(curve: Array, row: Row) -> None:
     """Fill knots, value, slope and curvature of a row of the table from its curve, 3m + 3 entries."""
     knots, value, slope, curvature = row
@@ -355,7 +356,7 @@ def _fill_row(curve: Array, row: Row) -> None:
         curvature[j] = 0.0 if kink or rise <= 0.0 else rise / (width if width > 0.0 else 1.0)
 
 
-@compiled
+@register_jitable
 def _fill_derivative(d: Array, row: Row, d_energy: Array) -> None:
     """Fill ``d_energy`` (m + 1, 3) by a parameter from the derivative of the curve.
 
@@ -377,7 +378,7 @@ def _fill_derivative(d: Array, row: Row, d_energy: Array) -> None:
             c[2] = 0.5 * d[3 * m + (1 if j == 0 else 2)]
 
 
-@compiled
+@register_jitable
 def _label_energy(label: float, row: Row) -> float:
     """The larger energy of the two labels where |f| = 1; the other is 0 (Sollich 2002, (4))."""
     _, value, slope, _ = row
@@ -385,7 +386,7 @@ def _label_energy(label: float, row: Row) -> float:
     return value[m - 1] + 2.0 * slope[m] if label > 0.0 else value[0] - 2.0 * slope[0]
 
 
-@compiled
+@register_jitable
 def _d_label_energy(label: float, d_energy: Array) -> float:
     """The derivative of `_label_energy` by a parameter."""
     low, high = d_energy[0], d_energy[d_energy.shape[0] - 1]

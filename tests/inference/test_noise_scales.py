@@ -279,6 +279,6 @@ def test_a_smooth_target_without_noise_takes_more_rows(noise, chosen):
     problem, point = of(X, f + noise * rng.normal(size=600), C=1.0 / max(noise, 0.01) ** 2)
     assert choose_neighbours(problem, point, [16, 32, 64], np.random.default_rng(0))[0] == chosen
     new = rng.uniform(-2, 2, (100, 3))
-    few, many = (moments_from_neighbours(problem, point, new, count, None)[0] for count in (16, 64))
+    few, many = (moments_from_neighbours(problem, point, new, count, ())[0] for count in (16, 64))
     error, less = (np.sqrt(np.mean((found - np.sin(new).sum(axis=1)) ** 2)) for found in (few, many))
     assert less < 0.5 * error if noise == 0.0 else error < 0.5 * noise
