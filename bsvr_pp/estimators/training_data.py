@@ -12,7 +12,7 @@ import warnings
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any, ClassVar, Self, TypedDict
+from typing import Any, ClassVar, Self
 
 import numpy as np
 import pandas as pd
@@ -318,17 +318,9 @@ class Units:
         return np.asarray((y - self.location) / self.unit)
 
     @property
-    def of_targets(self) -> OfTargets:
+    def of_targets(self) -> dict[str, Any]:
         """Units of the targets of a `PredictiveDistribution`."""
         return {"location": self.location, "unit": self.unit, "logarithm": self.logarithm}
-
-
-class OfTargets(TypedDict):
-    """Units of the targets of a `PredictiveDistribution`."""
-
-    location: float
-    unit: float
-    logarithm: bool
 
 
 def regression_data(
