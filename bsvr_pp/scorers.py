@@ -61,7 +61,7 @@ def neg_crps(estimator: BaseEstimator, X: ArrayLike, y: ArrayLike, sample_weight
 
 
 def _mean(values: Array, weight: ArrayLike | None) -> float:
-    return float(np.average(values, weights=None if weight is None else checked_weights(weight, values.size)))
+    return float(np.average(values, weights=checked_weights(weight, values.size)))
 
 
 def _distribution(estimator: BaseEstimator, X: ArrayLike) -> PredictiveDistribution:

@@ -944,7 +944,7 @@ PUBLIC = {
         ),
         (
             lambda s: estimator(bp.BayesianSVR, blocks=10).fit(MANY, TARGETS, 2.0 + LABELS),
-            "sample_weight is for a dense fit, and 20 rows are fitted in blocks",
+            "sample_weight is for a dense fit, and the rows are in blocks",
         ),
         (lambda s: fitted(bp.BayesianSVR, noise="absolute", inference="laplace"), "has no curvature to go by"),
         (lambda s: fitted(bp.BayesianSVR, quantile=0.9), r"quantile is an option of pinball noise, got quantile=0\.9"),
@@ -1111,8 +1111,8 @@ LOSSES["NoiseModel"] = [
     *seeds(lambda s, seed: NOISE.sample(2, seed)),
     *each(lambda s, bad: NOISE.weighted(bad), [v for v in NO_VECTOR[:9] if v is not None], "weight"),
     (lambda s: NOISE.weighted([1.0, 0.0]), r"weight must be > 0, got 0\.0: leave rows of weight 0 out"),
-    (lambda s: NOISE.weighted(np.ones(2)).between([0.0, 0.0], [1.0, 1.0]), "weight must be None where targets are in"),
-    (lambda s: NOISE.between([0.0, 0.0], [1.0, 1.0]).weighted(np.ones(2)), "weight must be None where targets are in"),
+    (lambda s: NOISE.weighted([1.0, 2.0]).between([0.0, 0.0], [1.0, 1.0]), "weight must be 1 where targets are inter"),
+    (lambda s: NOISE.between([0.0, 0.0], [1.0, 1.0]).weighted([1.0, 2.0]), "weight must be 1 where targets are inter"),
     (lambda s: NOISE.weighted(np.ones(2)).sites(np.ones(3)), "weight has 2 values, y has 3: they must agree"),
 ]
 

@@ -219,11 +219,11 @@ def loo_predict(
 
 def _of_nearest(fitted: Judged, neighbours: int, scales: NoiseScales | None) -> PredictiveDistribution:
     """The distribution of each target given its nearest rows without itself."""
-    problem, factors = fitted.problem, None if scales is None else scales.factors
+    problem = fitted.problem
 
     def without_own(part: Component) -> Component:
         near = nearest_others(problem, part.point, np.arange(fitted.targets.size), neighbours)
-        moments = moments_given(problem, part.point, problem.inputs, near, factors)
+        moments = moments_given(problem, part.point, problem.inputs, near, part.scales.compared)
         return replace(part, moments=lambda _: moments)
 
     parts = components(problem, fitted.result, neighbours=neighbours, scales=scales)

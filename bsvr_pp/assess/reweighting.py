@@ -277,10 +277,9 @@ def log_power_ratio(
     method: IntegratesLatent, K: Covariance, y: Array, noise: NoiseModel, mean: Array, powers: Sequence[float]
 ) -> list[float]:
     """Log of the evidence with the likelihood to each power, minus the log evidence."""
-    weight = np.ones(y.size) if noise.weight is None else noise.weight
     base = method.solve(K, y, noise, mean).log_evidence
     # A sample weight of α is the likelihood to the power α.
-    return [float(method.solve(K, y, noise.weighted(a * weight), mean).log_evidence - base) for a in powers]
+    return [float(method.solve(K, y, noise.weighted(a * noise.weight), mean).log_evidence - base) for a in powers]
 
 
 @shared

@@ -39,7 +39,7 @@ from bsvr_pp._compiler import threads_for
 from bsvr_pp.estimators.base import LocalBlocks, blocks_from, seeded
 from bsvr_pp.estimators.regression_fit import RegressionSpec
 from bsvr_pp.estimators.svr import BayesianSVR
-from bsvr_pp.estimators.training_data import logs_of_targets
+from bsvr_pp.estimators.training_data import log_of
 from bsvr_pp.inference.approximate import solve_at
 from bsvr_pp.inference.protocol import ConvergenceWarning, IntegratesLatent
 from bsvr_pp.inference.search.at_size import search_in_blocks
@@ -240,7 +240,7 @@ def _find_hyperparameters(spec: RegressionSpec, work: Records, local: LocalBlock
         "point": found.optima[0].record()["point"],
         "at_size": json.loads(found.record()),
         "neighbours": neighbours,
-        "noise_scales": None if scales is None else scales.record(),
+        "noise_scales": scales.record() if scales.several else None,
         "partition": SealedFile(work.folder / "partition.npz").seal,
     }
 
@@ -353,7 +353,7 @@ def _in_units(model: FolderModel, source: Source) -> Iterator[tuple[Array, Array
     """The rows in the units of the fit."""
     for inputs, y in source.parts():
         units = model._fit.units
-        targets = logs_of_targets(y, None)[0] if units.logarithm else y
+        targets = log_of("y", y) if units.logarithm else y
         yield model._standardised(inputs), (targets - units.location) / units.unit
 
 

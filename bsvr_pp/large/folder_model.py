@@ -173,7 +173,7 @@ class FolderFit:
     stored: StoredRows
     point: Point
     neighbours: int | None
-    scales: NoiseScales | None
+    scales: NoiseScales
 
     @cached_property
     def first(self) -> Problem:
@@ -202,25 +202,26 @@ class FolderFit:
     def _part(self, own: Component, local: LocalBlocks, noise_scales: bool) -> Component:
         """A component with the moments, and scales of the noise, that the options ask for."""
         count = local.neighbours_of(self.neighbours)
-        scales = self.scales if noise_scales and count is not None else None
+        scales = self.scales if noise_scales and count is not None else NoiseScales.one()
 
-        def moments(X: Array) -> tuple[Array, ...]:
+        def moments(X: Array) -> tuple[Array, Array, Array]:
             size, order = _SEARCHED if count else CHUNK, np.argsort(self.stored.regions.assign(X), kind="stable")
-            near = (X[order[at : at + size]] for at in range(0, order.size, size))
-            found = [each for some in near for each in self._moments(some, count, scales)]
-            return tuple(np.concatenate(each)[np.argsort(order)] for each in zip(*found, strict=True))
+            parts = (X[order[at : at + size]] for at in range(0, order.size, size))
+            found = [each for some in parts for each in self._moments(some, count, scales)]
+            mean, variance, near = (np.concatenate(each)[np.argsort(order)] for each in zip(*found, strict=True))
+            return mean, variance, near
 
         return replace(own, moments=moments, scales=scales, apart=count is not None)
 
-    def _moments(self, X: Array, count: int | None, scales: NoiseScales | None) -> Iterator[tuple[Array, ...]]:
+    def _moments(self, X: Array, count: int | None, scales: NoiseScales) -> Iterator[tuple[Array, Array, Array]]:
         """Moments of f, and densities of nearest rows, at inputs that are near to one another, part by part."""
         if count is None:
             yield self.components(X)[0].moments(X)
             return
-        near, factors = self.stored.nearest(X, count), None if scales is None else scales.factors
+        near = self.stored.nearest(X, count)
         for at in range(0, len(X), CHUNK):
             rows, places = np.unique(near[at : at + CHUNK], return_inverse=True)
-            yield moments_given(self.problem_of(rows), self.point, X[at : at + CHUNK], places, factors)
+            yield moments_given(self.problem_of(rows), self.point, X[at : at + CHUNK], places, scales.compared)
 
 
 class FolderModel(TargetPredictions):
@@ -267,7 +268,7 @@ class FolderModel(TargetPredictions):
         if stored.size.sum() != data["rows"]:
             raise ValueError(f"rows of {name} must be {stored.size.sum()}, as in its files, got {data['rows']}")
         found, self.neighbours_ = record["noise_scales"], record["neighbours"]
-        self.noise_scales_ = None if found is None else NoiseScales.from_record(found)
+        self.noise_scales_ = NoiseScales.from_record(found) if found else NoiseScales.one()
         self.log_evidence_ = float(stored.log_evidence.sum() - stored.size.sum() * np.log(unit))
         self.at_size = record["at_size"]
         self.converged_ = bool(stored.converged.all() and self.at_size["converged"])

@@ -20,7 +20,7 @@ from numpy.typing import NDArray
 
 from bsvr_pp._arrays import Array
 from bsvr_pp._atomic_write import atomic_write
-from bsvr_pp.estimators.training_data import logs_of_targets, width_of_tied
+from bsvr_pp.estimators.training_data import log_of, width_of_tied
 from bsvr_pp.large.tasks import Record, checksum
 from bsvr_pp.model.blocks import mean_and_deviation
 from bsvr_pp.model.priors import location_and_scale
@@ -196,7 +196,7 @@ def encode(source: Source, folder: Path, *, rows: int, log_targets: bool) -> Rec
     for name, *ends in zip((*names, source.target or "y"), lowest, highest, strict=True):
         check_column(source.name, name, np.array(ends))
     if log_targets:
-        y = logs_of_targets(y, None)[0]
+        y = log_of("y", y)
     mean, deviation = mean_and_deviation(encoded)
     scale = width_of_tied(deviation, None if encoding is None else encoding.tied)
     location, unit = location_and_scale(y)

@@ -91,11 +91,11 @@ def _marginal_logp(op: MarginalTargetsRV, values: Sequence[Variable], *inputs: V
     problem, count = op.problem, len(op.problem.site_parameters)
     if op.blocks is not None:
         end = len(rest) - len(op.blocks.inputs)
-        return op.blocks.graph(y, rest[end - count : end], *rest[end:])
+        return op.blocks.graph(y, rest[end - count : end - 1], *rest[end:])  # without weights
     covariance = problem.covariance._replace(given=K)
     first = len(rest) - count
     bounds, last = rest[first - len(problem.ends.bounds) : first], first + len(problem.parameters)
-    targets = TargetsGraph.of(*problem.ends.between(y, *bounds), *rest[last:])  # the weights are last, if there are any
+    targets = TargetsGraph.of(*problem.ends.between(y, *bounds), rest[last])
     return op.method.evidence_graph(problem.loss.name, covariance, mean, targets, rest[first:last])[0]
 
 
