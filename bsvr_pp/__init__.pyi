@@ -1,11 +1,11 @@
 """The public names, each with the module that defines it; they are loaded on first use."""
 
 from . import classification, cov, scorers
+from .assess.assessment import scores
 from .assess.calibrate import calibrate
-from .assess.evidence import integrated_evidence, log_evidence
+from .assess.evidence import log_evidence
 from .assess.loo import loo, loo_predict
-from .assess.reweighting import sensitivity, verify
-from .assess.scores import scores
+from .assess.reweighting import integrated_evidence, sensitivity, verify
 from .classification.svm_label import SVMLabel
 from .estimators.base import LocalBlocks
 from .estimators.lssvr import LSSVR, BayesianLSSVR
@@ -31,10 +31,9 @@ from .model.inventory import ModelError
 from .model.marginalize import marginalize
 from .model.priors import default_model, default_priors
 from .model.row_kinds import Interval, Ordinal
-from .show.comparison_table import compare
 from .show.effect_plots import plot_effect
 from .show.plots import plot_evidence, plot_predictive, plot_relevance
-from .show.report import report_page
+from .show.report import compare, report_page
 from .version import __version__
 
 __all__ = [

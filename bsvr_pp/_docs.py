@@ -29,6 +29,27 @@ Raises
 ------
 ValueError
     If a quantile is out of range.""",
+    "model": """\
+model : pm.Model, optional
+    The model; by default that of the surrounding ``with``.""",
+    "random_seed": """\
+random_seed : int or Generator, optional
+    Random seed; the same seed gives the same result.""",
+    "scored": """\
+Parameters
+----------
+estimator : estimator, Pipeline or search
+    A fitted regressor with `predict_distribution`, a pipeline that ends in one, or a search of either; anything else is
+    a TypeError.
+X : (n, d) array
+    Inputs.
+y : (n,) array
+    Targets.
+sample_weight : (n,) array, optional
+    Weights of the targets in the mean.""",
+    "no_result": """\
+TypeError
+    If result is not one of `fit`.""",
     "sinc_model": """\
 Examples
 --------

@@ -2,42 +2,29 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 import numpy as np
 from numpy.typing import ArrayLike
+from sklearn.base import BaseEstimator
 from sklearn.pipeline import Pipeline
 
 from bsvr_pp._arrays import Array
 from bsvr_pp._checks import checked_weights
+from bsvr_pp._docs import shared
 from bsvr_pp.inference.prediction.distribution import PredictiveDistribution
 
 __all__ = ["log_density", "neg_crps"]
 
 
-def log_density(estimator: Any, X: ArrayLike, y: ArrayLike, sample_weight: ArrayLike | None = None) -> float:
+@shared
+def log_density(estimator: BaseEstimator, X: ArrayLike, y: ArrayLike, sample_weight: ArrayLike | None = None) -> float:
     """Mean log predictive density of targets.
 
-    Parameters
-    ----------
-    estimator : estimator, Pipeline or search
-        A fitted regressor with `predict_distribution`, a pipeline that ends in one, or a search of either.
-    X : (n, d) array
-        Inputs.
-    y : (n,) array
-        Targets.
-    sample_weight : (n,) array, optional
-        Weights of the targets in the mean.
+    <scored>
 
     Returns
     -------
     float
         Natural log of the density, in the inverse unit of the target.
-
-    Raises
-    ------
-    TypeError
-        If the estimator has no `predict_distribution`.
 
     Examples
     --------
@@ -51,23 +38,16 @@ def log_density(estimator: Any, X: ArrayLike, y: ArrayLike, sample_weight: Array
     return _mean(_distribution(estimator, X).logpdf(y), sample_weight)
 
 
-def neg_crps(estimator: Any, X: ArrayLike, y: ArrayLike, sample_weight: ArrayLike | None = None) -> float:
+@shared
+def neg_crps(estimator: BaseEstimator, X: ArrayLike, y: ArrayLike, sample_weight: ArrayLike | None = None) -> float:
     """Minus the mean continuous ranked probability score of targets (Gneiting & Raftery 2007).
 
-    Parameters
-    ----------
-    estimator, X, y, sample_weight
-        As in `log_density`.
+    <scored>
 
     Returns
     -------
     float
         Minus the score, in the unit of the target.
-
-    Raises
-    ------
-    TypeError
-        If the estimator has no `predict_distribution`.
 
     Examples
     --------
@@ -81,10 +61,10 @@ def neg_crps(estimator: Any, X: ArrayLike, y: ArrayLike, sample_weight: ArrayLik
 
 
 def _mean(values: Array, weight: ArrayLike | None) -> float:
-    return float(np.average(values, weights=None if weight is None else checked_weights(weight, values.size)))
+    return float(np.average(values, weights=checked_weights(weight, values.size)))
 
 
-def _distribution(estimator: Any, X: ArrayLike) -> PredictiveDistribution:
+def _distribution(estimator: BaseEstimator, X: ArrayLike) -> PredictiveDistribution:
     """The predictive distribution of an estimator, of the best one of a search, or of the last step of a pipeline."""
     while isinstance(estimator, Pipeline) or hasattr(estimator, "best_estimator_"):
         if isinstance(estimator, Pipeline):

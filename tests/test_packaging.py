@@ -75,7 +75,13 @@ def test_wheel_holds_the_package_and_nothing_else(archives):
     info = f"bsvr_pp-{__version__}.dist-info"
     assert {name.split("/")[0] for name in held} == {"bsvr_pp", info}
     modules = {str(path.relative_to(ROOT)) for end in ("py", "pyi") for path in (ROOT / "bsvr_pp").rglob(f"*.{end}")}
-    data = {"bsvr_pp/py.typed", "bsvr_pp/show/report.html", "bsvr_pp/show/sections.toml"}
+    data = {
+        "bsvr_pp/py.typed",
+        "bsvr_pp/show/report.html",
+        "bsvr_pp/cli/pictures.toml",
+        "bsvr_pp/show/sections.toml",
+        "bsvr_pp/show/words.txt",
+    }
     assert {name for name in held if name.startswith("bsvr_pp/")} == modules | data
     assert held[f"{info}/licenses/LICENSE"] == (ROOT / "LICENSE").read_bytes()
     metadata = held[f"{info}/METADATA"].decode()

@@ -66,7 +66,7 @@ def nearest_moments(
     jitter: float = 0.0,
     mean: ArrayLike | None = None,
     mean_star: ArrayLike = 0.0,
-    factors: ArrayLike | None = None,
+    factors: ArrayLike = (),
 ) -> NearestMoments:
     """Moments of f at new inputs, each given its own rows by mean field.
 
@@ -124,7 +124,7 @@ def nearest_moments(
     if offset_star.shape not in ((), (m,)):
         raise ValueError(f"mean_star must be a number or a ({m},) array, got shape {offset_star.shape}")
     check_jitter(jitter)
-    widths = np.empty(0) if factors is None else numbers("factors", factors, ("s",))
+    widths = np.atleast_1d(numbers("factors", factors))
     check_positive("factors", widths)
     for each in covariance:
         check_covariance(each)

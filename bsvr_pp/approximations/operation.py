@@ -70,11 +70,12 @@ class TargetsGraph(NamedTuple):
     weight: TensorVariable
 
     @classmethod
-    def of(cls, lower: TensorLike, upper: TensorLike | None = None, weight: TensorLike | None = None) -> TargetsGraph:
-        """Make it of targets, or of both ends of them; the weights are 1 by default."""
+    def of(cls, lower: TensorLike, upper: TensorLike | None = None, weight: TensorLike = 1.0) -> TargetsGraph:
+        """Make it of targets, or of both ends of them, and of weights or one for all."""
         low = pt.as_tensor_variable(lower).astype("float64")
         high = low if upper is None or upper is lower else pt.as_tensor_variable(upper).astype("float64")
-        return cls(low, high, pt.ones_like(low) if weight is None else pt.as_tensor_variable(weight).astype("float64"))
+        weights = pt.as_tensor_variable(weight).astype("float64")
+        return cls(low, high, pt.broadcast_to(weights, low.shape) if weights.ndim == 0 else weights)
 
     @property
     def exact(self) -> bool:

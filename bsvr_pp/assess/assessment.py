@@ -1,26 +1,24 @@
-"""The numbers of one result, as data, and their computation."""
+"""The numbers of one result, as data, and their computation; scores of predictions on test data."""
 
 from __future__ import annotations
 
 import json
 import warnings
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
-from math import nan
-from typing import Any
+from dataclasses import dataclass, replace
+from math import log, nan
 
 import numpy as np
 import pymc as pm
 import xarray as xr
+from numpy.typing import ArrayLike
 from scipy.stats import wasserstein_distance
 
 from bsvr_pp._arrays import Array
-from bsvr_pp._checks import generator
-from bsvr_pp.assess.evidence import integrated_evidence
-from bsvr_pp.assess.judged import JudgedModel
+from bsvr_pp._checks import generator, numbers
+from bsvr_pp.assess.evidence import JudgedModel
 from bsvr_pp.assess.loo import CavityLOO, loo
-from bsvr_pp.assess.reweighting import latent_k_hat, verify
-from bsvr_pp.assess.scores import Scores
+from bsvr_pp.assess.reweighting import integrated_evidence, latent_k_hat, verify
 from bsvr_pp.inference.approximate import Annealed
 from bsvr_pp.inference.methods import method_of
 from bsvr_pp.inference.protocol import Evidence, HasEvidence
@@ -28,10 +26,13 @@ from bsvr_pp.inference.result import hyperparameters_of, is_mode, is_sampled, la
 
 Value = float | str
 Numbers = dict[str, Value]
-EvidenceAt = Callable[[Mapping[str, Any], HasEvidence], Evidence]  # at a point, by a method
+type Plain = float | list[Plain]  # a hyperparameter
+EvidenceAt = Callable[[Mapping[str, Plain], HasEvidence], Evidence]  # at a point, by a method
 
 _DRAWS = 100  # number of draws of the hyperparameters for k-hat and p(y)
 _BINS = 10
+COVERAGES = {"coverage 80 %": 0.8, "coverage 95 %": 0.95}  # shares of targets in central intervals of a probability
+_UNITS = {"ase": 2, "aae": 1, "crps": 1}  # powers of the unit of the targets in scores
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,29 +43,32 @@ class Assessment:
     missing; it is NaN if the method does not have it. ``hyperparameters`` has the same for each scalar hyperparameter,
     ``C`` or ``lengthscale[1]``, which replaces ``{}`` in the columns. ``plug_in`` and ``sampled`` say whether the
     result has only the mode, or draws; ``point`` has its hyperparameters (for draws their mean) as plain numbers.
+    ``n_test`` is the number of targets that were predicted.
     """
 
     inference: str
     plug_in: bool
     sampled: bool
     message: str
-    point: Mapping[str, Any]
+    point: Mapping[str, Plain]
     numbers: Numbers
     hyperparameters: Mapping[str, Numbers]
-    scores: Scores | None = None
-
-    @property
-    def row(self) -> Numbers:
-        """All numbers with a fixed column."""
-        return self.numbers if self.scores is None else {**self.numbers, **self.scores.named()}
+    n_test: int = 0
 
     def number(self, column: str) -> float:
         """Return a number by its column, or NaN."""
         return float(self.numbers.get(column, nan))
 
+    def in_units(self, scale: float) -> Assessment:
+        """Rescale the scores to targets that are ``scale`` times as large; scores of labels have no units."""
+        if "crps" not in self.numbers:
+            return self
+        scaled = {column: self.number(column) * scale**power for column, power in _UNITS.items()}
+        return replace(self, numbers=self.numbers | scaled | {"mlpd": self.number("mlpd") - log(scale)})
 
-def describe(result: xr.DataTree, numbers: Numbers, scores: Scores | None, reference: xr.DataTree | None) -> Assessment:
-    """Join ``numbers`` and scores with what a result holds itself, and its distances from a reference."""
+
+def describe(result: xr.DataTree, numbers: Numbers, n_test: int, reference: xr.DataTree | None) -> Assessment:
+    """Join ``numbers`` with what a result holds itself, and its distances from a reference."""
     attributes, latent = result.attrs, result["latent_posterior"].to_dataset()
     seconds = float(attributes["sampling_time"])
     numbers = {"converged": bool(attributes["converged"]), "seconds": seconds, **numbers}
@@ -93,11 +97,11 @@ def describe(result: xr.DataTree, numbers: Numbers, scores: Scores | None, refer
         point=own_point(result),
         numbers=numbers,
         hyperparameters=entries,
-        scores=scores,
+        n_test=n_test,
     )
 
 
-def own_point(result: xr.DataTree) -> dict[str, Any]:
+def own_point(result: xr.DataTree) -> dict[str, Plain]:
     """Return the hyperparameters of a result, as plain numbers and lists; for draws their mean."""
     posterior, names = result["posterior"].to_dataset(), sorted(hyperparameters_of(result))
     kept = posterior[names].mean(("chain", "draw")) if is_sampled(result) else posterior[names].isel(chain=0, draw=0)
@@ -105,13 +109,10 @@ def own_point(result: xr.DataTree) -> dict[str, Any]:
 
 
 def evidence_at(judged: JudgedModel, random_seed: int | None) -> EvidenceAt:
-    """Return the evidence of a model as a function of point and method, with the same seed at every point.
-
-    Each, of which annealing is slow, is computed once.
-    """
+    """Return the evidence at a point by a method, which is computed once, with the same seed at every point."""
     known: dict[tuple[str, HasEvidence], Evidence] = {}
 
-    def computed(point: Mapping[str, Any], method: HasEvidence) -> Evidence:
+    def computed(point: Mapping[str, Plain], method: HasEvidence) -> Evidence:
         key = json.dumps(point, sort_keys=True), method
         if key not in known:
             known[key] = judged.evidence(judged.problem.complete(point), method, generator(random_seed))
@@ -121,7 +122,7 @@ def evidence_at(judged: JudgedModel, random_seed: int | None) -> EvidenceAt:
 
 
 def evidences(
-    result: xr.DataTree, evidence: EvidenceAt | None, annealed: Annealed | None, theta: Mapping[str, Any]
+    result: xr.DataTree, evidence: EvidenceAt | None, annealed: Annealed | None, theta: Mapping[str, Plain]
 ) -> Numbers:
     """Log evidence of the method of a result, at its own and at the common hyperparameters ``theta``.
 
@@ -230,3 +231,84 @@ def k_hat(result: xr.DataTree, model: pm.Model | None, random_seed: int | None) 
     if model is None or drawn["chain"] * drawn["draw"] < _DRAWS:
         return np.nan
     return verify(result, model=model, draws=_DRAWS, random_seed=random_seed, progressbar=False).k_hat
+
+
+def scores(prediction: xr.Dataset, y: ArrayLike) -> dict[str, float]:
+    """Score predictions on test targets.
+
+    Parameters
+    ----------
+    prediction : Dataset
+        Output of `predict` with ``y_new`` and the quantiles 0.025, 0.1, 0.9 and 0.975; or for labels.
+    y : (n,) array
+        Test targets.
+
+    Returns
+    -------
+    dict
+        ``ase`` and ``aae``, the average squared and absolute error of the latent function (Chu, Keerthi & Ong 2004,
+        section VII), in the target's units squared and units; ``mlpd``, the mean log predictive density; ``crps``, the
+        mean continuous ranked probability score, in the target's units; ``coverage 80 %`` and ``coverage 95 %``, the
+        shares of targets in the central intervals; `calibration_error`. For labels ``error rate`` and ``mlpd``.
+
+    Raises
+    ------
+    ValueError
+        If the prediction lacks the targets' density or a quantile, or y is not what `predict` was given as y_new.
+
+    Examples
+    --------
+    >>> import numpy as np, pymc as pm, bsvr_pp as bp
+    >>> X = np.linspace(-3, 3, 12)[:, None]
+    >>> with pm.Model():
+    ...     f = bp.GP(cov_func=pm.gp.cov.ExpQuad(1, ls=1.0)).prior("f", X=X)
+    ...     _ = bp.SoftInsensitive("y", mu=f, C=10.0, epsilon=0.1, beta=0.3, observed=np.sin(X[:, 0]))
+    ...     prediction = bp.predict(bp.fit(bp.MeanField(), progressbar=False), [[0.5], [1.5]], y_new=[0.5, 1.0])
+    >>> bp.scores(prediction, [0.5, 1.0])["coverage 95 %"]
+    1.0
+    """
+    if not isinstance(prediction, xr.Dataset) or not {"y_log_density", "y_new"} <= set(prediction.variables):
+        raise ValueError("prediction must be of predict(..., y_new=...), with the density of the targets")
+    targets = numbers("y", y, prediction["y_log_density"].shape)
+    if not np.array_equal(targets, prediction["y_new"].values):
+        raise ValueError("y must be the targets that predict was given as y_new, and differs from them")
+    log_density = float(prediction["y_log_density"].mean())
+    labels = None
+    if "y_probability" in prediction:
+        labels = np.where(prediction["y_probability"].values > 0.5, 1.0, -1.0)
+    elif "y_class_probability" in prediction:
+        labels = prediction["y_class_probability"].values.argmax(axis=0)
+    if labels is not None:
+        return {"error rate": float((labels != targets).mean()), "mlpd": log_density}
+    error = targets - prediction["f_mean"].values
+    return {
+        "ase": float(np.mean(error**2)),
+        "aae": float(np.mean(np.abs(error))),
+        "mlpd": log_density,
+        "crps": float(prediction["y_crps"].mean()),
+        **{column: _covered(prediction, targets, probability) for column, probability in COVERAGES.items()},
+        "calibration error": calibration_error(prediction["y_cdf"].values),
+    }
+
+
+def _covered(prediction: xr.Dataset, targets: Array, probability: float) -> float:
+    """Share of the targets in the central intervals of a probability."""
+    ends = [0.5 - probability / 2, 0.5 + probability / 2]
+    if "y_quantile" not in prediction or not np.isclose(prediction["quantile"].values[:, None], ends).any(0).all():
+        raise ValueError(f"prediction must have the quantiles {ends[0]:g} and {ends[1]:g}, for the coverage")
+    low, high = prediction["y_quantile"].sel(quantile=ends, method="nearest").values
+    return float(np.mean((low <= targets) & (targets <= high)))
+
+
+def calibration_error(pit: ArrayLike) -> float:
+    """Mean distance between the predicted and the observed share of targets below a quantile, ∫ |F_n(u) - u| du.
+
+    ``pit`` (n,) holds probability integral transforms. The value is between 0 and 0.5; about 0.31/√n for perfect ones.
+    """
+    u = np.sort(np.asarray(pit, dtype=np.float64))
+    # In one dimension the distance between distribution functions is that between quantile functions, cell by cell.
+    edges = np.arange(u.size + 1) / u.size
+    low, high = edges[:-1] - u, edges[1:] - u
+    crossing = (low < 0) & (high > 0)
+    area = np.where(crossing, 0.5 * (low**2 + high**2), 0.5 * np.abs(low + high) / u.size)
+    return float(area.sum())

@@ -1,28 +1,105 @@
-"""The evidence of a model at given hyperparameters, by any method."""
+"""The evidence of a model, and a result with its model: what judgements need of both, in the terms of the result."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from functools import cached_property
 
 import numpy as np
 import pymc as pm
 import xarray as xr
-from numpy.typing import ArrayLike
-from pymc.blocking import DictToArrayBijection, RaveledVars
-from scipy.special import logsumexp
-from scipy.stats import multivariate_t
+from numpy.typing import ArrayLike, NDArray
+from rich.progress import track
 
 from bsvr_pp._arrays import Array
-from bsvr_pp._checks import check_count, generator
+from bsvr_pp._checks import generator
 from bsvr_pp._docs import shared
-from bsvr_pp.approximations.smc import importance
-from bsvr_pp.assess.judged import Judged, JudgedModel
-from bsvr_pp.assess.reweighting import GOOD_K, pareto_weights
-from bsvr_pp.inference.protocol import Anneals, Evidence, HasEvidence, check_evidence
+from bsvr_pp.approximations import LatentPosterior
+from bsvr_pp.covariance.block_diagonal import AnyCovariance
+from bsvr_pp.inference.fitted import latent_posterior
+from bsvr_pp.inference.methods import method_of
+from bsvr_pp.inference.protocol import Anneals, Evidence, HasEvidence, Method, check_evidence
+from bsvr_pp.inference.result import check_match, latent_draws, points_of, problem_of
+from bsvr_pp.losses import NoiseModel
+from bsvr_pp.model.problem import Point, Problem, read_model
 
-_TAIL = 5  # degrees of freedom of the proposal: its tails must not be lighter than those of the posterior
+
+class JudgedModel:
+    """A model (by default that of the surrounding ``with``), which is read once, and its evidence at any point."""
+
+    def __init__(self, model: pm.Model | None = None, problem: Problem | None = None) -> None:
+        self.problem = problem = read_model(model) if problem is None else problem
+        self.model, self.target, self.targets = problem.model, problem.target, problem.targets
+        self.hyperparameters, self.loss = problem.hyperparameters, problem.loss
+
+    def at(self, point: Point) -> tuple[AnyCovariance, Array, NoiseModel]:
+        """Prior covariance, prior mean and noise of the training rows, of which evidences with f integrated out are."""
+        self.problem.check_integrable()
+        return self.problem.at(point)
+
+    def evidence(self, point: Point, method: HasEvidence, rng: np.random.Generator) -> Evidence:
+        """Log evidence at checked hyperparameters."""
+        K, mean, noise = self.at(point)
+        return method.evidence(K, self.targets, noise, mean, rng)
 
 
+class Judged(JudgedModel):
+    """A result of `fit`, and the model with the data that it was computed from; errors call the result ``name``.
+
+    ``purpose`` is what is refused for some kinds of targets, a key of `Numbers.refusal`.
+    """
+
+    def __init__(
+        self, result: xr.DataTree, model: pm.Model | None = None, name: str = "result", purpose: str = ""
+    ) -> None:
+        super().__init__(problem=problem_of(result, model, name))
+        if purpose and (refusal := self.loss.targets.refusal(purpose, name=self.loss.name)):
+            raise ValueError(refusal)
+        check_match(self.problem, result, name)
+        self.result = result
+
+    @property
+    def method(self) -> Method:
+        """The method of the result."""
+        return method_of(self.result)
+
+    def at_its_point(self) -> tuple[LatentPosterior, NoiseModel]:
+        """Gaussian posterior of f and the noise, of a result at one point of the hyperparameters."""
+        return latent_posterior(self.problem, self.result)
+
+    @cached_property
+    def points(self) -> list[Point]:
+        """The hyperparameters of each draw, chain after chain."""
+        return points_of(self.result["posterior"].to_dataset(), self.hyperparameters)
+
+    def rows_of(self, group: str, variable: str) -> Array:
+        """A variable with a value for each draw and training point, as a (draws, n) array."""
+        return np.reshape(self.result[group].to_dataset()[variable].values, (-1, self.targets.size))
+
+    def evenly(self, most: int) -> NDArray[np.intp]:
+        """Positions of at most so many draws, evenly spaced among all."""
+        total = len(self.points)
+        return np.unique(np.linspace(0, total - 1, min(most, total)).astype(int))
+
+    def at_draws(
+        self, chosen: NDArray[np.intp], description: str = "", progressbar: bool = False
+    ) -> Iterator[tuple[AnyCovariance, Array, NoiseModel]]:
+        """Prior covariance, prior mean and noise of the training rows at each of these draws of the hyperparameters."""
+        for s in track(chosen, description=description, disable=not progressbar, transient=True):
+            yield self.at(self.points[s])
+
+
+def some_draws(posterior: xr.Dataset, chosen: NDArray[np.intp], chains: int = 1) -> xr.Dataset:
+    """The draws at these positions, chain after chain, as so many chains; repeated positions are allowed."""
+    posterior = posterior.transpose("chain", "draw", ...)
+    kept = {}
+    for name, variable in posterior.items():
+        flat = variable.values.reshape(-1, *variable.shape[2:])[chosen]
+        kept[name] = (variable.dims, flat.reshape(chains, -1, *flat.shape[1:]))
+    return xr.Dataset(kept, coords={dim: at for dim, at in posterior.coords.items() if dim not in ("chain", "draw")})
+
+
+@shared
 def log_evidence(
     method: HasEvidence,
     model: pm.Model | None = None,
@@ -37,8 +114,7 @@ def log_evidence(
     ----------
     method : Laplace, MeanField, Annealed or another method with an evidence
         Method of integration. The annealed estimate is exact up to its standard error.
-    model : pm.Model, optional
-        The model; by default that of the surrounding ``with``.
+    <model>
     hyperparameters : dict, optional
         A value for each hyperparameter of the model; not needed if there are none.
     draws : (draws, n) array or DataTree, optional
@@ -89,82 +165,4 @@ def _draws_at(fitted: Judged, point: Mapping[str, Array]) -> Array:
     for name, value in point.items():
         if not np.allclose(posterior[name].values, value, rtol=1e-12, atol=0.0):
             raise ValueError(f"draws must be at the given hyperparameters, but have other values of {name}")
-    return fitted.f
-
-
-@shared
-def integrated_evidence(
-    result: xr.DataTree,
-    *,
-    model: pm.Model | None = None,
-    draws: int = 200,
-    particles: int = 500,
-    random_seed: int | np.random.Generator | None = None,
-) -> Evidence:
-    """Estimate the natural log of p(y), with the latent function and the hyperparameters integrated out.
-
-    The method is importance sampling from a Student t distribution that is fitted to the sampled hyperparameters, on
-    their unconstrained scale. If f was integrated out, p(y|θ) is that of the approximation. If f was sampled, p(y|θ) is
-    an unbiased estimate by particles as in `verify`, and p(y) is exact up to its standard error.
-
-    Parameters
-    ----------
-    result : DataTree
-        Result of ``fit(NUTS(...))`` with sampled hyperparameters.
-    model : pm.Model, optional
-        The model of the result; by default that of the surrounding ``with``.
-    draws : int
-        Number of points of the hyperparameters, at least 25.
-    particles : int
-        Number of draws of f at each point, at least 2; used if f was sampled.
-    random_seed : int or Generator, optional
-        Random seed; the same seed gives the same result.
-
-    Returns
-    -------
-    Evidence
-        As of `log_evidence`; ``converged`` is true if the k-hat of the weights is at most 0.7.
-
-    Raises
-    ------
-    ValueError
-        If the hyperparameters were not sampled, or a number is out of range.
-    TypeError
-        If result is not one of `fit`.
-
-    <pymc_model>
-    >>> bp.integrated_evidence(bp.fit(bp.MAP(), model, progressbar=False), model=model)
-    Traceback (most recent call last):
-    ValueError: result must have sampled hyperparameters, as of fit(NUTS(...)), got one of MAP
-    """
-    check_count("draws", draws, 25)
-    check_count("particles", particles, 2)
-    fitted = Judged(result, model)
-    method, problem, names = fitted.method, fitted.problem, fitted.hyperparameters
-    posterior = result["posterior"].to_dataset()
-    sampled = [name for name in names if name in posterior and np.ptp(posterior[name].values) > 0]
-    if sampled != list(names) or not sampled:
-        raise ValueError(f"result must have sampled hyperparameters, as of fit(NUTS(...)), got one of {method.name}")
-    rng = generator(random_seed)
-    unconstrained = [dict(zip(names, problem.to_unconstrained(point), strict=True)) for point in fitted.points]
-    drawn = [DictToArrayBijection.map(values) for values in unconstrained]
-    theta, shapes = np.stack([draw.data for draw in drawn]), drawn[0].point_map_info
-    proposal = multivariate_t(theta.mean(axis=0), np.atleast_2d(np.cov(theta.T)), df=_TAIL, seed=rng)
-    proposed = np.reshape(proposal.rvs(draws), (draws, -1))
-    prior = problem.model.compile_fn(
-        problem.model.logp(vars=problem.prior_terms), inputs=problem.values, point_fn=False, mode="FAST_COMPILE"
-    )
-    weight = np.empty(draws)
-    for s, flat in enumerate(proposed):
-        values = list(DictToArrayBijection.rmap(RaveledVars(flat, shapes)).values())
-        point = problem.to_constrained(values)
-        if method.latent is None:
-            K, mean, noise = fitted.at(point)
-            evidence, _ = importance(K, problem.targets, noise, mean, particles, rng)
-        else:
-            evidence = fitted.evidence(point, method.latent, rng).value
-        weight[s] = evidence + float(prior(*values)) - proposal.logpdf(flat)
-    value = float(logsumexp(weight) - np.log(draws))
-    error = float(np.exp(weight - value).std(ddof=1) / np.sqrt(draws))
-    finite = weight[np.isfinite(weight)]
-    return Evidence(value, error, pareto_weights(finite)[1] <= GOOD_K)
+    return latent_draws(fitted.result)

@@ -25,7 +25,7 @@ from bsvr_pp._checks import checked_levels
 from bsvr_pp._compiler import interruptible
 from bsvr_pp._docs import shared
 from bsvr_pp.approximations.posterior import LatentPosterior, from_sites
-from bsvr_pp.assess.judged import Judged, JudgedModel
+from bsvr_pp.assess.evidence import Judged
 from bsvr_pp.assess.reweighting import pareto_weights
 from bsvr_pp.covariance.covariance import Factor
 from bsvr_pp.inference.fit import fit
@@ -35,7 +35,7 @@ from bsvr_pp.inference.prediction.component import Component, new_rows, noise_of
 from bsvr_pp.inference.prediction.distribution import QUANTILES, PredictiveDistribution
 from bsvr_pp.inference.prediction.neighbours import NoiseScales, moments_given, nearest_others
 from bsvr_pp.inference.prediction.predictive import mixture_of, new_targets
-from bsvr_pp.inference.result import is_mode, is_sampled
+from bsvr_pp.inference.result import is_mode, is_sampled, latent_draws
 from bsvr_pp.inference.search.optimize import initial_point
 from bsvr_pp.losses import NoiseModel
 from bsvr_pp.model.gp import copied, set_initial_values
@@ -88,8 +88,7 @@ def loo(
     ----------
     result : DataTree
         Result of `fit`.
-    model : pm.Model, optional
-        The model of the result; by default that of the surrounding ``with``.
+    <model>
     neighbours, noise_scales
         As in `predict`: each target is predicted from its nearest rows without itself.
 
@@ -103,8 +102,7 @@ def loo(
     ValueError
         For MAP, which has no posterior of f, for labels, for ``neighbours`` and ``noise_scales`` as in `predict`, or if
         result and model do not belong together.
-    TypeError
-        If result is not one of `fit`.
+    <no_result>
 
     <sinc_model>
     >>> result = bp.fit(bp.MeanField(), model, hyperparameters=at, progressbar=False)
@@ -184,8 +182,7 @@ def loo_predict(
     ValueError
         If a quantile is outside (0, 1), X_new does not fit the model, or comes with draws or blocks, for MAP, which has
         no posterior of f, for labels, or if result and model do not belong together.
-    TypeError
-        If result is not one of `fit`.
+    <no_result>
 
     <sinc_model>
     >>> result = bp.fit(bp.MeanField(), model, hyperparameters=at, progressbar=False)
@@ -222,11 +219,11 @@ def loo_predict(
 
 def _of_nearest(fitted: Judged, neighbours: int, scales: NoiseScales | None) -> PredictiveDistribution:
     """The distribution of each target given its nearest rows without itself."""
-    problem, factors = fitted.problem, None if scales is None else scales.factors
+    problem = fitted.problem
 
     def without_own(part: Component) -> Component:
         near = nearest_others(problem, part.point, np.arange(fitted.targets.size), neighbours)
-        moments = moments_given(problem, part.point, problem.inputs, near, factors)
+        moments = moments_given(problem, part.point, problem.inputs, near, part.scales.compared)
         return replace(part, moments=lambda _: moments)
 
     parts = components(problem, fitted.result, neighbours=neighbours, scales=scales)
@@ -249,7 +246,7 @@ def _without_each(fitted: Judged, X_new: ArrayLike, posterior: LatentPosterior |
 
 def _of_draws(fitted: Judged) -> tuple[Array, Array, tuple[NoiseModel, ...], Array]:
     """Mean and variance of f without its own target, noise, and the log density of the target, of each draw."""
-    chosen, f = fitted.evenly(_DRAWS), fitted.f
+    chosen, f = fitted.evenly(_DRAWS), latent_draws(fitted.result)
     noises = tuple(fitted.problem.noise_at(fitted.points[s]) for s in chosen)
     if "latent_draws" not in fitted.result.children:
         likelihood = fitted.rows_of("log_likelihood", fitted.target)
@@ -293,16 +290,35 @@ class Refit(SamplingWrapper):  # type: ignore[misc]
         **options: Any,
     ) -> None:
         fitted = Judged(result, model)
-        rows, problem = Subsets(fitted), fitted.problem
-        point = initial_point(problem)
-        first = {name: values[1:] for name, values in rowwise_data(problem).items()}
-        noise_of_rows(problem, problem.inputs[1:], first)(point)
+        problem = fitted.problem
+        for label, variable in (("X", problem.X), (problem.target, problem.y)):
+            if not isinstance(variable, SharedVariable) or variable.name not in problem.data:
+                raise ModelError(f"{label} must be pm.Data, so that the model can be fitted to some of its rows")
+        self._others = rowwise_data(problem)
+        noise_of_rows(problem, problem.inputs[1:], self._chosen_others(slice(1, None)))(initial_point(problem))
         super().__init__(problem.model, idata_orig=result)
-        self._rows, self._inputs, self._method = rows, problem.inputs, fitted.method
+        values = {str(problem.X.name): problem.inputs, str(problem.y.name): problem.targets, **self._others}
+        self._values = {name: np.asarray(value, dtype=problem.data[name].dtype) for name, value in values.items()}
+        rowwise = [*self._values, problem.target, problem.prior.name]
+        dims = [problem.model.named_vars_to_dims.get(name, (None,))[0] for name in rowwise]
+        self._dims = {dim: problem.model.coords.get(dim) for dim in dims if dim is not None}
+        self._copy, self._inputs, self._method = _free_copy(problem.model), problem.inputs, fitted.method
         self._targets = result["observed_data"].to_dataset()[problem.target]
         self._given = {"hyperparameters": hyperparameters, "random_seed": random_seed, "progressbar": False} | options
 
-    def sel_observations(self, idx: Any) -> tuple[NDArray[np.intp], NDArray[np.intp]]:
+    def choose(self, rows: NDArray[np.intp]) -> pm.Model:
+        """Return a copy of the model, always the same, with the rows at these positions; it is compiled once."""
+        for dim, labels in self._dims.items():
+            self._copy.set_dim(dim, len(rows), None if labels is None else [labels[i] for i in rows])
+        for name, values in self._values.items():
+            self._copy[name].set_value(values[rows])
+        return self._copy
+
+    def _chosen_others(self, rows: NDArray[np.intp] | slice) -> dict[str, NDArray[np.generic]]:
+        """Values at these positions of the data with a row for each point, without inputs and targets."""
+        return {name: np.asarray(values)[rows] for name, values in self._others.items()}
+
+    def sel_observations(self, idx: ArrayLike) -> tuple[NDArray[np.intp], NDArray[np.intp]]:
         """Positions of the rows that are kept, and of those that are left out."""
         left_out = np.atleast_1d(np.asarray(idx, dtype=np.intp))
         return np.setdiff1d(np.arange(self._targets.size), left_out), left_out
@@ -310,7 +326,7 @@ class Refit(SamplingWrapper):  # type: ignore[misc]
     @interruptible()
     def sample(self, modified_observed_data: NDArray[np.intp]) -> xr.DataTree:
         """Fit the model to the rows at these positions, which are the attribute ``rows`` of the result."""
-        result = fit(self._method, self._rows.choose(modified_observed_data), **self._given)
+        result = fit(self._method, self.choose(modified_observed_data), **self._given)
         result.attrs["rows"] = modified_observed_data
         return result
 
@@ -320,47 +336,18 @@ class Refit(SamplingWrapper):  # type: ignore[misc]
 
     def log_likelihood__i(self, excluded_obs: NDArray[np.intp], idata__i: xr.DataTree) -> xr.DataArray:
         """Log density of each row that was left out, (1, 1, rows), averaged over the posterior of the refit."""
-        model, targets = self._rows.choose(idata__i.attrs["rows"]), self._targets[excluded_obs]
-        inputs, others = self._inputs[excluded_obs], self._rows.data(excluded_obs)
+        model, targets = self.choose(idata__i.attrs["rows"]), self._targets[excluded_obs]
+        inputs, others = self._inputs[excluded_obs], self._chosen_others(excluded_obs)
         seen = predict(idata__i, inputs, model=model, y_new=targets.values, quantiles=(0.5,), data=others)
         return targets.copy(data=seen["y_log_density"].values).expand_dims(("chain", "draw"))
 
 
-class Subsets:
-    """A copy of a model whose rows can be chosen again and again; its functions are compiled once.
-
-    Inputs and targets must be `pm.Data`, and so must whatever else has a row for each of them.
-    """
-
-    def __init__(self, judged: JudgedModel) -> None:
-        model, problem = judged.model, judged.problem
-        for label, variable in (("X", problem.X), (problem.target, problem.y)):
-            if not isinstance(variable, SharedVariable) or variable.name not in problem.data:
-                raise ModelError(f"{label} must be pm.Data, so that the model can be fitted to some of its rows")
-        self._others = rowwise_data(problem)
-        values = {str(problem.X.name): problem.inputs, str(problem.y.name): problem.targets, **self._others}
-        self._values = {name: np.asarray(value, dtype=problem.data[name].dtype) for name, value in values.items()}
-        copy = set_initial_values(copied(model, clone_model), model)
-        copy._coords = dict(copy._coords)
-        # PyMC's copy has other variables, which hold the same values.
-        for variable in {*copy.named_vars.values(), *copy.dim_lengths.values()}:
-            if isinstance(variable, SharedVariable):
-                variable.container = deepcopy(variable.container)
-        rowwise = [*self._values, problem.target, problem.prior.name]
-        dims = [model.named_vars_to_dims.get(name, (None,))[0] for name in rowwise]
-        self._dims = {dim: model.coords.get(dim) for dim in dims if dim is not None}
-        self.model: pm.Model = copy
-
-    def choose(self, rows: ArrayLike) -> pm.Model:
-        """Return the copy, with the rows at these positions."""
-        kept = np.asarray(rows, dtype=np.intp)
-        for dim, labels in self._dims.items():
-            self.model.set_dim(dim, kept.size, None if labels is None else [labels[i] for i in kept])
-        for name, values in self._values.items():
-            self.model[name].set_value(values[kept])
-        return self.model
-
-    def data(self, rows: ArrayLike) -> dict[str, NDArray[np.generic]]:
-        """Values at these positions of the data with a row for each point, without inputs and targets, by name."""
-        kept = np.asarray(rows, dtype=np.intp)
-        return {name: values[kept] for name, values in self._others.items()}
+def _free_copy(model: pm.Model) -> pm.Model:
+    """Copy a model, whose data and dimensions can be set without a change of the model itself."""
+    copy = set_initial_values(copied(model, clone_model), model)
+    copy._coords = dict(copy._coords)
+    # PyMC's copy has other variables, which hold the same values.
+    for variable in {*copy.named_vars.values(), *copy.dim_lengths.values()}:
+        if isinstance(variable, SharedVariable):
+            variable.container = deepcopy(variable.container)
+    return copy

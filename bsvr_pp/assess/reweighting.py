@@ -13,6 +13,8 @@ does not depend on f:
 
 So with f integrated out, the weight of a draw is the ratio of the evidences at αC and at C, times the product of these
 factors over the targets. The weight of a power of the priors is their density to the power α - 1.
+
+`integrated_evidence` weights draws of a distribution of the hyperparameters that is fitted to the sampled ones.
 """
 
 from __future__ import annotations
@@ -20,29 +22,33 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
+import arviz as az
 import numpy as np
 import pandas as pd
 import pymc as pm
 import xarray as xr
-from arviz_base import dataset_to_dataframe
 from arviz_stats.base import array_stats
 from numpy.typing import NDArray
+from pymc.blocking import DictToArrayBijection, RaveledVars
 from scipy.special import logsumexp
+from scipy.stats import multivariate_t
 
 from bsvr_pp._arrays import Array
-from bsvr_pp._checks import check_count, generator, is_number
+from bsvr_pp._checks import check_count, generator
 from bsvr_pp._docs import shared
-from bsvr_pp.approximations import Covariance
 from bsvr_pp.approximations.smc import importance
-from bsvr_pp.assess.judged import Judged, some_draws
+from bsvr_pp.assess.evidence import Judged, some_draws
+from bsvr_pp.covariance.block_diagonal import AnyCovariance
 from bsvr_pp.inference.approximate import MeanField
-from bsvr_pp.inference.protocol import IntegratesLatent
+from bsvr_pp.inference.protocol import Evidence, IntegratesLatent
 from bsvr_pp.inference.result import is_mode, is_sampled, latent_draws, shown_names
 from bsvr_pp.losses import NoiseModel
 
 GOOD_K = 0.7  # k-hat up to which weights are reliable (Vehtari et al. 2024)
 _EQUAL = 1e-6  # log ratios that differ by less are equal up to rounding errors: there is no tail
-_THRESHOLD = 0.05  # above it a posterior depends on what was scaled (Kallioinen et al. 2024)
+_POWERS = (0.99, 1.01)  # of priors and likelihood, as in ArviZ
+_TAIL = 5  # degrees of freedom of a proposal: its tails must not be lighter than those of the posterior
+_DIGITS = 12  # of the table, which ArviZ rounds
 
 
 @dataclass(frozen=True, slots=True)
@@ -95,14 +101,12 @@ def verify(
     ----------
     result : DataTree
         Result of ``fit(NUTS(latent=...))``.
-    model : pm.Model, optional
-        The model of the result; by default that of the surrounding ``with``.
+    <model>
     draws : int
         Number of draws of the hyperparameters to weight, evenly spaced among all; at least 25.
     particles : int
         Number of draws of f for each, at least 2.
-    random_seed : int or Generator, optional
-        Random seed; the same seed gives the same result.
+    <random_seed>
     progressbar : bool
         Whether to show progress.
 
@@ -120,8 +124,7 @@ def verify(
     ------
     ValueError
         If the result has no draws with f integrated out, or a number is out of range.
-    TypeError
-        If result is not one of `fit`.
+    <no_result>
 
     <pymc_model>
     >>> bp.verify(bp.fit(bp.MAP(), model, progressbar=False), model=model)
@@ -202,24 +205,21 @@ def sensitivity(
     result: xr.DataTree,
     *,
     model: pm.Model | None = None,
-    alphas: Sequence[float] = (0.99, 1.01),
     draws: int = 1000,
     progressbar: bool = True,
 ) -> pd.DataFrame:
     """Sensitivity of each hyperparameter to the power of the priors, and to the power of the likelihood.
 
-    The numbers are those of `arviz.psense_summary`: the distance of the posteriors under the two powers, per doubling.
-    There every draw of f has a weight; here f is integrated out, so that only draws of the hyperparameters have one.
+    The numbers are those of `arviz.psense_summary`: the distance of the posteriors under the powers 0.99 and 1.01, per
+    doubling. There every draw of f has a weight; here f is integrated out, so that only draws of the hyperparameters
+    have one.
     Where f was sampled, the ratio of the evidences is that of mean field.
 
     Parameters
     ----------
     result : DataTree
         Result of `fit` with sampled hyperparameters.
-    model : pm.Model, optional
-        The model of the result; by default that of the surrounding ``with``.
-    alphas : (float, float)
-        Two powers, one below and one above 1.
+    <model>
     draws : int
         Largest number of draws of the hyperparameters, at least 25, evenly spaced among all.
     progressbar : bool
@@ -230,14 +230,13 @@ def sensitivity(
     pandas.DataFrame
         One row for each hyperparameter: ``prior``, ``likelihood``, and ``diagnosis`` in words (a value above 0.05 says
         that the posterior depends on what was scaled). ``attrs["k_hat"]`` has the largest Pareto shape of the weights
-        of each column: above 0.7 they are unreliable, and powers nearer to 1 are needed.
+        of each column: above 0.7 they are unreliable.
 
     Raises
     ------
     ValueError
         If the hyperparameters were not sampled, for labels (use `arviz.psense`), or if an argument is out of range.
-    TypeError
-        If result is not one of `fit`.
+    <no_result>
 
     <sinc_model>
     >>> bp.sensitivity(bp.fit(bp.MAP(), model, hyperparameters=at, progressbar=False), model=model)
@@ -245,9 +244,6 @@ def sensitivity(
     ValueError: result must have sampled hyperparameters, as of fit(NUTS(...)), got one of MAP
     """
     check_count("draws", draws, 25)
-    powers = [float(a) for a in alphas] if all(is_number(a) for a in alphas) else []
-    if len(powers) != 2 or not 0 < powers[0] < 1 < powers[1] < np.inf:
-        raise ValueError(f"alphas must be two powers, one between 0 and 1 and one above 1, got {alphas!r}")
     fitted = Judged(result, model, purpose="sensitivity")
     if "log_prior" not in result.children:
         name = fitted.method.name
@@ -256,47 +252,106 @@ def sensitivity(
     approximation = fitted.method.latent or MeanField()
     ratios = np.array(
         [
-            log_power_ratio(approximation, K, fitted.targets, noise, mean, powers)
+            log_power_ratio(approximation, K, fitted.targets, noise, mean, _POWERS)
             for K, mean, noise in fitted.at_draws(chosen, "sensitivity", progressbar)
         ]
     )
-    priors = result["log_prior"].to_dataset().data_vars.values()
-    log_prior = np.sum([values.values.ravel() for values in priors], axis=0)[chosen]
-    log_ratios = {"prior": np.outer(log_prior, np.array(powers) - 1.0), "likelihood": ratios}
-    posterior = result["posterior"].to_dataset()[shown_names(result)]
-    chains = posterior.sizes["chain"] if chosen.size == len(fitted.points) else 1
-    kept, dims = some_draws(posterior, chosen, chains), ("chain", "draw")
-    found, k_hats = {}, {}
-    for name, ratio in log_ratios.items():
-        weights = []
-        for column, power in zip(ratio.T, powers, strict=True):
-            # Smoothed as in `arviz.psense`.
-            component = xr.DataArray(column.reshape(chains, -1) / (power - 1.0), dims=dims)
-            weight = np.exp(component.azstats.power_scale_lw(alpha=power, dim=dims))
-            weights.append(weight / weight.sum())
-        found[name] = kept.azstats.power_scale_sense(
-            lower_w=weights[0], upper_w=weights[1], lower_alpha=powers[0], upper_alpha=powers[1], sample_dims=list(dims)
-        )
-        k_hats[name] = max(pareto_weights(column)[1] for column in ratio.T)
-    joined = xr.concat(list(found.values()), dim="component").assign_coords(component=list(found))
-    table = dataset_to_dataframe(joined, sample_dims=["component"]).T
-    table["diagnosis"] = [_diagnosis(row["prior"], row["likelihood"]) for _, row in table.iterrows()]
-    table.attrs["k_hat"] = k_hats
+    chains = result["posterior"].sizes["chain"] if chosen.size == len(fitted.points) else 1
+    groups = {name: some_draws(result[name].to_dataset(), chosen, chains) for name in ("posterior", "log_prior")}
+    # ArviZ's weights are α - 1 times the sum over the targets, which is here the slope of the log evidence in α.
+    slope = (ratios[:, 1] - ratios[:, 0]) / (_POWERS[1] - _POWERS[0])
+    likelihood = (("chain", "draw", "all"), slope.reshape(chains, -1, 1))
+    groups["log_likelihood"] = xr.Dataset({fitted.target: likelihood})
+    table = az.psense_summary(
+        xr.DataTree.from_dict(groups), var_names=shown_names(result), alphas=_POWERS, round_to=_DIGITS
+    )
+    log_prior = sum(values.values.ravel() for values in groups["log_prior"].values())
+    log_ratios = {"prior": np.outer(log_prior, np.array(_POWERS) - 1.0), "likelihood": ratios}
+    table.attrs["k_hat"] = {
+        name: max(pareto_weights(column)[1] for column in ratio.T) for name, ratio in log_ratios.items()
+    }
     return table
 
 
 def log_power_ratio(
-    method: IntegratesLatent, K: Covariance, y: Array, noise: NoiseModel, mean: Array, powers: Sequence[float]
+    method: IntegratesLatent, K: AnyCovariance, y: Array, noise: NoiseModel, mean: Array, powers: Sequence[float]
 ) -> list[float]:
     """Log of the evidence with the likelihood to each power, minus the log evidence."""
-    weight = np.ones(y.size) if noise.weight is None else noise.weight
     base = method.solve(K, y, noise, mean).log_evidence
     # A sample weight of α is the likelihood to the power α.
-    return [float(method.solve(K, y, noise.weighted(a * weight), mean).log_evidence - base) for a in powers]
+    return [float(method.solve(K, y, noise.weighted(a * noise.weight), mean).log_evidence - base) for a in powers]
 
 
-def _diagnosis(prior: float, likelihood: float) -> str:
-    """Words of `arviz.psense_summary`."""
-    if prior >= _THRESHOLD and likelihood >= _THRESHOLD:
-        return "potential prior-data conflict"
-    return "potential strong prior / weak likelihood" if prior > _THRESHOLD > likelihood else "✓"
+@shared
+def integrated_evidence(
+    result: xr.DataTree,
+    *,
+    model: pm.Model | None = None,
+    draws: int = 200,
+    particles: int = 500,
+    random_seed: int | np.random.Generator | None = None,
+) -> Evidence:
+    """Estimate the natural log of p(y), with the latent function and the hyperparameters integrated out.
+
+    The method is importance sampling from a Student t distribution that is fitted to the sampled hyperparameters, on
+    their unconstrained scale. If f was integrated out, p(y|θ) is that of the approximation. If f was sampled, p(y|θ) is
+    an unbiased estimate by particles as in `verify`, and p(y) is exact up to its standard error.
+
+    Parameters
+    ----------
+    result : DataTree
+        Result of ``fit(NUTS(...))`` with sampled hyperparameters.
+    <model>
+    draws : int
+        Number of points of the hyperparameters, at least 25.
+    particles : int
+        Number of draws of f at each point, at least 2; used if f was sampled.
+    <random_seed>
+
+    Returns
+    -------
+    Evidence
+        As of `log_evidence`; ``converged`` is true if the k-hat of the weights is at most 0.7.
+
+    Raises
+    ------
+    ValueError
+        If the hyperparameters were not sampled, or a number is out of range.
+    <no_result>
+
+    <pymc_model>
+    >>> bp.integrated_evidence(bp.fit(bp.MAP(), model, progressbar=False), model=model)
+    Traceback (most recent call last):
+    ValueError: result must have sampled hyperparameters, as of fit(NUTS(...)), got one of MAP
+    """
+    check_count("draws", draws, 25)
+    check_count("particles", particles, 2)
+    fitted = Judged(result, model)
+    method, problem, names = fitted.method, fitted.problem, fitted.hyperparameters
+    posterior = result["posterior"].to_dataset()
+    sampled = [name for name in names if name in posterior and np.ptp(posterior[name].values) > 0]
+    if sampled != list(names) or not sampled:
+        raise ValueError(f"result must have sampled hyperparameters, as of fit(NUTS(...)), got one of {method.name}")
+    rng = generator(random_seed)
+    unconstrained = [dict(zip(names, problem.to_unconstrained(point), strict=True)) for point in fitted.points]
+    drawn = [DictToArrayBijection.map(values) for values in unconstrained]
+    theta, shapes = np.stack([draw.data for draw in drawn]), drawn[0].point_map_info
+    proposal = multivariate_t(theta.mean(axis=0), np.atleast_2d(np.cov(theta.T)), df=_TAIL, seed=rng)
+    proposed = np.reshape(proposal.rvs(draws), (draws, -1))
+    prior = problem.model.compile_fn(
+        problem.model.logp(vars=problem.prior_terms), inputs=problem.values, point_fn=False, mode="FAST_COMPILE"
+    )
+    weight = np.empty(draws)
+    for s, flat in enumerate(proposed):
+        values = list(DictToArrayBijection.rmap(RaveledVars(flat, shapes)).values())
+        point = problem.to_constrained(values)
+        if method.latent is None:
+            K, mean, noise = fitted.at(point)
+            evidence, _ = importance(K, problem.targets, noise, mean, particles, rng)
+        else:
+            evidence = fitted.evidence(point, method.latent, rng).value
+        weight[s] = evidence + float(prior(*values)) - proposal.logpdf(flat)
+    value = float(logsumexp(weight) - np.log(draws))
+    error = float(np.exp(weight - value).std(ddof=1) / np.sqrt(draws))
+    finite = weight[np.isfinite(weight)]
+    return Evidence(value, error, pareto_weights(finite)[1] <= GOOD_K)

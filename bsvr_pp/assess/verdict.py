@@ -9,13 +9,13 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from enum import Enum
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
+import numpy as np
 from scipy.stats import binom
 
-from bsvr_pp.assess.assessment import Assessment
+from bsvr_pp.assess.assessment import COVERAGES, Assessment, Plain
 from bsvr_pp.assess.reweighting import GOOD_K
-from bsvr_pp.assess.scores import Scores
 from bsvr_pp.inference.protocol import Evidence
 
 GOOD_R_HAT = 1.01  # Vehtari et al. 2021
@@ -100,7 +100,7 @@ def judge(found: Assessment) -> Verdict:
     # For many values of f jointly the weights degenerate even if each marginal is right; then an accurate evidence
     # decides. For the few hyperparameters of draws they do not degenerate.
     verified = abs(error) <= bound and not found.sampled
-    wrong_share = _wrong_share(found.scores)
+    wrong_share = _wrong_share(found)
     reasons = (
         (not converged, Kind.NOT_CONVERGED, (found.message or "no message",)),
         (converged and r_hat > GOOD_R_HAT, Kind.CHAINS_DISAGREE, (r_hat,)),
@@ -113,11 +113,12 @@ def judge(found: Assessment) -> Verdict:
     return Verdict(tuple(Reason(kind, values) for holds, kind, values in reasons if holds))
 
 
-def _wrong_share(scores: Scores | None) -> tuple[float | str, ...]:
+def _wrong_share(found: Assessment) -> tuple[float | str, ...]:
     """Per cent of intervals, in which way they are wrong, and per cent of targets in them, if that is significant."""
-    n, coverage = (0, {}) if scores is None else (scores.n, scores.coverage or {})
-    for probability, share in coverage.items():
-        hits = round(share * n)
+    n = found.n_test
+    for column, probability in COVERAGES.items():
+        share = found.number(column)
+        hits = np.round(share * n)  # NaN without a test
         if min(binom.cdf(hits, n, probability), binom.sf(hits - 1, n, probability)) < _RARE / 2:
             return 100 * probability, "narrow" if share < probability else "wide", 100 * share
     return ()
@@ -133,7 +134,7 @@ class Comparison:
     """
 
     results: Mapping[str, Assessment]
-    theta: Mapping[str, Any]
+    theta: Mapping[str, Plain]
     evidence: Mapping[str, Evidence]
     reference: str | None = None
     mixed: bool = False
@@ -182,8 +183,4 @@ class Comparison:
 
     def in_units(self, scale: float) -> Comparison:
         """Scores of targets that are ``scale`` times as large as those of the model."""
-        scaled = {
-            name: found if found.scores is None else replace(found, scores=found.scores.in_units(scale))
-            for name, found in self.results.items()
-        }
-        return replace(self, results=scaled)
+        return replace(self, results={name: found.in_units(scale) for name, found in self.results.items()})

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from typing import Any
+from collections.abc import Mapping
 
 import numpy as np
 import pymc as pm
 import pytensor.tensor as pt
 from numpy.typing import ArrayLike
+from pytensor.tensor.variable import TensorVariable
 from scipy.stats import norm
 
 from bsvr_pp._arrays import Array
@@ -95,7 +96,7 @@ def standard_label_model(
     ard: bool,
     kernel: Kernel,
     known: bool = False,
-    weight: Array | None = None,
+    of_targets: Mapping[str, Array] = {},
     width: Array | None = None,
     C: float | None = None,
     blocks: Partition | None = None,
@@ -103,7 +104,7 @@ def standard_label_model(
 ) -> pm.Model:
     """`default_label_model` without checks, given widths of the inputs, by default 1, and C if it is not learned.
 
-    ``weight`` (n,) are sample weights.
+    ``of_targets`` may have sample weights (n,), "weight".
     """
     label = KnownLabel if known else SVMLabel
     with pm.Model() as model:
@@ -117,10 +118,10 @@ def standard_label_model(
             "f", X=pm.Data("X", X), blocks=blocks, jitter=1e-5
         )
         targets = pm.Data("targets", y)
-        if weight is None:
-            label("y", f=f, C=penalty, observed=targets)
+        if "weight" in of_targets:
+            observe_weighted("y", label.dist(f=f, C=penalty), pm.Data("weight", of_targets["weight"]), targets)
         else:
-            observe_weighted("y", label.dist(f=f, C=penalty), pm.Data("weight", weight), targets)
+            label("y", f=f, C=penalty, observed=targets)
     return model
 
 
@@ -238,7 +239,7 @@ def standard_ordinal_model(
     return model
 
 
-def check_ordinal_options(noise: str, kernel: Any) -> None:
+def check_ordinal_options(noise: str, kernel: Kernel) -> None:
     """Check the options of a model of ordered classes; the error names the option and what is allowed."""
     allowed = [name for name in NOISES if name != "pinball"]
     if noise not in allowed:
@@ -253,7 +254,7 @@ def class_thresholds(classes: Array, m: int) -> Array:
     return thresholds
 
 
-def shaped_noise(noise: str) -> dict[str, Any]:
+def shaped_noise(noise: str) -> dict[str, float | TensorVariable]:
     """Parameters of the noise of variance 1, in the surrounding model, whose tails are free if there is a tube."""
     if noise not in _SMOOTH:
         return {"C": 1.0 if LOSSES[noise].degree == 2 else 2.0**0.5}

@@ -43,11 +43,11 @@ _DRIFT = 0.4  # or change of log C
 class Known:
     """Log probability that all labels are known, Σ log ν(f_i) (Sollich 2002, (28)), for draws of f.
 
-    C is a positive number or an (n,) array, ``weight`` (n,) says how often each label counts.
+    C is a positive number or an (n,) array, ``weight``, a number or (n,), says how often each label counts.
     """
 
     C: ArrayLike
-    weight: Array | None = None
+    weight: ArrayLike = 1.0
 
     def __post_init__(self) -> None:
         _check_scale(self.C)
@@ -55,14 +55,15 @@ class Known:
     def __call__(self, f: ArrayLike) -> Array:
         """Log factor of each row of f (draws, n)."""
         draws, C = _at_points(f, self.C)
-        return _log_known(draws, C) if self.weight is None else _log_known_each(draws, C) @ self.weight
+        weight = np.broadcast_to(self.weight, C.shape)
+        return _log_known(draws, C) if (weight == 1).all() else _log_known_each(draws, C) @ weight
 
     def slopes(self, f: ArrayLike) -> tuple[Array, dict[str, Array]]:
         """Derivatives by f, (draws, n), and by C, (draws,) for a number and (draws, n) for a vector."""
         by_f, by_C, _ = _known_slopes(*_at_points(f, self.C))
-        if self.weight is not None:
-            by_f, by_C = self.weight * by_f, self.weight * by_C
-        return by_f, {"C": by_C if np.ndim(self.C) else by_C.sum(axis=1)}
+        weight = np.broadcast_to(self.weight, by_f.shape)
+        by_C = weight * by_C
+        return weight * by_f, {"C": by_C if np.ndim(self.C) else by_C.sum(axis=1)}
 
 
 @dataclass(frozen=True, slots=True)
@@ -75,7 +76,7 @@ class MeanKnown:
 
     C: ArrayLike
     count: int | None = None
-    weight: Array | None = None
+    weight: ArrayLike = 1.0
 
     def __post_init__(self) -> None:
         _check_scale(self.C)
@@ -85,21 +86,19 @@ class MeanKnown:
     def __call__(self, f: ArrayLike) -> Array:
         """Log factor of each row of f (draws, n)."""
         draws, C = _at_points(f, self.C)
-        total = np.average(_known(draws, C), axis=1, weights=self.weight)
-        return np.asarray(self._count(C.size) * np.log(total))
+        weight = np.broadcast_to(self.weight, C.shape)
+        total = np.average(_known(draws, C), axis=1, weights=weight)
+        return np.asarray((self.count or weight.sum()) * np.log(total))
 
     def slopes(self, f: ArrayLike) -> tuple[Array, dict[str, Array]]:
         """Derivatives by f, (draws, n), and by C, (draws,) for a number and (draws, n) for a vector."""
         draws, C = _at_points(f, self.C)
         by_f, by_C, known = _known_slopes(draws, C)
-        if self.weight is not None:
-            known = known * self.weight
-        share = self._count(C.size) * known / known.sum(axis=1, keepdims=True)
+        weight = np.broadcast_to(self.weight, C.shape)
+        known = known * weight
+        share = (self.count or weight.sum()) * known / known.sum(axis=1, keepdims=True)
         by_C *= share
         return share * by_f, {"C": by_C if np.ndim(self.C) else by_C.sum(axis=1)}
-
-    def _count(self, n: int) -> float:
-        return self.count or (n if self.weight is None else float(self.weight.sum()))
 
 
 @dataclass(frozen=True, slots=True)
@@ -143,7 +142,7 @@ class NormaliserCloud:
     """
 
     def __init__(
-        self, factor: type[Known | MeanKnown], particles: int, rng: np.random.Generator, weight: Array | None = None
+        self, factor: type[Known | MeanKnown], particles: int, rng: np.random.Generator, weight: ArrayLike = 1.0
     ) -> None:
         self.factor, self.particles, self.rng, self.weight = factor, particles, rng, weight
         self._white: Array = np.empty((0, 0))

@@ -5,12 +5,14 @@ from __future__ import annotations
 import io
 import logging
 import sys
+import tomllib
 import warnings
 from collections.abc import Callable, Mapping
 from dataclasses import replace
 from functools import partial
+from importlib.resources import files
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated
 
 import numpy as np
 from rich.console import Console
@@ -18,7 +20,7 @@ from rich.markup import escape
 from typer import Argument, Option
 
 from bsvr_pp._checks import check_spread
-from bsvr_pp.cli.messages import Output, fail, failing, print_notes
+from bsvr_pp.cli.messages import Output, Seed, Target, fail, failing, print_notes
 from bsvr_pp.datasets import Dataset, sinc
 from bsvr_pp.inference.methods import METHODS, make_method, method_of
 from bsvr_pp.tables import DataError
@@ -28,8 +30,11 @@ from bsvr_pp.tables.readers import read_data
 if TYPE_CHECKING:
     import pymc as pm
     import xarray as xr
+    from arviz_plots import PlotCollection
+    from matplotlib.figure import Figure
 
     from bsvr_pp._arrays import Array
+    from bsvr_pp.assess.assessment import Plain
     from bsvr_pp.inference.protocol import Method
     from bsvr_pp.show.report import Picture
 
@@ -44,13 +49,13 @@ def compare(
     data: Annotated[
         Path | None, Argument(help="CSV file with one header row, or Parquet file; by default the built-in sinc data.")
     ] = None,
-    target: Annotated[str | None, Option(help="Column to predict; by default the last.")] = None,
+    target: Target = None,
     test_fraction: Annotated[float, Option(help="Share of the rows for testing.")] = 0.2,
     methods: Annotated[str, Option(help=f"Any of {', '.join(_METHODS)}.")] = "map,laplace,mean_field,nuts",
     out: Annotated[Path, Option(help="Folder for the report page, the table, the results and the plots.")] = Path(
         "bsvr-pp-comparison"
     ),
-    seed: Annotated[int, Option(help="Same seed, same result.")] = 0,
+    seed: Seed = 0,
     draws: Annotated[int, Option(help="Draws of NUTS per chain.")] = 500,
     tune: Annotated[int, Option(help="Adaptation steps of NUTS per chain.")] = 500,
     chains: Annotated[int, Option(help="Chains of NUTS.")] = 4,
@@ -80,8 +85,7 @@ def compare(
     matplotlib.use("Agg")
     import bsvr_pp as bp
     from bsvr_pp.inference.protocol import Samples
-    from bsvr_pp.show.comparison_table import to_table
-    from bsvr_pp.show.report import print_comparison
+    from bsvr_pp.show.report import print_comparison, to_table
 
     logging.getLogger("pymc").setLevel(logging.WARNING)
     console = Console()
@@ -109,19 +113,19 @@ def compare(
     assert standardised is not None
     comparison = standardised.in_units(scale)
     labels = {"lengthscale": train.inputs}
-    heading = f"Test errors in units of {train.target}; hyperparameters standardised"
-    print_comparison(console, comparison, title=heading, names=labels, skipped=skipped)
+    errors = f"Test errors in units of {train.target}"
+    print_comparison(
+        console, comparison, title=f"{errors}; hyperparameters standardised", names=labels, skipped=skipped
+    )
     units = {"location": location, "scale": scale, "input_location": centre[0], "input_scale": width[0]}
     pictures = _pictures(results, comparison.theta, model, (X_test, y_test), units, train)
     table = to_table(comparison)
-    page = bp.report_page(
-        table,
-        title=name,
-        description=_description(train, test),
-        pictures=list(pictures.values()),
-        names=labels,
-        skipped=skipped,
+    description = (
+        f"Support vector regression of {train.target} on {', '.join(train.inputs)}: {n} rows to train on, "
+        f"{len(y_test)} to test. {errors}; inputs, target and hyperparameters standardised."
     )
+    shown = list(pictures.values())
+    page = bp.report_page(table, title=name, description=description, pictures=shown, names=labels, skipped=skipped)
     for method_name, why in skipped.items():
         table.loc[method_name, "verdict"] = why
     output.write("comparison.csv", without_formulas(table).to_csv)
@@ -190,23 +194,15 @@ def _reference(results: dict[str, xr.DataTree]) -> str | None:
     return next((name for name in draws if results[name].attrs["converged"]), draws[0] if draws else None)
 
 
-def _description(train: Dataset, test: Dataset) -> str:
-    inputs = ", ".join(train.inputs)
-    return (
-        f"Support vector regression of {train.target} on {inputs}: {len(train.y)} rows to train on, {len(test.y)} to "
-        f"test. Test errors in units of {train.target}; inputs, target and hyperparameters standardised."
-    )
-
-
 def _pictures(
     results: dict[str, xr.DataTree],
-    at: Mapping[str, Any],
+    at: Mapping[str, Plain],
     model: pm.Model,
     test: tuple[Array, Array],
     units: dict[str, float],
     train: Dataset,
 ) -> dict[str, Picture]:
-    """Make the pictures of the page, by file name."""
+    """Make the pictures of the page, by file name; their titles and captions are in ``pictures.toml``."""
     import matplotlib.pyplot as plt
     import pandas as pd
 
@@ -217,77 +213,44 @@ def _pictures(
     from bsvr_pp.show.report import Picture
 
     n, d = train.X.shape
-    along = "inverse_lengthscale" if d == 1 else "C"
-    used = [method_of(result).latent for result in results.values()]
-    methods = list(dict.fromkeys([bp.Laplace(), *(m for m in used if m is not None), bp.MeanField()]))
-    drawn: dict[str, tuple[str, str, Any]] = {
-        "predictive": (
-            "Predictions",
-            "Central 80 % and 95 % intervals of new targets, the mean of f, and the support vectors."
-            if d == 1
-            else "Test targets against their predictions; bars are 80 % intervals, red points lie outside.",
-            bp.plot_predictive(
-                results, model=model, X_test=test[0], y_test=test[1], labels=(train.inputs[0], train.target), **units
-            ),
-        ),
-        "hyperparameters": (
-            "Hyperparameters",
-            "Median, central 50 % and 90 % of draws; point estimates are dots.",
-            hyperparameters_picture(results, {"lengthscale": train.inputs}),
-        ),
+    names = train.inputs[0], train.target
+    facts = {"target": train.target, "along": "inverse_lengthscale" if d == 1 else "C"}
+    drawn: dict[str, Figure | PlotCollection] = {
+        "predictive": bp.plot_predictive(results, model=model, X_test=test[0], y_test=test[1], labels=names, **units),
+        "hyperparameters": hyperparameters_picture(results, {"lengthscale": train.inputs}),
     }
     if d > 1:
-        drawn["relevance"] = (
-            "Relevance of the inputs",
-            "Inputs to the left of the dotted line, a hundredth of the largest relevance, hardly change predictions. "
-            "Bars: central 50 % and 90 % of draws.",
-            bp.plot_relevance(results, inputs=train.inputs),
-        )
+        drawn["relevance"] = bp.plot_relevance(results, inputs=train.inputs)
         # Results of a mode have no bands.
-        shown = next(
-            (name for name, result in results.items() if isinstance(method_of(result), IntegratesLatent)), None
-        )
-        if shown is not None:
-            rows = pd.DataFrame(train.X, columns=train.inputs)
-            seen = ResultInUnits.of(results[shown], model, train.X.mean(axis=0), train.X.std(axis=0), units["scale"])
+        banded = [name for name, result in results.items() if isinstance(method_of(result), IntegratesLatent)]
+        if banded:
+            facts["shown"], rows = banded[0], pd.DataFrame(train.X, columns=train.inputs)
+            centre, width = train.X.mean(axis=0), train.X.std(axis=0)
+            seen = ResultInUnits.of(results[banded[0]], model, centre, width, units["scale"])
             shares = [bp.effect(seen, rows, i).attrs["share"] for i in range(d)]
-            largest: list[Any] = [int(i) for i in np.argsort(-np.array(shares), kind="stable")[:4]]
-            drawn["effects"] = (
-                f"What each input does, by {shown}",
-                f"Mean effect on {train.target} of changing one input alone, with a 90 % band for the whole curve: the "
-                "four largest, with the share of each in the variance of f. If inputs are correlated, effects "
-                "average over rows that no data are like, and shares overlap.",
-                bp.plot_effect(seen, rows, largest, target=train.target),
-            )
+            largest = np.argsort(-np.array(shares), kind="stable")[:4].tolist()
+            drawn["effects"] = bp.plot_effect(seen, rows, largest, target=train.target)
     if len(test[1]) >= _CALIBRATION_ROWS:
-        drawn["calibration"] = (
-            "Calibration on the test data",
-            "Observed minus predicted share. Intervals are too wide above 0 and too narrow below 0. p: probability of "
-            "a curve at least as uneven if the predictions are right; small p means that they are wrong.",
-            calibration_picture(results, *test, model),
-        )
+        drawn["calibration"] = calibration_picture(results, *test, model)
     if n <= _EVIDENCE_ROWS:
-        drawn["evidence"] = (
-            f"Evidence along {along}",
-            "Lines are the approximations, dots the annealed reference; the dotted line is the common θ.",
-            bp.plot_evidence(
-                {along: at[along] * np.geomspace(1 / 3, 3.0, 31)},
-                hyperparameters=at,
-                methods=methods,
-                annealed=bp.Annealed(particles=50),
-                model=model,
-            ),
+        used = [method_of(result).latent for result in results.values()]
+        drawn["evidence"] = bp.plot_evidence(
+            {facts["along"]: at[facts["along"]] * np.geomspace(1 / 3, 3.0, 31)},
+            hyperparameters=at,
+            methods=list(dict.fromkeys([bp.Laplace(), *(m for m in used if m is not None), bp.MeanField()])),
+            annealed=bp.Annealed(particles=50),
+            model=model,
         )
-    out = {file: Picture(title, caption, _png(picture)) for file, (title, caption, picture) in drawn.items()}
+    texts = tomllib.loads((files(__package__) / "pictures.toml").read_text("utf-8"))
+    out = {}
+    for file, picture in drawn.items():
+        text = texts["predictive_of_several" if file == "predictive" and d > 1 else file]
+        title, caption = (text[each].format(**facts) for each in ("title", "caption"))
+        buffer = io.BytesIO()
+        (picture.viz["figure"].item() if hasattr(picture, "viz") else picture).savefig(buffer, dpi=130)
+        out[file] = Picture(title, caption, buffer.getvalue())
     plt.close("all")
     return out
-
-
-def _png(picture: Any) -> bytes:
-    """Return a matplotlib figure, or the plot of ArviZ, as a file."""
-    buffer = io.BytesIO()
-    (picture.viz["figure"].item() if hasattr(picture, "viz") else picture).savefig(buffer, dpi=130)
-    return buffer.getvalue()
 
 
 def _slug(name: str) -> str:

@@ -15,26 +15,26 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import numpy as np
+import pandas as pd
 from rich.console import Console
 from rich.markup import escape
 from rich.table import Table
 from typer import Argument, Option
 
 from bsvr_pp._atomic_write import check_writable
-from bsvr_pp.cli.messages import fail, failing, print_notes
+from bsvr_pp.cli.messages import Jobs, Scheduler, Seed, Target, fail, failing, print_notes
 from bsvr_pp.losses import NOISES
 from bsvr_pp.tables.readers import Table as DataTable
 from bsvr_pp.tables.readers import read_classes, read_data, read_intervals, read_times
 
 if TYPE_CHECKING:
-    from bsvr_pp.estimators.ordinal import BayesianOrdinalSVC
     from bsvr_pp.estimators.svr import BayesianSVR
     from bsvr_pp.large import FolderModel
 
 
 def fit(
     data: Annotated[Path, Argument(help="CSV file with one header row, or Parquet file or folder.")],
-    target: Annotated[str | None, Option(help="Column to predict; by default the last.")] = None,
+    target: Target = None,
     lower: Annotated[str | None, Option(help="Column of lower ends of intervals; an empty cell is no end.")] = None,
     upper: Annotated[str | None, Option(help="Column of upper ends; equal ends are an exact target.")] = None,
     event: Annotated[
@@ -58,11 +58,9 @@ def fit(
     blocks: Annotated[
         int | None, Option(help="Rows of a local block; by default 1000 where there are many rows.")
     ] = None,
-    jobs: Annotated[int, Option(help="Threads that solve blocks; -1 is one for each processor.")] = -1,
-    scheduler: Annotated[
-        str | None, Option(help="Address of a Dask scheduler, whose workers solve the blocks of a folder.")
-    ] = None,
-    seed: Annotated[int, Option(help="Same seed, same result.")] = 0,
+    jobs: Jobs = -1,
+    scheduler: Scheduler = None,
+    seed: Seed = 0,
 ) -> None:
     """Fit support vector regression with error bars to a table, and save it for bsvr-pp predict.
 
@@ -83,10 +81,10 @@ def fit(
         check_writable("--out", out, folder=into_folder)
     import bsvr_pp as bp
     from bsvr_pp.estimators.base import blocks_from
+    from bsvr_pp.estimators.outliers import listed
     from bsvr_pp.estimators.svr import METHODS
 
     options: dict[str, Any] = {"kernel": kernel, "inference": inference, "ard": ard, "restarts": restarts}
-    model: Any
     with failing(TypeError, ValueError):
         if ordinal:
             if kernel == "auto":  # of regressions
@@ -96,15 +94,23 @@ def fit(
             if committee:
                 latent: Any = METHODS.get(inference, inference)
                 options["inference"] = bp.Committee(latent)
-            local: Any = blocks_from("auto" if blocks is None else blocks)
-            local = replace(local, n_jobs=jobs, progressbar=sys.stdout.isatty() and into_folder)
-            options |= {"quantile": quantile, "log_targets": log_target, "blocks": local}
+            local = replace(blocks_from("auto" if blocks is None else blocks), n_jobs=jobs)
+            options["blocks"] = replace(local, progressbar=sys.stdout.isatty() and into_folder)
+            options |= {"quantile": quantile, "log_targets": log_target}
             options["outliers"] = "keep" if keep_outliers else "set_aside"
             options["intervals"] = not into_folder and table.known.ndim == 2
             model = bp.BayesianSVR(noise, **options, random_state=seed)
     console = Console()
     if into_folder:
-        _fit_folder(console, model, data, target, out, scheduler)
+        with failing(ImportError, MemoryError, ValueError), warnings.catch_warnings():
+            warnings.simplefilter("ignore", UserWarning)  # what did not converge is reported below
+            folder = bp.fit_folder(model, data, folder=out, target=target, client=scheduler)
+        print_notes(folder.notes)
+        title = f"{folder.target}: {folder.blocks_.n} rows, in its own units"
+        _print(console, title, _numbers(folder) | {"blocks": len(folder.blocks_)}, folder)
+        if not folder.converged_:
+            console.print("[bold red]The solves of some blocks did not converge.[/]")
+        console.print(f"The model is in [bold]{escape(out)}[/]: bsvr-pp predict {escape(out)} NEW.parquet")
         return
     with (
         failing(MemoryError, ValueError),
@@ -117,8 +123,20 @@ def fit(
     result = model.result_
     result.attrs["target"] = dataset.target
     print_notes([*dataset.notes, *(f"{data}: {warning.message}" for warning in said)])
-    print_model = _print_classes if ordinal else _print_regression
-    print_model(console, model, table)
+    if isinstance(model, bp.BayesianOrdinalSVC):
+        rows = {"log evidence": model.log_evidence_, "amplitude of the function": model.amplitude_}
+        for below, above, cut in zip(model.classes_[:-1], model.classes_[1:], model.cutpoints_, strict=True):
+            rows[f"cut point, {below} to {above}"] = cut
+        title = f"{table.target}: {model.classes_.size} classes, in standard deviations of the noise"
+        _print(console, title, rows, model, table.inputs)
+    else:
+        rows = _numbers(model) | {"support vectors": model.n_support_}
+        _print(console, f"{table.target}: {len(table.y)} rows, in its own units", rows, model, table.inputs)
+        if model.outliers_.size:
+            console.print(
+                "Gross errors, or targets with far wider noise than most, are set aside: "
+                f"{listed(model.outliers_ + 1)} (--keep-outliers keeps them)."  # counted from 1
+            )
     if not model.converged_:
         console.print("[bold red]The search for the hyperparameters did not converge.[/]")
     try:
@@ -147,36 +165,6 @@ def _read(
     return read_classes(data, target) if ordinal else read_data(data, target)
 
 
-def _fit_folder(
-    console: Console, svr: BayesianSVR, data: Path, target: str | None, out: str, scheduler: str | None
-) -> None:
-    from bsvr_pp.large import fit_folder
-
-    with failing(ImportError, MemoryError, ValueError), warnings.catch_warnings():
-        warnings.simplefilter("ignore", UserWarning)  # what did not converge is reported below
-        model = fit_folder(svr, data, folder=out, target=target, client=scheduler)
-    print_notes(model.notes)
-    title = f"{model.target}: {model.blocks_.n} rows, in its own units"
-    _print(console, title, _numbers(model) | {"blocks": len(model.blocks_)}, model)
-    if not model.converged_:
-        console.print("[bold red]The solves of some blocks did not converge.[/]")
-    console.print(f"The model is in [bold]{escape(out)}[/]: bsvr-pp predict {escape(out)} NEW.parquet")
-
-
-def _print_regression(console: Console, svr: BayesianSVR, data: DataTable) -> None:
-    rows = _numbers(svr)
-    rows["support vectors"] = svr.n_support_
-    _print(console, f"{data.target}: {len(data.y)} rows, in its own units", rows, svr, data.inputs)
-    if svr.outliers_.size:
-        from bsvr_pp.estimators.outliers import listed
-
-        gone = listed(svr.outliers_ + 1)  # counted from 1
-        console.print(
-            f"Gross errors, or targets with far wider noise than most, are set aside: {gone} "
-            "(--keep-outliers keeps them)."
-        )
-
-
 def _numbers(svr: BayesianSVR | FolderModel) -> dict[str, float]:
     return {
         "log evidence": svr.log_evidence_,
@@ -186,15 +174,9 @@ def _numbers(svr: BayesianSVR | FolderModel) -> dict[str, float]:
     }
 
 
-def _print_classes(console: Console, svc: BayesianOrdinalSVC, data: DataTable) -> None:
-    rows = {"log evidence": svc.log_evidence_, "amplitude of the function": svc.amplitude_}
-    for below, above, cut in zip(svc.classes_[:-1], svc.classes_[1:], svc.cutpoints_, strict=True):
-        rows[f"cut point, {below} to {above}"] = cut
-    title = f"{data.target}: {svc.classes_.size} classes, in standard deviations of the noise"
-    _print(console, title, rows, svc, data.inputs)
-
-
-def _print(console: Console, title: str, rows: dict[str, Any], model: Any, inputs: Any = None) -> None:
+def _print(
+    console: Console, title: str, rows: dict[str, float], model: Any, inputs: pd.DataFrame | None = None
+) -> None:
     """Print numbers of a model, and what says which inputs matter, the first most."""
     import bsvr_pp as bp
 
@@ -202,7 +184,9 @@ def _print(console: Console, title: str, rows: dict[str, Any], model: Any, input
     table.add_column("", justify="right")
     names = model.relevance_.index
     if getattr(model, "kernel_", "") == "main_effects" and len(names) > 1:
-        shares = {str(column): bp.effect(model, inputs, i).attrs["share"] for i, column in enumerate(inputs)}
+        shares = {
+            str(column): bp.effect(model, inputs, i).attrs["share"] for i, column in enumerate(pd.DataFrame(inputs))
+        }
         ordered = sorted(shares, key=lambda column: -shares[column])
         rows |= {f"share of the variance, {column}": shares[column] for column in ordered}
     else:

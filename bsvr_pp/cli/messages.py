@@ -1,16 +1,23 @@
-"""What commands say on the error stream, and the folder that they write."""
+"""What commands share: options, what they say on the error stream, and the folder that they write."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
-from typing import NoReturn
+from typing import Annotated, NoReturn
 
 import typer
 from rich.console import Console
 
 from bsvr_pp._atomic_write import atomic_write, check_writable
+
+Target = Annotated[str | None, typer.Option(help="Column to predict; by default the last.")]
+Seed = Annotated[int, typer.Option(help="Same seed, same result.")]
+Jobs = Annotated[int, typer.Option(help="Threads that solve blocks; -1 is one for each processor.")]
+Scheduler = Annotated[
+    str | None, typer.Option(help="Address of a Dask scheduler, whose workers solve the blocks of a folder.")
+]
 
 
 def complain(message: str) -> None:

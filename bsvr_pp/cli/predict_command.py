@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import sys
 import warnings
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from pathlib import Path
-from typing import Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
 import pandas as pd
 from rich.console import Console
@@ -14,10 +14,16 @@ from rich.markup import escape
 from typer import Argument, Option
 
 from bsvr_pp._atomic_write import atomic_write, check_writable
-from bsvr_pp.cli.messages import fail, failing, print_notes
+from bsvr_pp.cli.messages import Jobs, Scheduler, fail, failing, print_notes
 from bsvr_pp.tables import DataError, of_file
 from bsvr_pp.tables.files import is_parquet, writing_predictions
 from bsvr_pp.tables.readers import read_new
+
+if TYPE_CHECKING:
+    from bsvr_pp.estimators.ordinal import BayesianOrdinalSVC
+    from bsvr_pp.estimators.svr import BayesianSVR
+    from bsvr_pp.large import FolderModel
+    from bsvr_pp.tables.columns import Encoding
 
 
 def predict(
@@ -33,10 +39,8 @@ def predict(
     neighbours: Annotated[
         int | None, Option(help="Nearest rows of each prediction, by default those of the model; 0 is its own block.")
     ] = None,
-    jobs: Annotated[int, Option(help="Threads of a model in a folder; -1 is one for each processor.")] = -1,
-    scheduler: Annotated[
-        str | None, Option(help="Address of a Dask scheduler, whose workers predict from a model in a folder.")
-    ] = None,
+    jobs: Jobs = -1,
+    scheduler: Scheduler = None,
 ) -> None:
     """Predict the target for each row: mean, standard deviation and a central interval.
 
@@ -44,89 +48,74 @@ def predict(
     of each class are written. If the predictions of a model in a folder are interrupted, the same command continues
     them.
     """
+    import bsvr_pp as bp
+
     with failing(ImportError, ValueError):
         if not 0 < coverage < 1:
             raise ValueError(f"--coverage must lie strictly between 0 and 1, got {coverage}")
-        wanted = _Wanted(coverage, _values(survival), neighbours)
+        times = _times(survival)
         check_writable("--out", out)
         if neighbours is not None and neighbours < 0:
             raise ValueError(f"--neighbours must be at least 0, got {neighbours}")
         if scheduler is not None and not model.is_dir():
             raise ValueError(f"--scheduler is for a model in a folder, got {model}")
-        found, target = _opened(model, wanted)
-        in_parts = model.is_dir() and is_parquet(data)
+        found, target = _opened(model)
+        encoding: Encoding | None = found.encoding_
+        if encoding is None:
+            raise DataError(f"{model}: is a model of arrays, whose inputs have no names: use it in Python")
+        if isinstance(found, bp.BayesianOrdinalSVC):
+            if times is not None:
+                raise ValueError("--survival is for targets that are numbers, and these are classes")
+        elif neighbours is not None:
+            if neighbours and not model.is_dir() and getattr(found, "blocks_", None) is None:
+                raise ValueError(f"--neighbours is for a model in blocks, and that of {model} is dense: leave it out")
+            found.blocks = replace(found._local(), neighbours=neighbours or None)
         rows: Any = data
-        if not in_parts:
-            rows, notes = read_new(data, found.encoding_)
+        if not (model.is_dir() and is_parquet(data)):
+            rows, notes = read_new(data, encoding)
             print_notes(notes)
     try:
         with failing(ImportError, ValueError), warnings.catch_warnings(record=True) as said:
             warnings.simplefilter("always", UserWarning)
-            if model.is_dir():
-                from bsvr_pp.large import predict_folder
-
+            if isinstance(found, bp.FolderModel):
                 found.blocks = replace(found._local(), n_jobs=jobs, progressbar=sys.stdout.isatty())
-                options: dict[str, Any] = {"coverage": coverage, "times": wanted.values or None}
-                count = predict_folder(found, rows, out, client=scheduler, **options)
+                count = bp.predict_folder(found, rows, out, coverage=coverage, times=times, client=scheduler)
             else:
                 count = len(rows)
                 with of_file(data), atomic_write(out) as fresh, writing_predictions(out, fresh) as add:
-                    add(wanted.table(found, rows, target))
+                    if isinstance(found, bp.BayesianOrdinalSVC):
+                        classes = zip(found.classes_, found.predict_proba(rows).T, strict=True)
+                        shares = {f"P({label})": values for label, values in classes}
+                        add(pd.DataFrame({target: found.predict(rows)} | shares))
+                    else:
+                        add(found.predict_table(rows, coverage, target, times))
     except OSError as error:
         fail(f"the predictions cannot be written to {out}: {error}")
     print_notes([f"{data}: {warning.message}" for warning in said])
     Console().print(f"{count} predictions of {escape(target)} are in [bold]{escape(str(out))}[/]")
 
 
-@dataclass(frozen=True, slots=True)
-class _Wanted:
-    """Options of the predictions: values to exceed, and neighbours (0 for none, None for those of the model)."""
-
-    coverage: float
-    values: list[float]
-    neighbours: int | None
-
-    def opened(self, found: Any) -> Any:
-        """A model with these options."""
-        if self.neighbours is not None and hasattr(found, "predict_table"):
-            found.blocks = replace(found._local(), neighbours=self.neighbours or None)
-        return found
-
-    def table(self, estimator: Any, X: pd.DataFrame, target: str) -> pd.DataFrame:
-        """The predictions of a regression, or the median class and the probability of each class."""
-        if not hasattr(estimator, "predict_table"):
-            columns = zip(estimator.classes_, estimator.predict_proba(X).T, strict=True)
-            return pd.DataFrame({target: estimator.predict(X)} | {f"P({label})": values for label, values in columns})
-        return estimator.predict_table(X, self.coverage, target, self.values or None)
-
-
-def _values(survival: str | None) -> list[float]:
+def _times(survival: str | None) -> list[float] | None:
     """Numbers that are separated by commas."""
     try:
-        return [] if survival is None else [float(value) for value in survival.split(",")]
+        return None if survival is None else [float(value) for value in survival.split(",")]
     except ValueError:
         raise ValueError(f"--survival must be numbers separated by commas, got {survival!r}") from None
 
 
-def _opened(model: Path, wanted: _Wanted) -> tuple[Any, str]:
+def _opened(model: Path) -> tuple[BayesianSVR | BayesianOrdinalSVC | FolderModel, str]:
     """The estimator of a file or a folder, and the name of the target."""
     import bsvr_pp as bp
 
     if model.is_dir():
         folder = bp.open_folder(model)
-        if folder.encoding_ is None:
-            raise DataError(f"{model}: is a model of arrays, whose inputs have no names: use it in Python")
-        return wanted.opened(folder), folder.target
+        return folder, folder.target
     tree = bp.load(model)
     if not {"recipe", "target"} <= set(tree.attrs):
         raise DataError(f"{model}: is not a model that bsvr-pp fit saved")
     ordinal = tree.attrs.get("targets") == "ordinal"
-    if ordinal and wanted.values:
-        raise ValueError("--survival is for targets that are numbers, and these are classes")
     try:
         found = (bp.BayesianOrdinalSVC if ordinal else bp.BayesianSVR).from_result(tree)
     except ValueError as error:
         raise DataError(f"{model}: {error}") from None
-    if wanted.neighbours and getattr(found, "blocks_", None) is None:
-        raise ValueError(f"--neighbours is for a model in blocks, and that of {model} is dense: leave it out")
-    return wanted.opened(found), str(tree.attrs["target"])
+    return found, str(tree.attrs["target"])

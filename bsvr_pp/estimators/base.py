@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import json
 import warnings
-from collections.abc import Mapping
-from contextlib import nullcontext
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import AbstractContextManager, nullcontext
 from dataclasses import asdict, dataclass, fields
 from pathlib import Path
 from typing import Any, ClassVar, Literal, Self
@@ -19,7 +19,7 @@ from sklearn.utils import check_random_state
 
 from bsvr_pp._arrays import Array
 from bsvr_pp._checks import check_count, check_fields, check_positive, check_share, numbers
-from bsvr_pp.estimators.training_data import PACKAGE, Columns, HoldsFit, Learned, TrainingData
+from bsvr_pp.estimators.training_data import PACKAGE, Columns, HoldsFit, Learned, RandomState, TrainingData
 from bsvr_pp.inference.fitted import Fitted
 from bsvr_pp.inference.methods import from_record, to_record
 from bsvr_pp.inference.netcdf import load, save
@@ -33,13 +33,13 @@ _NEAREST = 64, 128, 256, 512  # rows on which each prediction has a fit of its o
 _RECIPE = ("estimator", "options", "learned", "names", "columns", "contents")
 
 
-def check_flag(name: str, value: Any) -> None:
+def check_flag(name: str, value: object) -> None:
     """Check that an option is True or False."""
     if not isinstance(value, bool | np.bool_):
         raise ValueError(f"{name} must be True or False, got {value!r}")
 
 
-def check_model_options(estimator: Any, methods: Mapping[str, Method], *kernels: str) -> Method:
+def check_model_options(estimator: BaseEstimator, methods: Mapping[str, Method], *kernels: str) -> Method:
     """Check kernel (also one of ``kernels``), ard, restarts and inference, and return its method, by name or itself."""
     check_kernel(estimator.kernel, *kernels)
     check_flag("ard", estimator.ard)
@@ -52,7 +52,7 @@ def check_model_options(estimator: Any, methods: Mapping[str, Method], *kernels:
     return found
 
 
-def seeded(random_state: Any) -> np.random.Generator:
+def seeded(random_state: RandomState) -> np.random.Generator:
     """Return the generator of a random_state as in scikit-learn."""
     try:
         return np.random.default_rng(check_random_state(random_state).randint(2**31))
@@ -69,7 +69,7 @@ def warn_unless_converged(fitted: Fitted, method: Method) -> None:
         warnings.warn(message, ConvergenceWarning, skip_file_prefixes=(PACKAGE,))
 
 
-def central_levels(coverage: Any) -> list[float]:
+def central_levels(coverage: float) -> list[float]:
     """Levels of the ends of the central interval of a given coverage."""
     check_share("coverage", coverage)
     return [0.5 - 0.5 * coverage, 0.5 + 0.5 * coverage]
@@ -78,7 +78,7 @@ def central_levels(coverage: Any) -> list[float]:
 class CentralIntervals:
     """An estimator that predicts quantiles, and so central intervals."""
 
-    predict_quantiles: Any
+    predict_quantiles: Callable[[ArrayLike, Sequence[float]], Array]
 
     def predict_interval(self, X: ArrayLike, coverage: float = 0.9) -> Array:
         """Predict the central interval that contains a new target with the given probability.
@@ -155,10 +155,8 @@ class LocalBlocks:
         """Whether n rows are fitted in blocks, and not densely."""
         return self.size is not None and n > (_DENSE if self.size == "auto" else self.size)
 
-    def check(self, n: int, *, weighted: bool) -> None:
-        """Check that n rows may be fitted in blocks, and say so if nobody asked for it."""
-        if weighted:
-            raise ValueError(f"sample_weight is for a dense fit, and {n} rows are fitted in blocks: use blocks=None")
+    def tell(self, n: int) -> None:
+        """Warn that n rows are fitted in blocks, if nobody asked for it."""
         if self.size == "auto":
             warnings.warn(
                 f"{n} rows are fitted in local blocks, between which the function is independent: blocks=None fits all "
@@ -177,12 +175,12 @@ class LocalBlocks:
         """Number of nearest rows on which each prediction has a fit of its own, if "auto" was ``chosen``."""
         return chosen if self.neighbours == "auto" else next(iter(self.counts()), None)
 
-    def threads(self) -> Any:
+    def threads(self) -> AbstractContextManager[object]:
         """Context in which blocks are solved by this number of threads."""
         return nullcontext() if self.n_jobs is None else joblib.parallel_config(n_jobs=self.n_jobs)
 
 
-def blocks_from(blocks: Any) -> LocalBlocks:
+def blocks_from(blocks: LocalBlocks | int | Literal["auto"] | None) -> LocalBlocks:
     """The option ``blocks`` of an estimator: `LocalBlocks`, or their size."""
     if isinstance(blocks, LocalBlocks):
         return blocks
@@ -191,7 +189,7 @@ def blocks_from(blocks: Any) -> LocalBlocks:
     return LocalBlocks(blocks)
 
 
-def _is_size(value: Any) -> bool:
+def _is_size(value: object) -> bool:
     """Whether a value is "auto", None or a number of rows."""
     if value is None or isinstance(value, str):
         return value in (None, "auto")
@@ -206,15 +204,15 @@ class SavedEstimator(HoldsFit):
     """
 
     _learned: ClassVar[tuple[str, ...]]
-    _check_options: Any
-    _read: Any
+    _check_options: Callable[[], object]
+    _read: Callable[..., object]
 
     @property
     def result_(self) -> xr.DataTree:
         """The result, with all that `from_result` needs."""
         fit, columns = self._checked(), self._columns
         learned = {name: np.asarray(getattr(self, name)).tolist() for name in self._learned}
-        more: dict[str, Any] = {"learned": learned, "columns": columns.encoding and columns.encoding.to_json()}
+        more: dict[str, object] = {"learned": learned, "columns": columns.encoding and columns.encoding.to_json()}
         more["names"] = None if columns.names is None else [str(name) for name in columns.names]
         tree = fit.result()
         tree["rows"] = xr.DataTree(fit.rows.dataset())
@@ -278,7 +276,7 @@ class SavedEstimator(HoldsFit):
         columns = Columns(learned["n_features_in_"], names, encoding)
         return estimator._keep(estimator._read(rows, learned, columns, result), columns)
 
-    def _options(self, given: Mapping[str, Any]) -> dict[str, Any]:
+    def _options(self, given: Mapping[str, object]) -> dict[str, Any]:
         """Options as plain data, from which `from_options` makes the estimator; None for a kernel function."""
         options = None
         if not callable(given.get("kernel")):
@@ -291,13 +289,13 @@ def _contents(tree: xr.DataTree) -> list[str]:
     return [f"{node.path.rstrip('/')}/{name}" for node in tree.subtree for name in (*node.data_vars, *node.attrs)]
 
 
-def from_options[E: BaseEstimator](cls: type[E], recipe: Mapping[str, Any]) -> E:
+def from_options[E: BaseEstimator](cls: type[E], recipe: Mapping[str, object]) -> E:
     """Make an estimator that is not fitted, from its options as plain data."""
     options = check_fields("options of result", recipe["options"], cls._get_param_names())
     return cls(**{name: _object(value) for name, value in options.items()})
 
 
-def _plain(value: Any) -> Any:
+def _plain(value: object) -> object:
     """An option as plain data."""
     if isinstance(value, LocalBlocks):
         return {"blocks": asdict(value)}
@@ -311,7 +309,7 @@ def _plain(value: Any) -> Any:
     return None if value is np.random else to_record(value) if isinstance(value, Method) else value
 
 
-def _object(value: Any) -> Any:
+def _object(value: object) -> object:
     """The option of its plain data."""
     if not isinstance(value, dict):
         return value

@@ -4,13 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any, ClassVar, Literal, Self
+from typing import ClassVar, Literal, Self
 
 import numpy as np
 import xarray as xr
 from numpy.typing import ArrayLike
 from scipy.linalg import LinAlgError, cho_factor, cho_solve
 from scipy.optimize import minimize
+from scipy.sparse import sparray
 from scipy.spatial.distance import cdist, pdist
 from sklearn.base import BaseEstimator, RegressorMixin
 
@@ -164,7 +165,7 @@ class LSSVR(SavedEstimator, RegressorMixin, BaseEstimator):  # type: ignore[misc
         noise = gaussian(C=1.0 / self._fit.noise_variance)
         return PredictiveDistribution(np.ones((1, mean.size)), mean[None], variance[None], (noise,))
 
-    def _sums_of_f(self, X: Any, weights: Any) -> tuple[Array, list[tuple[Array, Array]]]:
+    def _sums_of_f(self, X: ArrayLike, weights: sparray) -> tuple[Array, list[tuple[Array, Array]]]:
         """Mean (k,) and covariance (k, k) of sparse weights (k, m) times f at X, of one member."""
         new = new_inputs(self, X)
         return np.ones(1), [self._fit.sums(new, weights)]
@@ -205,7 +206,7 @@ class LSSVR(SavedEstimator, RegressorMixin, BaseEstimator):  # type: ignore[misc
             except LinAlgError:
                 return np.inf
             if self.selection == "loo":
-                return float(np.log(np.average(solution.loo_residuals**2, weights=rows.times) + 1e-300))
+                return float(np.log(np.average(solution.loo_residuals**2, weights=rows.weight) + 1e-300))
             return -solution.log_evidence
 
         axes = np.meshgrid(*(np.log(_GRID[name]) for name in free), indexing="ij")
@@ -284,7 +285,7 @@ class LSSVRFit:
 
     def __init__(self, rows: TrainingData, kernel: Kernel, gamma: float, lengthscale: float) -> None:
         self.rows, self.kernel, self.gamma, self.lengthscale = rows, kernel, gamma, lengthscale
-        y, weight = rows.y, rows.times
+        y, weight = rows.y, rows.weight
         n, count = y.size, float(weight.sum())
         H = self._kernel(rows.X, rows.X) + np.diag(1.0 / (gamma * weight))
         self._factor = cho_factor(H, lower=True)
@@ -329,7 +330,7 @@ class LSSVRFit:
         variance = prior - np.einsum("ij,ji->i", cross, solved) + (1.0 - solved.sum(axis=0)) ** 2 / self._total
         return cross @ self.alpha + self.b, self.scale * np.maximum(variance, 0.0)
 
-    def sums(self, new: Array, weights: Any) -> tuple[Array, Array]:
+    def sums(self, new: Array, weights: sparray) -> tuple[Array, Array]:
         """Mean and covariance of sparse weights (k, m) times the function at new inputs, as `moments`."""
         cross, total = weights @ self._kernel(new, self.rows.X), weights.sum(axis=1)
         solved = cho_solve(self._factor, cross.T)
@@ -343,7 +344,7 @@ class NetworkFit(LSSVRFit):
 
     def __init__(self, rows: TrainingData, kernel: Kernel, gamma: float, lengthscale: float, epsilon: float) -> None:
         super().__init__(rows, kernel, gamma, lengthscale)
-        n, times = rows.y.size, rows.times
+        n, times = rows.y.size, rows.weight
         omega = self._kernel(rows.X, rows.X)
         psi = np.zeros((n + 1, n + 1))
         psi[0, 1:] = psi[1:, 0] = 1.0
@@ -371,7 +372,7 @@ class NetworkFit(LSSVRFit):
         variance = np.einsum("ij,jk,ik->i", features, self.covariance, features, optimize=True)
         return features @ self.mean_weights, np.maximum(variance, 0.0)
 
-    def sums(self, new: Array, weights: Any) -> tuple[Array, Array]:
+    def sums(self, new: Array, weights: sparray) -> tuple[Array, Array]:
         """Mean and covariance of sparse weights (k, m) times the function at new inputs."""
         features = weights @ self._features(new)
         return features @ self.mean_weights, features @ self.covariance @ features.T

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from dataclasses import KW_ONLY, dataclass
-from typing import Any, ClassVar, Literal, Self
+from typing import ClassVar, Literal, Self
 
 import numpy as np
 import xarray as xr
-from numpy.typing import ArrayLike, NDArray
+from numpy.typing import ArrayLike
 from sklearn.base import BaseEstimator, ClassifierMixin
 
 from bsvr_pp._arrays import Array
@@ -17,11 +17,14 @@ from bsvr_pp.estimators.base import SavedEstimator, check_model_options, seeded,
 from bsvr_pp.estimators.standard_models import OfStandardModel, StandardFit, StandardModel
 from bsvr_pp.estimators.training_data import (
     Columns,
+    Labels,
     Learned,
+    RandomState,
     TrainingData,
     Units,
     as_given,
     classes_of,
+    codes_of,
     training_arrays,
 )
 from bsvr_pp.inference.approximate import Laplace, MeanField
@@ -41,7 +44,7 @@ _METHODS: dict[str, Method] = {
 class OrdinalFit(StandardFit):
     """The fit to classes in their order."""
 
-    classes: NDArray[Any]
+    classes: Labels
 
 
 @dataclass(eq=False, repr=False)
@@ -116,7 +119,7 @@ class BayesianOrdinalSVC(OfStandardModel, SavedEstimator, ClassifierMixin, BaseE
     inference: str | Method = "mean_field"
     decision: Literal["median", "mode"] = "median"
     restarts: int | None = None
-    random_state: Any = None
+    random_state: RandomState = None
 
     def fit(self, X: ArrayLike, y: ArrayLike) -> Self:
         """Optimise or sample the hyperparameters, and compute the posterior of the latent function.
@@ -140,11 +143,11 @@ class BayesianOrdinalSVC(OfStandardModel, SavedEstimator, ClassifierMixin, BaseE
         """
         method = self._check_options()
         inputs, labels, columns = training_arrays(self, X, y)
-        classes, index = classes_of(labels)
-        rng, rows = seeded(self.random_state), as_given(inputs, index.astype(np.float64))
+        classes = classes_of(labels)
+        rng, rows = seeded(self.random_state), as_given(inputs, codes_of(labels, classes))
         units, model = Units.of(rows, columns.tied), self._model(classes, columns)
-        rows, options = units.rows(rows), Options(self.restarts)
-        with threads_for(len(index)):
+        rows, options = rows.in_units(units), Options(self.restarts)
+        with threads_for(len(labels)):
             fit = OrdinalFit.of_rows(model, units, rows, method, options, rng, classes=classes)
         warn_unless_converged(fit.fitted, fit.method)
         return self._keep(fit, columns)
@@ -155,7 +158,7 @@ class BayesianOrdinalSVC(OfStandardModel, SavedEstimator, ClassifierMixin, BaseE
             raise ValueError(f"decision must be 'median' or 'mode', got {self.decision!r}")
         return check_model_options(self, _METHODS)
 
-    def _model(self, classes: NDArray[Any], columns: Columns) -> StandardModel:
+    def _model(self, classes: Labels, columns: Columns) -> StandardModel:
         return StandardModel(self.noise, self.kernel, bool(self.ard), n_cutpoints=classes.size - 1, tied=columns.tied)
 
     def _read(self, rows: TrainingData, learned: Learned, columns: Columns, result: xr.DataTree) -> OrdinalFit:
@@ -184,12 +187,12 @@ class BayesianOrdinalSVC(OfStandardModel, SavedEstimator, ClassifierMixin, BaseE
             found = predictions(self._fit.components(), inputs, np.empty(0), None)["y_class_probability"]
         return np.ascontiguousarray(found.T)
 
-    def predict(self, X: ArrayLike) -> NDArray[Any]:
+    def predict(self, X: ArrayLike) -> Labels:
         """Predict the median class, or the most probable class, at inputs (n_new, d)."""
         probability = self.predict_proba(X)
         if self.decision == "mode":
             chosen = np.argmax(probability, axis=1)
         else:
             chosen = np.minimum((np.cumsum(probability, axis=1) < 0.5).sum(axis=1), self._fit.classes.size - 1)
-        labels: NDArray[Any] = self._fit.classes[chosen]
+        labels: Labels = self._fit.classes[chosen]
         return labels

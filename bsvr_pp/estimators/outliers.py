@@ -10,10 +10,10 @@ this mixture.
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
-from numpy.typing import NDArray
+from numpy.typing import ArrayLike, NDArray
 from scipy.sparse import coo_array
 from scipy.sparse.csgraph import connected_components
 from scipy.spatial import cKDTree
@@ -35,15 +35,15 @@ _FAR, _NARROW = 0.125, 0.9  # share of the precision of this quantile of the row
 _HALF = 0.5  # smallest share of the rows that determine f
 
 
-class ScaledFit(NamedTuple):
+class ScaledFit[F](NamedTuple):
     """A fit, and of all rows (n,) the log density given the others, and the mean of one over the scale of the noise."""
 
     log_density: Array
     precision: Array
-    fit: Any
+    fit: F
 
 
-def gross_errors(X: Array, y: Array, mean: Array, deviation: Array, unit: float, weight: Array | None = None) -> Mask:
+def gross_errors(X: Array, y: Array, mean: Array, deviation: Array, unit: float, weight: ArrayLike = 1.0) -> Mask:
     """Find the rows, of standardised inputs and targets, that no noise of the family explains.
 
     ``mean`` and ``deviation`` are of each target given the others, ``unit`` is a robust standard deviation of all, and
@@ -61,7 +61,7 @@ def gross_errors(X: Array, y: Array, mean: Array, deviation: Array, unit: float,
     If more than a tenth of the rows are such, or a third of the targets are equal, no row is: they are not errors.
     """
     n, residual = y.size, y - mean
-    times = np.ones(n) if weight is None else weight
+    times = np.broadcast_to(weight, y.shape)
     found = np.zeros(n, dtype=bool)
     size = np.abs(residual) / deviation
     median = float(quantiles_of(size, 0.5, weight))
@@ -81,16 +81,17 @@ def gross_errors(X: Array, y: Array, mean: Array, deviation: Array, unit: float,
     return found
 
 
-def kept_rows(
-    fit: Callable[[Mask, Any], tuple[Array, Array, Any]], X: Array, y: Array, weight: Array | None = None
-) -> tuple[Mask, Any]:
+def kept_rows[F](
+    fit: Callable[[Mask, F | None], tuple[Array, Array, F]], X: Array, y: Array, weight: ArrayLike = 1.0
+) -> tuple[Mask, F]:
     """Fit until the rows that are kept explain each other; return them and their fit.
 
     ``fit`` fits the rows that are True, from the last fit or None. It returns for all rows mean and standard deviation
     of the target given the other rows, and the fit.
     """
     unit = float(np.subtract(*quantiles_of(y, [0.75, 0.25], weight))) / _QUARTILES
-    kept, last = np.ones(y.size, dtype=bool), None
+    kept = np.ones(y.size, dtype=bool)
+    last: F | None = None
     for _ in range(_ROUNDS):
         mean, deviation, last = fit(kept, last)
         again = ~gross_errors(X, y, mean, deviation, unit, weight)
@@ -100,7 +101,9 @@ def kept_rows(
     return kept, fit(kept, last)[2]
 
 
-def determining_rows(fit: Callable[[Mask], ScaledFit], kept: Mask, y: Array, weight: Array) -> tuple[Mask, ScaledFit]:
+def determining_rows[F](
+    fit: Callable[[Mask], ScaledFit[F]], kept: Mask, y: Array, weight: Array
+) -> tuple[Mask, ScaledFit[F]]:
     """Leave rows of far wider noise out of a fit while that raises the log density of all by two standard errors.
 
     ``fit`` fits the rows that are True, of those that are ``kept``, each of which counts as often as its weight says.

@@ -21,11 +21,10 @@ from bsvr_pp.estimators.base import LocalBlocks, warn_unless_converged
 from bsvr_pp.estimators.outliers import Mask, ScaledFit, determining_rows, kept_rows, listed
 from bsvr_pp.estimators.standard_models import StandardFit, StandardModel
 from bsvr_pp.estimators.training_data import PACKAGE, TrainingData, Units
-from bsvr_pp.inference.approximate import Committee, MeanField
 from bsvr_pp.inference.prediction.distribution import PredictiveDistribution
 from bsvr_pp.inference.prediction.neighbours import NoiseScales, choose_neighbours, scales_of_posterior
 from bsvr_pp.inference.prediction.predictive import JointTargets, mixture_of
-from bsvr_pp.inference.protocol import IntegratesLatent, Method, Options, Samples
+from bsvr_pp.inference.protocol import Averages, IntegratesLatent, MatchesMoments, Method, Options, Samples
 from bsvr_pp.model.priors import Tied, mostly_equal
 from bsvr_pp.model.problem import Point, Problem
 
@@ -50,17 +49,17 @@ class RegressionSpec:
     logarithm: bool
     size: int | None = None
 
-    def for_rows(self, rows: TrainingData, tied: Tied, *, weighted: bool) -> tuple[Self, TrainingData]:
+    def for_rows(self, rows: TrainingData, tied: Tied) -> tuple[Self, TrainingData]:
         """Decide what depends on the number of rows; the rows come back as they are fitted.
 
-        ValueError if these rows, which are ``weighted`` or not, cannot be fitted in blocks as the options ask.
+        ValueError if these rows cannot be fitted in blocks as the options ask.
         """
         n, model, size = len(rows.y), replace(self.model, tied=tied), None
-        if rows.ends is None and self.local.divides(n):
-            if isinstance(self.method, Committee):
+        if rows.exact and self.local.divides(n):
+            if isinstance(self.method, Averages):
                 raise ValueError(f"a committee averages over optima of a dense fit, and {n} rows are fitted in blocks")
-            self.local.check(n, weighted=weighted and rows.weight is not None)
-            rows, size = rows if rows.weight is None else rows.unmerged(), self.local.rows  # blocks have no weights
+            rows, size = rows.unmerged(), self.local.rows
+            self.local.tell(len(rows.y))
         if self.automatic and size is None and n >= _EFFECTS:
             model = replace(model, kernel="main_effects")
         return replace(self, model=model, size=size), rows
@@ -70,13 +69,13 @@ class RegressionSpec:
         """Numbers of nearest rows between which the fit chooses; none in a dense fit, or where draws predict."""
         return () if self.size is None or isinstance(self.method, Samples) else self.local.counts()
 
-    def choose_neighbours(self, problem: Problem, point: Point) -> tuple[int | None, NoiseScales | None]:
+    def choose_neighbours(self, problem: Problem, point: Point) -> tuple[int | None, NoiseScales]:
         """The number of nearest rows of predictions in blocks, and the scales of the noise of fits on them."""
         if not self.counts or not (self.noise_scales or len(self.counts) > 1):
-            return next(iter(self.counts), None), None
+            return next(iter(self.counts), None), NoiseScales.one()
         rng, progressbar = np.random.default_rng(0), self.options.progressbar
         neighbours, scales = choose_neighbours(problem, point, self.counts, rng, progressbar)
-        return neighbours, scales if self.noise_scales else None
+        return neighbours, scales if self.noise_scales else NoiseScales.one()
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -95,7 +94,7 @@ class RegressionFit(StandardFit):
 
         The options decide on the number of neighbours in blocks, and whether the noise has its scales.
         """
-        fitted = self.fitted if noise_scales else replace(self.fitted, scales=None)
+        fitted = self.fitted if noise_scales else replace(self.fitted, scales=NoiseScales.one())
         neighbours = local.neighbours_of(self.neighbours) if self.blocks.local else None
         parts = partial(fitted.components, self.problem, neighbours)
         with threads_for(len(self.rows.y)), local.threads():
@@ -126,8 +125,9 @@ class RegressionFit(StandardFit):
 
         Also the log densities and precisions of its rows and of these.
         """
-        found = scales_of_posterior(self.problem, self.point, self.fitted.posteriors[0], far.X, far.y, far.times)
-        fitted = self.fitted.with_scales(self.problem, None if found.scales.one else found.scales)
+        given = self.problem, self.point, self.fitted.posteriors[0], self.rows.weight
+        found = scales_of_posterior(*given, far.X, far.y, far.weight)
+        fitted = self.fitted.with_scales(self.problem, found.scales)
         log_density = found.log_density - np.log(self.units.unit)
         return self.changed(fitted=fitted), log_density, found.precision
 
@@ -137,8 +137,8 @@ class RegressionFit(StandardFit):
         A row changes the sites of all others: the solver starts at the present ones and runs until it converges. Of
         blocks only those with new rows are solved.
         """
-        (old,), new, before = self.fitted.posteriors, self.units.rows(new), self.problem
-        rows, place = self.rows.joined(new, merge=not self.blocks.local and self.rows.ends is None)
+        (old,), new, before = self.fitted.posteriors, new.in_units(self.units), self.problem
+        rows, place = self.rows.joined(new, merge=not self.blocks.local)
         blocks = self.blocks.grown(new.X)
         problem, method = self.model.problem(rows, blocks), cast(IntegratesLatent, self.method.latent)
 
@@ -172,7 +172,7 @@ class RegressionFit(StandardFit):
 
 def fit_regression(rows: TrainingData, spec: RegressionSpec, rng: np.random.Generator) -> RegressionFit:
     """Fit the rows, as `RegressionSpec.for_rows` gives them, and warn of what was set aside and did not converge."""
-    n, exact, noise, method = len(rows.y), rows.ends is None, spec.model.noise, spec.method
+    n, exact, noise, method = len(rows.y), rows.exact, spec.model.noise, spec.method
     set_aside, draws = spec.set_aside and exact, isinstance(method, Samples)
     units_of = partial(Units.of, tied=spec.model.tied, targets=True, logarithm=spec.logarithm)
     whole = units_of(rows)
@@ -185,7 +185,7 @@ def fit_regression(rows: TrainingData, spec: RegressionSpec, rng: np.random.Gene
             options = options._replace(start=last.point)
         more: dict[str, Any] = {"size": spec.size, "known": None if last is None else last.at_size}
         more |= {"neighbours": next(iter(spec.counts), None), "outliers": rows.given(~kept)}
-        return RegressionFit.of_rows(spec.model, units, units.rows(some), by, options, rng, **more)
+        return RegressionFit.of_rows(spec.model, units, some.in_units(units), by, options, rng, **more)
 
     def leave_one_out(kept: Mask, last: RegressionFit | None) -> tuple[Array, Array, RegressionFit]:
         found = fit(kept, last, method.latent or method if draws else method)
@@ -193,7 +193,7 @@ def fit_regression(rows: TrainingData, spec: RegressionSpec, rng: np.random.Gene
 
     # f follows a value that many targets have, and one noise around it, but a Gaussian one, misses their mean
     equal = exact and noise not in ("gaussian", "pinball") and mostly_equal(rows.y, rows.weight)
-    enough = exact and isinstance(method, MeanField) and n >= _SCALES
+    enough = exact and isinstance(method, MatchesMoments) and n >= _SCALES
     with threads_for(n), spec.local.threads():
         kept, best = np.ones(n, dtype=bool), None
         if set_aside:
@@ -204,15 +204,15 @@ def fit_regression(rows: TrainingData, spec: RegressionSpec, rng: np.random.Gene
             chosen = first.changed(fitted=first.fitted.with_scales(first.problem, scales), neighbours=neighbours)
         elif spec.noise_scales and (enough or (equal and len(first.fitted.posteriors) == 1)):
 
-            def scaled(near: Mask) -> ScaledFit:
+            def scaled(near: Mask) -> ScaledFit[RegressionFit]:
                 found, far = first if (near == kept).all() else fit(near, first), kept & ~near
-                found, *known = found.with_scales(found.units.rows(rows.taken(far)))
+                found, *known = found.with_scales(rows.taken(far).in_units(found.units))
                 of_rows = np.full((2, n), np.nan)
                 of_rows[:, np.append(np.flatnonzero(near), np.flatnonzero(far))] = known
                 return ScaledFit(of_rows[0], of_rows[1], found)
 
             if set_aside and noise != "pinball":  # a quantile is that of all targets
-                chosen = determining_rows(scaled, kept, rows.y, rows.times)[1].fit
+                chosen = determining_rows(scaled, kept, rows.y, rows.weight)[1].fit
             else:
                 chosen = scaled(kept).fit
         else:
@@ -225,7 +225,7 @@ def fit_regression(rows: TrainingData, spec: RegressionSpec, rng: np.random.Gene
             UserWarning,
             skip_file_prefixes=(PACKAGE,),
         )
-    if equal and chosen.fitted.scales is None:
+    if equal and not chosen.fitted.scales.several:
         warnings.warn(
             "a third of the targets or more have one value, which f follows, and the noise is as wide below f as "
             "above, so that predictions may be far from the mean of such targets: noise='gaussian' fits the mean",

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator
 from dataclasses import KW_ONLY, dataclass
 from functools import lru_cache, partial
-from typing import Any, Literal, NamedTuple, Self
+from typing import Literal, NamedTuple, Self
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -13,7 +13,7 @@ from scipy import stats
 from sklearn import get_config
 from sklearn.base import BaseEstimator, MetaEstimatorMixin, RegressorMixin, clone
 from sklearn.cluster import KMeans
-from sklearn.model_selection import KFold, check_cv
+from sklearn.model_selection import BaseCrossValidator, KFold, check_cv
 from sklearn.svm import SVR
 from sklearn.utils.metadata_routing import MetadataRouter, MethodMapping, process_routing
 from sklearn.utils.validation import check_is_fitted, has_fit_parameter
@@ -152,10 +152,10 @@ class ResidualIntervals(HoldsFit, CentralIntervals, MetaEstimatorMixin, Regresso
     [[-0.1, 0.2]]
     """
 
-    estimator: Any = None
+    estimator: BaseEstimator | None = None
     _: KW_ONLY
     family: Family = "auto"
-    cv: Any = 5
+    cv: int | BaseCrossValidator | Iterable[tuple[ArrayLike, ArrayLike]] = 5
     groups: int = 1
     alpha: float = 0.05
     random_state: int | None = None
@@ -181,8 +181,8 @@ class ResidualIntervals(HoldsFit, CentralIntervals, MetaEstimatorMixin, Regresso
         """
         self._check_options()
         least = self.cv if isinstance(self.cv, int | np.integer) else 2
-        inputs, targets, columns = training_arrays(self, X, y, y_numeric=True, ensure_min_samples=least)
-        targets = np.asarray(targets, dtype=np.float64)
+        inputs, given, columns = training_arrays(self, X, y, y_numeric=True, ensure_min_samples=int(least))
+        targets = given.astype(np.float64)
         regressor = SVR() if self.estimator is None else self.estimator
         times = checked_weights(sample_weight, len(targets))
         takes_weights = self._takes_weights(regressor, sample_weight)
@@ -190,7 +190,7 @@ class ResidualIntervals(HoldsFit, CentralIntervals, MetaEstimatorMixin, Regresso
         check_varies("y", rows.y)
         fit = partial(_fitted, regressor, rows)
         residuals = np.full(len(targets), np.nan)
-        for weight, tested in self._splits(inputs, targets, times, rows):
+        for weight, tested in self._splits(inputs, targets, times if takes_weights else np.ones(times.size), rows):
             residuals[tested] = targets[tested] - fit(weight).predict(inputs[tested])
         used = (times > 0) & np.isfinite(residuals)
         residuals[~used] = np.nan
@@ -217,7 +217,7 @@ class ResidualIntervals(HoldsFit, CentralIntervals, MetaEstimatorMixin, Regresso
             "family_": family,
             "scale_dependence_": _dependence(np.abs(found), targets[used] - found, times),
             "scale_": np.array([_scale(*each, family) for each in members]),
-            "estimator_": fit(rows.times),
+            "estimator_": fit(rows.weight),
             "_members": members,
             "_group_of": group_of,
         }
@@ -232,7 +232,7 @@ class ResidualIntervals(HoldsFit, CentralIntervals, MetaEstimatorMixin, Regresso
         mapping = MethodMapping().add(caller="fit", callee="fit")
         return MetadataRouter(owner=self).add_self_request(self).add(estimator=regressor, method_mapping=mapping)
 
-    def _takes_weights(self, regressor: Any, given: ArrayLike | None) -> bool:
+    def _takes_weights(self, regressor: BaseEstimator, given: ArrayLike | None) -> bool:
         """Whether weights are passed to the regressor: if it takes them, and under routing if it requests them."""
         if get_config()["enable_metadata_routing"] and given is not None:
             routed = process_routing(self, "fit", sample_weight=given)
@@ -250,13 +250,12 @@ class ResidualIntervals(HoldsFit, CentralIntervals, MetaEstimatorMixin, Regresso
         if isinstance(self.cv, int | np.integer):
             for train, test in KFold(min(self.cv, m), shuffle=True, random_state=self.random_state).split(rows.X):
                 weight = np.zeros(m)
-                weight[train] = rows.times[train]
+                weight[train] = rows.weight[train]
                 yield weight, np.flatnonzero(np.isin(rows.place, test))
             return
         for train, test in check_cv(self.cv).split(inputs, targets):
             kept = train[rows.place[train] >= 0]
-            part = np.ones(kept.size) if rows.weight is None else times[kept]
-            yield np.bincount(rows.place[kept], part, minlength=m), test[rows.place[test] >= 0]
+            yield np.bincount(rows.place[kept], times[kept], minlength=m), test[rows.place[test] >= 0]
 
     def predict(self, X: ArrayLike) -> Array:
         """Predict by the regressor; an (n_new,) array."""
@@ -318,7 +317,7 @@ def _group_of(units: Units, clusters: KMeans | None, new: Array) -> NDArray[np.i
     return np.asarray(clusters.predict(units.inputs(new)), dtype=np.intp)
 
 
-def _fitted(regressor: Any, rows: TrainingData, weight: Array) -> Any:
+def _fitted(regressor: BaseEstimator, rows: TrainingData, weight: Array) -> BaseEstimator:
     """The regressor, fitted to rows as often as their weights say."""
     used = weight > 0
     options = {} if (weight[used] == 1).all() else {"sample_weight": weight[used]}

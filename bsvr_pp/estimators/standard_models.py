@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, fields, replace
 from functools import cached_property, lru_cache
 from typing import Any, Self
@@ -11,12 +11,13 @@ import numpy as np
 import pymc as pm
 import xarray as xr
 from numpy.typing import ArrayLike
+from scipy.sparse import sparray
 
 from bsvr_pp._arrays import Array
 from bsvr_pp._compiler import interruptible, rarely_collected
 from bsvr_pp.classification.default_models import class_thresholds, standard_label_model, standard_ordinal_model
-from bsvr_pp.estimators.training_data import HoldsFit, TrainingData, Units, as_given, new_inputs
-from bsvr_pp.inference.approximate import Committee, at_optima, solve_at
+from bsvr_pp.estimators.training_data import HoldsFit, TrainingData, Units, new_inputs
+from bsvr_pp.inference.approximate import at_optima, solve_at
 from bsvr_pp.inference.budget import check_budget
 from bsvr_pp.inference.fit import fit
 from bsvr_pp.inference.fitted import Fitted, fitted_at, fitted_draws, light, read_fitted
@@ -53,42 +54,36 @@ class StandardModel:
         """The model of standardised rows, read; models of one structure share compiled functions."""
         if callable(self.kernel):  # the function may look at the inputs
             return read_model(self.make(rows, blocks))
-        known: dict[str, Any] = {"beta": self.beta, "targets": rows.y}
-        if rows.weight is not None:
-            known["weight"] = rows.weight
+        known: dict[str, ArrayLike] = {"beta": self.beta, "targets": rows.y, **rows.of_targets}
         if self.C is not None:
             known["C"] = float(self.C)
-        if rows.ends is not None:
-            known |= {"lower": rows.ends[:, 0], "upper": rows.ends[:, 1]}
         if self.n_cutpoints:
             known["thresholds"] = class_thresholds(rows.y, self.n_cutpoints)
         d = rows.X.shape[1]
         structure = replace(self, ard=self.ard and d > 1, beta=0.5, C=None if self.C is None else 1.0)
-        compiled = _compiled(structure, d, weighted=rows.weight is not None, intervals=rows.ends is not None)
-        return compiled.with_data(rows.X, rows.y, blocks=blocks, **known)
+        return _compiled(structure, d, tuple(rows.of_targets)).with_data(rows.X, rows.y, blocks=blocks, **known)
 
     def make(self, rows: TrainingData, blocks: Partition = ONE_BLOCK) -> pm.Model:
         """A PyMC model of the rows in these blocks, whose priors are the same for all rows."""
+        return self._made(rows.X, rows.y, rows.of_targets, blocks)
+
+    def _made(self, X: Array, y: Array, of_targets: Mapping[str, Array], blocks: Partition = ONE_BLOCK) -> pm.Model:
         options: dict[str, Any] = {"kernel": self.kernel, "ard": self.ard, "tied": self.tied}
-        if self.noise in ("hinge", "known_label"):
-            options |= {"known": self.noise == "known_label", "weight": rows.weight, "C": self.C, "blocks": blocks}
-            return standard_label_model(rows.X, rows.y, **options)
         if self.n_cutpoints:
-            return standard_ordinal_model(rows.X, rows.y, self.n_cutpoints, noise=self.noise, **options)
-        options |= {"beta": self.beta, "quantile": self.quantile, "weight": rows.weight, "ends": rows.ends}
-        return standard_model(rows.X, rows.y, noise=self.noise, blocks=blocks, **options)
+            return standard_ordinal_model(X, y, self.n_cutpoints, noise=self.noise, **options)
+        options |= {"blocks": blocks, "of_targets": of_targets}
+        if self.noise in ("hinge", "known_label"):
+            return standard_label_model(X, y, known=self.noise == "known_label", C=self.C, **options)
+        return standard_model(X, y, noise=self.noise, beta=self.beta, quantile=self.quantile, **options)
 
 
 @lru_cache(maxsize=64)
 @rarely_collected()
-def _compiled(model: StandardModel, d: int, *, weighted: bool, intervals: bool) -> Problem:
+def _compiled(model: StandardModel, d: int, of_targets: tuple[str, ...]) -> Problem:
     """The problem of a structure, with data that do not matter."""
     y = np.arange(model.n_cutpoints + 1.0) if model.n_cutpoints else np.array([1.0, -1.0])
     X = np.tile(np.linspace(1.0, -1.0, y.size)[:, None], (1, d))
-    rows = as_given(X, y, np.stack([y, y], axis=1) if intervals else None)
-    if weighted:
-        rows = replace(rows, weight=np.ones(y.size))
-    problem = read_model(model.make(rows))
+    problem = read_model(model._made(X, y, dict.fromkeys(of_targets, np.ones(y.size))))
     initial_point(problem)  # kept for all data
     return problem
 
@@ -146,7 +141,7 @@ class StandardFit:
             state = replace(state, converged=posterior.converged and found.end.converged, message=message)
         else:
             check_budget(method, problem.targets.size, divisible=problem.ends.exact)
-            state = at_optima(latent, problem, {}, options, rng, all_optima=isinstance(method, Committee))
+            state = at_optima(method, problem, {}, options, rng)
         return cls(model, units, rows, problem.blocks, method, state, found, **more).keeping(problem)
 
     @classmethod
@@ -172,7 +167,7 @@ class StandardFit:
         """The model with the rows."""
         return self.model.problem(self.rows, self.blocks)
 
-    def __getstate__(self) -> dict[str, Any]:
+    def __getstate__(self) -> dict[str, object]:
         """All but what is compiled."""
         return {field.name: getattr(self, field.name) for field in fields(self)}
 
@@ -203,7 +198,7 @@ class OfStandardModel(HoldsFit):
         inputs = new_inputs(self, X)
         return np.asarray(self._fit.units.inputs(inputs))
 
-    def _sums_of_f(self, X: Any, weights: Any) -> tuple[Array, list[tuple[Array, Array]]]:
+    def _sums_of_f(self, X: ArrayLike, weights: sparray) -> tuple[Array, list[tuple[Array, Array]]]:
         """Shares of the members, and of each the mean (k,) and covariance (k, k) of sparse weights (k, m) times f at X.
 
         In units of the targets.

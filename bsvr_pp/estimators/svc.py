@@ -29,10 +29,13 @@ from bsvr_pp.estimators.base import LocalBlocks, SavedEstimator, blocks_from, ch
 from bsvr_pp.estimators.standard_models import OfStandardModel, StandardFit, StandardModel
 from bsvr_pp.estimators.training_data import (
     Columns,
+    Labels,
     Learned,
+    RandomState,
     TrainingData,
     Units,
     classes_of,
+    codes_of,
     merged,
     training_arrays,
 )
@@ -111,7 +114,7 @@ class BinaryFit(StandardFit):
 class LabelFit:
     """A binary model of the second class, or one of each class against the rest; the labels of rows are numbers."""
 
-    classes: NDArray[Any]
+    classes: Labels
     units: Units
     rows: TrainingData
     binaries: list[BinaryFit]
@@ -241,7 +244,7 @@ class BayesianSVC(OfStandardModel, SavedEstimator, ClassifierMixin, BaseEstimato
     particles: int = 100
     class_weight: dict[Any, float] | Literal["balanced"] | None = None
     blocks: LocalBlocks | int | Literal["auto"] | None = "auto"
-    random_state: Any = None
+    random_state: RandomState = None
 
     def fit(self, X: ArrayLike, y: ArrayLike, sample_weight: ArrayLike | None = None) -> Self:
         """Fit the hyperparameters, and compute the posterior.
@@ -273,21 +276,20 @@ class BayesianSVC(OfStandardModel, SavedEstimator, ClassifierMixin, BaseEstimato
         self._check_options()
         given, labels, columns = training_arrays(self, X, y)
         check_classification_targets(labels)
-        rows = merged(given, labels, self._weights(labels, sample_weight))
-        classes, index = classes_of(rows.y)
+        weight = self._weights(labels, sample_weight)
+        classes = classes_of(labels[weight > 0])
+        rows, size = merged(given, codes_of(labels, classes), weight), None
         rng, local = seeded(self.random_state), blocks_from(self.blocks)
-        rows, size = replace(rows, y=index), None
-        if self._sampler() is not None and rows.weight is not None:
+        if self._sampler() is not None:
             rows = rows.repeated()  # labels are drawn for each row
         elif self._likelihood() == "known_label" and local.divides(len(rows.y)):
-            weighted = sample_weight is not None or self.class_weight is not None
-            local.check(len(rows.y), weighted=weighted and rows.weight is not None)
-            rows, size = rows if rows.weight is None else rows.unmerged(), local.rows
+            rows, size = rows.unmerged(), local.rows
+            local.tell(len(rows.y))
         if size is None:
             remedy = NO_BLOCKS if self._likelihood() == "hinge" else "blocks='auto' fits them in blocks"
             check_memory("BayesianSVC", len(rows.y), remedy)
         units = Units.of(rows, columns.tied)
-        rows = units.rows(rows)
+        rows = rows.in_units(units)
         with threads_for(len(rows.X)), local.threads():
             parts = self._binary_rows(rows, classes)
             fit = LabelFit(classes, units, rows, [self._binary(units, each, columns, size, rng) for each in parts])
@@ -325,11 +327,9 @@ class BayesianSVC(OfStandardModel, SavedEstimator, ClassifierMixin, BaseEstimato
             return Exchange() if self.inference == "exchange" else None
         return self.inference
 
-    def _weights(self, labels: NDArray[Any], sample_weight: ArrayLike | None) -> Array:
+    def _weights(self, labels: Labels, sample_weight: ArrayLike | None) -> Array:
         """Sample weights times class weights."""
         weight = checked_weights(sample_weight, len(labels))
-        if self.class_weight is None:
-            return weight
         classes, index = np.unique(labels, return_inverse=True)
         if isinstance(self.class_weight, str) and self.class_weight == "balanced":
             total = np.bincount(index, weight)
@@ -338,7 +338,7 @@ class BayesianSVC(OfStandardModel, SavedEstimator, ClassifierMixin, BaseEstimato
             factor = compute_class_weight(self.class_weight, classes=classes, y=labels)
         return weight * factor[index]
 
-    def _binary_rows(self, rows: TrainingData, classes: NDArray[Any]) -> list[TrainingData]:
+    def _binary_rows(self, rows: TrainingData, classes: Labels) -> list[TrainingData]:
         """Rows with labels -1 and +1: of the second class, or of each class against the rest."""
         positive = [1] if classes.size == 2 else range(classes.size)
         return [replace(rows, y=np.where(rows.y == k, 1.0, -1.0)) for k in positive]
@@ -463,8 +463,8 @@ class BayesianSVC(OfStandardModel, SavedEstimator, ClassifierMixin, BaseEstimato
             found = [each.probability(inputs, self.probability, neighbours) for each in self._fit.binaries]
         return np.stack(found, axis=1)
 
-    def predict(self, X: ArrayLike) -> NDArray[Any]:
+    def predict(self, X: ArrayLike) -> Labels:
         """Predict the most probable class at inputs (n_new, d)."""
         probability = self.predict_proba(X)
-        labels: NDArray[Any] = self._fit.classes[np.argmax(probability, axis=1)]
+        labels: Labels = self._fit.classes[np.argmax(probability, axis=1)]
         return labels

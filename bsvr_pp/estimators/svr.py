@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import KW_ONLY, dataclass, replace
-from typing import Any, ClassVar, Literal, Self, cast
+from typing import ClassVar, Literal, Self, cast
 
 import numpy as np
 import xarray as xr
@@ -25,7 +25,15 @@ from bsvr_pp.estimators.base import (
 from bsvr_pp.estimators.regression_fit import RegressionFit, RegressionSpec, fit_regression
 from bsvr_pp.estimators.standard_models import StandardModel
 from bsvr_pp.estimators.target_predictions import TargetPredictions, hyperparameters
-from bsvr_pp.estimators.training_data import Columns, Learned, TrainingData, Units, arriving_data, regression_data
+from bsvr_pp.estimators.training_data import (
+    Columns,
+    Learned,
+    RandomState,
+    TrainingData,
+    Units,
+    arriving_data,
+    regression_data,
+)
 from bsvr_pp.inference.approximate import Laplace, MeanField
 from bsvr_pp.inference.protocol import Method, Options, Samples
 from bsvr_pp.inference.sampling.nuts import NUTS
@@ -131,8 +139,8 @@ class BayesianSVR(TargetPredictions, SavedEstimator, RegressorMixin, BaseEstimat
         hyperparameters were found.
     neighbours_ : int or None
         Number of nearest rows on which each prediction has a fit of its own; None for a dense fit, or the own block.
-    noise_scales_ : NoiseScales or None
-        Factors of the width of the noise, their weights, and how far neighbours share them; None for one noise.
+    noise_scales_ : NoiseScales
+        Factors of the width of the noise, their weights, and how far neighbours share them.
     outliers_ : array of int
         Rows that were set aside; their dual coefficients are 0.
     committee_ : (m,) array
@@ -188,7 +196,7 @@ class BayesianSVR(TargetPredictions, SavedEstimator, RegressorMixin, BaseEstimat
     intervals: bool = False
     blocks: LocalBlocks | int | Literal["auto"] | None = "auto"
     noise_scales: bool = True
-    random_state: Any = None
+    random_state: RandomState = None
 
     def fit(self, X: ArrayLike, y: ArrayLike, sample_weight: ArrayLike | None = None) -> Self:
         """Optimise or sample the hyperparameters, and compute the posterior of the latent function.
@@ -223,7 +231,7 @@ class BayesianSVR(TargetPredictions, SavedEstimator, RegressorMixin, BaseEstimat
         """
         spec, log_targets = self._check_options(), bool(self.log_targets)
         rows, columns = regression_data(self, X, y, sample_weight, log_targets=log_targets)
-        spec, rows = spec.for_rows(rows, columns.tied, weighted=sample_weight is not None)
+        spec, rows = spec.for_rows(rows, columns.tied)
         return self._keep(fit_regression(rows, spec, seeded(self.random_state)), columns)
 
     def add(self, X: ArrayLike, y: ArrayLike, sample_weight: ArrayLike | None = None) -> Self:
@@ -259,11 +267,8 @@ class BayesianSVR(TargetPredictions, SavedEstimator, RegressorMixin, BaseEstimat
         fit = self._checked()
         if len(fit.fitted.posteriors) != 1:
             raise ValueError("rows are added at one point of the hyperparameters, and a committee or NUTS has many")
-        exact = fit.rows.ends is None
-        new = arriving_data(self, X, y, sample_weight, exact=exact, log_targets=fit.units.logarithm)
+        new = arriving_data(self, X, y, sample_weight, fit.rows, fit.units.logarithm)
         if fit.blocks.local:
-            if sample_weight is not None:
-                raise ValueError("sample_weight is for a dense fit, and the rows are in blocks: use blocks=None")
             new = new.unmerged()
         with self._local().threads():
             fit = fit.with_rows(new)
@@ -285,8 +290,7 @@ class BayesianSVR(TargetPredictions, SavedEstimator, RegressorMixin, BaseEstimat
         method = check_model_options(self, METHODS, "auto")
         check_unused(self.noise, self.kernel, beta=self.beta, quantile=self.quantile, ard=bool(self.ard))
         local, beta = blocks_from(self.blocks), BETA if self.beta == "auto" else float(self.beta)
-        automatic = self.kernel == "auto"
-        kernel: Any = "rational_quadratic" if automatic else self.kernel
+        kernel: Kernel = "rational_quadratic" if self.kernel == "auto" else self.kernel
         if self.inference == "laplace" and not unit_noise(self.noise, beta=beta).smooth:
             raise ValueError(
                 f"inference='laplace' has no curvature to go by where noise={self.noise!r} has kinks: use 'mean_field'"
@@ -294,7 +298,7 @@ class BayesianSVR(TargetPredictions, SavedEstimator, RegressorMixin, BaseEstimat
         quantile = float(self.quantile) if self.noise == "pinball" else 0.5
         return RegressionSpec(
             StandardModel(self.noise, kernel, bool(self.ard), beta, quantile),
-            automatic,
+            self.kernel == "auto",
             method,
             Options(self.restarts, progressbar=local.progressbar),
             local,

@@ -3,18 +3,18 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any, Literal
+from typing import Literal
 
 import numpy as np
 import pandas as pd
 from numpy.typing import ArrayLike
 
 from bsvr_pp._arrays import Array
-from bsvr_pp._checks import check_count, check_share, checked_levels, numbers
+from bsvr_pp._checks import check_count, check_share, checked_levels, checked_weights, numbers
 from bsvr_pp._docs import shared
 from bsvr_pp.estimators.base import CentralIntervals, LocalBlocks, blocks_from, seeded
 from bsvr_pp.estimators.standard_models import OfStandardModel
-from bsvr_pp.estimators.training_data import Columns, Learned, Units, ends_of_targets, log_of
+from bsvr_pp.estimators.training_data import Columns, Learned, RandomState, Units, log_of, targets_of
 from bsvr_pp.inference.prediction.distribution import PredictiveDistribution
 from bsvr_pp.losses import NoiseModel
 from bsvr_pp.losses.noise import parameters_in_unit
@@ -103,12 +103,8 @@ class TargetPredictions(OfStandardModel, CentralIntervals):
         ValueError
             If no pair of the intervals has a known order, or they come with weights.
         """
-        ends = ends_of_targets(y, allowed=self.intervals)
-        if ends is None:
-            return super().score(X, y, sample_weight)
-        if sample_weight is not None:
-            raise ValueError("sample_weight is for exact targets, and y has intervals")
-        return concordance(ends, np.asarray(self.predict(X)))
+        targets, predicted = targets_of(y, allowed=self.intervals), np.asarray(self.predict(X))
+        return targets.score(predicted, checked_weights(sample_weight, len(predicted)))
 
     def predict_survival_function(self, X: ArrayLike, times: ArrayLike) -> Array:
         """Predict the probability that a new target is larger than given values.
@@ -139,7 +135,7 @@ class TargetPredictions(OfStandardModel, CentralIntervals):
         with self._local().threads():
             return self.predict_distribution(X).ppf(levels[:, None]).T
 
-    def sample_y(self, X: ArrayLike, n_samples: int = 1, random_state: Any = 0) -> Array:
+    def sample_y(self, X: ArrayLike, n_samples: int = 1, random_state: RandomState = 0) -> Array:
         """Draw new targets jointly at several inputs: one latent function per draw, plus noise.
 
         With blocks each input has the distribution of `predict_distribution`; how the function is correlated is that of
@@ -223,21 +219,3 @@ def hyperparameters(noise: NoiseModel, inverse: Array | None, units: Units, colu
         return found
     each = columns.of_each(inverse)
     return found | {"lengthscale_": units.scale / each, "relevance_": columns.named(each**2)}
-
-
-def concordance(ends: ArrayLike, predicted: ArrayLike) -> float:
-    """Share of the pairs whose order is known that are predicted in this order; ties of predictions count one half.
-
-    The order of two targets is known if the upper end of one is at most the lower end of the other (Harrell et al.
-    1982 for right-censored targets). ValueError if no pair has a known order.
-    """
-    lower, upper = np.asarray(ends, dtype=np.float64).T
-    f = np.asarray(predicted, dtype=np.float64)
-    known, right = 0, 0.0
-    for i in np.flatnonzero(np.isfinite(upper)):
-        later = (lower >= upper[i]) & ~((lower == lower[i]) & (upper == upper[i]))
-        known += int(later.sum())
-        right += float(np.sum(f[later] > f[i]) + 0.5 * np.sum(f[later] == f[i]))
-    if known == 0:
-        raise ValueError(f"y must have targets whose order is known, got none among {lower.size}")
-    return right / known

@@ -18,6 +18,7 @@ import numpy as np
 import pandas as pd
 import xarray as xr
 from numpy.typing import ArrayLike, NDArray
+from sklearn.base import BaseEstimator
 from sklearn.metrics import accuracy_score, r2_score
 from sklearn.utils.multiclass import check_classification_targets
 from sklearn.utils.validation import check_array, check_is_fitted, check_X_y, validate_data
@@ -31,7 +32,9 @@ from bsvr_pp.tables import DataError, check_columns
 from bsvr_pp.tables.columns import Encoding, table_of
 
 Mask = NDArray[np.bool_]
+Labels = NDArray[np.generic]
 Learned = dict[str, Any]  # attributes of an estimator
+RandomState = int | np.random.RandomState | None  # as scikit-learn takes it
 
 _RATIO = 1e7  # of the largest weight to the smallest, above which the digits of a solve are lost
 _REPEATED = 0.5  # share of repeated rows from which there is a warning,
@@ -44,7 +47,7 @@ class Columns:
     """Columns of the inputs of a fit: their number, any names, and how those of a table are encoded."""
 
     count: int
-    names: NDArray[Any] | None = None
+    names: Labels | None = None
     encoding: Encoding | None = None
 
     @property
@@ -63,7 +66,7 @@ class Columns:
         d = self.count if self.encoding is None else len(self.encoding.names)
         return np.broadcast_to(of_inputs(values, self.tied) if values.size > 1 else values, (d,))
 
-    def named(self, values: Array) -> Any:
+    def named(self, values: Array) -> Array | pd.Series | pd.DataFrame:
         """A value of each input (or one row per class), with their names if the data had names."""
         names = self.names if self.encoding is None else self.encoding.names
         if names is None:
@@ -72,55 +75,66 @@ class Columns:
         return pd.Series(values, index) if values.ndim == 1 else pd.DataFrame(values, columns=index)
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class TrainingData:
-    """The rows of a data set without repetitions.
+    """The rows of a data set with exact targets, or labels, without repetitions.
 
     Attributes
     ----------
     X, y : (m, d) and (m,) arrays
-        Inputs, and targets or labels.
-    weight : (m,) array or None
-        Weights; None if all are 1, and then the rows are in the order of the data set.
+        Inputs, and targets or numbers of labels.
+    weight : (m,) array
+        How often each row counts; if all weights are 1, the rows are in the order of the data set.
     place : (n,) array of int
         For each given row its row here; -1 if it is left out.
     share : (n,) array
         For each given row its part of the weight of that row.
-    ends : (m, 2) array or None
-        Ends of targets that are intervals, of which y holds a number each; None if all are exact.
     """
 
     X: Array
-    y: NDArray[Any]
-    weight: Array | None
+    y: Array
+    weight: Array
     place: NDArray[np.intp]
     share: Array
-    ends: Array | None = None
 
+    exact: ClassVar[bool] = True  # which blocks, rounds of gross errors and scales of the noise take
     _AXES: ClassVar[dict[str, tuple[str, ...]]] = {
         "X": ("row", "input"),
         "y": ("row",),
         "weight": ("row",),
         "place": ("given",),
         "share": ("given",),
-        "ends": ("row", "end"),
     }
-
-    @property
-    def times(self) -> Array:
-        """How often each of the m rows counts."""
-        return np.ones(len(self.y)) if self.weight is None else self.weight
 
     @property
     def n_exact(self) -> float:
         """Number of rows with exact targets, each as often as its weight says."""
-        return float(self.times.sum() if self.ends is None else np.sum(self.ends[:, 0] == self.ends[:, 1]))
+        return float(self.weight.sum())
+
+    @property
+    def of_targets(self) -> dict[str, Array]:
+        """What a model knows of the targets besides: the weights, unless all are 1."""
+        return {} if (self.weight == 1).all() else {"weight": self.weight}
+
+    @property
+    def given_weight(self) -> Array:
+        """Weights of the given rows."""
+        return self.share * self.weight[self.place]
+
+    @property
+    def counted(self) -> bool:
+        """Whether the given rows count once each, but those that are left out."""
+        return np.allclose(self.given_weight[self.place >= 0], 1.0, rtol=1e-12, atol=0.0)
+
+    def _at(self, index: NDArray[np.intp] | Mask, **others: Array | NDArray[np.intp]) -> Self:
+        """Some of the m rows, with other fields besides."""
+        of_rows = {name: getattr(self, name)[index] for name, axes in self._AXES.items() if axes[0] == "row"}
+        return replace(self, **(of_rows | others))
 
     def taken(self, kept: Mask) -> Self:
         """Keep some of the m rows."""
         index = np.append(np.where(kept, np.cumsum(kept) - 1, -1), -1)
-        weight, ends = (None if a is None else a[kept] for a in (self.weight, self.ends))
-        return replace(self, X=self.X[kept], y=self.y[kept], weight=weight, place=index[self.place], ends=ends)
+        return self._at(kept, place=index[self.place])
 
     def spread(self, values: Array) -> Array:
         """Divide a value of each of the m rows, on the last axis, among the given rows; 0 where they are left out."""
@@ -130,54 +144,153 @@ class TrainingData:
         """Numbers of the given rows whose row here is chosen."""
         return np.flatnonzero((self.place >= 0) & chosen[self.place])
 
-    def unmerged(self) -> TrainingData:
-        """All given rows, of which none was left out, without weights."""
-        return as_given(self.X[self.place], self.y[self.place])
+    def unmerged(self) -> Self:
+        """Each given row as a row of its own, as blocks take them, which have no weights."""
+        if not self.counted:
+            raise ValueError("sample_weight is for a dense fit, and the rows are in blocks: use blocks=None")
+        used = self.place >= 0
+        place = np.where(used, np.cumsum(used) - 1, -1)
+        return self._at(self.place[used], weight=np.ones(used.sum()), place=place, share=used.astype(np.float64))
 
-    def joined(self, new: TrainingData, *, merge: bool) -> tuple[Self, NDArray[np.intp]]:
+    def like(self, new: TrainingData) -> TrainingData:
+        """New rows as rows of this kind."""
+        if not new.exact:
+            raise ValueError("y must be exact targets, as those of fit, got intervals: fit all rows again")
+        return new
+
+    def joined(self, new: TrainingData, *, merge: bool) -> tuple[TrainingData, NDArray[np.intp]]:
         """These rows and new ones, and the place of each of these; equal rows become one row where they ``merge``."""
-        m, both = len(self.y), (self, new)
-        X, y, times = (np.concatenate([getattr(rows, name) for rows in both]) for name in ("X", "y", "times"))
-        ends = None if self.ends is None else np.concatenate([self.ends, np.asarray(new.ends)])
-        found = _merged(X, y, times) if merge else as_given(X, y, ends)
+        m, found = len(self.y), self._stacked(new, merge)
         given = np.concatenate([self.place, np.where(new.place < 0, -1, m + new.place)])
         place = np.append(found.place, -1)[given]
-        weight = np.concatenate([self.share * self.times[self.place], new.share * new.times[new.place]])
-        share = weight / found.times[place]
-        return type(self)(found.X, found.y, found.weight, place, share, found.ends), found.place[:m]
+        weight = np.concatenate([self.given_weight, new.given_weight])
+        return replace(found, place=place, share=weight / found.weight[place]), found.place[:m]
+
+    def _stacked(self, new: TrainingData, merge: bool) -> TrainingData:
+        """These rows and then new ones, and the place of each."""
+        X, y, weight = (np.concatenate([getattr(rows, name) for rows in (self, new)]) for name in ("X", "y", "weight"))
+        return _merged(X, y, weight) if merge else as_given(X, y)
 
     def repeated(self) -> Self:
         """The rows, each as often as its weight says, which must be whole numbers."""
-        if self.weight is None:
-            return self
         if (self.weight % 1 != 0).any():
             odd = self.weight[self.weight % 1 != 0][0]
             raise ValueError(f"sample_weight must be whole numbers where hyperparameters are sampled, got {odd}")
         at = np.repeat(np.arange(len(self.y)), self.weight.astype(np.intp))
         first = np.append(np.searchsorted(at, np.arange(len(self.y))), -1)
-        share = self.share * self.weight[self.place]
-        return replace(self, X=self.X[at], y=self.y[at], weight=None, place=first[self.place], share=share)
+        return self._at(at, weight=np.ones(at.size), place=first[self.place], share=self.given_weight)
+
+    def in_units(self, units: Units) -> Self:
+        """The rows in units of a model, whose targets are logs already."""
+        return replace(self, X=units.inputs(self.X), y=units.targets(self.y))
 
     def dataset(self) -> xr.Dataset:
         """The arrays as a group of a result."""
-        arrays = {name: (axes, getattr(self, name)) for name, axes in self._AXES.items()}
-        return xr.Dataset({name: held for name, held in arrays.items() if held[1] is not None})
+        return xr.Dataset({name: (axes, getattr(self, name)) for name, axes in self._AXES.items()})
 
-    @classmethod
-    def of_dataset(cls, held: xr.Dataset) -> Self:
+    @staticmethod
+    def of_dataset(held: xr.Dataset) -> TrainingData:
         """Read the group of a result, and check it."""
-        given: dict[str, Any] = {str(name): array for name, array in held.items()}
-        known = [name for name in cls._AXES if name in given or name not in ("weight", "ends")]
-        for name, array in check_fields("rows of result", given, known).items():
-            if array.dims != cls._AXES[name]:
-                raise ValueError(f"{name} of result must have the axes {cls._AXES[name]}, got {array.dims}")
-            if name != "y" or array.dtype.kind == "f":
-                values = array.values if array.dtype.kind in "iuf" else array.dtype
-                numbers(f"{name} of result", values, infinite=name == "ends")
-        rows = cls(**{"weight": None, **{name: array.values for name, array in given.items()}})
+        kind = IntervalData if "ends" in held else TrainingData
+        given = check_fields("rows of result", {str(name): array for name, array in held.items()}, kind._AXES)
+        for name, array in given.items():
+            if array.dims != kind._AXES[name]:
+                raise ValueError(f"{name} of result must have the axes {kind._AXES[name]}, got {array.dims}")
+            values = array.values if array.dtype.kind in "iuf" else array.dtype
+            numbers(f"{name} of result", values, infinite=name == "ends")
+        rows = kind(**{name: array.values for name, array in given.items()})
         if not ((rows.place >= -1) & (rows.place < rows.y.size)).all():
             raise ValueError(f"place of result must be numbers of its {rows.y.size} rows, or -1")
         return rows
+
+
+@dataclass(frozen=True)
+class IntervalData(TrainingData):
+    """Rows whose targets are known to lie between ``ends`` (m, 2), of which y holds a number each; none are merged."""
+
+    ends: Array
+
+    exact: ClassVar[bool] = False
+    _AXES: ClassVar[dict[str, tuple[str, ...]]] = TrainingData._AXES | {"ends": ("row", "end")}
+
+    @classmethod
+    def of(cls, rows: TrainingData, ends: Array) -> Self:
+        """Rows with the ends of their targets."""
+        return cls(rows.X, rows.y, rows.weight, rows.place, rows.share, ends)
+
+    @property
+    def n_exact(self) -> float:
+        """Number of rows with equal ends."""
+        return float(np.sum(self.ends[:, 0] == self.ends[:, 1]))
+
+    @property
+    def of_targets(self) -> dict[str, Array]:
+        """The ends."""
+        return {"lower": self.ends[:, 0], "upper": self.ends[:, 1]}
+
+    def like(self, new: TrainingData) -> TrainingData:
+        """Exact targets have equal ends."""
+        if isinstance(new, IntervalData):
+            return new
+        check_unweighted(new.counted)
+        rows = new.unmerged()
+        return IntervalData.of(rows, np.stack([rows.y, rows.y], axis=1))
+
+    def _stacked(self, new: TrainingData, merge: bool) -> TrainingData:
+        assert isinstance(new, IntervalData)  # by `like`
+        return IntervalData.of(super()._stacked(new, False), np.concatenate([self.ends, new.ends]))
+
+    def in_units(self, units: Units) -> Self:
+        """The rows and their ends."""
+        return replace(super().in_units(units), ends=units.targets(self.ends))
+
+
+def check_unweighted(unweighted: bool) -> None:
+    """Check that intervals come without weights."""
+    if not unweighted:
+        raise ValueError("sample_weight is for exact targets, and y has intervals")
+
+
+@dataclass(frozen=True, slots=True)
+class Targets:
+    """Exact targets ``y`` of a regression, as they are given."""
+
+    y: ArrayLike
+
+    def rows(self, X: Array, y: Array, weight: Array, *, logs: bool) -> TrainingData:
+        """Training data of inputs and of the checked targets, or their logs."""
+        return merged(X, log_of("y", y) if logs else y, weight)
+
+    def score(self, predicted: Array, weight: Array) -> float:
+        """Coefficient of determination of predictions."""
+        return float(r2_score(self.y, predicted, sample_weight=weight))
+
+
+@dataclass(frozen=True, slots=True)
+class IntervalTargets(Targets):
+    """Targets that lie between ``ends`` (n, 2); y has a number of each."""
+
+    ends: Array
+
+    @classmethod
+    def of(cls, ends: Array) -> Self:
+        """Targets of their ends."""
+        return cls(representative(ends[:, 0], ends[:, 1]), ends)
+
+    def rows(self, X: Array, y: Array, weight: Array, *, logs: bool) -> TrainingData:
+        """Intervals are not merged, and have no weights; a lower end below 0 has no log."""
+        check_unweighted(bool((weight == 1).all()))
+        if not logs:
+            return IntervalData.of(as_given(X, y), self.ends)
+        log_of("y", y)  # which checks that they are positive
+        with np.errstate(divide="ignore"):
+            found = self.of(np.log(np.maximum(self.ends, 0.0)))
+        return found.rows(X, np.asarray(found.y), weight, logs=False)
+
+    def score(self, predicted: Array, weight: Array) -> float:
+        """Concordance of predictions."""
+        check_unweighted(bool((weight == 1).all()))
+        return concordance(self.ends, predicted)
 
 
 @dataclass(frozen=True, slots=True)
@@ -200,10 +313,9 @@ class Units:
         """Inputs in these units."""
         return np.asarray((X - self.mean) / self.scale)
 
-    def rows(self, rows: TrainingData) -> TrainingData:
-        """Rows in these units, whose targets are logs already."""
-        ends = None if rows.ends is None else (rows.ends - self.location) / self.unit
-        return replace(rows, X=self.inputs(rows.X), y=(rows.y - self.location) / self.unit, ends=ends)
+    def targets(self, y: Array) -> Array:
+        """Targets, or their logs, in these units."""
+        return np.asarray((y - self.location) / self.unit)
 
     @property
     def of_targets(self) -> dict[str, Any]:
@@ -212,26 +324,18 @@ class Units:
 
 
 def regression_data(
-    estimator: Any, X: ArrayLike, y: ArrayLike, sample_weight: ArrayLike | None, *, log_targets: bool
+    estimator: BaseEstimator, X: ArrayLike, y: ArrayLike, sample_weight: ArrayLike | None, *, log_targets: bool
 ) -> tuple[TrainingData, Columns]:
-    """Check inputs, targets or intervals and weights; targets are their logs with ``log_targets``.
-
-    Intervals are not merged, and have no weights.
-    """
-    ends = ends_of_targets(y, allowed=estimator.intervals)
-    given = y if ends is None else representative(ends[:, 0], ends[:, 1])
-    inputs, targets, columns = training_arrays(estimator, X, given, y_numeric=True, ensure_min_samples=2)
-    targets = np.asarray(targets, np.float64)
-    if log_targets:
-        targets, ends = logs_of_targets(targets, ends)
-    if ends is not None and sample_weight is not None:
-        raise ValueError("sample_weight is for exact targets, and y has intervals")
-    rows = merged(inputs, targets, sample_weight) if ends is None else as_given(inputs, targets, ends)
+    """Check inputs, targets or intervals and weights; targets are their logs with ``log_targets``."""
+    targets = targets_of(y, allowed=estimator.intervals)
+    inputs, given, columns = training_arrays(estimator, X, targets.y, y_numeric=True, ensure_min_samples=2)
+    weight = checked_weights(sample_weight, len(inputs))
+    rows = targets.rows(inputs, np.asarray(given, np.float64), weight, logs=log_targets)
     check_varies("y", rows.y)
-    repeated = targets.size - len(rows.y)
-    if sample_weight is None and repeated >= _REPEATED * targets.size:
+    repeated = np.count_nonzero(rows.place >= 0) - len(rows.y)
+    if rows.counted and repeated >= _REPEATED * given.size:
         warnings.warn(
-            f"{repeated} of {targets.size} rows repeat others, targets included, and count as measurements of their "
+            f"{repeated} of {given.size} rows repeat others, targets included, and count as measurements of their "
             "own: drop_duplicates() leaves them out, if a table was joined twice",
             UserWarning,
             stacklevel=3,
@@ -240,47 +344,50 @@ def regression_data(
 
 
 def arriving_data(
-    estimator: Any, X: ArrayLike, y: ArrayLike, sample_weight: ArrayLike | None, *, exact: bool, log_targets: bool
+    estimator: BaseEstimator,
+    X: ArrayLike,
+    y: ArrayLike,
+    sample_weight: ArrayLike | None,
+    rows: TrainingData,
+    logs: bool,
 ) -> TrainingData:
-    """Check rows that arrive after a fit to intervals or exact targets; targets are their logs with ``log_targets``."""
-    inputs, ends = new_inputs(estimator, X), ends_of_targets(y, allowed=True)
-    if ends is not None and exact:
-        raise ValueError("y must be exact targets, as those of fit, got intervals: fit all rows again")
-    if not exact and sample_weight is not None:
-        raise ValueError("sample_weight is for exact targets, and y has intervals")
-    targets = numbers("y", y if ends is None else representative(ends[:, 0], ends[:, 1]), (len(inputs),))
-    if log_targets:
-        targets, ends = logs_of_targets(targets, ends)
-    if exact:
-        return merged(inputs, targets, sample_weight)
-    return as_given(inputs, targets, np.stack([targets, targets], axis=1) if ends is None else ends)
+    """Check rows that arrive after a fit to ``rows``, of whose kind they are; targets are their logs with ``logs``."""
+    inputs, targets = new_inputs(estimator, X), targets_of(y, allowed=True)
+    weight = checked_weights(sample_weight, len(inputs))
+    return rows.like(targets.rows(inputs, numbers("y", targets.y, (len(inputs),)), weight, logs=logs))
 
 
-def training_arrays(estimator: Any, X: ArrayLike, y: ArrayLike, **options: Any) -> tuple[Array, NDArray[Any], Columns]:
+def training_arrays(
+    estimator: BaseEstimator, X: ArrayLike, y: ArrayLike, *, y_numeric: bool = False, ensure_min_samples: int = 1
+) -> tuple[Array, Labels, Columns]:
     """Training inputs and targets as arrays, and the columns of the inputs; the estimator is left as it is.
 
     They must vary by more than rounding, and numeric targets must not be constant.
     """
     blank = type(estimator)(**estimator.get_params(deep=False))
-    inputs, targets = _validated(blank, X, y, reset=True, **options)
+    inputs, targets = _validated(blank, X, y, reset=True, numeric=y_numeric, least=ensure_min_samples)
+    assert targets is not None
     return inputs, targets, Columns(blank.n_features_in_, getattr(blank, "feature_names_in_", None), blank.encoding_)
 
 
-def new_inputs(estimator: Any, X: ArrayLike) -> Array:
+def new_inputs(estimator: BaseEstimator, X: ArrayLike) -> Array:
     """Inputs (n_new, d) for a fitted estimator."""
     check_is_fitted(estimator)
-    return np.asarray(_validated(estimator, X, "no_validation", reset=False))
+    return _validated(estimator, X, "no_validation", reset=False)[0]
 
 
-def _validated(estimator: Any, X: Any, y: Any, *, reset: bool, **options: Any) -> Any:
+def _validated(
+    estimator: BaseEstimator, X: ArrayLike, y: ArrayLike, *, reset: bool, numeric: bool = False, least: int = 1
+) -> tuple[Array, Labels | None]:
     """Data as arrays of numbers, by scikit-learn's checks; the columns of a table are encoded (`tables.columns`)."""
-    table, targets = table_of(X), np.asarray(y).dtype if options.get("y_numeric") else np.dtype(object)
+    table, targets = table_of(X), np.asarray(y).dtype if numeric else np.dtype(object)
+    options = {"y_numeric": numeric, "ensure_min_samples": least} if reset else {}
     if reset:
         estimator.encoding_ = None if table is None else Encoding.of_table(table)
     encoding = estimator.encoding_
     if table is None and encoding is not None and not encoding.plain:
         raise ValueError(f"X must be a table as in fit, with the columns {', '.join(encoding.kinds)}, got an array")
-    if y is not None and not options.get("y_numeric") and not isinstance(y, str):
+    if y is not None and not numeric and not isinstance(y, str):
         y = checked_labels(y)
     given = np.dtype(object) if table is not None and encoding is not None else np.asarray(X).dtype
     for name, dtype in (("y", targets), ("X", given)):
@@ -294,10 +401,10 @@ def _validated(estimator: Any, X: Any, y: Any, *, reset: bool, **options: Any) -
             skip_file_prefixes=(PACKAGE,),
         )
     try:
-        if options.get("y_numeric") and targets.kind in "USbO":
-            y = np.array(y, dtype=object)
-            y[pd.isna(y)] = np.nan
-            y = y.astype(np.float64)
+        if numeric and targets.kind in "USbO":
+            given_y = np.array(y, dtype=object)
+            given_y[pd.isna(given_y)] = np.nan
+            y = given_y.astype(np.float64)
         if table is None or encoding is None:
             found = validate_data(estimator, X, y, dtype=np.float64, reset=reset, **options)
         else:
@@ -317,16 +424,16 @@ def _validated(estimator: Any, X: Any, y: Any, *, reset: bool, **options: Any) -
         kind = TypeError if isinstance(error, TypeError) else ValueError
         _refuse(X if encoding is None else None, None if isinstance(y, str) else y, kind, str(error))
         raise
-    inputs = found[0] if isinstance(found, tuple) else found
+    inputs, labels = found if reset else (found, None)
     parts = [("X", inputs)] if table is None or encoding is None else _columns_of(encoding, inputs)
-    for name, values in [*parts, ("y", found[1])] if isinstance(found, tuple) else parts:
+    for name, values in [*parts, ("y", labels)] if reset else parts:
         if values.dtype.kind == "f":
             check_size(name, values)
-            if isinstance(found, tuple):
+            if reset:
                 check_spread(name, values)
-    if isinstance(found, tuple) and options.get("y_numeric"):
-        check_varies("y", found[1])
-    return found
+    if numeric and labels is not None:
+        check_varies("y", labels)
+    return np.asarray(inputs), labels
 
 
 def encoded(encoding: Encoding, table: pd.DataFrame) -> Array:
@@ -343,7 +450,7 @@ def _columns_of(encoding: Encoding, inputs: Array) -> list[tuple[str, Array]]:
     return [(f"column {name!r}", column) for name, column in zip(encoding.names, inputs.T, strict=True)]
 
 
-def _refuse(X: Any, y: Any, kind: type[Exception], reason: str) -> None:
+def _refuse(X: ArrayLike | None, y: ArrayLike | None, kind: type[Exception], reason: str) -> None:
     """Say which cell of an array is the reason of scikit-learn's error, if one is, or that X or y are no numbers."""
     cells = np.asarray(X, dtype=object)
     for (row, column), cell in np.ndenumerate(cells) if cells.ndim == 2 else ():
@@ -363,8 +470,8 @@ def _refuse(X: Any, y: Any, kind: type[Exception], reason: str) -> None:
             raise kind(f"X and y must be arrays of numbers: {reason}") from None
 
 
-def ends_of_targets(y: Any, *, allowed: bool) -> Array | None:
-    """Ends (n, 2) of targets that are intervals; None for an ordinary y.
+def targets_of(y: ArrayLike, *, allowed: bool) -> Targets:
+    """Targets of a regression: numbers, or intervals.
 
     An (n, 2) array, if ``allowed``, has lower and upper ends: equal ends are an exact target, and one may be infinite.
     A structured array has two fields: whether the event was observed, and its time or the time of censoring (as
@@ -378,15 +485,14 @@ def ends_of_targets(y: Any, *, allowed: bool) -> Array | None:
         if event.dtype.kind not in "biu" or not np.isin(event, (0, 1)).all():
             raise ValueError(f"the first field of y must say whether the event was observed, got {event.dtype}")
         lower = numbers("y", time, ("n",))
-        return checked_ends(lower, np.where(event.astype(bool), lower, np.inf))
+        return IntervalTargets.of(checked_ends(lower, np.where(event.astype(bool), lower, np.inf)))
     if given.ndim == 2 and given.shape[1] == 2 and given.dtype.kind in "fiu":
         if not allowed:
             raise ValueError(
                 "y has two columns: intervals=True takes them as lower and upper ends, and two targets need two models"
             )
-        ends = numbers("y", given, ("n", 2), infinite=True)
-        return checked_ends(ends[:, 0], ends[:, 1])
-    return None
+        return IntervalTargets.of(checked_ends(*numbers("y", given, ("n", 2), infinite=True).T))
+    return Targets(y)
 
 
 def log_of(name: str, values: Array) -> Array:
@@ -396,17 +502,7 @@ def log_of(name: str, values: Array) -> Array:
     return np.log(values)
 
 
-def logs_of_targets(targets: Array, ends: Array | None) -> tuple[Array, Array | None]:
-    """Logs of positive targets, and of the ends of intervals; a lower end below 0 is none."""
-    found = log_of("y", targets)
-    if ends is None:
-        return found, None
-    with np.errstate(divide="ignore"):
-        logs = np.log(np.maximum(ends, 0.0))
-    return representative(logs[:, 0], logs[:, 1]), logs
-
-
-def checked_labels(y: Any) -> NDArray[Any]:
+def checked_labels(y: ArrayLike) -> Labels:
     """Labels as an array, whatever holds them; ValueError if one is missing, or they are of several types."""
     labels = np.atleast_1d(y if hasattr(y, "dtype") else np.array(y, dtype=object))
     for row in np.argwhere(pd.isna(labels))[:1]:
@@ -422,13 +518,18 @@ def checked_labels(y: Any) -> NDArray[Any]:
     return np.asarray(pd.Series(labels).infer_objects())
 
 
-def classes_of(labels: NDArray[Any]) -> tuple[NDArray[Any], NDArray[np.intp]]:
-    """The classes of labels, sorted, and their number of each label."""
+def classes_of(labels: Labels) -> Labels:
+    """The classes of labels, sorted."""
     check_classification_targets(labels)
-    classes, index = np.unique(labels, return_inverse=True)
+    classes = np.unique(labels)
     if classes.size < 2:
         raise ValueError(f"y must hold at least two classes, got one class, {classes[0]!r}")
-    return classes, index
+    return classes
+
+
+def codes_of(labels: Labels, classes: Labels) -> Array:
+    """The number of the class of each label, or of the next one."""
+    return np.searchsorted(classes, labels).astype(np.float64)
 
 
 class HoldsFit:
@@ -438,8 +539,8 @@ class HoldsFit:
     ``_of_predictions`` may change after it.
     """
 
-    predict: Any
-    get_params: Any
+    predict: Callable[..., Any]
+    get_params: Callable[..., dict[str, Any]]
     _attributes: Callable[..., Learned]
     _of_predictions: ClassVar[tuple[str, ...]] = ()
     _fit: Any
@@ -462,7 +563,7 @@ class HoldsFit:
     def score(self, X: ArrayLike, y: ArrayLike, sample_weight: ArrayLike | None = None) -> float:
         """Coefficient of determination of the predictions; of labels the share that are predicted."""
         predicted = self.predict(X)
-        weight = None if sample_weight is None else checked_weights(sample_weight, len(predicted))
+        weight = checked_weights(sample_weight, len(predicted))
         if not hasattr(self, "classes_"):
             return float(r2_score(y, predicted, sample_weight=weight))
         labels = checked_labels(y)
@@ -472,8 +573,8 @@ class HoldsFit:
         return float(accuracy_score(labels, predicted, sample_weight=weight))
 
 
-def merged(X: Array, y: NDArray[Any], sample_weight: ArrayLike | None) -> TrainingData:
-    """Merge equal rows of inputs (n, d) and targets or labels (n,), and leave rows of weight 0 out.
+def merged(X: Array, y: Array, sample_weight: ArrayLike | None) -> TrainingData:
+    """Merge equal rows of inputs (n, d) and targets (n,), and leave rows of weight 0 out.
 
     Warns of weights that make the rows worth few.
     """
@@ -489,15 +590,14 @@ def merged(X: Array, y: NDArray[Any], sample_weight: ArrayLike | None) -> Traini
     return _merged(X, y, weight)
 
 
-def _merged(X: Array, y: NDArray[Any], weight: Array) -> TrainingData:
+def _merged(X: Array, y: Array, weight: Array) -> TrainingData:
     n, used = len(y), np.flatnonzero(weight > 0)
     ratio = weight.max() / weight[used].min()
     if ratio > _RATIO:
         raise ValueError(
             f"sample_weight must be at most {_RATIO:g} times the smallest that is not 0, got {ratio:g} times"
         )
-    code = y if y.dtype.kind == "f" else np.unique(y, return_inverse=True)[1]
-    table = np.column_stack([X, code])[used] + 0.0  # -0.0 is 0.0
+    table = np.column_stack([X, y])[used] + 0.0  # -0.0 is 0.0
     _, first, place = np.unique(table, axis=0, return_index=True, return_inverse=True)
     total = np.bincount(place.ravel(), weight[used])
     if (total == 1.0).all():  # as given
@@ -506,15 +606,33 @@ def _merged(X: Array, y: NDArray[Any], weight: Array) -> TrainingData:
     kept, everywhere, share = used[first], np.full(n, -1), np.zeros(n)
     everywhere[used] = place.ravel()
     share[used] = weight[used] / total[place.ravel()]
-    return TrainingData(X[kept], y[kept], None if (total == 1.0).all() else total, everywhere, share)
+    return TrainingData(X[kept], y[kept], total, everywhere, share)
 
 
-def as_given(X: Array, y: Array, ends: Array | None = None) -> TrainingData:
-    """Rows as they are, without weights; ``ends`` (n, 2) are those of targets that are intervals."""
-    return TrainingData(X, y, None, np.arange(len(y)), np.ones(len(y)), ends)
+def as_given(X: Array, y: Array) -> TrainingData:
+    """Rows as they are, without weights."""
+    return TrainingData(X, y, np.ones(len(y)), np.arange(len(y)), np.ones(len(y)))
 
 
-def mean_and_width(X: Array, weight: Array | None = None, tied: Tied = None) -> tuple[Array, Array]:
+def concordance(ends: ArrayLike, predicted: ArrayLike) -> float:
+    """Share of the pairs whose order is known that are predicted in this order; ties of predictions count one half.
+
+    The order of two targets is known if the upper end of one is at most the lower end of the other (Harrell et al.
+    1982 for right-censored targets). ValueError if no pair has a known order.
+    """
+    lower, upper = np.asarray(ends, dtype=np.float64).T
+    f = np.asarray(predicted, dtype=np.float64)
+    known, right = 0, 0.0
+    for i in np.flatnonzero(np.isfinite(upper)):
+        later = (lower >= upper[i]) & ~((lower == lower[i]) & (upper == upper[i]))
+        known += int(later.sum())
+        right += float(np.sum(f[later] > f[i]) + 0.5 * np.sum(f[later] == f[i]))
+    if known == 0:
+        raise ValueError(f"y must have targets whose order is known, got none among {lower.size}")
+    return right / known
+
+
+def mean_and_width(X: Array, weight: Array, tied: Tied = None) -> tuple[Array, Array]:
     """Mean and standard deviation of each column, of rows with weights; 1 is the deviation of a constant column.
 
     The deviation of columns that are tied is that of all of them together (`width_of_tied`).

@@ -6,6 +6,7 @@ Annealing is an unbiased evidence with a standard error, the reference for the a
 from __future__ import annotations
 
 import warnings
+from collections.abc import Sequence
 from dataclasses import asdict, dataclass, field, replace
 from typing import ClassVar, Literal
 
@@ -29,11 +30,12 @@ from bsvr_pp.approximations import (
     mean_field,
     reverse_annealed,
 )
+from bsvr_pp.approximations.mean_field import TARGET
 from bsvr_pp.approximations.smc import LogLikelihood
 from bsvr_pp.covariance.block_diagonal import AnyCovariance
 from bsvr_pp.inference.fitted import Fitted, fitted_at, keep
-from bsvr_pp.inference.protocol import Evidence, IntegratesLatent, Options, Search, check_latent
-from bsvr_pp.inference.search.optimize import Optimum, maximize
+from bsvr_pp.inference.protocol import Averages, Evidence, IntegratesLatent, Method, Options, Search, check_latent
+from bsvr_pp.inference.search.optimize import maximize
 from bsvr_pp.losses import NoiseModel
 from bsvr_pp.losses.noise import unit_noise
 from bsvr_pp.model.problem import Point, Problem
@@ -138,6 +140,7 @@ class MeanField(IntegratesLatent):
 
     name: ClassVar[str] = "mean field"
     core: ClassVar[str] = "mean_field"
+    mismatch: ClassVar[float] = TARGET
 
     run = run_at_optimum
 
@@ -192,7 +195,16 @@ class Committee:
 
     def run(self, problem: Problem, given: Point, options: Options, rng: Generator) -> Fitted:
         """Optimise the hyperparameters that are not given from several starts, and solve at each optimum."""
-        return at_optima(self.latent, problem, given, options, rng, all_optima=True)
+        return at_optima(self, problem, given, options, rng)
+
+    def members(self, points: Sequence[Point], objectives: Sequence[float]) -> list[int]:
+        """Numbers of distinct optima."""
+        kept: list[int] = []
+        for i, point in enumerate(points):
+            same = any(all(np.allclose(point[v], points[j][v], rtol=_SAME) for v in point) for j in kept)
+            if not same and np.isfinite(objectives[i]):
+                kept.append(i)
+        return kept or [0]
 
 
 @dataclass(frozen=True, slots=True)
@@ -253,28 +265,17 @@ class Annealed:
         return Evidence(value, error, True)
 
 
-def at_optima(
-    method: IntegratesLatent, problem: Problem, given: Point, options: Options, rng: Generator, all_optima: bool = False
-) -> Fitted:
-    """Solve at the best optimum of the hyperparameters that are not given, or at all, weighted by their objective."""
+def at_optima(method: Method, problem: Problem, given: Point, options: Options, rng: Generator) -> Fitted:
+    """Solve at the best optimum of the hyperparameters that are not given, or at those that the method averages."""
+    latent = method.latent
+    assert latent is not None
     if set(given) == set(problem.hyperparameters):
-        return fitted_at([given], [solve_at(problem, method, given, options.progressbar)], np.ones(1), [])
-    optima = maximize(problem, method, given, options, rng, all_optima=all_optima)
-    kept = _distinct(optima) if all_optima else optima[:1]
+        return fitted_at([given], [solve_at(problem, latent, given, options.progressbar)], np.ones(1), [])
+    optima = maximize(problem, latent, given, options, rng, all_optima=isinstance(method, Averages))
+    kept = optima[:1]
+    if isinstance(method, Averages):
+        kept = [optima[i] for i in method.members([o.point for o in optima], [o.objective for o in optima])]
     weights = softmax([optimum.objective for optimum in kept]) if len(kept) > 1 else np.ones(1)
     points = [{name: optimum.point[name] for name in problem.hyperparameters} for optimum in kept]
-    posteriors = [solve_at(problem, method, point, options.progressbar) for point in points]
+    posteriors = [solve_at(problem, latent, point, options.progressbar) for point in points]
     return fitted_at(points, posteriors, weights, optima)
-
-
-def _distinct(optima: list[Optimum]) -> list[Optimum]:
-    """Return distinct optima, best first."""
-    kept: list[Optimum] = []
-    for optimum in optima:
-        same = any(
-            all(np.allclose(optimum.point[name], other.point[name], rtol=_SAME) for name in optimum.point)
-            for other in kept
-        )
-        if not same and np.isfinite(optimum.objective):
-            kept.append(optimum)
-    return kept or optima[:1]

@@ -27,7 +27,7 @@ from bsvr_pp.covariance.block_diagonal import BlockFactor
 from bsvr_pp.inference.methods import to_record
 from bsvr_pp.inference.parts import names_of_latents
 from bsvr_pp.inference.prediction.component import Component, component, component_of_draw
-from bsvr_pp.inference.prediction.neighbours import NoiseScales, densities_of_rows
+from bsvr_pp.inference.prediction.neighbours import NoiseScales
 from bsvr_pp.inference.protocol import Method
 from bsvr_pp.inference.result import (
     check_match,
@@ -69,8 +69,8 @@ class Fitted:
         Whether f is only the mode of its posterior.
     draws : DataTree or None
         The result with draws.
-    scales, densities : NoiseScales or None, array or None
-        Scales of the noise, of fits on nearest rows or of a dense fit; then the log densities (n, s) of its rows.
+    scales : NoiseScales
+        Scales of the noise, of fits on nearest rows, or of a dense fit, with the densities of its rows.
     """
 
     points: list[Point]
@@ -83,15 +83,13 @@ class Fitted:
     more: Mapping[str, Any] = field(default_factory=dict)
     plug_in: bool = False
     draws: xr.DataTree | None = None
-    scales: NoiseScales | None = None
-    densities: Array | None = None
+    scales: NoiseScales = field(default_factory=NoiseScales.one)
 
-    def with_scales(self, problem: Problem, scales: NoiseScales | None) -> Fitted:
+    def with_scales(self, problem: Problem, scales: NoiseScales) -> Fitted:
         """The same with scales of the noise."""
-        if scales is None or problem.blocks.several:
-            return replace(self, scales=scales, densities=None)
-        found = densities_of_rows(problem, self.points[0], self.posteriors[0], scales.factors)
-        return replace(self, scales=scales, densities=found)
+        if scales.several and not problem.blocks.several:
+            scales = scales.of_rows(problem, self.points[0], self.posteriors[0])
+        return replace(self, scales=scales)
 
     def components(self, problem: Problem, neighbours: int | None = None) -> Iterable[Component]:
         """Components of the averaged predictions."""
@@ -107,7 +105,6 @@ class Fitted:
                 predict=None if problem.blocks.several else posterior.predict,
                 neighbours=neighbours,
                 scales=self.scales,
-                densities=self.densities,
             )
             for point, posterior, weight in zip(self.points, self.posteriors, self.weights, strict=True)
         ]
@@ -119,7 +116,7 @@ class Fitted:
             "converged": int(self.converged),
             "message": self.message,
             **self.more,
-            **({} if self.scales is None else {"noise_scales": json.dumps(self.scales.record())}),
+            **({"noise_scales": json.dumps(self.scales.record())} if self.scales.several else {}),
         }
 
     def result(self, problem: Problem, method: Method) -> xr.DataTree:
@@ -210,8 +207,8 @@ def read_fitted(problem: Problem, result: xr.DataTree) -> Fitted:
         float(attributes["log_evidence"]),
         {name: attributes[name] for name in ("at_size", "log_evidence_error") if name in attributes},
     )
-    scales = json.loads(attributes.get("noise_scales", "null"))
-    return fitted.with_scales(problem, None if scales is None else NoiseScales.from_record(scales))
+    scales = attributes.get("noise_scales")
+    return fitted.with_scales(problem, NoiseScales.from_record(json.loads(scales))) if scales else fitted
 
 
 def components(
@@ -223,7 +220,7 @@ def components(
 ) -> Iterator[Component]:
     """Yield the components of a result, or of a part of f: one, those of a committee, or at most 200 of its draws."""
     check_match(problem, result)
-    check_neighbours(result, neighbours, scales, part)
+    scales = check_neighbours(result, neighbours, scales, part)
     posterior = result["posterior"].to_dataset()
     if not is_sampled(result):
         members = _members(problem, result)
@@ -247,8 +244,10 @@ def components(
             yield component_of_draw(problem, points[s], drawn[s], part)
 
 
-def check_neighbours(result: xr.DataTree, neighbours: object, noise_scales: object, part: str | None = None) -> None:
-    """Check the options of fits on nearest rows, for a result or a part of its f."""
+def check_neighbours(
+    result: xr.DataTree, neighbours: object, noise_scales: object, part: str | None = None
+) -> NoiseScales:
+    """Check the options of fits on nearest rows, for a result or a part of its f, and return the scales."""
     if neighbours is not None:
         check_count("neighbours", neighbours, 1)
         if part is not None:
@@ -258,10 +257,13 @@ def check_neighbours(result: xr.DataTree, neighbours: object, noise_scales: obje
                 f"neighbours={neighbours} takes the result of an approximation that integrates f out at one point of "
                 "the hyperparameters, not draws or MAP"
             )
-    if noise_scales is not None and not isinstance(noise_scales, NoiseScales):
+    if noise_scales is None:
+        return NoiseScales.one()
+    if not isinstance(noise_scales, NoiseScales):
         raise TypeError(f"noise_scales must be what learn_noise_scales returns, or None, got {noise_scales!r}")
-    if noise_scales is not None and neighbours is None:
+    if neighbours is None:
         raise ValueError("noise_scales needs neighbours: scales of the noise are chosen by the nearest rows")
+    return noise_scales
 
 
 def _members(problem: Problem, result: xr.DataTree) -> list[tuple[Point, Array, Array, float]]:

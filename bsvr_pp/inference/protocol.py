@@ -8,6 +8,7 @@ optimiser, `NUTS` and `marginalize` can use it.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import Field
 from typing import ClassVar, Literal, NamedTuple, Protocol, _ProtocolMeta, runtime_checkable
 
@@ -119,6 +120,24 @@ class IntegratesLatent(Integrator, Method, Protocol):
     def check_sampling(self, problem: Problem) -> None:
         """Warn if samplers fail on the evidence of this model."""
         return
+
+
+@runtime_checkable
+class MatchesMoments(IntegratesLatent, Protocol):
+    """Sites whose moments are those of the factors up to a ``mismatch``: `MeanField`.
+
+    Its cavities predict a row as a fit without it does: asked for where they tell the scales of the noise.
+    """
+
+    mismatch: float
+
+
+@runtime_checkable
+class Averages(Method, Protocol):
+    """Predictions averaged over several optima of the hyperparameters: `Committee`."""
+
+    def members(self, points: Sequence[Point], objectives: Sequence[float]) -> list[int]:
+        """Numbers of the optima that are averaged; the best is first."""
 
 
 def check_latent(latent: object, instead: str = "") -> None:

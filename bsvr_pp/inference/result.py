@@ -31,6 +31,7 @@ from bsvr_pp.inference.parts import (
 )
 from bsvr_pp.inference.search.optimize import Optimum
 from bsvr_pp.losses import NoiseModel
+from bsvr_pp.losses.noise import IntervalNoise
 from bsvr_pp.model.blocks import ONE_BLOCK, Blocks, Partition
 from bsvr_pp.model.inventory import ModelError
 from bsvr_pp.model.missing import missing_name
@@ -112,7 +113,7 @@ def check_match(problem: Problem, result: object, name: str = "result") -> None:
     inputs = problem.inputs[:, : problem.n_inputs]
     present: dict[str, Values] = {"inputs": inputs, "targets": problem.targets, "blocks": blocks}
     others = other_data(problem)
-    present |= _ends(_given(problem) | others) | {f"values of {label}": value for label, value in others.items()}
+    present |= _ends(problem.given_ends() | others) | {f"values of {label}": value for label, value in others.items()}
     held = data_of(result)
     if complete:
         constant = result["constant_data"].to_dataset()
@@ -432,7 +433,7 @@ def _tree(
         tree["blocks"] = xr.DataTree(
             xr.Dataset({name: ([f"{name}_dim_{i}" for i in range(a.ndim)], a) for name, a in arrays.items()})
         )
-    if noise.ends is not None and np.any(noise.ends[:, 0] == noise.ends[:, 1]):
+    if isinstance(noise, IntervalNoise) and np.any(noise.ends[:, 0] == noise.ends[:, 1]):
         tree.attrs["evidence_unit"] = "a density of the exact targets, which depends on the unit of y"
     tree.attrs.update(
         {
@@ -493,15 +494,9 @@ def _new_targets(noise: NoiseModel, f: Array, rng: np.random.Generator, cutpoint
 
 def _known(problem: Problem, noise: NoiseModel) -> dict[str, Values]:
     """What is known of the targets, for the constant data: under their name whether they are not censored, and ends."""
-    if noise.ends is None or not problem.ends.row_bounds:
+    if not isinstance(noise, IntervalNoise) or not problem.ends.row_bounds:
         return {}
-    return {problem.target: np.isfinite(noise.ends).all(axis=1).astype(np.int64), **_given(problem)}
-
-
-def _given(problem: Problem) -> dict[str, Array]:
-    """Ends that are data, by the names that they have among the constant data."""
-    ends = problem.given_ends()
-    return {} if ends is None else {"lower": ends[:, 0], "upper": ends[:, 1]}
+    return {problem.target: np.isfinite(noise.ends).all(axis=1).astype(np.int64), **problem.given_ends()}
 
 
 def stacked_points(dim: str, points: Sequence[Point]) -> dict[str, tuple[tuple[str, ...], Array]]:

@@ -9,13 +9,15 @@ import math
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from functools import partial
-from typing import Any
+from typing import TYPE_CHECKING
 
 import numpy as np
 import pymc as pm
 import pytensor.tensor as pt
+from numpy.typing import ArrayLike
 
 from bsvr_pp import cov
+from bsvr_pp._arrays import Array
 
 try:
     import botorch
@@ -25,6 +27,12 @@ try:
 except ImportError as missing:
     raise ImportError("models of BoTorch need botorch: pip install 'bsvr-pp[botorch]'") from missing
 
+if TYPE_CHECKING:
+    from botorch.posteriors import Posterior
+    from botorch.sampling import MCSampler
+    from gpytorch.distributions import MultivariateNormal
+    from pytensor.tensor import TensorLike
+
 
 @contextmanager
 def _exactly() -> Iterator[None]:
@@ -33,7 +41,7 @@ def _exactly() -> Iterator[None]:
         yield
 
 
-def _tensor(value: Any) -> Tensor:
+def _tensor(value: ArrayLike) -> Tensor:
     return torch.as_tensor(value, dtype=torch.float64)
 
 
@@ -41,14 +49,18 @@ class FixedKernel(gpytorch.kernels.Kernel):
     """A kernel of `FORMS` with fixed parameters, on all columns if none are named, and the kernels it is made of."""
 
     def __init__(
-        self, form: str, parameters: Mapping[str, Any], columns: Sequence[int] = (), parts: Sequence[Any] = ()
+        self,
+        form: str,
+        parameters: Mapping[str, ArrayLike],
+        columns: Sequence[int] = (),
+        parts: Sequence[FixedKernel] = (),
     ) -> None:
         super().__init__()
         self.form, self.columns, self.parts = form, list(columns) or slice(None), torch.nn.ModuleList(parts)
         for name, number in parameters.items():
             self.register_buffer(name, _tensor(number))
 
-    def forward(self, x1: Tensor, x2: Tensor, diag: bool = False, **options: Any) -> Tensor:
+    def forward(self, x1: Tensor, x2: Tensor, diag: bool = False, **options: object) -> Tensor:
         """Covariance of inputs (..., n, d) and (..., m, d), or of pairs of them."""
         return self.at(x1, x2) if diag else self.at(x1.unsqueeze(-2), x2.unsqueeze(-3))
 
@@ -60,7 +72,7 @@ class FixedKernel(gpytorch.kernels.Kernel):
 class LinearSites(gpytorch.means.Mean):
     """Prior mean with linear sites: a constant, and Σ k(x, x_i)·a_i over their rows."""
 
-    def __init__(self, constant: float, kernel: FixedKernel, rows: Any, dual_coef: Any) -> None:
+    def __init__(self, constant: float, kernel: FixedKernel, rows: Array, dual_coef: Array) -> None:
         super().__init__()
         self.constant, self.kernel = constant, kernel
         self.register_buffer("rows", _tensor(rows))
@@ -74,36 +86,44 @@ class LinearSites(gpytorch.means.Mean):
 class FixedGP(botorch.models.SingleTaskGP):
     """`SingleTaskGP` on pseudo-targets, with linear sites, whose new targets have the variance of the noise."""
 
-    def __init__(self, X: Any, y: Any, variance: Any, prior: LinearSites, noise_variance: float) -> None:
-        modules: dict[str, Any] = {"covar_module": prior.kernel, "mean_module": prior, "outcome_transform": None}
+    def __init__(self, X: Array, y: Array, variance: Array, prior: LinearSites, noise_variance: float) -> None:
+        modules = {"covar_module": prior.kernel, "mean_module": prior, "outcome_transform": None}
         with _exactly(), botorch.settings.validate_input_scaling(False):  # the kernel standardises
             super().__init__(_tensor(X), _tensor(y)[:, None], _tensor(variance)[:, None], **modules)
         self.register_buffer("noise_variance", _tensor(noise_variance).reshape(1, 1))
         self.eval()
 
-    def __call__(self, *args: Any, **options: Any) -> Any:
+    def __call__(self, *args: Tensor, **options: object) -> MultivariateNormal:
         """Posterior of f."""
         with _exactly():
             return super().__call__(*args, **options)
 
-    def posterior(self, X: Tensor, output_indices: Any = None, observation_noise: Any = False, **options: Any) -> Any:
+    def posterior(
+        self,
+        X: Tensor,
+        output_indices: list[int] | None = None,
+        observation_noise: bool | Tensor = False,
+        **options: object,
+    ) -> Posterior:
         """Posterior of f, or with ``observation_noise=True`` of new targets."""
         noise = self.noise_variance if observation_noise is True else observation_noise
         return super().posterior(X, output_indices, noise, **options)
 
-    def fantasize(self, X: Tensor, sampler: Any, observation_noise: Any = None, **options: Any) -> Any:
+    def fantasize(
+        self, X: Tensor, sampler: MCSampler, observation_noise: Tensor | None = None, **options: object
+    ) -> FixedGP:
         """Models given draws of new targets."""
         noise = self.noise_variance if observation_noise is None else observation_noise
         return super().fantasize(X, sampler, noise, **options)
 
-    def condition_on_observations(self, X: Tensor, Y: Tensor, **options: Any) -> Any:
+    def condition_on_observations(self, X: Tensor, Y: Tensor, **options: object) -> FixedGP:
         """The model given new targets."""
         options.setdefault("noise", self.noise_variance.expand(*X.shape[:-1], 1))
         with _exactly():
             return super().condition_on_observations(X, Y, **options)
 
 
-def fixed(kernel: Any, value: Callable[[Any], Any]) -> FixedKernel:
+def fixed(kernel: pm.gp.cov.Covariance, value: Callable[[TensorLike], Array]) -> FixedKernel:
     """A kernel of PyMC, whose parameters have values; a factor may be a number."""
     name, columns = type(kernel).__name__, list(map(int, getattr(kernel, "active_dims", ())))
     if isinstance(kernel, pm.gp.cov.Combination):
@@ -122,7 +142,7 @@ def fixed(kernel: Any, value: Callable[[Any], Any]) -> FixedKernel:
     return FixedKernel(name, {each: value(getattr(kernel, each)) for each in FORMS[name][0]}, columns)
 
 
-def in_units(kernel: FixedKernel, centre: Any, width: Any, unit: float) -> FixedKernel:
+def in_units(kernel: FixedKernel, centre: Array, width: Array, unit: float) -> FixedKernel:
     """The covariance of ``unit`` times f, from inputs before their standardisation."""
     inside = FixedKernel("Affine", {"slope": np.diag(1.0 / width), "offset": -centre / width}, parts=[kernel])
     return FixedKernel("Prod", {}, parts=[FixedKernel("Constant", {"c": unit**2}), inside])

@@ -8,26 +8,30 @@ k(x, x_i)·a_i to the prior mean instead. Nearly all errors are raised before Bo
 from __future__ import annotations
 
 from dataclasses import astuple
-from typing import Any
+from typing import TYPE_CHECKING
 
 import numpy as np
 import pymc as pm
 import pytensor.tensor as pt
 import xarray as xr
-from numpy.typing import NDArray
 
+from bsvr_pp._arrays import Array
 from bsvr_pp.estimators.svr import BayesianSVR
 from bsvr_pp.inference.fitted import read_fitted
 from bsvr_pp.inference.result import check_match, is_mode
 from bsvr_pp.model.gp import localize
 from bsvr_pp.model.problem import read_model
 
+if TYPE_CHECKING:
+    from botorch.models import SingleTaskGP
+    from pytensor.tensor import TensorLike
+
 __all__ = ["to_botorch"]
 
 _LINEAR = 1e-10  # site precision times cavity variance, below which a site is linear
 
 
-def to_botorch(fitted: Any, model: pm.Model | None = None) -> Any:
+def to_botorch(fitted: BayesianSVR | xr.DataTree, model: pm.Model | None = None) -> SingleTaskGP:
     """Make a model of BoTorch whose posterior of f is that of a fitted regression, in the units of its data.
 
     Parameters
@@ -95,7 +99,7 @@ def to_botorch(fitted: Any, model: pm.Model | None = None) -> Any:
     if (strength < -_LINEAR).any():
         raise ValueError(f"fitted must have sites of positive variance, got the precision {precision.min():g}")
 
-    def value(graph: Any) -> NDArray[np.float64]:
+    def value(graph: TensorLike) -> Array:
         (number,) = problem.compile([localize(pt.as_tensor_variable(graph), problem.model)])(*problem.arguments(point))
         return np.asarray(number, dtype=np.float64)
 

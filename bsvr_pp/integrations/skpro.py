@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any, ClassVar, Self
+from typing import ClassVar, Self
 
 import numpy as np
 import pandas as pd
-from sklearn.base import clone
+from sklearn.base import BaseEstimator, clone
 from sklearn.utils import check_random_state
 
-from bsvr_pp._arrays import Array
+from bsvr_pp._arrays import Array, Rows
 from bsvr_pp.estimators.svr import BayesianSVR
 from bsvr_pp.inference.prediction.distribution import PredictiveDistribution
 from bsvr_pp.losses import gaussian
@@ -65,7 +65,9 @@ class ProbaDistribution(BaseDistribution):
         "distr:paramtype": "nonparametric",
     }
 
-    def __init__(self, predictive: PredictiveDistribution, index: Any = None, columns: Any = None):
+    def __init__(
+        self, predictive: PredictiveDistribution, index: pd.Index | None = None, columns: pd.Index | None = None
+    ):
         self.predictive = predictive
         if index is None and (columns is not None or len(predictive) != 1):
             index = pd.RangeIndex(len(predictive))
@@ -82,7 +84,7 @@ class ProbaDistribution(BaseDistribution):
     def _energy_x(self, x: Array) -> Array:
         return self._crps(x=x) + 0.5 * self._energy_self()
 
-    def _sample(self, n_samples: int | None = None) -> Any:
+    def _sample(self, n_samples: int | None = None) -> pd.DataFrame | float:
         """Draw by NumPy's global random state, as all distributions of skpro."""
         drawn = self.predictive.rvs(n_samples, check_random_state(None).randint(2**31 - 1))
         if self.ndim == 0:
@@ -90,11 +92,13 @@ class ProbaDistribution(BaseDistribution):
         frames = [pd.DataFrame(row, self.index, self.columns) for row in np.atleast_2d(drawn)]
         return frames[0] if n_samples is None else pd.concat(frames, keys=range(n_samples))
 
-    def _subset_param(self, val: Any, rowidx: Any, colidx: Any, coerce_scalar: bool = False) -> Any:
+    def _subset_param(
+        self, val: PredictiveDistribution, rowidx: Rows | None, colidx: object, coerce_scalar: bool = False
+    ) -> PredictiveDistribution:
         return val if rowidx is None else val[rowidx]
 
     @classmethod
-    def get_test_params(cls, parameter_set: str = "default") -> list[dict[str, Any]]:
+    def get_test_params(cls, parameter_set: str = "default") -> list[dict[str, object]]:
         """Settings with which skpro checks the class."""
         three = PredictiveDistribution(np.ones((1, 3)), np.arange(3.0)[None], np.ones((1, 3)), (gaussian(4.0),))
         return [{"predictive": three}, {"predictive": three[:1]}]
@@ -129,7 +133,7 @@ class ProbaRegressor(BaseSurvReg):
 
     _tags: ClassVar = {"capability:missing": False}
 
-    def __init__(self, estimator: Any = None):
+    def __init__(self, estimator: BaseEstimator | None = None):
         self.estimator = estimator
         super().__init__()
 
@@ -151,6 +155,6 @@ class ProbaRegressor(BaseSurvReg):
         return ProbaDistribution(found, index=X.index, columns=self._get_columns(method="predict"))
 
     @classmethod
-    def get_test_params(cls, parameter_set: str = "default") -> list[dict[str, Any]]:
+    def get_test_params(cls, parameter_set: str = "default") -> list[dict[str, object]]:
         """Settings with which skpro checks the class."""
         return [{"estimator": BayesianSVR(noise, restarts=1, random_state=0)} for noise in ("absolute", "huber")]

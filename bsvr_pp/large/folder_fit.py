@@ -11,6 +11,11 @@ again, so that a fit that was killed goes on where it was; one whose files are d
 
 The numbers do not depend on the number of tasks that run at once, nor on where they run: in threads of this machine or
 on the workers of a Dask cluster.
+
+Rows that are added later keep the hyperparameters, the standardisation and the scales of the noise. A new row joins the
+block whose region holds it. Only these blocks are solved again, each in a task; one that has more rows than the fit
+allows is cut first. All their rows are in a folder of their own (`StoredRows`), and the model changes when this is
+complete.
 """
 
 from __future__ import annotations
@@ -18,41 +23,58 @@ from __future__ import annotations
 import json
 import shutil
 import warnings
+from collections.abc import Iterator, Mapping
+from copy import deepcopy
 from dataclasses import asdict
 from functools import lru_cache
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING
 
 import numpy as np
 from numpy.typing import NDArray
 
 from bsvr_pp._arrays import Array, Rows
-from bsvr_pp._atomic_write import LOCK, SealedFile, atomic_write, check_writable, locked
+from bsvr_pp._atomic_write import LOCK, SealedFile, check_writable, locked
 from bsvr_pp._compiler import threads_for
 from bsvr_pp.estimators.base import LocalBlocks, blocks_from, seeded
 from bsvr_pp.estimators.regression_fit import RegressionSpec
 from bsvr_pp.estimators.svr import BayesianSVR
+from bsvr_pp.estimators.training_data import log_of
 from bsvr_pp.inference.approximate import solve_at
 from bsvr_pp.inference.protocol import ConvergenceWarning, IntegratesLatent
 from bsvr_pp.inference.search.at_size import search_in_blocks
-from bsvr_pp.large.folder_model import FORMAT, FolderModel, open_folder, problem_in, spec_of
-from bsvr_pp.large.sources import Source, dask, encode, open_rows, source_of, write_array, writing_rows
-from bsvr_pp.large.stored_rows import StoredRows, names_of
-from bsvr_pp.large.tasks import NO_THREADS, Records, all_whole, connected, run_tasks
+from bsvr_pp.large.folder_model import (
+    FORMAT,
+    OF_BLOCKS,
+    FolderModel,
+    StoredRows,
+    checked,
+    names_of,
+    open_folder,
+    problem_in,
+    spec_of,
+)
+from bsvr_pp.large.sources import Data, Source, encode, open_rows, source_of, write_array, writing_rows
+from bsvr_pp.large.tasks import NO_THREADS, Record, Records, all_whole, connected, dask, run_tasks, write_arrays
 from bsvr_pp.model.blocks import Blocks
+from bsvr_pp.model.problem import Point
+from bsvr_pp.tables import of_file
 from bsvr_pp.version import __version__
+
+if TYPE_CHECKING:
+    from distributed import Client
 
 _ROWS = 50_000  # rows that are sorted together
 
 
 def fit_folder(
     estimator: BayesianSVR,
-    data: Any,
-    y: Any = None,
+    data: Data,
+    y: NDArray[np.generic] | None = None,
     *,
     folder: str | Path,
     target: str | None = None,
-    client: Any = None,
+    client: Client | str | None = None,
 ) -> FolderModel:
     """Fit support vector regression to data that may be larger than memory, into a folder.
 
@@ -136,7 +158,7 @@ def fit_folder(
         return _fitted(local, work, path, rng, found)
 
 
-def _run_of(estimator: BayesianSVR, source: Source) -> dict[str, Any]:
+def _run_of(estimator: BayesianSVR, source: Source) -> Record:
     """What a fit depends on, as plain data."""
     seed, recipe = estimator.random_state, estimator._options(estimator.get_params(deep=False))
     shown = {"blocks": {"blocks": asdict(blocks_from(estimator.blocks)) | NO_THREADS}, "random_state": None}
@@ -151,7 +173,7 @@ def _run_of(estimator: BayesianSVR, source: Source) -> dict[str, Any]:
     return json.loads(json.dumps(run))
 
 
-def _check_same(path: Path, what: str, found: dict[str, Any], run: dict[str, Any]) -> None:
+def _check_same(path: Path, what: str, found: Record, run: Record) -> None:
     """Check that what is in a folder is of the same data and options, and warn if another version wrote it."""
     version = found.get("version", __version__)
     if found | {"version": __version__} != run:  # an option that one version alone has is a difference
@@ -166,7 +188,9 @@ def _check_same(path: Path, what: str, found: dict[str, Any], run: dict[str, Any
         )
 
 
-def _fitted(local: LocalBlocks, work: Records, path: Path, rng: np.random.Generator, client: Any) -> FolderModel:
+def _fitted(
+    local: LocalBlocks, work: Records, path: Path, rng: np.random.Generator, client: Client | None
+) -> FolderModel:
     """Run the stages after the first."""
     spec, data = spec_of(work)[0], work["data"]
     if "hyperparameters" not in work or not all_whole(work.folder / "partition.npz"):
@@ -189,7 +213,7 @@ def _fitted(local: LocalBlocks, work: Records, path: Path, rng: np.random.Genera
     return finish(path, record, work.folder, converged)
 
 
-def finish(path: Path, record: dict[str, Any], work: Path, converged: NDArray[np.bool_]) -> FolderModel:
+def finish(path: Path, record: Record, work: Path, converged: NDArray[np.bool_]) -> FolderModel:
     """Write what the model of a folder is, which ends a fit or an addition, and remove the files of the work."""
     seals = {name: SealedFile(path / name).seal for name in names_of(1 + len(record["added"]))}
     Records(path)["model"] = record | {"files": seals}
@@ -206,18 +230,17 @@ def finish(path: Path, record: dict[str, Any], work: Path, converged: NDArray[np
 def _find_hyperparameters(spec: RegressionSpec, work: Records, local: LocalBlocks, rng: np.random.Generator) -> None:
     """Find hyperparameters and blocks, with the random numbers of the first start of this fit."""
     stages = Records(work.folder / "stages")
-    rng.bit_generator.state = stages.setdefault("random numbers", rng.bit_generator.state)
+    rng.bit_generator.state = stages.setdefault("random numbers", dict(rng.bit_generator.state))
     problem, options = problem_in(work.folder, spec.model), spec.options._replace(progressbar=local.progressbar)
     assert isinstance(spec.method, IntegratesLatent)  # as `fit_folder` checks
     found = search_in_blocks(problem, spec.method, rows=local.rows, options=options, rng=rng, saved=stages)
-    with atomic_write(work.folder / "partition.npz", sealed=True) as fresh:
-        np.savez(fresh, **found.blocks.to_arrays())  # type: ignore[arg-type]
+    write_arrays(work.folder / "partition.npz", **found.blocks.to_arrays())
     neighbours, scales = spec.choose_neighbours(problem, found.point)
     work["hyperparameters"] = {
         "point": found.optima[0].record()["point"],
         "at_size": json.loads(found.record()),
         "neighbours": neighbours,
-        "noise_scales": None if scales is None else scales.record(),
+        "noise_scales": scales.record() if scales.several else None,
         "partition": SealedFile(work.folder / "partition.npz").seal,
     }
 
@@ -234,7 +257,7 @@ def _sort(source: Path, path: Path, blocks: Blocks) -> None:
 
 
 def solve_blocks(
-    path: Path, work: Records, sizes: Rows, client: Any, local: LocalBlocks
+    path: Path, work: Records, sizes: Rows, client: Client | None, local: LocalBlocks
 ) -> tuple[Array, NDArray[np.bool_]]:
     """Solve the blocks of the sorted rows of a folder, each in a task; their log evidences, and which converged."""
     write_array(work.folder / "offsets.npy", np.append(0, np.cumsum(sizes)))
@@ -250,13 +273,13 @@ def solve_blocks(
 
 
 @lru_cache(maxsize=4)
-def _opened(work: str, stamp: str) -> tuple[RegressionSpec, dict[str, Any], Rows]:
+def _opened(work: str, stamp: str) -> tuple[RegressionSpec, Point, Rows]:
     """Model, hyperparameters and first rows of the blocks; ``stamp`` changes with the fit."""
     records = Records(Path(work))
     return spec_of(records)[0], records["hyperparameters"]["point"], np.load(Path(work) / "offsets.npy")
 
 
-def _solve(work: str, stamp: str, block: int) -> dict[str, Any]:
+def _solve(work: str, stamp: str, block: int) -> dict[str, NDArray[np.generic]]:
     """Solve a block."""
     spec, point, offsets = _opened(work, stamp)
     assert isinstance(spec.method, IntegratesLatent)
@@ -264,3 +287,96 @@ def _solve(work: str, stamp: str, block: int) -> dict[str, Any]:
     with threads_for(1):
         found = solve_at(part, spec.method, point)
     return {name: getattr(found, name) for name in ("dual_coef", "site_precision", "log_evidence", "converged")}
+
+
+def extend_folder(
+    model: FolderModel, data: Data, y: NDArray[np.generic] | None = None, *, client: Client | str | None = None
+) -> FolderModel:
+    """Add rows to the model of a folder, at its hyperparameters, without touching blocks that they do not join.
+
+    The cost is that of the blocks that they join; in memory are the new rows. If the call is interrupted, the same call
+    continues it, and data that were added are not added again. Rows that other calls have added to the folder since the
+    model was opened are kept; a folder takes one call at a time, and another is refused.
+
+    Parameters
+    ----------
+    model : FolderModel
+        The model before, with options of the call in ``model.blocks``.
+    data, y, client
+        As in `fit_folder`.
+
+    Returns
+    -------
+    FolderModel
+        The model with all rows.
+
+    Raises
+    ------
+    ValueError
+        If the data cannot serve, the folder has another model now, or another process writes into it.
+
+    Warns
+    -----
+    ConvergenceWarning
+        If blocks did not converge.
+    """
+    path = check_writable("model", checked(model).folder, folder=True)
+    source = source_of(data, y, (model.target or None) if y is None else None)
+    if bool(source.target) != (model.encoding_ is not None):
+        raise ValueError("data must be of the kind of the fit: a table with the same columns, or arrays")
+    local = model._local()
+    with connected(client) as found, local.threads(), locked(path):
+        now = open_folder(path)
+        if now.run != model.run:
+            raise ValueError(f"{path}: has another model than the one that was given: open_folder reads it")
+        record = deepcopy(now._record)
+        if source.identity in record["added"]:
+            return now
+        segment = path / f"added-{1 + len(record['added'])}"
+        work = Records(segment / "work")
+        run = record["run"] | {"data": source.identity, "version": __version__}
+        if work.get("run") != run:
+            shutil.rmtree(segment, ignore_errors=True)
+        with of_file(source.name):
+            X, targets = (np.concatenate(each) for each in zip(*_in_units(now, source), strict=True))
+        work.update(run=run, data=record["data"], hyperparameters={"point": record["point"]})
+        index, solved = _sorted(now, segment, {"inputs.npy": X, "targets.npy": targets})
+        ended = solve_blocks(segment, work, index.size[solved], found, local)
+        index.log_evidence[solved], index.converged[solved] = ended
+        index.write_index()
+        record["data"]["rows"] += len(X)
+        record["added"] += [source.identity]
+        return finish(path, record, work.folder, index.converged[solved])
+
+
+def _in_units(model: FolderModel, source: Source) -> Iterator[tuple[Array, Array]]:
+    """The rows in the units of the fit."""
+    for inputs, y in source.parts():
+        units = model._fit.units
+        targets = log_of("y", y) if units.logarithm else y
+        yield model._standardised(inputs), (targets - units.location) / units.unit
+
+
+def _sorted(model: FolderModel, segment: Path, new: Mapping[str, Array]) -> tuple[StoredRows, Rows]:
+    """Write all rows of the blocks with new rows; the index then, and these blocks in their order in the files."""
+    stored, own = model._stored, model._stored.regions.assign(new["inputs.npy"])
+    rows: dict[str, NDArray[np.number]] = {**new, "row.npy": np.arange(own.size) + stored.size.sum()}
+    place = np.argsort(own, kind="stable")
+    touched, first = np.unique(own[place], return_index=True)
+    joining = dict(zip(touched.tolist(), np.split(place, first[1:]), strict=True))
+
+    def joined(name: str, block: int) -> Array:
+        return np.concatenate([stored.read(name, stored.of(block)), rows[name][joining[block]]])
+
+    most = model._spec.local.rows
+    regions, labels = stored.regions.divided(((block, joined("inputs.npy", block)) for block in joining), most)
+    counted = (np.unique(label, return_counts=True) for label in labels)
+    solved, sizes = (np.concatenate(each) for each in zip(*counted, strict=True))
+    for name in rows:
+        with writing_rows(segment / name) as add:
+            for block, label in zip(joining, labels, strict=True):
+                add(joined(name, block)[np.argsort(label, kind="stable")])
+    more = len(regions.middle) - stored.size.size
+    start, size, evidence, converged = (np.pad(getattr(stored, name), (0, more)) for name in OF_BLOCKS)
+    start[solved], size[solved] = stored.base[-1] + np.cumsum(sizes) - sizes, sizes
+    return StoredRows((*stored.segments, segment), regions, start, size, evidence, converged), solved

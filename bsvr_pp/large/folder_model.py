@@ -2,7 +2,7 @@
 
 The rows are sorted by block, so that the rows of a block are one piece of each file. A prediction maps the pieces of
 the blocks that it needs into memory, one after another: the blocks that may hold nearest rows of its inputs, or the own
-blocks (`bsvr_pp.large.stored_rows`).
+blocks (`StoredRows`).
 
 - ``inputs.npy``, ``targets.npy``: standardised rows; ``row.npy``: their numbers in the data;
 - ``dual_coef.npy``, ``site_precision.npy``: the posterior of each block, from which its factor is computed when needed;
@@ -17,15 +17,17 @@ the first piece of each file; a prediction checks the pieces that hold its rows 
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 from pathlib import Path
-from typing import Any
+from typing import Self
 
 import numpy as np
-from numpy.typing import ArrayLike
+from numpy.typing import ArrayLike, NDArray
+from scipy.spatial import cKDTree
 
 from bsvr_pp._arrays import Array, Rows
+from bsvr_pp._atomic_write import PIECE, DamagedError, SealedFile
 from bsvr_pp._checks import check_fields, check_positive, numbers
 from bsvr_pp.estimators.base import LocalBlocks, from_options
 from bsvr_pp.estimators.regression_fit import RegressionSpec
@@ -35,19 +37,129 @@ from bsvr_pp.estimators.target_predictions import TargetPredictions, hyperparame
 from bsvr_pp.estimators.training_data import Columns, Units, as_given, encoded
 from bsvr_pp.inference.prediction.component import CHUNK, Component, component
 from bsvr_pp.inference.prediction.distribution import PredictiveDistribution
-from bsvr_pp.inference.prediction.neighbours import NoiseScales, moments_given
+from bsvr_pp.inference.prediction.neighbours import NoiseScales, moments_given, nearest_in
 from bsvr_pp.inference.prediction.predictive import JointTargets, mixture_of
 from bsvr_pp.large.sources import open_rows
-from bsvr_pp.large.stored_rows import StoredRows
-from bsvr_pp.large.tasks import read_record
-from bsvr_pp.model.blocks import ONE_BLOCK, Blocks, Partition
+from bsvr_pp.large.tasks import Record, read_record, write_arrays
+from bsvr_pp.model.blocks import ONE_BLOCK, Blocks, Partition, Regions
 from bsvr_pp.model.problem import Point, Problem
 from bsvr_pp.tables.columns import Encoding, table_of
 
 FORMAT = "bsvr_pp folder 4"
+ARRAYS = ("inputs.npy", "targets.npy", "row.npy", "dual_coef.npy", "site_precision.npy", "regions.npz")
+OF_BLOCKS = ("start", "size", "log_evidence", "converged")  # arrays of the index
+_TOGETHER = 100_000  # rows of blocks that are searched together
 _SEARCHED = 5000  # new inputs whose nearest rows are searched together
 _FIELDS = ("format", "run", "data", "point", "at_size", "neighbours", "noise_scales", "added", "files")
 _DATA = ("rows", "names", "columns", "target", "notes", "mean", "scale", "location", "unit")
+
+
+def names_of(segments: int) -> list[str]:
+    """Names of the files of a number of segments, in the order of the segments."""
+    folders = [".", *(f"added-{i}" for i in range(1, segments))]
+    return [str(Path(folder) / name) for folder in folders for name in ARRAYS]
+
+
+@dataclass(frozen=True, eq=False)
+class StoredRows:
+    """Rows in the segments of a folder, sorted by block, of which the blocks that are needed are read.
+
+    In memory is an index: where each block begins, its size, and the regions of the blocks (`bsvr_pp.model.blocks`).
+    Rows have addresses: they are numbered through the segments, which are folders with the same files. The first
+    segment is that of the fit. Rows that were added later are in segments of their own, with all rows of the blocks
+    that they have joined, whose older addresses are no longer used.
+
+    ``start``, ``size``, ``log_evidence`` and ``converged`` have a value for each block: the address of its first row,
+    the number of its rows, and what its solve found. ``files`` are those of a finished model: of each the pieces that a
+    prediction needs are checked when they are first read.
+    """
+
+    segments: tuple[Path, ...]
+    regions: Regions
+    start: Rows
+    size: Rows
+    log_evidence: Array
+    converged: NDArray[np.bool_]
+    files: Mapping[Path, SealedFile] = field(default_factory=dict)
+
+    @classmethod
+    def opened(cls, folder: Path, seals: Mapping[str, str]) -> Self:
+        """Read the index, which the last segment has; ``seals`` are those of all files, by their names.
+
+        The names follow from their number, so that none can be outside of the folder.
+        """
+        seals = check_fields(f"files of {folder / 'model.json'}", seals, names_of(len(seals) // len(ARRAYS)))
+        files = dict[Path, SealedFile]()
+        for name, seal in seals.items():
+            path = folder / name
+            if not path.is_file():
+                raise DamagedError(f"{path}: is missing")
+            files[path] = SealedFile(path)
+            if files[path].seal != seal or not path.resolve().is_relative_to(folder.resolve()):
+                raise DamagedError(f"{path}: is not the file that was written")
+            files[path].check([0])
+        *_, last = files
+        with np.load(files[last].check().path) as saved:
+            arrays = dict(saved)
+        regions = Regions(**{name: arrays.pop(name) for name in Regions.__dataclass_fields__})
+        return cls(tuple(dict.fromkeys(file.parent for file in files)), regions, **arrays, files=files)
+
+    def write_index(self) -> None:
+        """Write the index into the last segment."""
+        own = {name: getattr(self, name) for name in OF_BLOCKS}
+        write_arrays(self.segments[-1] / "regions.npz", **own, **vars(self.regions))
+
+    @cached_property
+    def base(self) -> Rows:
+        """First address of each segment, and the one after the last."""
+        return np.cumsum([0, *(open_rows(folder / "row.npy").size for folder in self.segments)])
+
+    def of(self, *blocks: int) -> Rows:
+        """Ascending addresses of the rows of some blocks."""
+        runs = [np.arange(self.start[b], self.start[b] + self.size[b]) for b in sorted(blocks, key=self.start.item)]
+        return np.concatenate(runs)
+
+    def read(self, name: str, rows: Rows) -> Array:
+        """Values of rows at ascending addresses; the files are mapped into memory no longer than this."""
+        parts = np.split(rows, np.searchsorted(rows, self.base[1:]))
+        each = zip(self.segments, parts, self.base, strict=False)
+        return np.concatenate([self._rows(path / name, part - base) for path, part, base in each if part.size])
+
+    def _rows(self, path: Path, rows: Rows) -> Array:
+        """Rows of a file, after a check of the pieces that hold them."""
+        found = open_rows(path)
+        if path in self.files:
+            first, last = (((found.offset + (rows + i) * found.strides[0] - i) // PIECE) for i in (0, 1))
+            opened = np.bincount(first, minlength=last[-1] + 2) - np.bincount(last + 1, minlength=last[-1] + 2)
+            self.files[path].check(np.flatnonzero(np.cumsum(opened)).tolist())
+        return np.asarray(found[rows])
+
+    def in_blocks(self, used: Rows | None = None) -> tuple[Rows, Blocks]:
+        """Addresses of the rows of some blocks, or of all; and these blocks, numbered anew, with their regions."""
+        used = np.arange(self.size.size) if used is None else used
+        used, number = used[np.argsort(self.start[used])], np.zeros(self.size.size, dtype=np.int64)
+        number[used] = np.arange(used.size)
+        place = self.regions.side
+        side = np.where(place < 0, -1 - number[np.maximum(-1 - place, 0)], place)
+        label = np.repeat(np.arange(used.size), self.size[used])
+        return self.of(*used), Blocks(label, replace(self.regions, side=side))
+
+    def nearest(self, X: Array, count: int) -> Rows:
+        """Addresses (m, count) of the nearest rows of each input, nearest first; all rows if there are fewer.
+
+        The blocks whose middles are nearest bound the distances; then all blocks within these are searched.
+        """
+        few = 1 + int(np.searchsorted(np.cumsum(np.sort(self.size)), count))  # any so many blocks have enough rows
+        wanted = np.arange(1, min(max(few, 2), self.size.size) + 1)
+        first = np.unique(cKDTree(self.regions.middle).query(X / self.regions.lengthscale, wanted)[1])
+        radius = self._nearest_in(first, X, count)[0][:, -1] * (1 + 1e-9)
+        return self._nearest_in(self.regions.within(X, radius), X, count)[1]
+
+    def _nearest_in(self, blocks: Rows, X: Array, count: int) -> tuple[Array, Rows]:
+        groups = np.split(blocks, np.flatnonzero(np.diff(np.cumsum(self.size[blocks]) // _TOGETHER)) + 1)
+        addresses = (self.of(*group) for group in groups)
+        unit = self.regions.lengthscale
+        return nearest_in(((rows, self.read("inputs.npy", rows) / unit) for rows in addresses), X / unit, count)
 
 
 @dataclass(frozen=True)
@@ -59,7 +171,7 @@ class FolderFit:
     stored: StoredRows
     point: Point
     neighbours: int | None
-    scales: NoiseScales | None
+    scales: NoiseScales
 
     @cached_property
     def first(self) -> Problem:
@@ -88,25 +200,26 @@ class FolderFit:
     def _part(self, own: Component, local: LocalBlocks, noise_scales: bool) -> Component:
         """A component with the moments, and scales of the noise, that the options ask for."""
         count = local.neighbours_of(self.neighbours)
-        scales = self.scales if noise_scales and count is not None else None
+        scales = self.scales if noise_scales and count is not None else NoiseScales.one()
 
-        def moments(X: Array) -> tuple[Array, ...]:
+        def moments(X: Array) -> tuple[Array, Array, Array]:
             size, order = _SEARCHED if count else CHUNK, np.argsort(self.stored.regions.assign(X), kind="stable")
-            near = (X[order[at : at + size]] for at in range(0, order.size, size))
-            found = [each for some in near for each in self._moments(some, count, scales)]
-            return tuple(np.concatenate(each)[np.argsort(order)] for each in zip(*found, strict=True))
+            parts = (X[order[at : at + size]] for at in range(0, order.size, size))
+            found = [each for some in parts for each in self._moments(some, count, scales)]
+            mean, variance, near = (np.concatenate(each)[np.argsort(order)] for each in zip(*found, strict=True))
+            return mean, variance, near
 
         return replace(own, moments=moments, scales=scales, apart=count is not None)
 
-    def _moments(self, X: Array, count: int | None, scales: NoiseScales | None) -> Iterator[tuple[Array, ...]]:
+    def _moments(self, X: Array, count: int | None, scales: NoiseScales) -> Iterator[tuple[Array, Array, Array]]:
         """Moments of f, and densities of nearest rows, at inputs that are near to one another, part by part."""
         if count is None:
             yield self.components(X)[0].moments(X)
             return
-        near, factors = self.stored.nearest(X, count), None if scales is None else scales.factors
+        near = self.stored.nearest(X, count)
         for at in range(0, len(X), CHUNK):
             rows, places = np.unique(near[at : at + CHUNK], return_inverse=True)
-            yield moments_given(self.problem_of(rows), self.point, X[at : at + CHUNK], places, factors)
+            yield moments_given(self.problem_of(rows), self.point, X[at : at + CHUNK], places, scales.compared)
 
 
 class FolderModel(TargetPredictions):
@@ -136,7 +249,7 @@ class FolderModel(TargetPredictions):
         How the hyperparameters were found.
     """
 
-    def __init__(self, folder: Path, record: dict[str, Any]) -> None:
+    def __init__(self, folder: Path, record: Record) -> None:
         name = str(folder / "model.json")
         data = check_fields(f"data of {name}", check_fields(name, record, _FIELDS)["data"], _DATA)
         self._spec, columns = spec_of(record)
@@ -153,7 +266,7 @@ class FolderModel(TargetPredictions):
         if stored.size.sum() != data["rows"]:
             raise ValueError(f"rows of {name} must be {stored.size.sum()}, as in its files, got {data['rows']}")
         found, self.neighbours_ = record["noise_scales"], record["neighbours"]
-        self.noise_scales_ = None if found is None else NoiseScales.from_record(found)
+        self.noise_scales_ = NoiseScales.from_record(found) if found else NoiseScales.one()
         self.log_evidence_ = float(stored.log_evidence.sum() - stored.size.sum() * np.log(unit))
         self.at_size = record["at_size"]
         self.converged_ = bool(stored.converged.all() and self.at_size["converged"])
@@ -187,7 +300,7 @@ class FolderModel(TargetPredictions):
         return self._fit.units.inputs(self._encoded(X))
 
 
-def checked(model: Any) -> FolderModel:
+def checked(model: object) -> FolderModel:
     """Check that something is the model of a folder."""
     if not isinstance(model, FolderModel):
         raise ValueError(f"model must be a FolderModel, as fit_folder and open_folder return, got {model!r}")
@@ -221,7 +334,7 @@ def open_folder(folder: str | Path) -> FolderModel:
     return FolderModel(path, record)
 
 
-def spec_of(record: Mapping[str, Any]) -> tuple[RegressionSpec, Columns]:
+def spec_of(record: Mapping[str, Record]) -> tuple[RegressionSpec, Columns]:
     """The checked options of a fit, and the columns of its inputs."""
     data = record["data"]
     encoding = None if data["columns"] is None else Encoding.from_json(data["columns"], len(data["names"]))

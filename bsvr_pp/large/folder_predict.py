@@ -14,20 +14,23 @@ import shutil
 from dataclasses import asdict
 from functools import lru_cache
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING
 
 import numpy as np
 import pandas as pd
-from numpy.typing import ArrayLike
+from numpy.typing import ArrayLike, NDArray
 
 from bsvr_pp._atomic_write import atomic_write, check_writable, locked
 from bsvr_pp._compiler import threads_for
 from bsvr_pp.estimators.base import LocalBlocks, central_levels
 from bsvr_pp.large.folder_model import FolderModel, checked, open_folder
-from bsvr_pp.large.sources import new_rows_of, open_rows, write_array, writing_rows
-from bsvr_pp.large.tasks import NO_THREADS, Records, all_whole, checksum, connected, run_tasks
+from bsvr_pp.large.sources import Data, Source, new_rows_of, open_rows, write_array, writing_rows
+from bsvr_pp.large.tasks import NO_THREADS, Record, Records, all_whole, checksum, connected, run_tasks
 from bsvr_pp.tables import of_file
 from bsvr_pp.tables.files import writing_predictions
+
+if TYPE_CHECKING:
+    from distributed import Client
 
 _TASK = 5000  # rows of a task
 _ROWS = 50_000  # that are written together
@@ -35,12 +38,12 @@ _ROWS = 50_000  # that are written together
 
 def predict_folder(
     model: FolderModel,
-    data: Any,
+    data: Data,
     out: str | Path,
     *,
     coverage: float = 0.9,
     times: ArrayLike | None = None,
-    client: Any = None,
+    client: Client | str | None = None,
 ) -> int:
     """Predict for any number of rows, into a file.
 
@@ -94,7 +97,7 @@ def predict_folder(
         work["run"] = run
         if "order" not in work or not all_whole(place / "inputs.npy", place / "order.npy"):
             with of_file(source.name):
-                _order(model, source.parts, work)
+                _order(model, source, work)
         rows = int(work["order"]["rows"])
         files = run_tasks(_predict, work, -(-rows // _TASK), found, "predictions" if local.progressbar else "")
         _join(files, path, rows)
@@ -102,11 +105,11 @@ def predict_folder(
     return rows
 
 
-def _order(model: FolderModel, parts: Any, work: Records) -> None:
+def _order(model: FolderModel, source: Source, work: Records) -> None:
     """Write the encoded inputs, and the order of their blocks."""
     own = []
     with writing_rows(work.folder / "inputs.npy") as add:
-        for inputs, _ in parts():
+        for inputs, _ in source.parts():
             X = model._encoded(inputs)
             add(X)
             own.append(model._stored.regions.assign(model._standardised(X)))
@@ -116,7 +119,7 @@ def _order(model: FolderModel, parts: Any, work: Records) -> None:
 
 
 @lru_cache(maxsize=2)
-def _opened(folder: str, stamp: str) -> tuple[FolderModel, dict[str, Any]]:
+def _opened(folder: str, stamp: str) -> tuple[FolderModel, Record]:
     """Model and options; ``stamp`` changes with them."""
     run = Records(Path(folder))["run"]
     model = open_folder(run["model"])
@@ -126,7 +129,7 @@ def _opened(folder: str, stamp: str) -> tuple[FolderModel, dict[str, Any]]:
     return model, run
 
 
-def _predict(folder: str, stamp: str, part: int) -> dict[str, Any]:
+def _predict(folder: str, stamp: str, part: int) -> dict[str, NDArray[np.generic]]:
     """Predict some rows."""
     model, run = _opened(folder, stamp)
     rows = open_rows(Path(folder) / "order.npy")[part * run["task"] :][: run["task"]]
@@ -137,12 +140,11 @@ def _predict(folder: str, stamp: str, part: int) -> dict[str, Any]:
 
 def _join(parts: list[Path], path: Path, n: int) -> None:
     """Write the predictions in the order of the rows."""
-    found: Any = None
+    with np.load(parts[0]) as saved:
+        names = saved["names"].tolist()
+    found = np.lib.format.open_memmap(parts[0].with_name("found.npy"), "w+", float, (n, len(names)))
     for part in parts:
         with np.load(part) as saved:
-            names = saved["names"].tolist()
-            if found is None:
-                found = np.lib.format.open_memmap(part.with_name("found.npy"), "w+", float, (n, len(names)))
             found[saved["rows"]] = saved["values"]
     with atomic_write(path) as fresh, writing_predictions(path, fresh) as add:
         for at in range(0, n, _ROWS):

@@ -7,14 +7,12 @@ are written completely or not at all, and opened without being read.
 
 from __future__ import annotations
 
-import hashlib
 import json
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
-from importlib import import_module
+from hashlib import sha256
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 import pandas as pd
@@ -22,7 +20,8 @@ from numpy.typing import NDArray
 
 from bsvr_pp._arrays import Array
 from bsvr_pp._atomic_write import atomic_write
-from bsvr_pp.estimators.training_data import logs_of_targets, width_of_tied
+from bsvr_pp.estimators.training_data import log_of, width_of_tied
+from bsvr_pp.large.tasks import Record, checksum
 from bsvr_pp.model.blocks import mean_and_deviation
 from bsvr_pp.model.priors import location_and_scale
 from bsvr_pp.tables import DataError, check_columns, of_file, unique
@@ -31,6 +30,11 @@ from bsvr_pp.tables.files import ParquetTable, is_parquet
 from bsvr_pp.tables.readers import check_column, check_rows, read_data, read_new, targets_of
 
 _ROWS = 50_000  # of a part, and rows that are standardised together
+
+
+# Of Dask or on disk as well: they have the methods of these.
+type Data = str | Path | pd.DataFrame | NDArray[np.generic]
+type Inputs = pd.DataFrame | Array
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,33 +47,18 @@ class Source:
     name: str
     identity: str
     target: str
-    parts: Callable[[], Iterator[tuple[Any, Array]]]
+    parts: Callable[[], Iterator[tuple[Inputs, Array]]]
     notes: tuple[str, ...] = ()
 
 
-def dask(module: str = "dask") -> Any:
-    """Import a module of Dask, or say how to install it."""
-    try:
-        return import_module(module)
-    except ImportError:
-        raise ImportError("models in folders need Dask: pip install 'bsvr-pp[large]'") from None
-
-
-def source_of(data: Any, y: Any = None, target: str | None = None) -> Source:
+def source_of(data: Data, y: NDArray[np.generic] | None = None, target: str | None = None) -> Source:
     """Describe training data.
 
     They are a Parquet file, a folder of them, or a CSV file; a data frame of pandas or Dask, with its last column or
     ``target`` to predict; or inputs (n, d) and targets y (n,) as arrays of NumPy, `numpy.memmap` or Dask.
     """
-    if isinstance(data, str | Path):
-        if is_parquet(data):
-            held = ParquetTable(data)
-            return _of_tables(str(data), held, held.columns, target, held.files, held.notes)
-        read = read_data(data, target)  # CSV is read at once
-        frame = read.inputs.assign(**{read.target: read.y})
-        return _of_tables(str(data), frame, frame.columns, read.target, [Path(data)], read.notes)
-    if hasattr(data, "columns"):
-        return _of_tables("data", data, _with_index(data).columns, target)
+    if isinstance(data, str | Path) or hasattr(data, "columns"):
+        return _of_table(data, target, None)
     if target is not None:
         raise ValueError(f"target is the name of a column of a table, got target={target!r} with an array")
     if y is None:
@@ -82,24 +71,16 @@ def source_of(data: Any, y: Any = None, target: str | None = None) -> Source:
     return Source("data", _of_content(_arrays(data, y)), "", lambda: _arrays(data, y))
 
 
-def new_rows_of(data: Any, encoding: Encoding | None) -> Source:
+def new_rows_of(data: Data, encoding: Encoding | None) -> Source:
     """Describe new inputs, with targets that say nothing: a table with the columns of an encoding, or an array."""
     if not isinstance(data, str | Path) and not hasattr(data, "columns"):
         return source_of(data, np.broadcast_to(0.0, np.shape(data)[:1]))
     if encoding is None:
         raise ValueError("data must be arrays for predict, as those of the fit were: the model has no columns")
-    table, name, files = data, "data", None
-    if isinstance(data, str | Path):
-        name, table = str(data), ParquetTable(data) if is_parquet(data) else read_new(data, encoding)[0]
-        files = table.files if isinstance(table, ParquetTable) else [Path(data)]
-
-    def parts() -> Iterator[tuple[pd.DataFrame, Array]]:
-        return ((part, np.empty(0)) for part in tables_of(table, list(encoding.kinds)))
-
-    return Source(name, _of_content(parts()) if files is None else _of_files(files, Path(name)), "", parts)
+    return _of_table(data, None, encoding)
 
 
-def tables_of(data: Any, columns: list[str] | None = None) -> Iterator[pd.DataFrame]:
+def tables_of(data: ParquetTable | pd.DataFrame, columns: list[str] | None = None) -> Iterator[pd.DataFrame]:
     """Parts of Parquet files or of a data frame of pandas or Dask, with rows numbered from 1 and names as text."""
     if isinstance(data, ParquetTable):
         frames = data.parts(columns, _ROWS)
@@ -113,45 +94,57 @@ def tables_of(data: Any, columns: list[str] | None = None) -> Iterator[pd.DataFr
     first = 1
     for part in frames:
         if len(part):
-            table: Any = table_of(part)
+            table = table_of(part)
+            assert table is not None
             yield table.set_axis(pd.RangeIndex(first, first + len(part)))[table.columns if columns is None else columns]
             first += len(part)
     if first == 1:
         raise DataError(f"{data.path if isinstance(data, ParquetTable) else 'data'}: has no rows")
 
 
-def _with_index(data: Any) -> Any:
+def _with_index(data: pd.DataFrame) -> pd.DataFrame:
     """A data frame of pandas or Dask with an index that has a name as first columns, as files have it."""
     names = [name for name in getattr(data.index, "names", [data.index.name]) if name is not None]
     unique(str(name) for name in [*names, *data.columns])
     return data.reset_index() if names else data
 
 
-def _of_tables(
-    name: str, data: Any, columns: Any, target: str | None, files: list[Path] | None = None, notes: tuple[str, ...] = ()
-) -> Source:
-    names = [str(column) for column in columns]
-    chosen = names[-1] if target is None else str(target)
-    check_columns(name, names, [chosen])
-    if len(names) == 1:
-        raise DataError(f"{name}: has no column except the target {chosen!r}")
+def _of_table(data: str | Path | pd.DataFrame, target: str | None, encoding: Encoding | None) -> Source:
+    """A table with a column to predict, or with the columns of an encoding; files are identified by their times."""
+    name, files, notes = "data", list[Path](), tuple[str, ...]()
+    if not isinstance(data, str | Path):
+        table = _with_index(data)
+    elif is_parquet(data):
+        table = ParquetTable(data)
+        name, files, notes = str(data), table.files, table.notes
+    else:  # CSV is read at once
+        name, files = str(data), [Path(data)]
+        if encoding is None:
+            read = read_data(data, target)
+            table, target, notes = read.inputs.assign(**{read.target: read.y}), read.target, read.notes
+        else:
+            table, _ = read_new(data, encoding)
+    names, chosen = [str(column) for column in table.columns], ""
+    if encoding is None:
+        chosen = names[-1] if target is None else str(target)
+        check_columns(name, names, [chosen])
+        if len(names) == 1:
+            raise DataError(f"{name}: has no column except the target {chosen!r}")
 
     def parts() -> Iterator[tuple[pd.DataFrame, Array]]:
-        for table in tables_of(data):
-            yield table.drop(columns=chosen), targets_of(name, chosen, table[chosen])
+        for part in tables_of(table, None if encoding is None else list(encoding.kinds)):
+            if encoding is None:
+                yield part.drop(columns=chosen), targets_of(name, chosen, part[chosen])
+            else:
+                yield part, np.empty(0)
 
-    return Source(name, _of_content(parts()) if files is None else _of_files(files, Path(name)), chosen, parts, notes)
-
-
-def _of_files(files: list[Path], root: Path) -> str:
-    """Digest of sizes and times of files, and of their names in a folder with those of its folders."""
-    found = [[str(file.relative_to(root)), file.stat().st_size, file.stat().st_mtime_ns] for file in files]
-    return hashlib.sha256(json.dumps(found).encode()).hexdigest()
+    stats = [[str(file.relative_to(name)), file.stat().st_size, file.stat().st_mtime_ns] for file in files]
+    return Source(name, checksum(stats) if files else _of_content(parts()), chosen, parts, notes)
 
 
-def _of_content(parts: Iterator[tuple[Any, Array]]) -> str:
+def _of_content(parts: Iterator[tuple[Inputs, Array]]) -> str:
     """Digest of all values: what Dask calls the same data may have another name in another process."""
-    of_inputs, of_targets, columns = hashlib.sha256(), hashlib.sha256(), []
+    of_inputs, of_targets, columns = sha256(), sha256(), list[str]()
     for inputs, y in parts:
         if isinstance(inputs, pd.DataFrame):
             columns = [*inputs.columns, *map(str, inputs.dtypes)]  # the zone of dates is a part of their type
@@ -161,7 +154,7 @@ def _of_content(parts: Iterator[tuple[Any, Array]]) -> str:
     return json.dumps([columns, of_inputs.hexdigest(), of_targets.hexdigest()])
 
 
-def _arrays(X: Any, y: Any) -> Iterator[tuple[Array, Array]]:
+def _arrays(X: NDArray[np.generic], y: NDArray[np.generic]) -> Iterator[tuple[Array, Array]]:
     """Parts of arrays; those of Dask are computed part by part."""
     for at in range(0, len(X), _ROWS):
         both = []
@@ -178,7 +171,7 @@ def _arrays(X: Any, y: Any) -> Iterator[tuple[Array, Array]]:
         yield both[0], both[1]
 
 
-def encode(source: Source, folder: Path, *, rows: int, log_targets: bool) -> dict[str, Any]:
+def encode(source: Source, folder: Path, *, rows: int, log_targets: bool) -> Record:
     """Write standardised inputs and targets of more than ``rows`` rows, ``inputs.npy`` and ``targets.npy`` of a folder.
 
     What is returned is plain data: number of rows, names and encoding of the inputs, name of the target, means and
@@ -203,7 +196,7 @@ def encode(source: Source, folder: Path, *, rows: int, log_targets: bool) -> dic
     for name, *ends in zip((*names, source.target or "y"), lowest, highest, strict=True):
         check_column(source.name, name, np.array(ends))
     if log_targets:
-        y = logs_of_targets(y, None)[0]
+        y = log_of("y", y)
     mean, deviation = mean_and_deviation(encoded)
     scale = width_of_tied(deviation, None if encoding is None else encoding.tied)
     location, unit = location_and_scale(y)
@@ -241,19 +234,20 @@ def _summarised(source: Source) -> tuple[Encoding | None, int, int]:
     return encoding, n, len(encoding.names)
 
 
-def write_array(path: Path, array: NDArray[Any]) -> None:
+def write_array(path: Path, array: NDArray[np.generic]) -> None:
     """Write an array."""
     with atomic_write(path, sealed=True) as fresh, fresh.open("wb") as file:
         np.save(file, array)
 
 
 @contextmanager
-def writing_rows(path: Path) -> Iterator[Callable[[NDArray[Any]], None]]:
+def writing_rows(path: Path) -> Iterator[Callable[[NDArray[np.generic]], None]]:
     """Write a large array part by part: the function that is yielded adds rows."""
     with atomic_write(path, sealed=True) as fresh, fresh.open("wb") as file:
-        empty, count = np.empty(0), 0
+        empty: NDArray[np.generic] = np.empty(0)
+        count = 0
 
-        def add(rows: NDArray[Any]) -> None:
+        def add(rows: NDArray[np.generic]) -> None:
             nonlocal empty, count
             if count == 0:
                 empty = rows[:0]
@@ -267,6 +261,6 @@ def writing_rows(path: Path) -> Iterator[Callable[[NDArray[Any]], None]]:
         np.lib.format.write_array_header_1_0(file, header)  # type: ignore[arg-type]
 
 
-def open_rows(path: Path) -> NDArray[Any]:
+def open_rows(path: Path) -> np.memmap[tuple[int, ...], np.dtype[np.float64]]:
     """Open an array, of which only the rows that are used are read."""
     return np.load(path, mmap_mode="r")

@@ -6,23 +6,37 @@ import json
 import os
 import warnings
 from collections import UserDict
-from collections.abc import Callable, Iterator, Mapping
-from contextlib import contextmanager, nullcontext
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack, contextmanager
 from hashlib import sha256
+from importlib import import_module
 from pathlib import Path
-from typing import Any
+from types import ModuleType
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
+from numpy.typing import NDArray
 
 from bsvr_pp._atomic_write import DamagedError, SealedFile, atomic_write
 from bsvr_pp.covariance.block_diagonal import each_block, progress_of_blocks
-from bsvr_pp.large.sources import dask
+
+if TYPE_CHECKING:
+    from distributed import Client
 
 NO_THREADS = {"n_jobs": None, "progressbar": False}  # options of `LocalBlocks` that no number depends on
-Task = Callable[[str, str, int], dict[str, Any]]
+Record = dict[str, Any]  # plain data of JSON
+Task = Callable[[str, str, int], dict[str, NDArray[np.generic]]]
 
 
-class Records(UserDict[str, Any]):
+def dask(module: str = "dask") -> ModuleType:
+    """Import a module of Dask, or say how to install it."""
+    try:
+        return import_module(module)
+    except ImportError:
+        raise ImportError("models in folders need Dask: pip install 'bsvr-pp[large]'") from None
+
+
+class Records(UserDict[str, Record]):
     """Plain data by name, each in a JSON file of a folder; one that is damaged is not there, with a warning."""
 
     def __init__(self, folder: Path) -> None:
@@ -31,14 +45,14 @@ class Records(UserDict[str, Any]):
         found = {path.stem: _intact(read_record, path) for path in folder.glob("*.json")}
         self.data = {name: record for name, record in found.items() if record is not None}
 
-    def __setitem__(self, name: str, data: Mapping[str, Any]) -> None:
+    def __setitem__(self, name: str, data: Record) -> None:
         record = json.loads(json.dumps(data))  # as it will be read
         with atomic_write(self.folder / f"{name}.json") as fresh:
             fresh.write_text(json.dumps(record | {"sha256": checksum(record)}, indent=1) + "\n")
         super().__setitem__(name, record)
 
 
-def read_record(path: Path) -> dict[str, Any]:
+def read_record(path: Path) -> Record:
     """Read the data of a file of `Records`."""
     try:
         record = json.loads(path.read_bytes())
@@ -49,7 +63,7 @@ def read_record(path: Path) -> dict[str, Any]:
     return record
 
 
-def checksum(record: Mapping[str, Any]) -> str:
+def checksum(record: object) -> str:
     """SHA-256 of plain data."""
     return sha256(json.dumps(record, sort_keys=True).encode()).hexdigest()
 
@@ -70,7 +84,7 @@ def _intact[T](read: Callable[[Path], T], path: Path) -> T | None:
         return None
 
 
-def run_tasks(task: Task, work: Records, count: int, client: Any, progress: str) -> list[Path]:
+def run_tasks(task: Task, work: Records, count: int, client: Client | None, progress: str) -> list[Path]:
     """Files, in a folder ``work``, with the arrays of a function of this folder, a stamp and the numbers up to a count.
 
     The stamp changes with the records. Files of this stamp that are there as they were written are not computed again.
@@ -100,8 +114,13 @@ def run_tasks(task: Task, work: Records, count: int, client: Any, progress: str)
 def _written(task: Task, folder: str, stamp: str, number: int) -> None:
     """Write the arrays of a task."""
     found = task(folder, stamp, number)
-    with atomic_write(Path(folder) / "done" / f"{number}.npz", sealed=True) as fresh:
-        np.savez(fresh, stamp=stamp, **found)
+    write_arrays(Path(folder) / "done" / f"{number}.npz", stamp=np.array(stamp), **found)
+
+
+def write_arrays(path: Path, **arrays: Any) -> None:
+    """Write arrays by name."""
+    with atomic_write(path, sealed=True) as fresh:
+        np.savez(fresh, **arrays)
 
 
 def _stamp(file: Path) -> str:
@@ -111,19 +130,22 @@ def _stamp(file: Path) -> str:
 
 
 @contextmanager
-def connected(client: Any) -> Iterator[Any]:
+def connected(client: Client | str | None) -> Iterator[Client | None]:
     """Open a client for the address of a scheduler; a client, or None, is passed through.
 
     Dask uses the client inside of the context alone: the process's default client stays what it is, also where no
     scheduler answers.
     """
-    closing: Any = nullcontext()
-    if isinstance(client, str):
-        try:
-            client = closing = dask("distributed").Client(client, set_as_default=False)
-        except (OSError, ValueError) as error:
-            raise ValueError(f"no Dask scheduler answers at {client}: {error}") from None
-    elif client is not None and not hasattr(client, "scheduler_info"):
-        raise ValueError(f"client must be a distributed.Client or the address of a scheduler, got {client!r}")
-    with closing, nullcontext() if client is None else client.as_current():
-        yield client
+    with ExitStack() as stack:
+        if isinstance(client, str):
+            try:
+                found = stack.enter_context(dask("distributed").Client(client, set_as_default=False))
+            except (OSError, ValueError) as error:
+                raise ValueError(f"no Dask scheduler answers at {client}: {error}") from None
+        elif client is None or hasattr(client, "scheduler_info"):
+            found = client
+        else:
+            raise ValueError(f"client must be a distributed.Client or the address of a scheduler, got {client!r}")
+        if found is not None:
+            stack.enter_context(found.as_current())
+        yield found

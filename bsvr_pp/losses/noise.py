@@ -7,10 +7,10 @@ divided by the normaliser, and `NoiseModel` computes everything else from the ta
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 from inspect import Parameter, Signature, cleandoc
-from typing import Any
+from typing import Self, cast
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -44,10 +44,8 @@ class NoiseModel:
         Name of the loss.
     parameters : dict
         Name to float or (n,) array.
-    weight : (n,) array or None
-        Sample weights of the n points of `sites`, see `weighted`.
-    ends : (n, 2) array, optional
-        Ends of the targets, if some are known only to lie in an interval (`between`).
+    weight : (n,) or (1,) array
+        Sample weights of the n points of `sites`, or of all of them, see `weighted`.
 
     Raises
     ------
@@ -57,16 +55,13 @@ class NoiseModel:
 
     kind: Loss
     parameters: Mapping[str, float | Array]
-    weight: Array | None = None
-    ends: Array | None = None
+    weight: Array = field(default_factory=lambda: np.ones(1))
 
     def __post_init__(self) -> None:
         checked = {name: _checked_parameter(name, value) for name, value in self.parameters.items()}
         sizes = {name: np.size(value) for name, value in checked.items() if np.ndim(value)}
         if len(set(sizes.values())) > 1:
             raise ValueError(f"parameters of {self.name} must be numbers or arrays of one length, got {sizes}")
-        if self.weight is not None and self.ends is not None:
-            raise ValueError("weight must be None where targets are intervals: weights are of exact targets")
         object.__setattr__(self, "parameters", checked)
 
     @property
@@ -78,14 +73,16 @@ class NoiseModel:
         inside = ", ".join(
             f"{k}={v:g}" if np.ndim(v) == 0 else f"{k}=array of {np.size(v)}" for k, v in self.parameters.items()
         )
-        return f"{self.name}({inside})" + ("" if self.weight is None else f".weighted(array of {self.weight.size})")
+        return f"{self.name}({inside})" + (
+            f".weighted(array of {self.weight.size})" if (self.weight != 1).any() else ""
+        )
 
     @property
     def n_points(self) -> int | None:
         """Length of the vector parameters, None if all are numbers."""
         return next((np.size(v) for v in self.parameters.values() if np.ndim(v)), None)
 
-    def weighted(self, weight: ArrayLike | None = None) -> NoiseModel:
+    def weighted(self, weight: ArrayLike = 1.0) -> Self:
         """Give the points sample weights: the likelihood of a point of weight w is p(y|f)^w, that of w equal rows.
 
         Weights change the sites, and with them mode, approximations and evidence; all other properties remain those of
@@ -93,13 +90,13 @@ class NoiseModel:
 
         Parameters
         ----------
-        weight : (n,) array, optional
-            Weights, > 0; without them each point counts once.
+        weight : (n,) array or number
+            Weights, > 0.
 
         Raises
         ------
         ValueError
-            If a weight is not positive or not finite, or the noise has intervals.
+            If a weight is not positive or not finite, or the noise has intervals and it is not 1.
 
         Examples
         --------
@@ -112,9 +109,7 @@ class NoiseModel:
         >>> bool(np.isclose(one.log_evidence, three.log_evidence)), bool(np.isclose(one.mean[0], three.mean[0]))
         (True, True)
         """
-        if weight is None:
-            return replace(self, weight=None)
-        given = numbers("weight", weight, ("n",))
+        given = numbers("weight", np.atleast_1d(numbers("weight", weight)), ("n",))
         if not (given > 0).all():
             raise ValueError(f"weight must be > 0, got {given[~(given > 0)][0]}: leave rows of weight 0 out")
         return replace(self, weight=given)
@@ -137,14 +132,28 @@ class NoiseModel:
             If y is not a finite vector of the parameters' length, or not labels for `hinge`.
         """
         targets = numbers("y", y, ("n",))
-        check_targets(self, targets)
+        self.check_targets(targets)
         one_table = self.kind.targets.one_table
         pieces = self._pieces if one_table else self.kind.table(self.stacked_parameters(), targets)
-        n = targets.size
-        ends = np.zeros((n, 2)) if self.ends is None else self.ends - self.reference(targets)[:, None]
-        return of_rows(pieces, ends, np.ones(n) if self.weight is None else self.weight)
+        return of_rows(pieces, self._relative_ends(targets), np.array(np.broadcast_to(self.weight, targets.shape)))
 
-    def between(self, lower: ArrayLike, upper: ArrayLike) -> NoiseModel:
+    def check_targets(self, targets: Array) -> None:
+        """Check that there is a target for each point, and that labels are labels."""
+        if self.n_points not in (None, 1, targets.size):
+            raise ValueError(
+                f"parameters of {self.name} have {self.n_points} values, y has {targets.size}: they must agree"
+            )
+        unlike = self.kind.targets.unlike(targets)
+        if unlike.size:
+            raise ValueError(f"y must hold the {self.kind.targets.words} for the {self.name} loss, got {unlike[0]}")
+        if self.weight.size not in (1, targets.size):
+            raise ValueError(f"weight has {self.weight.size} values, y has {targets.size}: they must agree")
+
+    def _relative_ends(self, targets: Array) -> Array:
+        """Ends (n, 2) of the targets relative to `reference`, equal if they are exact."""
+        return np.zeros((targets.size, 2))
+
+    def between(self, lower: ArrayLike, upper: ArrayLike) -> IntervalNoise:
         """Make the noise of targets known only to lie in intervals, whose factors are P(lower < f + noise ≤ upper).
 
         The result is an argument of the approximations and of `tilted` and `log_likelihood`, whose targets y then do
@@ -172,11 +181,11 @@ class NoiseModel:
         [0.5]
         """
         self._needs_residual("intervals")
-        return replace(self, ends=checked_ends(lower, upper))
+        return IntervalNoise(self.kind, self.parameters, self.weight, ends=checked_ends(lower, upper))
 
     def reference(self, y: Array) -> Array:
         """Return a finite target for each point: y, or with intervals a finite end of each."""
-        return y if self.ends is None else np.where(np.isfinite(self.ends[:, 0]), self.ends[:, 0], self.ends[:, 1])
+        return y
 
     def log_likelihood(self, y: ArrayLike, f: ArrayLike) -> Array:
         """Log p(y|f), elementwise; for labels the log of Q(y|f) of Sollich 2002, (4).
@@ -188,12 +197,7 @@ class NoiseModel:
         f : (..., n) array
             Latent function.
         """
-        targets, latent = numbers("y", y), numbers("f", f)
-        if self.ends is None:
-            return self.log_density(self.kind.targets.residual(targets, latent))
-        pieces = self.sites(targets)
-        flat = np.ascontiguousarray(np.broadcast_to(latent, self._shape(latent)).reshape(-1, targets.size))
-        return np.reshape(log_factors(flat, self.reference(targets), pieces), latent.shape)
+        return self.log_density(self.kind.targets.residual(numbers("y", y), numbers("f", f)))
 
     @cached_property
     def _pieces(self) -> Pieces:
@@ -346,15 +350,14 @@ class NoiseModel:
             out[wide] = self.at(wide).tilted(m[wide], v[wide], t[wide])[0]
         return out
 
-    def at(self, rows: NDArray[np.intp] | NDArray[np.bool_] | slice) -> NoiseModel:
+    def at(self, rows: NDArray[np.intp] | NDArray[np.bool_] | slice) -> Self:
         """The noise of some of the points, with what each point has of its own: parameters, weight, ends."""
-        if self.n_points is None and self.weight is None and self.ends is None:
+        if self.n_points is None and self.weight.size == 1:
             return self
         named = {
             name: value if np.ndim(value) == 0 else np.asarray(value)[rows] for name, value in self.parameters.items()
         }
-        weight, ends = (None if each is None else each[rows] for each in (self.weight, self.ends))
-        return NoiseModel(self.kind, named, weight, ends)
+        return replace(self, parameters=named, weight=self.weight if self.weight.size == 1 else self.weight[rows])
 
     def predictive_quantile(self, q: ArrayLike, mean: ArrayLike, variance: ArrayLike) -> Array:
         """Quantile of f + noise for the probability q, for Gaussian f.
@@ -429,17 +432,59 @@ class NoiseModel:
         """
         m, v, t = _aligned(mean=mean, variance=variance, y=y)
         check_positive("variance", v)
-        shape = self._shape(m) if self.ends is None else self.ends.shape[:1]
-        if self.ends is not None and m.shape not in ((), (1,), shape):
-            raise ValueError(f"mean must have {len(self.ends)} values, one per interval, got {m.size}")
+        shape = self._shape(m)
         m, v, t = (np.array(np.broadcast_to(a, shape)).ravel() for a in (m, v, t))
         noise = self
-        if self.n_points is not None or self.weight is not None:
+        if self.n_points is not None or (self.weight != 1).any():
             each = {k: np.broadcast_to(p, shape).ravel() if np.ndim(p) else p for k, p in self.parameters.items()}
-            noise = NoiseModel(self.kind, each, None, self.ends)
+            noise = replace(self, parameters=each, weight=np.ones(1))
         reference = noise.reference(t)
         log_mass, _, residual, tilted_variance, _ = tilted_moments(reference - m, v, noise.sites(t))
         return np.reshape(log_mass, shape), np.reshape(reference - residual, shape), np.reshape(tilted_variance, shape)
+
+
+@dataclass(frozen=True)
+class IntervalNoise(NoiseModel):
+    """The noise of targets that are known to lie between ``ends`` (n, 2), equal if they are exact."""
+
+    ends: Array = field(kw_only=True)
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        if (self.weight != 1).any():
+            raise ValueError("weight must be 1 where targets are intervals: weights are of exact targets")
+
+    def check_targets(self, targets: Array) -> None:
+        """Check that there is a target for each interval."""
+        if len(self.ends) != targets.size:
+            raise ValueError(f"y must have {len(self.ends)} values as there are intervals, got {targets.size}")
+        super().check_targets(targets)
+
+    def _relative_ends(self, targets: Array) -> Array:
+        return self.ends - self.reference(targets)[:, None]
+
+    def reference(self, y: Array) -> Array:
+        """A finite end of each interval."""
+        return np.where(np.isfinite(self.ends[:, 0]), self.ends[:, 0], self.ends[:, 1])
+
+    def log_likelihood(self, y: ArrayLike, f: ArrayLike) -> Array:
+        """Log probability of each interval given f (..., n)."""
+        targets, latent = numbers("y", y), numbers("f", f)
+        pieces = self.sites(targets)
+        flat = np.ascontiguousarray(np.broadcast_to(latent, self._shape(latent)).reshape(-1, targets.size))
+        return np.reshape(log_factors(flat, self.reference(targets), pieces), latent.shape)
+
+    def at(self, rows: NDArray[np.intp] | NDArray[np.bool_] | slice) -> Self:
+        """The noise of some of the intervals."""
+        return replace(super().at(rows), ends=self.ends[rows])
+
+    def tilted(self, mean: ArrayLike, variance: ArrayLike, y: ArrayLike) -> tuple[Array, Array, Array]:
+        """As `NoiseModel.tilted`, with the probability of each interval; the targets do not matter."""
+        m, v, t = _aligned(mean=mean, variance=variance, y=y)
+        n = len(self.ends)
+        if m.shape not in ((), (1,), (n,)):
+            raise ValueError(f"mean must have {n} values, one per interval, got {m.size}")
+        return super().tilted(np.broadcast_to(m, n), np.broadcast_to(v, n), np.broadcast_to(t, n))
 
 
 def noise_function(loss: str) -> Callable[..., NoiseModel]:
@@ -459,10 +504,10 @@ def noise_function(loss: str) -> Callable[..., NoiseModel]:
     row = LOSSES[loss]
 
     def make(*values: ArrayLike, **named: ArrayLike) -> NoiseModel:
-        given: dict[str, Any] = dict(zip(row.parameters, values, strict=False)) | named
+        given = dict(zip(row.parameters, values, strict=False)) | named
         if len(values) + len(named) != len(given) or set(given) != set(row.parameters):
             raise TypeError(f"{loss} takes {', '.join(row.parameters)}, got {', '.join(given) or 'nothing'}")
-        return NoiseModel(row, given)
+        return NoiseModel(row, cast("dict[str, float | Array]", given))
 
     kinds = [Parameter(name, Parameter.POSITIONAL_OR_KEYWORD) for name in row.parameters]
     make.__signature__ = Signature(kinds)  # type: ignore[attr-defined]
@@ -497,7 +542,7 @@ def noise_likelihood(noise: NoiseModel, y: ArrayLike) -> NoiseLikelihood:
     return NoiseLikelihood(noise.reference(np.asarray(y, dtype=np.float64)), pieces, noise.parameters)
 
 
-def unit_noise(loss: str, **parameters: Any) -> NoiseModel:
+def unit_noise(loss: str, **parameters: float) -> NoiseModel:
     """The noise of a loss in its own units: parameters that are not given are 1, shares one half, others ignored."""
     row = LOSSES[loss]
     units = {name: 0.5 if row.parameter(name).prior is None else 1.0 for name in row.parameters}
@@ -509,7 +554,7 @@ def widened(noise: NoiseModel, factor: ArrayLike) -> NoiseModel:
     return NoiseModel(noise.kind, parameters_in_unit(noise, np.asarray(factor, dtype=np.float64)))
 
 
-def parameters_in_unit(noise: NoiseModel, unit: Any) -> dict[str, Any]:
+def parameters_in_unit(noise: NoiseModel, unit: float | Array) -> dict[str, float | Array]:
     """The parameters of a noise whose residuals are multiplied by a unit: each times that power of it which it has."""
     given = noise.parameters.items()
     return {name: value * unit ** noise.kind.parameter(name).power for name, value in given}
@@ -574,21 +619,6 @@ def _checked_parameter(name: str, given: ArrayLike) -> float | Array:
             f"{name} must be finite and {parameter.allowed}, got {np.atleast_1d(value)[np.atleast_1d(bad)][0]}"
         )
     return float(value) if value.ndim == 0 else value
-
-
-def check_targets(noise: NoiseModel, targets: Array) -> None:
-    """Check that there is a target for each point of a noise model, and that labels are labels."""
-    if noise.ends is not None and len(noise.ends) != targets.size:
-        raise ValueError(f"y must have {len(noise.ends)} values as there are intervals, got {targets.size}")
-    if noise.n_points not in (None, 1, targets.size):
-        raise ValueError(
-            f"parameters of {noise.name} have {noise.n_points} values, y has {targets.size}: they must agree"
-        )
-    unlike = noise.kind.targets.unlike(targets)
-    if unlike.size:
-        raise ValueError(f"y must hold the {noise.kind.targets.words} for the {noise.name} loss, got {unlike[0]}")
-    if noise.weight is not None and noise.weight.size != targets.size:
-        raise ValueError(f"weight has {noise.weight.size} values, y has {targets.size}: they must agree")
 
 
 def _aligned(**given: ArrayLike) -> list[Array]:

@@ -14,11 +14,11 @@ cancellation, so that one routine is accurate to about 1e-14 in all cases.
 from __future__ import annotations
 
 from math import exp, inf, log, log1p, sqrt
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 from numba import typeof, types
-from numba.extending import overload, register_jitable
+from numba.extending import register_jitable
 
 from bsvr_pp._arrays import Array
 from bsvr_pp._compiler import MATRIX, VECTOR, compiled, separate, vectorized
@@ -338,57 +338,8 @@ def mean_d_energy(moments: Array, d_energy: Array) -> float:
     return total
 
 
-@separate(PIECES, MATRIX, types.float64[:, :, ::1], VECTOR)
-def of_curves(values: Array, derivatives: Array, labels: Array) -> Pieces:
-    """Make the table from the energies as curves, (k, 3m + 3), and their derivatives, (p, k, 3m + 3).
-
-    A curve has m knots, the energies there, m + 1 slopes at the anchors and the curvatures of the two unbounded pieces.
-    ``labels`` (k,) is empty for a loss of residuals.
-    """
-    count, rows, m = derivatives.shape[0], values.shape[0], values.shape[1] // 3 - 1
-    pieces, moments = empty(count, rows, m), np.empty((m + 1, 3))
-    for k in range(rows):
-        row = row_at(k, pieces)
-        fill_row(values[k], row)
-        for p in range(count):
-            fill_derivative(derivatives[p, k], row, pieces.d_energy[p, k])
-        if labels.shape[0] > 0:
-            highest = label_energy(labels[k], row)
-            pieces.log_normalizer[k] = log1p(exp(-highest))
-            for p in range(count):
-                d_highest = d_label_energy(labels[k], pieces.d_energy[p, k])
-                pieces.d_log_normalizer[p, k] = -d_highest / (1.0 + exp(min(highest, 600.0)))
-        else:
-            pieces.log_normalizer[k] = tilted_row(0.0, 0.0, 0.0, row, moments)[0]
-            for p in range(count):
-                pieces.d_log_normalizer[p, k] = -mean_d_energy(moments, pieces.d_energy[p, k])
-    return pieces
-
-
-@separate(PIECES, PIECES)
-def of_log_odds(pieces: Pieces) -> Pieces:
-    """The table, changed in place, of labels whose log odds are -E, without another normaliser."""
-    for k in range(pieces.labels.shape[0]):
-        pieces.labels[k], pieces.log_normalizer[k] = 1.0, 0.0
-        for p in range(pieces.d_log_normalizer.shape[0]):
-            pieces.d_log_normalizer[p, k] = 0.0
-    return pieces
-
-
-# Below, the entries of arrays are numbers, or arrays of JAX with one number for each row of the table.
-
-
-def _choose(condition: Any, yes: Any, no: Any) -> Any:
-    if isinstance(condition, bool):
-        return yes if condition else no
-    return condition.__array_namespace__().where(condition, yes, no)
-
-
-overload(_choose)(lambda condition, yes, no: lambda condition, yes, no: yes if condition else no)
-
-
 @register_jitable
-def fill_row(curve: Any, row: Any) -> None:
+def _fill_row(curve: Array, row: Row) -> None:
     """Fill knots, value, slope and curvature of a row of the table from its curve, 3m + 3 entries."""
     knots, value, slope, curvature = row
     m = value.shape[0]
@@ -400,12 +351,13 @@ def fill_row(curve: Any, row: Any) -> None:
     for j in range(1, m):
         width, rise = knots[j] - knots[j - 1], slope[j + 1] - slope[j]
         kink = width < _SMALLEST * rise
-        knots[j] = _choose(kink, knots[j - 1], knots[j])
-        curvature[j] = _choose(kink | (rise <= 0.0), 0.0, rise / _choose(width > 0.0, width, 1.0))
+        if kink:
+            knots[j] = knots[j - 1]
+        curvature[j] = 0.0 if kink or rise <= 0.0 else rise / (width if width > 0.0 else 1.0)
 
 
 @register_jitable
-def fill_derivative(d: Any, row: Any, d_energy: Any) -> None:
+def _fill_derivative(d: Array, row: Row, d_energy: Array) -> None:
     """Fill ``d_energy`` (m + 1, 3) by a parameter from the derivative of the curve.
 
     On a bounded piece E = v + s·w·u + ½·Δ·w·u² with u = (r - knot)/w and the change Δ of the slope, so that its
@@ -427,16 +379,54 @@ def fill_derivative(d: Any, row: Any, d_energy: Any) -> None:
 
 
 @register_jitable
-def label_energy(label: Any, row: Any) -> Any:
+def _label_energy(label: float, row: Row) -> float:
     """The larger energy of the two labels where |f| = 1; the other is 0 (Sollich 2002, (4))."""
     _, value, slope, _ = row
     m = value.shape[0]
-    return _choose(label > 0.0, value[m - 1] + 2.0 * slope[m], value[0] - 2.0 * slope[0])
+    return value[m - 1] + 2.0 * slope[m] if label > 0.0 else value[0] - 2.0 * slope[0]
 
 
 @register_jitable
-def d_label_energy(label: Any, d_energy: Any) -> Any:
-    """The derivative of `label_energy` by a parameter."""
+def _d_label_energy(label: float, d_energy: Array) -> float:
+    """The derivative of `_label_energy` by a parameter."""
     low, high = d_energy[0], d_energy[d_energy.shape[0] - 1]
-    at_low, at_high = low[0] - 2.0 * (low[1] - 2.0 * low[2]), high[0] + 2.0 * (high[1] + 2.0 * high[2])
-    return _choose(label > 0.0, at_high, at_low)
+    if label > 0.0:
+        return high[0] + 2.0 * (high[1] + 2.0 * high[2])
+    return low[0] - 2.0 * (low[1] - 2.0 * low[2])
+
+
+@separate(PIECES, MATRIX, types.float64[:, :, ::1], VECTOR)
+def of_curves(values: Array, derivatives: Array, labels: Array) -> Pieces:
+    """Make the table from the energies as curves, (k, 3m + 3), and their derivatives, (p, k, 3m + 3).
+
+    A curve has m knots, the energies there, m + 1 slopes at the anchors and the curvatures of the two unbounded pieces.
+    ``labels`` (k,) is empty for a loss of residuals.
+    """
+    count, rows, m = derivatives.shape[0], values.shape[0], values.shape[1] // 3 - 1
+    pieces, moments = empty(count, rows, m), np.empty((m + 1, 3))
+    for k in range(rows):
+        row = row_at(k, pieces)
+        _fill_row(values[k], row)
+        for p in range(count):
+            _fill_derivative(derivatives[p, k], row, pieces.d_energy[p, k])
+        if labels.shape[0] > 0:
+            highest = _label_energy(labels[k], row)
+            pieces.log_normalizer[k] = log1p(exp(-highest))
+            for p in range(count):
+                d_highest = _d_label_energy(labels[k], pieces.d_energy[p, k])
+                pieces.d_log_normalizer[p, k] = -d_highest / (1.0 + exp(min(highest, 600.0)))
+        else:
+            pieces.log_normalizer[k] = tilted_row(0.0, 0.0, 0.0, row, moments)[0]
+            for p in range(count):
+                pieces.d_log_normalizer[p, k] = -mean_d_energy(moments, pieces.d_energy[p, k])
+    return pieces
+
+
+@separate(PIECES, PIECES)
+def of_log_odds(pieces: Pieces) -> Pieces:
+    """The table, changed in place, of labels whose log odds are -E, without another normaliser."""
+    for k in range(pieces.labels.shape[0]):
+        pieces.labels[k], pieces.log_normalizer[k] = 1.0, 0.0
+        for p in range(pieces.d_log_normalizer.shape[0]):
+            pieces.d_log_normalizer[p, k] = 0.0
+    return pieces

@@ -1,7 +1,7 @@
 """The losses, each written once, and their registry.
 
 A loss is one function in plain arithmetic and one row of `LOSSES`. The function takes the parameters, which may be
-numbers or arrays of NumPy, JAX or Numba, and returns the energy E = C·loss as a convex piecewise quadratic curve: four
+numbers or arrays of NumPy or Numba, and returns the energy E = C·loss as a convex piecewise quadratic curve: four
 tuples with the knots (ascending), the energy at the knots, the slope of each piece at its left knot (the first piece:
 at its right one), and the curvatures of the two unbounded pieces. Between two knots the curvature follows from the
 slopes. The table of the compiled core (`Pieces`) with its derivatives by the parameters is made from this function, as

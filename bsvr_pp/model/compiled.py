@@ -116,7 +116,7 @@ class CompiledModel:
     covariance: CovarianceGraph
     mean: Tensor
     parameters: tuple[Tensor, ...]
-    weight: Tensor | None
+    weight: Tensor
     ends: Exact
     X: Tensor
     latent: Tensor
@@ -138,7 +138,12 @@ class CompiledModel:
     @property
     def site_parameters(self) -> tuple[Tensor, ...]:
         """Parameters of the sites of the training rows, as evidences take them: those of the loss, and the weights."""
-        return self.parameters if self.weight is None else (*self.parameters, self.weight)
+        return *self.parameters, self.weight
+
+    @property
+    def weighted(self) -> bool:
+        """Whether the training rows have sample weights."""
+        return bool(self.weight.ndim > 0)
 
     @property
     def n_inputs(self) -> int:

@@ -64,12 +64,12 @@ def observe(
     mu: TensorLike,
     parameters: Mapping[str, TensorLike],
     observed: TensorLike,
-    weight: TensorLike | None = None,
+    of_targets: Mapping[str, TensorLike] = {},
 ) -> Tensor:
-    """Make targets with the noise of a loss around mu in the surrounding PyMC model, with sample weights if given."""
+    """Make targets with the noise of a loss around mu in the surrounding PyMC model, with any "weight"."""
     kind, named = _TO_PYMC[loss](**parameters) if loss in _TO_PYMC else (distribution(loss), dict(parameters))
-    if weight is not None:
-        return observe_weighted(name, kind.dist(mu=mu, **named), weight, observed)
+    if "weight" in of_targets:
+        return observe_weighted(name, kind.dist(mu=mu, **named), of_targets["weight"], observed)
     return kind(name, mu=mu, **named, observed=observed)
 
 
@@ -369,11 +369,11 @@ def observe_weighted(name: str, targets: Tensor, weight: TensorLike, observed: T
     return pm.modelcontext(None).register_rv(op(*inputs)[-1], name, observed=observed)
 
 
-def unweighted(target: Tensor) -> tuple[Tensor, Tensor | None]:
-    """Return the targets without weights, and the weights; None if they have none."""
+def unweighted(target: Tensor) -> tuple[Tensor, Tensor]:
+    """Return the targets without weights, and the weights (n,), or 1."""
     op = target.owner.op
     if not isinstance(op, WeightedTargetsRV):
-        return target, None
+        return target, pt.constant(1.0)
     *inputs, weight = target.owner.inputs
     return cast(Tensor, op.base.make_node(*inputs).outputs[-1]), weight
 

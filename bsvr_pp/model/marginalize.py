@@ -190,7 +190,7 @@ class DenseEvidence:
         problem, first = self.problem, len(rest) - len(self.problem.site_parameters)
         bounds, last = rest[first - len(problem.ends.bounds) : first], first + len(problem.parameters)
         covariance = problem.covariance._replace(given=K)
-        targets = TargetsGraph.of(*problem.ends.between(y, *bounds), *rest[last:])  # the weights, if any, are last
+        targets = TargetsGraph.of(*problem.ends.between(y, *bounds), rest[last])  # the weights are last
         return self.method.evidence_graph(problem.loss.name, covariance, mean, targets, rest[first:last])[0]
 
 
@@ -212,7 +212,8 @@ class BlockEvidence(DenseEvidence):
     def graph(self, y: Variable, K: Variable, mean: Variable, rest: list[Variable]) -> Variable:
         """Log evidence of the targets y (n,), from the parameters of the loss and ``inputs``, which are last."""
         order, end = self._blocks.order, len(rest) - len(self.inputs)
-        parameters, (X, *leaves) = rest[end - len(self.problem.site_parameters) : end], rest[end:]
+        first = end - len(self.problem.site_parameters)
+        parameters, (X, *leaves) = rest[first : end - 1], rest[end:]  # without weights
         given = [*(pt.as_tensor_variable(p) for p in parameters), *leaves]
         outer = [pt.matrix(), pt.vector(), *(v.type() for v in given)]
         total, slopes = self._summed(outer, len(parameters))

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from typing import Any, Literal
 
 import numpy as np
@@ -72,30 +72,31 @@ _FEWEST = 10  # targets, of which equal ones say something
 _QUANTILES = (25.0, 10.0, 5.0)  # of the target, from which its scale is computed
 
 
-def quantiles_of(values: Array, levels: ArrayLike, weight: Array | None = None) -> Array:
+def quantiles_of(values: Array, levels: ArrayLike, weight: ArrayLike = 1.0) -> Array:
     """Quantiles of n values with weights > 0, which depend on w/Σw alone; with equal weights those of `numpy.quantile`.
 
     The quantile function of the weights is a step function. The quantile at level q is its mean over the levels from
     q·(1 - 1/n) to q·(1 - 1/n) + 1/n, so that those of -values are their mirror images.
     """
     q = np.asarray(levels, dtype=np.float64)
-    if weight is None:
+    times = np.broadcast_to(weight, values.shape)
+    if (times == 1).all():
         return np.asarray(np.quantile(values, q))
     order = np.argsort(values)
-    edges = np.append(0.0, np.cumsum(weight[order]))
+    edges = np.append(0.0, np.cumsum(times[order]))
     low = q[..., None] * (1.0 - 1.0 / len(values))
     share = np.diff(np.clip(edges / edges[-1], low, low + 1.0 / len(values)), axis=-1)
     first = values[order[np.argmax(share > 0, axis=-1)]]  # differences from it keep the digits
     return np.asarray(first + (share * (values[order] - first[..., None])).sum(axis=-1) / share.sum(axis=-1))
 
 
-def mostly_equal(y: Array, weight: Array | None = None) -> bool:
+def mostly_equal(y: Array, weight: ArrayLike = 1.0) -> bool:
     """Whether a third or more of at least 10 targets have one value, so that no noise around f describes them."""
-    times = np.bincount(np.unique(y, return_inverse=True)[1], weight)
+    times = np.bincount(np.unique(y, return_inverse=True)[1], np.broadcast_to(weight, y.shape))
     return len(y) >= _FEWEST and bool(times.max() >= (1.0 / 3.0 - 1e-9) * times.sum())
 
 
-def location_and_scale(y: Array, weight: Array | None = None) -> tuple[float, float]:
+def location_and_scale(y: Array, weight: ArrayLike = 1.0) -> tuple[float, float]:
     """Median, and standard deviation of a Gaussian with the same interquartile range: gross errors do not move them.
 
     Where half of the targets are equal, wider ranges of quantiles are taken, and at last the standard deviation.
@@ -105,7 +106,8 @@ def location_and_scale(y: Array, weight: Array | None = None) -> tuple[float, fl
         low, high = quantiles_of(y, [q / 100.0, 1.0 - q / 100.0], weight)
         if high - low > smallest:
             return middle, float(high - low) / float(-2.0 * norm.ppf(q / 100.0))
-    return middle, float(np.sqrt(np.average((y - np.average(y, weights=weight)) ** 2, weights=weight)))
+    times = np.broadcast_to(weight, y.shape)
+    return middle, float(np.sqrt(np.average((y - np.average(y, weights=times)) ** 2, weights=times)))
 
 
 def default_priors(X: ArrayLike, y: ArrayLike, *, ard: bool = True, noise: str = "soft_insensitive") -> dict[str, Any]:
@@ -270,15 +272,15 @@ def standard_model(
     width: Array | None = None,
     scale: float = 1.0,
     square: float = 1.0,
-    weight: Array | None = None,
     blocks: Partition | None = None,
-    ends: Array | None = None,
     tied: Tied = None,
+    of_targets: Mapping[str, Array] = {},
 ) -> pm.Model:
     """`default_model` without checks, given widths of the inputs, and scale and mean square of the targets.
 
     By default these are 1, as of data that are standardised: models of different data then have one structure.
-    ``weight`` (n,) are sample weights. With ``ends`` (n, 2) the targets are intervals, and y is a number of each.
+    ``of_targets`` are sample weights, "weight", or the ends of intervals, "lower" and "upper", of which y is a number
+    each.
     """
     width = np.ones(X.shape[1]) if width is None else width
     with pm.Model() as model:
@@ -295,11 +297,11 @@ def standard_model(
             parameters["beta"] = pm.Data("beta", float(beta))
         named = {name: parameters[name] for name in LOSSES[noise].parameters}
         observed = pm.Data("targets", y)
-        if ends is None:
-            observe("y", noise, f, named, observed, None if weight is None else pm.Data("weight", weight))
+        more = {name: pm.Data(name, values) for name, values in of_targets.items()}
+        if "lower" in more:
+            Interval("y", f, **more, **named, noise=noise, observed=observed)
         else:
-            lower, upper = (pm.Data(name, end) for name, end in zip(("lower", "upper"), ends.T, strict=True))
-            Interval("y", f, lower, upper, **named, noise=noise, observed=observed)
+            observe("y", noise, f, named, observed, more)
     return model
 
 

@@ -138,7 +138,7 @@ class Problem(CompiledModel):
         given = self.covariance.given if self.covariance.by_root else self.K
         K, mean, *parameters = self.evaluate("at", lambda: [given, self.mean, *self.site_parameters], point)
         count = len(self.parameters)
-        noise = self.noise_model(parameters[:count]).weighted(*parameters[count:])
+        noise = self.noise_model(parameters[:count]).weighted(parameters[count])
         offset = np.broadcast_to(mean, (self.targets.size,)).copy()
         return self._covariance(K, self.prior.jitter), offset, self.in_intervals(noise, point)
 
@@ -161,13 +161,14 @@ class Problem(CompiledModel):
         """The noise with the ends of the targets at given hyperparameters; as it is if the targets are exact."""
         return self.ends.known(noise, lambda: self.evaluate("ends", self.ends.graph, point, self.targets))
 
-    def given_ends(self) -> Array | None:
-        """Ends (n, 2) that are data; None for exact targets and classes, and for ends that are not all data."""
+    def given_ends(self) -> dict[str, Array]:
+        """Ends (n,) that are data, "lower" and "upper"; none of exact targets and classes, and if not all are data."""
         if not self.ends.row_bounds or set(self.variables) & set(ancestors(self.ends.row_bounds)):
-            return None
+            return {}
         y = pt.vector()
         compiled = self.function("given ends", lambda: self.compile_on([], list(self.ends.graph(y)), [y]))
-        return np.stack(compiled(*self.given_data, self.targets), axis=1).astype(np.float64)
+        found = compiled(*self.given_data, self.targets)
+        return {name: end.astype(np.float64) for name, end in zip(("lower", "upper"), found, strict=True)}
 
     def cutpoints_at(self, point: Mapping[str, ArrayLike]) -> Array | None:
         """Cut points of ordered classes at given hyperparameters; None for other targets."""
@@ -431,7 +432,7 @@ def _read(model: pm.Model) -> Problem:
         columns = Columns(model, X, np.array(value_of(X), dtype=np.float64))
     else:
         others = [graph for v in (*model.observed_RVs, *model.potentials) for graph in _given(v, target)]
-        of_noise = [*parameters, *ends.bounds, *([] if weight is None else [weight])]
+        of_noise = [*parameters, *ends.bounds, weight]
         composite, columns = affine_of(model, target, location, processes, [*of_noise, *others], kept)
         if kept is not None and not composite.rowwise:
             composite, columns = affine_of(model, target, latent, processes, [*of_noise, *others])
@@ -441,7 +442,7 @@ def _read(model: pm.Model) -> Problem:
     inputs = np.array(value_of(X), dtype=np.float64)
     hyperparameters, terms, of_latent = inventory_of(model, target, prior.latents)
     width, blocks = columns.width, prior.blocks
-    of_rows = [*parameters, *([] if weight is None else [weight]), *ends.row_bounds]
+    of_rows = [*parameters, weight, *ends.row_bounds]
     columns.add([graph for graph in of_rows if _is_rowwise(graph, columns)])
     matrix = pt.matrix(shape=(None, columns.width))  # without a name, which data may have
     inside = matrix if columns.width == width else matrix[:, :width]
@@ -461,7 +462,7 @@ def _read(model: pm.Model) -> Problem:
         covariance,
         mean,
         tuple(_at_rows(parameter, columns, matrix) for parameter in parameters),
-        None if weight is None else _at_rows(weight, columns, matrix),
+        _at_rows(weight, columns, matrix),
         replace(ends, bounds=tuple(_at_rows(bound, columns, matrix) for bound in ends.bounds)),
         X,
         latent,
@@ -503,7 +504,7 @@ def _is_rowwise(graph: Tensor, columns: Columns) -> bool:
     return columns.kept is None or graph.ndim == 0 or follows_rows(columns.model, graph, columns.n, columns.kept)
 
 
-def _noise_in(model: pm.Model, target: Tensor) -> tuple[Loss, Tensor, Sequence[Tensor], Tensor | None, Exact]:
+def _noise_in(model: pm.Model, target: Tensor) -> tuple[Loss, Tensor, Sequence[Tensor], Tensor, Exact]:
     """Find the loss of targets, its location and parameters, sample weights, and what is known of the targets."""
     single, weight = unweighted(target)
     ends = ends_of(single)
@@ -518,7 +519,7 @@ def _noise_in(model: pm.Model, target: Tensor) -> tuple[Loss, Tensor, Sequence[T
     loss, latent, parameters = noise
     known = [localize(parameter, model) for parameter in parameters]
     bounds = tuple(localize(bound, model) for bound in ends.bounds)
-    return loss, latent, known, None if weight is None else localize(weight, model), replace(ends, bounds=bounds)
+    return loss, latent, known, localize(weight, model), replace(ends, bounds=bounds)
 
 
 def _check_data(problem: Problem) -> None:

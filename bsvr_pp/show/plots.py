@@ -6,11 +6,11 @@ Plots that are made by ArviZ return its `PlotCollection`, the others a matplotli
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from contextlib import suppress
 from importlib import import_module
 from itertools import cycle
-from typing import Any, NamedTuple
+from typing import Any
 
 import arviz as az
 import matplotlib.pyplot as plt
@@ -28,14 +28,12 @@ from numpy.typing import ArrayLike
 from bsvr_pp._arrays import Array
 from bsvr_pp._checks import generator, is_number, numbers
 from bsvr_pp._docs import shared
-from bsvr_pp.assess.judged import Judged, JudgedModel, some_draws
+from bsvr_pp.assess.evidence import Judged, JudgedModel, some_draws
 from bsvr_pp.inference.approximate import Annealed, Laplace, MeanField
 from bsvr_pp.inference.predict import predict
 from bsvr_pp.inference.protocol import Anneals, IntegratesLatent
 from bsvr_pp.inference.result import check_results, data_of, is_sampled, shown_names
 from bsvr_pp.tables.columns import Encoding
-
-_Evidence = Callable[..., tuple[float, float]]
 
 BAND, INK, _OFF_BOUND, _ON_BOUND = "#4477aa", "#224466", "#ee6677", "#aa3377"
 # One colour per method in every plot, also distinct for colour-blind readers (Paul Tol's bright scheme).
@@ -49,7 +47,6 @@ _METHODS = {
     "NUTS (Laplace (local))": "#aa3377",
 }
 _POINTS = 9  # annealed points along a hyperparameter
-_DEPTH = 12.0  # range of the contours in nats below the maximum
 _HARDLY_RELEVANT = 0.01  # relative to the largest relevance: such inputs hardly change predictions
 
 
@@ -78,8 +75,7 @@ def plot_predictive(
     ----------
     results : dict
         Results of `fit` by name.
-    model : pm.Model, optional
-        The model; by default that of the surrounding ``with``.
+    <model>
     X_test, y_test : arrays, optional
         Test data.
     location, scale : float
@@ -116,72 +112,54 @@ def plot_predictive(
             raise ValueError(f"{label} must be a positive number, got {value!r}")
     if len(labels) != 2:
         raise ValueError(f"labels must be two, of the input and the target, got {labels!r}")
-    units = _Units(location, scale, input_location, input_scale)
     n, columns = len(results), min(len(results), 2)
-    figure, axes = _panels(-(-n // columns), columns, (5.2 * columns, 3.6 * -(-n // columns)))
+    size, shared_axes = (5.2 * columns, 3.6 * -(-n // columns)), {"sharex": True, "sharey": True, "squeeze": False}
+    figure, axes = plt.subplots(-(-n // columns), columns, figsize=size, layout="constrained", **shared_axes)
     for axis in axes.flat[n:]:
         axis.set_visible(False)
     for axis, (name, result) in zip(axes.flat, results.items(), strict=False):
         data = data_of(result)
         X, y = data["inputs"], data["targets"]
         if X.shape[1] == 1:
-            _bands(axis, result, model, X, y, units)
+            margin = 0.05 * np.ptp(X)
+            grid = np.linspace(X.min() - margin, X.max() + margin, 200)[:, None]
+            x, at = (input_location + input_scale * each[:, 0] for each in (grid, X))
+            seen = _in_units(predict(result, grid, model=model), location, scale)
+            _draw_bands(axis, x, seen, scale * _tube(result, model))
+            _draw_data(axis, at, location + scale * y, result["latent_posterior"].to_dataset())
             axis.set(title=name, xlabel=labels[0], ylabel=labels[1])
         else:
             if X_test is not None and y_test is not None:
                 X, y = np.asarray(X_test), np.asarray(y_test)
-            _against(axis, result, model, X, y, units)
+            _draw_against(axis, _in_units(predict(result, X, model=model), location, scale), location + scale * y)
             axis.set(title=name, xlabel=f"predicted {labels[1]}", ylabel=labels[1])
     handles, names = axes.flat[0].get_legend_handles_labels()
     figure.legend(handles, names, loc="outside lower center", ncols=3, fontsize="small")
     return figure
 
 
-def _panels(rows: int, columns: int, size: tuple[float, float]) -> tuple[Figure, Any]:
-    """A figure with panels (rows, columns) that share their axes."""
-    return plt.subplots(rows, columns, figsize=size, sharex=True, sharey=True, squeeze=False, layout="constrained")
+def _in_units(seen: xr.Dataset, location: float, scale: float) -> xr.Dataset:
+    """Means and quantiles in the units of the target."""
+    return location + scale * seen[["f_mean", "y_mean", "y_quantile"]]
 
 
-class _Units(NamedTuple):
-    """Mean and standard deviation of the target, and of a single input."""
-
-    location: float
-    scale: float
-    input_location: float
-    input_scale: float
-
-    def x(self, X: Array) -> Array:
-        """The first input in its own units."""
-        return self.input_location + self.input_scale * X[:, 0]
-
-    def y(self, y: Array | xr.DataArray) -> Array:
-        """Targets in their own units."""
-        return self.location + self.scale * np.asarray(y)
-
-
-def _bands(axis: Axes, result: xr.DataTree, model: pm.Model | None, X: Array, y: Array, units: _Units) -> None:
-    margin = 0.05 * np.ptp(X)
-    grid = np.linspace(X.min() - margin, X.max() + margin, 200)[:, None]
-    seen = predict(result, grid, model=model)
-    quantile, x = units.y(seen["y_quantile"]), units.x(grid)
+def _draw_bands(axis: Axes, x: Array, seen: xr.Dataset, tube: float) -> None:
+    quantile, centre = seen["y_quantile"].values, seen["f_mean"].values
     axis.fill_between(x, quantile[0], quantile[4], color=BAND, alpha=0.18, lw=0, label="95 % of y")
     axis.fill_between(x, quantile[1], quantile[3], color=BAND, alpha=0.3, lw=0, label="80 % of y")
-    centre = units.y(seen["f_mean"])
     axis.plot(x, centre, color=INK, lw=1.6, label="mean of f")
-    half = units.scale * _tube(result, model)
-    if half > 0:
-        for edge, label in ((half, "tube, ±epsilon"), (-half, None)):
+    if tube > 0:
+        for edge, label in ((tube, "tube, ±epsilon"), (-tube, None)):
             axis.plot(x, centre + edge, color=INK, lw=0.8, ls=(0, (4, 3)), label=label)
-    at, y = units.x(X), units.y(y)
-    latent = result["latent_posterior"].to_dataset()
-    axis.plot(at, y, "o", ms=3, color="0.45", label="data")
-    if "support" in latent:
-        for kind, colour, label in (
-            (1, _OFF_BOUND, "off-bound support vector"),
-            (2, _ON_BOUND, "on-bound support vector"),
-        ):
-            chosen = latent["support"].values == kind
-            axis.plot(at[chosen], y[chosen], "o", ms=7, mfc="none", mec=colour, label=label)
+
+
+def _draw_data(axis: Axes, x: Array, y: Array, latent: xr.Dataset) -> None:
+    """Data, with circles around support vectors."""
+    axis.plot(x, y, "o", ms=3, color="0.45", label="data")
+    kinds = ((1, _OFF_BOUND, "off-bound support vector"), (2, _ON_BOUND, "on-bound support vector"))
+    for kind, colour, label in kinds if "support" in latent else ():
+        chosen = latent["support"].values == kind
+        axis.plot(x[chosen], y[chosen], "o", ms=7, mfc="none", mec=colour, label=label)
 
 
 def _tube(result: xr.DataTree, model: pm.Model | None) -> float:
@@ -193,10 +171,9 @@ def _tube(result: xr.DataTree, model: pm.Model | None) -> float:
     return float(half) if half.ndim == 0 and noise.name != "huber" else 0.0
 
 
-def _against(axis: Axes, result: xr.DataTree, model: pm.Model | None, X: Array, y: Array, units: _Units) -> None:
-    seen = predict(result, X, model=model)
-    low, high = (units.y(seen["y_quantile"].sel(quantile=q, method="nearest")) for q in (0.1, 0.9))
-    mean, y = units.y(seen["y_mean"]), units.y(y)
+def _draw_against(axis: Axes, seen: xr.Dataset, y: Array) -> None:
+    low, high = (seen["y_quantile"].sel(quantile=q, method="nearest").values for q in (0.1, 0.9))
+    mean = seen["y_mean"].values
     # The interval is drawn at its prediction; a target outside it is marked.
     outside = (y < low) | (y > high)
     axis.vlines(mean, low, high, color=BAND, alpha=0.25, lw=1, label="80 % of y")
@@ -216,23 +193,22 @@ def plot_evidence(
     model: pm.Model | None = None,
     random_seed: int | None = 0,
 ) -> Figure:
-    """Plot the log evidence along one or two hyperparameters.
+    """Plot the log evidence along a hyperparameter.
 
     The figure is drawn in matplotlib.
 
     Parameters
     ----------
     along : dict
-        One or two hyperparameters with increasing values at which the evidence is evaluated; all entries of a vector
-        get the same value.
+        A hyperparameter with increasing values at which the evidence is evaluated; all entries of a vector get the same
+        value.
     hyperparameters : dict, optional
-        Values of the other hyperparameters; values of those in ``along`` are marked if they are numbers.
+        Values of the other hyperparameters; the value of that in ``along`` is marked if it is a number.
     methods : sequence of Laplace, MeanField or other approximations
-        Methods; each gives a line for one hyperparameter, or a panel for two.
+        Methods, with a line for each.
     annealed : Annealed, optional
-        If given, the annealed evidence is added: at nine points with two standard errors, or as another panel.
-    model : pm.Model, optional
-        The model; by default that of the surrounding ``with``.
+        If given, the annealed evidence is added at nine points, with two standard errors.
+    <model>
     random_seed : int, optional
         Random seed of the annealed evidence.
 
@@ -243,8 +219,8 @@ def plot_evidence(
     Raises
     ------
     ValueError
-        If along does not have one or two names, its values do not increase, or a hyperparameter is missing, unknown or
-        outside its support.
+        If along does not have one name, its values do not increase, or a hyperparameter is missing, unknown or outside
+        its support.
     TypeError
         If methods or annealed have a wrong type.
 
@@ -255,92 +231,48 @@ def plot_evidence(
     """
     judged = JudgedModel(model)
     problem = judged.problem
-    grids = _checked(along, judged)
+    if not isinstance(along, Mapping) or len(along) != 1:
+        raise ValueError(f"along must map one hyperparameter to its values, got {along!r}")
+    ((name, values),) = along.items()
+    grid = numbers(f"along[{name!r}]", values)
+    if grid.ndim != 1 or grid.size < 2 or not (np.diff(grid) > 0).all():
+        raise ValueError(f"along[{name!r}] must be at least two increasing values, got {values!r}")
+    for end in (grid[0], grid[-1]):
+        problem.checked({name: end})
     centre = problem.checked(hyperparameters)
-    missing = [name for name in problem.hyperparameters if name not in centre and name not in grids]
+    missing = [each for each in problem.hyperparameters if each not in centre and each != name]
     if missing:
-        raise ValueError(f"hyperparameters must give every hyperparameter but those along, {missing[0]} missing")
+        raise ValueError(f"hyperparameters must give every hyperparameter but the one along, {missing[0]} missing")
     if not methods or not all(isinstance(method, IntegratesLatent) for method in methods):
         raise TypeError(f"methods must hold Laplace(), MeanField() or other approximations, got {methods!r}")
     if annealed is not None and not isinstance(annealed, Anneals):
         raise TypeError(f"annealed must be Annealed(...) or None, got {annealed!r}")
 
-    def evidence(method: IntegratesLatent | Annealed, *values: float) -> tuple[float, float]:
-        """Log evidence and its standard error; NaN if the method did not converge."""
-        moved = {name: np.full(problem.shape_of(name), value) for name, value in zip(grids, values, strict=True)}
-        found = judged.evidence(centre | moved, method, generator(random_seed))
-        return (found.value if found.converged else np.nan), found.standard_error
+    def evidences(method: IntegratesLatent | Annealed, at: Array) -> Array:
+        """Log evidences, NaN where the method did not converge, and their standard errors."""
+        points = (centre | {name: np.full(problem.shape_of(name), x)} for x in at)
+        found = [judged.evidence(point, method, generator(random_seed)) for point in points]
+        return np.array([[each.value if each.converged else np.nan, each.standard_error] for each in found]).T
 
-    marked = {name: centre[name].item() for name in grids if name in centre and centre[name].size == 1}
-    return (_lines if len(grids) == 1 else _surfaces)(grids, marked, evidence, methods, annealed)
-
-
-def _checked(along: Mapping[str, ArrayLike], judged: JudgedModel) -> dict[str, Array]:
-    if not isinstance(along, Mapping) or len(along) not in (1, 2):
-        raise ValueError(f"along must map one or two hyperparameters to their values, got {along!r}")
-    grids = {name: numbers(f"along[{name!r}]", values) for name, values in along.items()}
-    for name, grid in grids.items():
-        if grid.ndim != 1 or grid.size < 2 or not (np.diff(grid) > 0).all():
-            raise ValueError(f"along[{name!r}] must be at least two increasing values, got {along[name]!r}")
-        for end in (grid[0], grid[-1]):
-            judged.problem.checked({name: end})
-    return grids
-
-
-def _lines(
-    grids: Mapping[str, Array], marked: Mapping[str, float], evidence: _Evidence, methods: Sequence[Any], annealed: Any
-) -> Figure:
-    ((name, grid),) = grids.items()
     figure, axis = plt.subplots(figsize=(6.6, 3.8), layout="constrained")
-    colour = _colours(method.name for method in methods)
-    for method in methods:
-        values = [evidence(method, x)[0] for x in grid]
-        axis.plot(grid, values, color=colour[method.name], lw=1.8, label=method.name)
+    for method, colour in zip(methods, _colours(method.name for method in methods).values(), strict=True):
+        axis.plot(grid, evidences(method, grid)[0], color=colour, lw=1.8, label=method.name)
     if annealed is not None:
         at = grid[np.unique(np.linspace(0, grid.size - 1, _POINTS).astype(int))]
-        found = np.array([evidence(annealed, x) for x in at])
-        axis.errorbar(
-            at, found[:, 0], 2 * found[:, 1], fmt="o", ms=4, color="black", capsize=2, label="annealed (true)", zorder=5
-        )
-    if marked:
-        axis.axvline(marked[name], color="0.6", lw=1, ls=":")
-    _log_where_wide(axis, "x", grid)
+        value, error = evidences(annealed, at)
+        style = {"fmt": "o", "ms": 4, "color": "black", "capsize": 2, "zorder": 5}
+        axis.errorbar(at, value, 2 * error, label="annealed (true)", **style)
+    if name in centre and centre[name].size == 1:
+        axis.axvline(centre[name].item(), color="0.6", lw=1, ls=":")
+    if grid[0] > 0 and grid[-1] > 5 * grid[0]:
+        axis.set_xscale("log")
+        axis.xaxis.set_major_locator(LogLocator(subs=(1, 2, 5)))
+        axis.xaxis.set_major_formatter("{x:g}")
+        axis.xaxis.set_minor_locator(NullLocator())
     axis.set(xlabel=name, ylabel="log evidence")
     axis.legend(fontsize="small", frameon=False)
     axis.spines[["top", "right"]].set_visible(False)
     return figure
-
-
-def _surfaces(
-    grids: Mapping[str, Array], marked: Mapping[str, float], evidence: _Evidence, methods: Sequence[Any], annealed: Any
-) -> Figure:
-    (first, xs), (second, ys) = grids.items()
-    everything = [*methods] if annealed is None else [*methods, annealed]
-    figure, axes = _panels(1, len(everything), (3.6 * len(everything) + 0.8, 3.5))
-    for axis, method in zip(axes.flat, everything, strict=True):
-        surface = np.array([[evidence(method, x, y)[0] for x in xs] for y in ys])
-        below = surface - np.nanmax(surface)
-        filled = axis.contourf(xs, ys, below, np.linspace(-_DEPTH, 0.0, 13), cmap="viridis", extend="min")
-        row, column = np.unravel_index(np.nanargmax(surface), surface.shape)
-        axis.plot(xs[column], ys[row], "o", ms=7, mfc="none", mec=INK, mew=1.5)
-        if len(marked) == 2:
-            axis.plot(marked[first], marked[second], "+", color="white", ms=11, mew=2)
-        axis.set(title=method.name, xlabel=first)
-        _log_where_wide(axis, "x", xs)
-        _log_where_wide(axis, "y", ys)
-    axes.flat[0].set_ylabel(second)
-    figure.colorbar(filled, ax=axes, label="log evidence minus its maximum")
-    return figure
-
-
-def _log_where_wide(axes: Axes, which: str, grid: Array) -> None:
-    """Use a log scale with plain numbers if the grid spans more than a factor of five."""
-    if grid[0] > 0 and grid[-1] > 5 * grid[0]:
-        axes.set(**{f"{which}scale": "log"})
-        axis = getattr(axes, f"{which}axis")
-        axis.set_major_locator(LogLocator(subs=(1, 2, 5)))
-        axis.set_major_formatter("{x:g}")
-        axis.set_minor_locator(NullLocator())
 
 
 def plot_relevance(

@@ -1,34 +1,244 @@
-"""A comparison for readers: one self-contained HTML page, for a phone or on paper, and lines in a terminal.
+"""A comparison of results, and what readers see of it: a table, words, a self-contained page, lines in a terminal.
 
-The template of the page is ``report.html`` in this folder; Jinja escapes all inserted text.
+The sentences are in ``words.txt``, titles and lines of numbers in ``sections.toml``, and the page, for a phone or on
+paper, is ``report.html``; Jinja escapes all text in the page.
 """
 
 from __future__ import annotations
 
 import base64
 import re
+import tomllib
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from importlib.resources import files
+from math import floor, isfinite, log10, nan
+from typing import ClassVar, NamedTuple, TypedDict
 
+import numpy as np
 import pandas as pd
-from jinja2 import Environment, PackageLoader, StrictUndefined
+import pymc as pm
+import xarray as xr
+from jinja2 import Environment, PackageLoader, StrictUndefined, select_autoescape
+from numpy.typing import ArrayLike
 from rich.console import Console
 from rich.markup import escape
 from rich.table import Table
 
+from bsvr_pp._checks import generator
 from bsvr_pp._docs import shared
-from bsvr_pp.assess.verdict import Comparison
-from bsvr_pp.show.words import UNITS, duration, evidence_words, point_words, sections, summary
+from bsvr_pp.assess import assessment
+from bsvr_pp.assess.assessment import Numbers, Plain, Value, scores
+from bsvr_pp.assess.evidence import Judged
+from bsvr_pp.assess.reweighting import GOOD_K
+from bsvr_pp.assess.verdict import GOOD_R_HAT, Comparison
+from bsvr_pp.inference.approximate import Annealed, Laplace, MeanField
+from bsvr_pp.inference.methods import method_of
+from bsvr_pp.inference.predict import predict
+from bsvr_pp.inference.protocol import Anneals
+from bsvr_pp.inference.result import check_results, check_same, data_of
 from bsvr_pp.version import __version__
 
+
+class _Text(TypedDict):
+    """A section of the file of sections."""
+
+    title: str
+    explanation: str
+    error: str
+    columns: dict[str, str]
+
+
+_ANNEALED = Annealed(particles=200)
+_MISSING = "–"
+_DECIMALS = {"evidence at theta": 2, "error at theta": 3, "evidence error": 3}  # at most: less decides nothing
+_TEXTS: list[_Text] = tomllib.loads((files(__package__) / "sections.toml").read_text("utf-8"))["section"]
 _MINUS = re.compile(r"(?<!\w)-(?=[\d.])")
-_ENVIRONMENT = Environment(
-    loader=PackageLoader("bsvr_pp", "show"), autoescape=True, undefined=StrictUndefined, trim_blocks=True
+UNITS = (
+    "Exact targets have densities and intervals have probabilities: log evidences depend on the unit of y, and "
+    "only their differences on the same data have a meaning."
 )
-_ENVIRONMENT.filters["minus"] = lambda text: _MINUS.sub("−", text)
-_ENVIRONMENT.filters["base64"] = lambda data: base64.b64encode(data).decode("ascii")
-_ENVIRONMENT.filters["duration"] = duration
-_ENVIRONMENT.filters["point"] = point_words
+
+
+class ComparisonTable(pd.DataFrame):
+    """A comparison as a DataFrame, whose attribute ``comparison`` is the same as data; files do not contain that."""
+
+    _metadata: ClassVar[list[str]] = ["comparison"]
+    comparison: Comparison | None = None
+
+    @property
+    def _constructor(self) -> type[ComparisonTable]:
+        return ComparisonTable
+
+
+@shared
+def compare(
+    results: Mapping[str, xr.DataTree],
+    reference: str | None = None,
+    *,
+    X_test: ArrayLike | None = None,
+    y_test: ArrayLike | None = None,
+    model: pm.Model | None = None,
+    hyperparameters: Mapping[str, ArrayLike] | None = None,
+    annealed: Annealed | None = _ANNEALED,
+    integrated: bool = True,
+    loo: bool = True,
+    k_hat: bool = True,
+    random_seed: int | None = 0,
+) -> ComparisonTable:
+    """Compare the results of several methods on one model, and state which of them can be trusted.
+
+    The verdict on a result is made at its own hyperparameters (for draws, at their mean). It does not depend on the
+    other results.
+
+    Parameters
+    ----------
+    results : dict
+        Results of `fit` by name.
+    reference : str, optional
+        The result to which the others are compared.
+    X_test, y_test : arrays, optional
+        Test data, for `scores`.
+    model : pm.Model, optional
+        The model; by default that of the surrounding ``with``. Without a model, columns that need it are omitted.
+    hyperparameters : dict, optional
+        The common hyperparameters θ at which the evidences of all methods are compared. By default the mean of the
+        reference; without a reference the mean-field optimum, or the hyperparameters of the first result.
+    annealed : Annealed, optional
+        The reference method for the evidences; None to omit it.
+    integrated : bool
+        Whether to estimate p(y) for sampled results, by a hundred evidences each.
+    loo : bool
+        Whether to compute leave-one-out densities.
+    k_hat : bool
+        Whether to compute k-hat for approximations; `verify` does this for sampled hyperparameters.
+    random_seed : int, optional
+        Random seed of the annealed and integrated evidences and of k-hat.
+
+    Returns
+    -------
+    ComparisonTable
+        A DataFrame with a row for each result. Its columns:
+
+        - the scores on test data;
+        - ``evidence at theta`` and its ``se``: log evidence of the method at the common θ (exact, by annealing, where
+          f was sampled), and ``error at theta``, its difference from the annealed one;
+        - ``log_evidence`` of the method at the result's own hyperparameters, and ``evidence error``, its difference
+          from the annealed one there, by which the result is judged; ``p(y)`` with the hyperparameters integrated out,
+          in log, and its ``se``; ``elpd``, its ``se`` and its ``kind`` (compare only values of the same kind);
+        - mean and ``sd`` of each hyperparameter (``sd`` is NaN for a point estimate);
+        - ``f differs``, the largest difference of the means of f from the reference in posterior standard deviations
+          of f, ``y differs`` the same in predictive ones of y; ``W f`` and ``KL f``, the mean over the training inputs
+          of Wasserstein distance (in standard deviations) and KL divergence of the marginals of f, and the same of each
+          hyperparameter (`bsvr_pp.assess.assessment.marginal_distances`);
+        - ``converged``; ``k-hat``; ``R-hat``, ``ESS``, ``ESS/s`` and ``divergences`` (only for sampling); numbers of
+          support vectors; ``seconds``, ``note``, ``inference``;
+        - ``against the reference``: a warning if the mean of f is far from that of the reference;
+        - ``verdict``: the problems that were found with the result, in words.
+
+        Its attribute ``comparison`` is the same as data (`bsvr_pp.assess.verdict.Comparison`), with the evidences at
+        θ. ``attrs`` has the common hyperparameters ``theta``, the ``reference``, and the ``summary`` and
+        ``evidence_summary`` in words.
+
+    Raises
+    ------
+    ValueError
+        If there is no result, the reference is not among them, only one of X_test and y_test is given, or the
+        hyperparameters do not fit the model.
+    TypeError
+        If results is not a dict of results, annealed is neither `Annealed` nor None, or test data or hyperparameters
+        are given without a model.
+
+    <sinc_model>
+    >>> methods = (bp.Laplace(), bp.MeanField())
+    >>> results = {m.name: bp.fit(m, model, hyperparameters=at, progressbar=False) for m in methods}
+    >>> table = bp.compare(results, reference="mean field", model=model)
+    >>> table["converged"].tolist(), table.attrs["theta"]["C"]
+    ([True, True], 5.0)
+    """
+    _check_comparable(results, reference, X_test, y_test, annealed)
+    generator(random_seed)  # raises the error for a bad value
+    model = model if model is not None else pm.Model.get_context(error_if_none=False)
+    needed = model is not None or X_test is not None or hyperparameters is not None
+    judged = [Judged(result, model, f"results[{name!r}]") for name, result in results.items() if needed]
+    first = judged[0] if judged else None
+    if first is None or hyperparameters is None:
+        fields = (name for name, result in results.items() if method_of(result) == MeanField())
+        theta = assessment.own_point(results[next(fields, next(iter(results))) if reference is None else reference])
+    else:
+        theta = {name: value.tolist() for name, value in sorted(first.problem.checked(hyperparameters).items())}
+    evidence = None if first is None else assessment.evidence_at(first, random_seed)
+    common = {}
+    if evidence is not None:
+        methods = [Laplace(), MeanField(), *(method_of(result).latent for result in results.values())]
+        common = {m.name: evidence(theta, m) for m in dict.fromkeys(methods) if m is not None}
+        common |= {} if annealed is None else {"annealed": evidence(theta, annealed)}
+    # Without a probability of the targets neither the integrated evidence nor leave-one-out is one.
+    targets = first.model if first is not None and not first.loss.targets.refusal("leave one out") else None
+    found = {}
+    for name, result in results.items():
+        numbers = assessment.evidences(result, evidence, annealed, theta)
+        if integrated and targets is not None:
+            numbers |= assessment.integrated(result, targets, random_seed)
+        if loo and targets is not None:
+            numbers |= assessment.leave_one_out(result, targets)
+        if k_hat:
+            numbers["k-hat"] = assessment.k_hat(result, model, random_seed)
+        if X_test is not None and y_test is not None:
+            numbers |= scores(predict(result, X_test, model=model, y_new=y_test), y_test)
+        n_test = 0 if y_test is None else np.size(y_test)
+        found[name] = assessment.describe(result, numbers, n_test, None if reference is None else results[reference])
+    mixed = any("evidence_unit" in result.attrs for result in results.values())
+    return to_table(Comparison(found, theta, common, reference, mixed))
+
+
+def _check_comparable(
+    results: Mapping[str, xr.DataTree], reference: object, X_test: object, y_test: object, annealed: object
+) -> None:
+    """Check that results are of the same data, and the other arguments of `bsvr_pp.compare`."""
+    check_results(results)
+    (first, first_data), *others = ((name, data_of(result)) for name, result in results.items())
+    for name, data in others:
+        for label in data.keys() & first_data.keys():
+            words = f"results[{name!r}] was computed with other {label} than results[{first!r}]"
+            check_same(words, data[label], first_data[label])
+    if reference is not None and reference not in results:
+        raise ValueError(f"reference must be one of {', '.join(results)}, got {reference!r}")
+    if (X_test is None) != (y_test is None):
+        raise ValueError("X_test and y_test must be given together")
+    if annealed is not None and not isinstance(annealed, Anneals):
+        raise TypeError(f"annealed must be Annealed(...) or None, got {annealed!r}")
+
+
+def to_table(comparison: Comparison) -> ComparisonTable:
+    """Write a comparison as a table."""
+    results, far = comparison.results, comparison.far
+    held = columns(comparison)
+    held["note"] = [found.message for found in results.values()]
+    held["inference"] = [found.inference for found in results.values()]
+    if comparison.reference is not None:
+        held["against the reference"] = [str(far.get(name, "")) for name in results]
+    held["verdict"] = [str(verdict) for verdict in comparison.verdicts.values()]
+    table = ComparisonTable(held, index=pd.Index(list(results), name="method"))
+    words = {"summary": summary(comparison), "evidence_summary": evidence_words(comparison)}
+    table.attrs = {"theta": comparison.theta, "reference": comparison.reference, **words}
+    table.comparison = comparison
+    return table
+
+
+def summary(comparison: Comparison) -> str:
+    """State which result to use, in one to three sentences."""
+    return _said("summary", comparison)
+
+
+def evidence_words(comparison: Comparison) -> str:
+    """State whether the evidences at the common hyperparameters agree, and what their values depend on."""
+    return _said("evidence", comparison, UNITS)
+
+
+def _said(macro: str, *facts: object) -> str:
+    """A sentence of the file of sentences."""
+    return str(getattr(_ENVIRONMENT.get_template("words.txt").module, macro)(*facts))
 
 
 @dataclass(frozen=True, slots=True)
@@ -141,3 +351,126 @@ def print_comparison(
     if comparison.mixed:
         console.print(escape(UNITS), soft_wrap=True)
     console.print(f"[bold]{escape(summary(comparison))}[/]", soft_wrap=True)
+
+
+def point_words(point: Mapping[str, Plain]) -> str:
+    """Write hyperparameters, numbers or lists of them, in one line."""
+    return ", ".join(f"{name} = {_entries(value)}" for name, value in point.items())
+
+
+def duration(seconds: float) -> str:
+    """Write a time to two digits, in seconds, minutes or hours."""
+    for unit, size, least in (("h", 3600.0, 5400.0), ("min", 60.0, 99.5)):
+        if seconds >= least:
+            return f"{seconds / size:.2g} {unit}"
+    return f"{seconds:.2g} s"
+
+
+class Line(NamedTuple):
+    """One number for every result: its label, and a cell for each result."""
+
+    label: str
+    cells: tuple[str, ...]
+
+
+class Section(NamedTuple):
+    """Numbers that answer one question, with a title and an explanation."""
+
+    title: str
+    explanation: str
+    lines: Sequence[Line]
+
+
+def sections(
+    comparison: Comparison, names: Mapping[str, Sequence[str]] | None = None, *, brief: bool = False
+) -> list[Section]:
+    """Arrange a comparison for readers, in those sections that have figures.
+
+    ``names`` are those of the entries of a vector hyperparameter, such as the inputs for ``lengthscale``. If it is
+    ``brief``, the distances of each hyperparameter are omitted.
+    """
+    facts = {"reference": comparison.reference, "k_hat": GOOD_K, "r_hat": GOOD_R_HAT}
+    named = {f"{name}[{i}]": f"{name} {x}" for name, each in (names or {}).items() for i, x in enumerate(each)}
+    out = []
+    for text in _TEXTS:
+        lines = []
+        for key, label in text["columns"].items():
+            distance = key.startswith(("W ", "KL "))
+            if brief and distance and "{}" in key:
+                continue
+            nothing = {_MISSING, "0"} if distance else {_MISSING}  # the reference has distance 0 from itself
+            error, most = f"{key} {text['error']}", _DECIMALS.get(key, 6)
+            for entry, rows in _rows(comparison, key).items():
+                cells = tuple(cell(row.get(key), row.get(error), most) for row in rows)
+                if not set(cells) <= nothing:
+                    lines.append(Line(label.format(named.get(entry, entry)), cells))
+        if lines:
+            out.append(Section(text["title"].format(**facts), text["explanation"].format(**facts), lines))
+    return out
+
+
+def columns(comparison: Comparison) -> dict[str, list[Value]]:
+    """Return the columns of the table: numbers that were computed for a result, and their errors."""
+    out = {}
+    for key, error in ((key, text["error"]) for text in _TEXTS for key in text["columns"]):
+        for entry, rows in _rows(comparison, key).items():
+            for column in (key, f"{key} {error}"):
+                if any(column in row for row in rows):
+                    out[column.format(entry)] = [row.get(column, nan) for row in rows]
+    return out
+
+
+def _rows(comparison: Comparison, key: str) -> dict[str, list[Numbers]]:
+    """Numbers of every result in which to find a key, by the hyperparameters that take the place of ``{}`` in it."""
+    results = comparison.results.values()
+    if "{}" not in key:
+        return {"": [found.numbers for found in results]}
+    entries = dict.fromkeys(entry for found in results for entry in found.hyperparameters)
+    return {entry: [found.hyperparameters.get(entry, {}) for found in results] for entry in entries}
+
+
+def cell(value: Value | None, error: Value | None = None, most: int = 6) -> str:
+    """Write one value with four digits, or "–" if there is no value; an unknown value is never written as 0.
+
+    A value with an error is rounded to the error, to at most so many decimals.
+    """
+    if isinstance(value, str):
+        return value or _MISSING
+    if isinstance(value, bool):
+        return "yes" if value else "no"
+    if value is None or not isfinite(value):
+        return _MISSING
+    text = f"{value:.0f}" if float(value).is_integer() and abs(value) < 1e6 else f"{value:.4g}"
+    spread = float(error or 0)
+    if not spread > 0:
+        return text
+    if not isfinite(spread):
+        return f"{text} ± ?"
+    decimals = 1 - floor(log10(spread))
+    if decimals < 0 or spread < 0.5 * 10.0**-most:
+        return f"{text} ± {spread:.2g}"
+    decimals = min(decimals, most)
+    return f"{value:.{decimals}f} ± {spread:.{decimals}f}"
+
+
+def _entries(value: Plain) -> str:
+    return "(" + ", ".join(map(_entries, value)) + ")" if isinstance(value, list) else cell(value)
+
+
+def _listed(parts: Sequence[str]) -> str:
+    return " and ".join([", ".join(parts[:-1]), parts[-1]] if len(parts) > 1 else parts)
+
+
+_ENVIRONMENT = Environment(
+    loader=PackageLoader("bsvr_pp", "show"),
+    autoescape=select_autoescape(["html"]),
+    undefined=StrictUndefined,
+    trim_blocks=True,
+)
+_ENVIRONMENT.filters |= {
+    "minus": lambda text: _MINUS.sub("−", text),
+    "base64": lambda data: base64.b64encode(data).decode("ascii"),
+    "duration": duration,
+    "point": point_words,
+    "listed": _listed,
+}

@@ -209,16 +209,13 @@ def _thinned(parts: Sequence[Array], counts: Sequence[int]) -> Array:
     A part that was thinned before stands for more rows than it has values.
     """
     values = np.concatenate(parts)
-    order = np.argsort(values, kind="stable")
     if values.size <= _KEPT:
-        return np.asarray(values[order])
+        return np.sort(values)
     share = [count / max(part.size, 1) for part, count in zip(parts, counts, strict=True)]
     weight = np.repeat(share, [part.size for part in parts])
-    rank = np.cumsum(weight[order]) - 0.5 * weight[order]
-    wanted = (np.arange(_KEPT) + 0.5) * (sum(counts) / _KEPT)
-    kept = np.minimum(np.searchsorted(rank, wanted), values.size - 1)
-    kept[0], kept[-1] = 0, values.size - 1  # the smallest and the largest say whether a column varies
-    return np.asarray(values[order][kept])
+    # With the smallest and the largest, which say whether a column varies.
+    found: Array = np.quantile(values, np.linspace(0.0, 1.0, _KEPT), weights=weight, method="inverted_cdf")
+    return found
 
 
 @dataclass(frozen=True, slots=True)

@@ -14,6 +14,7 @@ import zlib
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
+from functools import partial
 from lzma import LZMAError
 from pathlib import Path
 from types import ModuleType
@@ -22,10 +23,8 @@ from urllib.parse import unquote
 
 import numpy as np
 import pandas as pd
-from numpy.typing import NDArray
 from pandas.io.common import get_handle
 
-from bsvr_pp._arrays import Array
 from bsvr_pp.tables import DataError, check_columns, of_file, unique
 from bsvr_pp.tables.columns import Column, Dates, Numbers, Words, times_of
 
@@ -52,16 +51,20 @@ _OTHER_DATE = re.compile(r"\d{1,2}([./-])\d{1,2}\1\d{2,4}\b|\d{4}([./])\d{1,2}\2
 
 @dataclass(frozen=True, slots=True)
 class TextTable:
-    """The cells of a CSV file as text, by the name of the column and in the order of the file.
+    """The cells of a CSV file as text: a DataFrame, indexed by the lines on which the rows end, as an editor counts.
 
-    ``lines`` are those on which the rows end, as counted by an editor; ``notes`` tell the user what was recognised.
+    ``notes`` tell the user what was recognised.
     """
 
     path: str
-    columns: dict[str, list[str]]
-    lines: list[int]
-    separator: str
-    notes: tuple[str, ...]
+    cells: pd.DataFrame
+    separator: str = ","
+    notes: tuple[str, ...] = ()
+
+    @property
+    def columns(self) -> list[str]:
+        """Names of the columns, in the order of the file."""
+        return list(self.cells.columns)
 
     def frame(self, kinds: Mapping[str, type[Column] | None]) -> tuple[pd.DataFrame, tuple[str, ...]]:
         """Convert some columns to numbers, dates or words with gaps, and say what was read.
@@ -70,72 +73,53 @@ class TextTable:
         its cells that are not missing have, and numbers if nine tenths of its different cells have, else words. The
         table is indexed by the lines of the file.
         """
-        known = {name: kind or self._kind(name) for name, kind in kinds.items()}
+        cells = self.cells[list(kinds)]
+        given = cells.where(~cells.map(str.lower).isin(_MISSING), None)
+        known = {name: kind or _kind(given[name].dropna()) for name, kind in kinds.items()}
         decimal = self._decimal([name for name, kind in known.items() if kind is Numbers])
-        read = {Numbers: lambda name: self._numbers(name, decimal), Dates: self._dates, Words: self._words}
+        read = {Numbers: partial(self._numbers, decimal=decimal), Dates: self._dates, Words: pd.Series.to_numpy}
         notes = (f"{self.path}: decimal commas are read as decimal points",) if decimal == "," else ()
-        return pd.DataFrame({name: read[kind](name) for name, kind in known.items()}, index=self.lines), notes
+        return pd.DataFrame({name: read[kind](given[name]) for name, kind in known.items()}, cells.index), notes
 
-    def _kind(self, name: str) -> type[Column]:
-        """Recognise what a column contains."""
-        cells = [cell for cell in self.columns[name] if cell.lower() not in _MISSING]
-        dates = sum(_DATE.match(cell) is not None or _OTHER_DATE.match(cell) is not None for cell in cells)
-        if 2 * dates > len(cells):
-            return Dates
-        numbers = [cell for cell in cells if _LIKE_A_NUMBER.fullmatch(cell) or _number(cell, ".") is not None]
-        many = 2 * len(numbers) > len(cells) or 10 * len(set(numbers)) >= 9 * len(set(cells)) > 0
-        return Numbers if many else Words
-
-    def _words(self, name: str) -> NDArray[np.object_]:
-        return np.array([None if cell.lower() in _MISSING else cell for cell in self.columns[name]], dtype=object)
-
-    def _dates(self, name: str) -> pd.api.extensions.ExtensionArray:
-        dates: list[pd.Timestamp | None] = []
-        for cell, line in zip(self.columns[name], self.lines, strict=True):
-            try:
-                dates.append(pd.Timestamp(cell) if _DATE.fullmatch(cell) else None)
-            except ValueError:  # no such day
-                dates.append(None)
-            if dates[-1] is None and cell.lower() not in _MISSING:
-                raise DataError(
-                    f"{self.path}: column {name!r}, row {line} has {cell!r}, and dates are needed: write them as "
-                    "2020-01-31 or 2020-01-31 18:30"
-                )
+    def _dates(self, given: pd.Series) -> pd.Series:
+        """A column as times, NaT where a cell is missing."""
+        dates = given.map(_date, na_action="ignore").astype(object)
+        for line in given.index[dates.isna() & given.notna()]:
+            raise DataError(
+                f"{self.path}: column {given.name!r}, row {line} has {given[line]!r}, and dates are needed: write them "
+                "as 2020-01-31 or 2020-01-31 18:30"
+            )
         with of_file(self.path):
-            return times_of(name, pd.Series(dates, dtype=object))[0].array
+            return times_of(given.name, dates)[0]
 
     def _decimal(self, names: Sequence[str]) -> str:
         """Return the decimal sign of some columns; refuse 1,234, and beside semicolons also 999 with 1.234."""
-        cells = [(name, i, cell) for name in names for i, cell in enumerate(self.columns[name])]
+        cells = [(name, line, cell) for name in names for line, cell in self.cells[name].items()]
         commas, points = ([each for each in cells if sign in each[2]] for sign in ",.")
         decimal = commas and not points and all(_DECIMAL_COMMA.fullmatch(each[2]) for each in commas)
         doubtful = commas if decimal and all(_THOUSANDS_COMMA.fullmatch(each[2]) for each in commas) else []
         for name in [] if self.separator == "," else names:
             own = [each for each in points if each[0] == name]
-            if 0 < len(own) < len(self.lines) and all(_THOUSANDS_POINT.fullmatch(each[2]) for each in own):
+            if 0 < len(own) < len(self.cells) and all(_THOUSANDS_POINT.fullmatch(each[2]) for each in own):
                 doubtful = own
-        for name, i, cell in doubtful:
+        for name, line, cell in doubtful:
             one, other = cell.replace(",", "."), re.sub("[,.]", "", cell)
             raise DataError(
-                f"{self.path}: column {name!r}, row {self.lines[i]} has {cell!r}, which is {one} or {other}: write "
-                "numbers with a decimal point and without thousands separators"
+                f"{self.path}: column {name!r}, row {line} has {cell!r}, which is {one} or {other}: write numbers with "
+                "a decimal point and without thousands separators"
             )
         return "," if decimal else "."
 
-    def _numbers(self, name: str, decimal: str) -> Array:
+    def _numbers(self, given: pd.Series, decimal: str) -> pd.Series:
         """A column as numbers, NaN where a cell is missing."""
-        numbers = np.full(len(self.lines), np.nan)
-        for i, cell in enumerate(self.columns[name]):
-            if cell.lower() in _MISSING:
-                continue
-            value = _number(cell, decimal)
-            if value is None:
-                raise DataError(
-                    f"{self.path}: column {name!r} is not numeric, row {self.lines[i]} has {cell!r}{self._hint(cell)}"
-                )
-            if not np.isfinite(value):
-                raise DataError(f"{self.path}: column {name!r} is not finite in row {self.lines[i]}")
-            numbers[i] = value
+        numbers = given.map(partial(_number, decimal=decimal), na_action="ignore").astype(np.float64)
+        for line in given.index[given.notna() & ~np.isfinite(numbers)]:
+            if np.isinf(numbers[line]):
+                raise DataError(f"{self.path}: column {given.name!r} is not finite in row {line}")
+            raise DataError(
+                f"{self.path}: column {given.name!r} is not numeric, row {line} has {given[line]!r}"
+                f"{self._hint(given[line])}"
+            )
         return numbers
 
     def _hint(self, cell: str) -> str:
@@ -144,6 +128,24 @@ class TextTable:
         if re.search(r"\d", cell):
             return ": write numbers with a decimal point and without thousands separators, units and other signs"
         return ": leave a cell without a number empty"
+
+
+def _kind(cells: pd.Series) -> type[Column]:
+    """Recognise what a column contains, by its cells that are not missing."""
+    dates = cells.map(lambda cell: _DATE.match(cell) is not None or _OTHER_DATE.match(cell) is not None)
+    if 2 * dates.sum() > len(cells):
+        return Dates
+    numbers = [cell for cell in cells if _LIKE_A_NUMBER.fullmatch(cell) or _number(cell, ".") is not None]
+    many = 2 * len(numbers) > len(cells) or 10 * len(set(numbers)) >= 9 * cells.nunique() > 0
+    return Numbers if many else Words
+
+
+def _date(cell: str) -> pd.Timestamp | None:
+    """The date in a cell; None if there is none, or no such day."""
+    try:
+        return pd.Timestamp(cell) if _DATE.fullmatch(cell) else None
+    except ValueError:
+        return None
 
 
 def read_table(path: str | Path, wanted: Collection[str] = ()) -> TextTable:
@@ -157,32 +159,28 @@ def read_table(path: str | Path, wanted: Collection[str] = ()) -> TextTable:
     separator = first[1] if first else _separator(text)
     text = "\n" + text[first.end() :] if first else text
     reader = csv.reader(io.StringIO(text, newline=""), delimiter=separator, skipinitialspace=True, strict=True)
-    rows, lines = [], []
     try:
-        for cells in reader:
-            stripped = [cell.strip() for cell in cells]
-            if any(stripped):
-                rows.append(stripped)
-                lines.append(reader.line_num)
+        stripped = ((reader.line_num, [cell.strip() for cell in cells]) for cells in reader)
+        rows = {line: cells for line, cells in stripped if any(cells)}
     except csv.Error as error:
         raise DataError(f"{path}: is not a CSV file ({error} in row {reader.line_num})") from None
     if not rows:
         raise DataError(f"{path}: is empty")
-    header, *body = rows
+    header = rows.pop(next(iter(rows)))
     numeric = all(_number(name, ".") is not None for name in header) and not set(wanted) & set(header)
     if numeric and header != [str(j) for j in range(len(header))]:
         raise DataError(
             f"{path}: the first row holds numbers, and the names of the columns, or of a target, are needed"
         )
-    for line, row in zip(lines[1:], body, strict=True):
+    for line, row in rows.items():
         if any(row[len(header) :]):
-            if row is body[0]:
+            if row is next(iter(rows.values())):
                 raise DataError(f"{path}: the rows have more cells than the header, which has {len(header)}")
             raise DataError(f"{path}: is not a CSV file (row {line} has {len(row)} cells, the header {len(header)})")
-    cells_of = [[row[j] if j < len(row) else "" for row in body] for j in range(len(header))]
+    cells_of = [[row[j] if j < len(row) else "" for row in rows.values()] for j in range(len(header))]
     notes = [] if separator == "," else [f"{path}: the columns are separated by {_SEPARATORS[separator]}"]
-    columns = _named(str(path), header, cells_of, notes)
-    return TextTable(str(path), columns, lines[1:], separator, tuple(notes))
+    cells = pd.DataFrame(_named(str(path), header, cells_of, notes), list(rows), dtype=object)
+    return TextTable(str(path), cells, separator, tuple(notes))
 
 
 def without_formulas(table: pd.DataFrame) -> pd.DataFrame:
@@ -304,7 +302,7 @@ class ParquetTable:
     def __init__(self, path: str | Path) -> None:
         self.path, self._parquet, self.notes = Path(path), parquet_library(path), tuple[str, ...]()
         folders = _folders_of(self.path)
-        self.files, self._ranges = list(folders), dict[Path, dict[str, range]]()
+        self.files = list(folders)
         names = {file: self._columns_of(file, list(stated)) for file, stated in folders.items()}
         first = self.files[0]
         self.columns, keys = names[first], folders[first].keys()
@@ -313,26 +311,23 @@ class ParquetTable:
                 raise DataError(f"{file}: it or {first} alone has the column {name!r}: write all files with the same")
         if not self.columns:
             raise DataError(f"{path}: has no column with a name")
-        cells = {name: [stated[name] for stated in folders.values()] for name in keys}
-        self._stated, _ = TextTable(str(path), cells, list(range(len(folders))), ",", ()).frame(dict.fromkeys(cells))
+        cells = pd.DataFrame(list(folders.values()), columns=list(keys), dtype=object)
+        self._stated, _ = TextTable(str(path), cells).frame(dict.fromkeys(keys))
 
     def _columns_of(self, file: Path, stated: list[str]) -> list[str]:
         """The columns of a file, with those that the names of its folders state."""
         with self._reading(file) as opened:
-            schema, rows = opened.schema_arrow, opened.metadata.num_rows
-        stored = schema.pandas_metadata or {}
-        index = stored.get("index_columns", [])  # names of fields, or a range
-        ranges = [each for each in index if isinstance(each, dict) and each["name"] is not None]
-        self._ranges[file] = {str(each["name"]): range(each["start"], each["stop"], each["step"]) for each in ranges}
-        for name, values in self._ranges[file].items():
-            if len(values) != rows:
-                raise DataError(f"{file}: the index {name!r} is not that of its rows: write it after reset_index()")
+            schema = opened.schema_arrow
+        index = (schema.pandas_metadata or {}).get("index_columns", [])  # names of fields, or a range
+        for each in index:
+            if isinstance(each, dict) and each["name"] is not None:
+                raise DataError(f"{file}: the index {each['name']!r} has no values in it: write it after reset_index()")
         fields = sorted(schema.names, key=lambda field: field not in index)
         named = [field for field in fields if not _NAMELESS.fullmatch(field)]
         if len(named) < len(fields):
             self.notes = (f"{self.path}: an index without a name of its own is left out: it labels the rows",)
         with of_file(file):
-            return unique([*self._ranges[file], *named[:-1], *stated, *named[-1:]])
+            return unique([*named[:-1], *stated, *named[-1:]])
 
     @contextmanager
     def _reading(self, file: Path) -> Iterator[ParquetFile]:
@@ -349,16 +344,12 @@ class ParquetTable:
         wanted = self.columns if names is None else list(names)
         check_columns(self.path, self.columns, wanted)
         for i, file in enumerate(self.files):
-            given, at = self._ranges[file], 0
-            fields = [name for name in wanted if name not in self._stated and name not in given]
+            fields = [name for name in wanted if name not in self._stated]
             with self._reading(file) as opened:
                 for part in [opened.read(fields)] if rows is None else opened.iter_batches(rows, columns=fields):
-                    n = part.num_rows
-                    more = {name: self._stated[name].take(np.full(n, i)).array for name in self._stated}
-                    more |= {name: values[at : at + n] for name, values in given.items()}
-                    at += n
-                    if n:
-                        yield part.to_pandas(ignore_metadata=True).assign(**more)[wanted]
+                    stated = self._stated.take(np.full(part.num_rows, i)).reset_index(drop=True)
+                    if len(stated):
+                        yield pd.concat([part.to_pandas(ignore_metadata=True), stated], axis=1)[wanted]
 
     def frame(self, kinds: Mapping[str, type[Column] | None]) -> tuple[pd.DataFrame, tuple[str, ...]]:
         """The columns as they are: the files say what they contain."""

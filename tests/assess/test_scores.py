@@ -12,7 +12,7 @@ from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import StandardScaler
 
 import bsvr_pp as bp
-from bsvr_pp.assess.scores import calibration_error
+from bsvr_pp.assess.assessment import calibration_error
 
 
 def prediction(targets, quantiles=(0.025, 0.1, 0.9, 0.975)):

@@ -10,10 +10,9 @@ import pytest
 from scipy.stats import binom
 
 from bsvr_pp.assess.assessment import Assessment
-from bsvr_pp.assess.scores import Scores
 from bsvr_pp.assess.verdict import Comparison, Kind, Reason, Status, Verdict, judge
 from bsvr_pp.inference.protocol import Evidence
-from bsvr_pp.show.words import evidence_words, summary
+from bsvr_pp.show.report import evidence_words, summary
 
 GOOD = Assessment(
     inference="mean field",
@@ -30,9 +29,12 @@ GOOD = Assessment(
         "k-hat": 0.5,
         "f differs": 0.2,
         "R-hat": 1.002,
+        "mlpd": -1.0,
+        "coverage 80 %": 0.8,
+        "coverage 95 %": 0.95,
     },
     hyperparameters={},
-    scores=Scores(100, -1.0, coverage={0.8: 0.8, 0.95: 0.95}),
+    n_test=100,
 )
 NO_PROBLEM = "no problem was found"
 
@@ -69,11 +71,11 @@ def test_no_problem():
         ({"numbers": {"k-hat": 0.75, **error(None, None)}}, "k-hat 0.75 > 0.7: too far"),
         ({"numbers": {"k-hat": 0.75}, "sampled": True}, "k-hat 0.75 > 0.7: too far"),
         (
-            {"scores": Scores(100, -1.0, coverage={0.8: 0.6, 0.95: 0.95})},
+            {"numbers": {"coverage 80 %": 0.6}},
             "80 % intervals are too narrow: they hold 60 % of the test targets",
         ),
-        ({"scores": Scores(100, -1.0, coverage={0.8: 0.95, 0.95: 0.95})}, "80 % intervals are too wide"),
-        ({"scores": Scores(100, -1.0, coverage={0.8: 0.8, 0.95: 0.85})}, "95 % intervals are too narrow"),
+        ({"numbers": {"coverage 80 %": 0.95}}, "80 % intervals are too wide"),
+        ({"numbers": {"coverage 95 %": 0.85}}, "95 % intervals are too narrow"),
     ],
 )
 def test_each_objection(changes, words):
@@ -106,8 +108,8 @@ def test_a_mean_far_from_a_converged_reference_is_a_warning_beside_the_verdict()
 
 
 def test_what_is_wrong_under_every_method_is_said_of_the_model():
-    narrow = replace(GOOD, scores=Scores(100, -1.0, coverage={0.8: 0.6}))
-    fast = changed({"seconds": 1.0}, scores=narrow.scores)
+    narrow = changed({"coverage 80 %": 0.6})
+    fast = changed({"coverage 80 %": 0.6, "seconds": 1.0})
     both = Comparison({"Laplace": narrow, "mean field": fast}, {}, {})
     assert both.shared == Reason(Kind.COVERAGE, (80.0, "narrow", 60.0))
     assert both.recommendation.best == "mean field" and not both.recommendation.warned
@@ -171,5 +173,4 @@ def test_coverage_is_tested_by_the_whole_tail_of_the_binomial():
         (fewest, Status.TRUSTED),
         (fewest - 1, Status.REJECTED),
     ]:
-        found = replace(GOOD, scores=Scores(n, -1.0, coverage={level: number / n}))
-        assert judge(found).status is status, number
+        assert judge(changed({"coverage 80 %": number / n})).status is status, number

@@ -72,7 +72,7 @@ def test_repeated_rows_and_weights_are_one_thing():
     once.add(X[[0, -1]], y[[0, -1]], [2.0, 3.0])
     twice.add(X[[0, 0, -1, -1, -1]], y[[0, 0, -1, -1, -1]])
     assert len(once._fit.rows.y) == len(twice._fit.rows.y) == N + 1
-    assert sorted(once._fit.rows.times) == sorted(twice._fit.rows.times) == [1.0] * (N - 1) + [3.0, 3.0]
+    assert sorted(once._fit.rows.weight) == sorted(twice._fit.rows.weight) == [1.0] * (N - 1) + [3.0, 3.0]
     np.testing.assert_allclose(once.predict(X), twice.predict(X), atol=1e-6)
     assert once.dual_coef_.sum() == pytest.approx(twice.dual_coef_.sum())
     assert_solved(once)

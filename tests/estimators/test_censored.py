@@ -7,8 +7,7 @@ import pandas as pd
 import pytest
 
 import bsvr_pp as bp
-from bsvr_pp.estimators.target_predictions import concordance
-from bsvr_pp.estimators.training_data import ends_of_targets, logs_of_targets
+from bsvr_pp.estimators.training_data import IntervalTargets, TrainingData, concordance, merged, targets_of
 from bsvr_pp.inference.prediction.component import Component
 
 RNG = np.random.default_rng(0)
@@ -26,16 +25,17 @@ def svr():
 
 
 def test_forms_of_targets():
-    assert ends_of_targets([1.0, 2.0], allowed=False) is None
-    assert ends_of_targets(np.ones((3, 1)), allowed=True) is None
-    assert ends_of_targets(np.ones((3, 2)), allowed=True).shape == (3, 2)
+    for exact in ([1.0, 2.0], np.ones((3, 1))):
+        assert not isinstance(targets_of(exact, allowed=True), IntervalTargets)
+    assert targets_of(np.ones((3, 2)), allowed=True).ends.shape == (3, 2)
     with pytest.raises(ValueError, match="y has two columns: intervals=True takes them as lower and upper ends"):
-        ends_of_targets(np.ones((3, 2)), allowed=False)
+        targets_of(np.ones((3, 2)), allowed=False)
     survival = np.array([(True, 1.0), (False, 2.0)], dtype=[("event", bool), ("time", float)])
-    np.testing.assert_array_equal(ends_of_targets(survival, allowed=False), [[1.0, 1.0], [2.0, np.inf]])
-    logs, ends = logs_of_targets(np.array([1.0, 2.0]), np.array([[0.0, 1.0], [2.0, np.inf]]))
-    np.testing.assert_allclose(ends, [[-np.inf, 0.0], [np.log(2.0), np.inf]])
-    np.testing.assert_allclose(logs, [0.0, np.log(2.0)])
+    np.testing.assert_array_equal(targets_of(survival, allowed=False).ends, [[1.0, 1.0], [2.0, np.inf]])
+    given = IntervalTargets.of(np.array([[0.0, 2.0], [2.0, np.inf]]))
+    ends = given.rows(np.zeros((2, 1)), given.y, np.ones(2), logs=True).ends
+    np.testing.assert_allclose(ends, [[-np.inf, np.log(2.0)], [np.log(2.0), np.inf]])
+    np.testing.assert_allclose(given.rows(np.zeros((2, 1)), given.y, np.ones(2), logs=True).y, [np.log(2.0)] * 2)
 
 
 def test_concordance_counts_known_pairs():
@@ -109,4 +109,22 @@ def test_log_targets_and_files(svr):
     with pytest.raises(ValueError, match="times must be positive"):
         times.predict_survival_function(X, [-1.0])
     with pytest.raises(ValueError, match="sample_weight is for exact targets"):
-        times.score(X, survival, np.ones(40))
+        times.score(X, survival, np.full(40, 2.0))
+
+
+def test_rows_of_intervals_are_a_kind():
+    """They are joined with exact rows as equal ends, and refuse weights; exact rows refuse intervals."""
+    exact = merged(np.arange(4.0)[:, None], np.array([1.0, 2.0, 3.0, 3.0]), None)
+    intervals = targets_of(np.array([[1.0, 1.0], [2.0, np.inf]]), allowed=True).rows(
+        np.zeros((2, 1)), np.array([1.0, 2.0]), np.ones(2), logs=False
+    )
+    both, place = intervals.joined(intervals.like(exact), merge=True)
+    assert both.ends.shape == (6, 2) and both.n_exact == 5 and place.tolist() == [0, 1] and not both.exact
+    assert both.taken(both.y > 1.5).ends.tolist() == both.ends[both.y > 1.5].tolist()
+    again = TrainingData.of_dataset(both.dataset())
+    assert type(again) is type(both) and np.array_equal(again.ends, both.ends)
+    with pytest.raises(ValueError, match="y must be exact targets, as those of fit"):
+        exact.like(intervals)
+    with pytest.raises(ValueError, match="sample_weight is for exact targets"):
+        intervals.like(merged(np.zeros((1, 1)), np.ones(1), np.array([2.0])))
+    assert exact.of_targets == {} and set(intervals.of_targets) == {"lower", "upper"}

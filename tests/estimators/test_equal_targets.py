@@ -131,7 +131,7 @@ def test_a_third_is_counted_by_weight():
 
 
 def test_offsets_are_numbers_of_the_scales():
-    plain = bp.NoiseScales(np.ones(1), np.ones(1), 0.0)
-    assert plain.one and plain.offsets.tolist() == [0.0]
+    plain = bp.NoiseScales.one()
+    assert not plain.several and plain.offsets.tolist() == [0.0]
     moved = bp.NoiseScales(np.ones(1), np.ones(1), 0.0, np.array([0.5]))
-    assert not moved.one and bp.NoiseScales.from_record(moved.record()).offsets.tolist() == [0.5]
+    assert moved.several and bp.NoiseScales.from_record(moved.record()).offsets.tolist() == [0.5]

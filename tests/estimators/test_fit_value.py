@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pickle
 import warnings
-from dataclasses import FrozenInstanceError, replace
+from dataclasses import FrozenInstanceError, dataclass, replace
 
 import numpy as np
 import pymc as pm
@@ -15,6 +15,7 @@ from bsvr_pp.estimators import training_data
 from bsvr_pp.estimators.regression_fit import fit_regression
 from bsvr_pp.estimators.training_data import as_given, merged
 from bsvr_pp.inference.prediction import neighbours
+from bsvr_pp.inference.protocol import Averages, MatchesMoments
 from bsvr_pp.model.compiled import CompiledModel
 from bsvr_pp.model.problem import Problem
 
@@ -124,7 +125,7 @@ def test_own_blocks_of_many_rows_have_one_noise():
     X, y = wave(210)
     y[::10] += np.random.default_rng(1).normal(size=21)
     svr = bp.BayesianSVR(blocks=bp.LocalBlocks(70, neighbours=None), **FAST).fit(X, y)
-    assert svr.noise_scales_ is None and svr.neighbours_ is None and np.isfinite(svr.predict(NEW)).all()
+    assert not svr.noise_scales_.several and svr.neighbours_ is None and np.isfinite(svr.predict(NEW)).all()
 
 
 def test_rows_of_a_logarithm_are_set_aside_on_its_scale():
@@ -144,7 +145,7 @@ def test_a_fit_is_a_function_of_rows_and_options():
     X, y = wave()
     svr = bp.BayesianSVR(**FAST)
     rows = merged(X, y, None)
-    spec, rows = svr._check_options().for_rows(rows, None, weighted=False)
+    spec, rows = svr._check_options().for_rows(rows, None)
     fit = fit_regression(rows, spec, np.random.default_rng(1))
     again = fit_regression(rows, spec, np.random.default_rng(1))
     local = svr._local()
@@ -153,7 +154,7 @@ def test_a_fit_is_a_function_of_rows_and_options():
     with pytest.raises(FrozenInstanceError):
         fit.neighbours = 5
     assert not hasattr(svr, "_fit") and spec.size is None
-    many, _ = replace(spec, local=bp.LocalBlocks(30)).for_rows(as_given(X, y), None, weighted=False)
+    many, _ = replace(spec, local=bp.LocalBlocks(30)).for_rows(as_given(X, y), None)
     assert many.size == 30 and many.counts[0] == 64
 
 
@@ -199,3 +200,20 @@ def test_sampled_hyperparameters_of_ordered_classes_predict():
     np.testing.assert_allclose(svc.predict_proba(NEW).sum(axis=1), 1.0)
     again = bp.BayesianOrdinalSVC.from_result(svc.result_)
     np.testing.assert_allclose(again.predict_proba(NEW), svc.predict_proba(NEW))
+
+
+def test_a_method_of_ones_own_that_averages_or_matches_moments_is_asked_by_its_protocol():
+    @dataclass(frozen=True)
+    class Best(bp.Committee):
+        name = "the best of a committee"
+
+        def members(self, points, objectives):
+            return [0]
+
+    X, y = wave(210)
+    best = bp.BayesianSVR(inference=Best(), kernel="rbf", restarts=2, random_state=0).fit(X[:40], y[:40])
+    assert best.committee_.tolist() == [1.0]
+    with pytest.raises(ValueError, match="a committee averages over optima of a dense fit"):
+        bp.BayesianSVR(inference=Best(), blocks=30).fit(X, y)
+    assert isinstance(bp.MeanField(), MatchesMoments) and not isinstance(bp.Laplace(), MatchesMoments)
+    assert isinstance(bp.Committee(), Averages) and not isinstance(bp.MeanField(), Averages)

@@ -190,7 +190,7 @@ def test_scales_of_the_noise_are_not_learned_where_the_own_block_predicts(small,
     X, y = wave(150)
     blocks = bp.LocalBlocks(60, neighbours=None)
     svr = bp.BayesianSVR(blocks=blocks, restarts=1, random_state=0, outliers="keep").fit(X, y)
-    assert svr.noise_scales_ is None
+    assert not svr.noise_scales_.several
 
 
 def test_the_number_of_nearest_rows_is_chosen_and_kept(small, monkeypatch, tmp_path):
@@ -201,13 +201,32 @@ def test_the_number_of_nearest_rows_is_chosen_and_kept(small, monkeypatch, tmp_p
     one_noise = bp.BayesianSVR(blocks=60, noise_scales=False, **options).fit(X, y)
     given, dense = (bp.BayesianSVR(blocks=bp.LocalBlocks(size, 12), **options).fit(X, y) for size in (60, None))
     assert [each.neighbours_ for each in (svr, one_noise, given, dense)] == [12, 12, 12, None]
-    assert one_noise.noise_scales_ is None
+    assert not one_noise.noise_scales_.several
     np.testing.assert_allclose(svr.predict_f(X[:9]), given.predict_f(X[:9]))
     svr.save(tmp_path / "svr.nc")
     loaded = bp.BayesianSVR.load(tmp_path / "svr.nc")
     np.testing.assert_array_equal(loaded.predict_interval(X[:9]), svr.predict_interval(X[:9]))
     loaded.set_params(blocks=bp.LocalBlocks(60, neighbours=3))
     assert not np.allclose(loaded.predict_f(X[:9]), svr.predict_f(X[:9]))
+
+
+def test_weights_that_leave_rows_out_and_repeat_none_are_no_weights_of_blocks(small):
+    """Before, weights 0 and 1 were refused where equal rows stand twice."""
+    X, y = wave(150)
+    X, y = np.vstack([X, X[:20]]), np.append(y, y[:20])
+    weight = np.ones(170)
+    weight[3] = 0.0
+    options = {"blocks": bp.LocalBlocks(60, neighbours=None), "restarts": 1, "random_state": 0, "outliers": "keep"}
+    weighted = bp.BayesianSVR(**options).fit(X, y, weight)
+    without = bp.BayesianSVR(**options).fit(np.delete(X, 3, axis=0), np.delete(y, 3))
+    assert weighted.blocks_.n == 169 and weighted.log_evidence_ == without.log_evidence_
+    labels = np.where(y > 0, "a", "b")
+    machine = bp.BayesianSVC(blocks=60, random_state=0).fit(X, labels, np.ones(170))
+    np.testing.assert_array_equal(
+        machine.predict_proba(X[:9]), bp.BayesianSVC(blocks=60, random_state=0).fit(X, labels).predict_proba(X[:9])
+    )
+    with pytest.raises(ValueError, match="sample_weight is for a dense fit, and the rows are in blocks"):
+        weighted.add(X[:2], y[:2], [1.0, 1.5])
 
 
 def test_rows_of_weight_zero_are_left_out_of_blocks(small):

@@ -247,7 +247,7 @@ def test_the_log_density_of_a_row_that_is_left_out_is_that_of_its_prediction():
     with pytest.warns(UserWarning, match="far wider noise"):
         svr = bp.BayesianSVR(random_state=0).fit(X, y)
     far = np.isin(np.arange(len(y)), svr.outliers_)
-    _, log_density, _ = svr._fit.with_scales(svr._fit.units.rows(merged(X, y, None).taken(far)))
+    _, log_density, _ = svr._fit.with_scales(merged(X, y, None).taken(far).in_units(svr._fit.units))
     expected = svr.predict_distribution(X[far]).logpdf(y[far])
     np.testing.assert_allclose(log_density[-far.sum() :], expected, rtol=1e-8, atol=1e-10)
 

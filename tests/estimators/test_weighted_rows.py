@@ -98,7 +98,7 @@ def test_no_weights_and_weights_of_one_leave_the_rows_as_they_are():
     X, y, _, _ = data()
     plain = fitted(lambda: bp.BayesianSVR(restarts=1, random_state=0), X, y)
     ones = fitted(lambda: bp.BayesianSVR(restarts=1, random_state=0), X, y, np.ones(len(y)))
-    assert plain._fit.rows.weight is None and np.array_equal(plain._fit.rows.place[4:], np.arange(3, len(y) - 1))
+    assert (plain._fit.rows.weight == 1).all() and np.array_equal(plain._fit.rows.place[4:], np.arange(3, len(y) - 1))
     np.testing.assert_array_equal(plain.predict(X), ones.predict(X))
 
 

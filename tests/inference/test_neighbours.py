@@ -105,7 +105,7 @@ def test_weights_of_rows_count():
     rng = np.random.default_rng(0)
     options = {"noise": "soft_insensitive", "kernel": "rbf", "ard": True, "beta": 0.3, "quantile": 0.5}
     X, y, weight = rng.normal(size=(12, 2)), rng.normal(size=12), rng.integers(1, 5, 12).astype(float)
-    problem = read_model(standard_model(X, y, weight=weight, **options))
+    problem = read_model(standard_model(X, y, of_targets={"weight": weight}, **options))
     point = problem.complete(AT)
     K, mean, noise = problem.at(point)
     exact = mean_field(K, y, noise, mean=mean).predict(*problem.cross(point, NEW))

@@ -186,7 +186,7 @@ def test_a_model_predicts_as_the_estimator():
 def test_a_saved_estimator_predicts_the_same(noise_scales):
     X, y = simulated(400, lambda x: np.where(x < 10, 0.05, 0.8))
     svr = fitted(X, y, noise_scales=noise_scales)
-    assert (svr.noise_scales_ is not None) == noise_scales
+    assert svr.noise_scales_.several == noise_scales
     again = bp.BayesianSVR.from_result(svr.result_)
     new = np.linspace(0, 20, 7)[:, None]
     np.testing.assert_allclose(again.predict_interval(new), svr.predict_interval(new), rtol=1e-9)
@@ -228,14 +228,14 @@ def test_draws_have_the_quantiles_of_the_predictions():
 @pytest.mark.parametrize("options", [{"inference": "laplace"}, {"noise_scales": False}])
 def test_other_dense_fits_have_one_noise(options):
     X, y = simulated(210, lambda x: np.where(x < 10, 0.05, 0.8))
-    assert dense(X, y, **options).noise_scales_ is None
+    assert not dense(X, y, **options).noise_scales_.several
 
 
 def test_few_rows_and_noise_of_the_model_have_one_noise():
     X, y = simulated(199, lambda x: np.where(x < 10, 0.05, 0.8))
-    assert dense(X, y).noise_scales_ is None
+    assert not dense(X, y).noise_scales_.several
     X, y = simulated(300, lambda x: 0.2)
-    assert dense(X, y).noise_scales_ is None
+    assert not dense(X, y).noise_scales_.several
 
 
 def test_repeated_rows_count_as_often_as_they_are_there():
@@ -279,6 +279,6 @@ def test_a_smooth_target_without_noise_takes_more_rows(noise, chosen):
     problem, point = of(X, f + noise * rng.normal(size=600), C=1.0 / max(noise, 0.01) ** 2)
     assert choose_neighbours(problem, point, [16, 32, 64], np.random.default_rng(0))[0] == chosen
     new = rng.uniform(-2, 2, (100, 3))
-    few, many = (moments_from_neighbours(problem, point, new, count, None)[0] for count in (16, 64))
+    few, many = (moments_from_neighbours(problem, point, new, count, ())[0] for count in (16, 64))
     error, less = (np.sqrt(np.mean((found - np.sin(new).sum(axis=1)) ** 2)) for found in (few, many))
     assert less < 0.5 * error if noise == 0.0 else error < 0.5 * noise

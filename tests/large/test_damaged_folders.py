@@ -18,7 +18,7 @@ import bsvr_pp as bp
 from bsvr_pp import _atomic_write
 from bsvr_pp._atomic_write import LOCK, SealedFile, atomic_write, locked
 from bsvr_pp.large import folder_fit, folder_model, folder_predict
-from bsvr_pp.large.stored_rows import ARRAYS, StoredRows
+from bsvr_pp.large.folder_model import ARRAYS, StoredRows
 from bsvr_pp.large.tasks import Records, read_record
 from tests.damage import KINDS, damaged
 from tests.large.conftest import interrupted, small_stages
@@ -32,7 +32,7 @@ NEW = np.linspace(0.5, 11.5, 40)[:, None]
 def small():
     with small_stages() as patch:
         patch.setattr(_atomic_write, "PIECE", 256)  # several pieces in each file
-        patch.setattr("bsvr_pp.large.stored_rows.PIECE", 256)
+        patch.setattr("bsvr_pp.large.folder_model.PIECE", 256)
         yield
 
 

@@ -10,7 +10,7 @@ import pytest
 
 import bsvr_pp as bp
 from bsvr_pp.large import folder_fit
-from bsvr_pp.large.stored_rows import ARRAYS
+from bsvr_pp.large.folder_model import ARRAYS
 from tests.large.conftest import interrupted, small_stages
 
 pytest.importorskip("dask", reason="models in folders need Dask")

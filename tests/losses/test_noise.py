@@ -303,3 +303,15 @@ def test_the_noise_of_some_points_keeps_what_each_has_of_its_own(rows):
             noise.tilted(mean, variance, y), noise.at(rows).tilted(mean[rows], variance[rows], y[rows]), strict=True
         ):
             np.testing.assert_array_equal(some, all_[rows])
+
+
+def test_one_weight_is_that_of_all_points_and_intervals_take_the_weight_one():
+    y, ends = np.array([0.3, -1.0]), np.array([[-1.0, 0.0], [0.5, np.inf]])
+    noise = absolute(2.0)
+    each, all_ = noise.weighted([3.0, 3.0]), noise.weighted(3.0)
+    for some, others in zip(each.sites(y), all_.sites(y), strict=True):
+        np.testing.assert_array_equal(some, others)
+    assert noise.weight.tolist() == [1.0] and repr(noise.weighted(1.0)) == repr(noise) and "weighted" in repr(all_)
+    between = noise.weighted(np.ones(2)).between(*ends.T)
+    np.testing.assert_array_equal(between.log_likelihood(y, y), noise.between(*ends.T).log_likelihood(y, y))
+    assert isinstance(between.at([0]), type(between)) and len(between.at([0]).ends) == 1

@@ -20,7 +20,7 @@ W = np.array([1.0, 2.0, 0.5, 3.0])
 def models(noise):
     """A model with weights, and without."""
     options = {"noise": noise, "kernel": "rbf", "ard": False, "beta": 0.5, "quantile": 0.3}
-    return [standard_model(X, Y, **options, weight=weight) for weight in (W, None)]
+    return [standard_model(X, Y, **options, of_targets=known) for known in ({"weight": W}, {})]
 
 
 @pytest.mark.parametrize("noise", NOISES)
@@ -32,7 +32,7 @@ def test_the_log_density_of_a_row_is_multiplied_by_its_weight(noise):
 
 
 def test_the_density_without_f_is_the_evidence():
-    weighted, _ = models("huber")
+    weighted, plain = models("huber")
     problem = read_model(weighted)
     at = {"amplitude": 1.2, "inverse_lengthscale": 0.7, "C": 4.0, "epsilon": 0.2}
     K, mean, noise = problem.at(at)
@@ -41,7 +41,7 @@ def test_the_density_without_f_is_the_evidence():
     point = {v.name: np.log(at[v.name.removesuffix("_log__")]) for v in marginal.continuous_value_vars}
     assert marginal.compile_logp(marginal.observed_RVs)(point) == pytest.approx(exact, abs=1e-6)
     np.testing.assert_array_equal(noise.weight, W)
-    assert problem.noise_at(at).weight is None
+    assert problem.noise_at(at).weight.tolist() == [1.0] and problem.weighted and not read_model(plain).weighted
 
 
 def test_draws_are_single_targets():
@@ -54,7 +54,7 @@ def test_draws_are_single_targets():
 
 def test_labels_have_weights():
     labels = np.sign(Y)
-    model = standard_label_model(X, labels, ard=False, kernel="matern52", weight=W)
+    model = standard_label_model(X, labels, ard=False, kernel="matern52", of_targets={"weight": W})
     problem = read_model(model)
     assert problem.loss.name == "hinge"
     point = {"C": 1.5, "offset": 1.0, "amplitude": 3.0, "linear": 2.0, "log_lengthscale": 0.1}

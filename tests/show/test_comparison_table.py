@@ -39,7 +39,7 @@ def test_table(sinc_model, sinc_results):
     assert table["ase"].between(0, 0.2).all()
     assert table["coverage 95 %"].ge(table["coverage 80 %"]).all()
     for found in table.comparison.results.values():
-        assert found.row.keys() <= set(table.columns)  # every number is shown
+        assert found.numbers.keys() <= set(table.columns)  # every number is shown
 
 
 def test_evidences_at_one_point(sinc_model, sinc_results):

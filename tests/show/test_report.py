@@ -12,8 +12,7 @@ from pathlib import Path
 import pytest
 
 import bsvr_pp as bp
-from bsvr_pp.show.report import Picture
-from bsvr_pp.show.words import point_words, sections
+from bsvr_pp.show.report import Picture, point_words, sections
 
 BROWSERS = ("chromium", "chromium-browser", "google-chrome", "google-chrome-stable", "chrome")
 ALONE = (

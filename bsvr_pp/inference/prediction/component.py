@@ -11,7 +11,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from functools import partial
-from typing import Any
+from typing import Any, cast
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -20,15 +20,16 @@ from bsvr_pp._arrays import Array
 from bsvr_pp._checks import check_size, numbers
 from bsvr_pp.approximations.posterior import from_sites
 from bsvr_pp.inference.parts import Gaussian, given_parts, given_white, part_cross
-from bsvr_pp.inference.prediction.neighbours import NoiseScales, densities_near, moments_given, nearest_rows
+from bsvr_pp.inference.prediction.neighbours import NoiseScales, moments_given, nearest_rows
 from bsvr_pp.inference.result import other_data
 from bsvr_pp.losses import NoiseModel
 from bsvr_pp.model.problem import Point, Problem
 
-Moments = Callable[[Array], tuple[Array, ...]]
+Moments = Callable[[Array], tuple[Array, Array, Array]]
 Rows = NDArray[np.int64] | slice
 NoiseOfRows = Callable[[Point], NoiseModel]
 
+_ONE = NoiseScales.one()
 CHUNK = 500  # number of new inputs that are processed together, whose covariances stay in the cache
 
 
@@ -36,8 +37,8 @@ CHUNK = 500  # number of new inputs that are processed together, whose covarianc
 class Component:
     """One point of the hyperparameters with its weight, and mean and variance of f at any inputs.
 
-    Where the noise has ``scales``, ``moments`` also gives the mean log densities (n_new, s) of the nearest rows by
-    scale. ``site_precision`` and ``dual_coef`` are None if f is a draw. With ``apart`` the moments are those of fits of
+    ``moments`` also gives the mean log densities of the nearest rows by the ``scales`` of the noise that are compared.
+    ``site_precision`` and ``dual_coef`` are None if f is a draw. With ``apart`` the moments are those of fits of
     their own for each input, and the sites only say how f is correlated.
     """
 
@@ -47,20 +48,20 @@ class Component:
     weight: float = 1.0
     dual_coef: Array | None = None
     site_precision: Array | None = None
-    scales: NoiseScales | None = None
+    scales: NoiseScales = _ONE
     apart: bool = False
 
     def moments_and_scales(self, X: Array) -> tuple[Array, Array, Array]:
         """Mean and variance of f at new inputs, and the probabilities (s, n_new) of the scales of the noise there."""
-        mean, variance, *near = self.moments(X)
-        return mean, variance, np.ones((1, len(X))) if self.scales is None else self.scales.at(*near)
+        mean, variance, near = self.moments(X)
+        return mean, variance, self.scales.at(near)
 
     def draw(self, X: Array, size: int, rng: np.random.Generator) -> Array:
         """Draws (size, n_new) of new targets: one f per draw plus noise."""
         mean, variance, probability = self.moments_and_scales(X)
         f = mean + self.deviations(X, size, rng, variance if self.apart else None)
         noise = self.problem.noise_at(self.point).sample((size, len(X)), rng)
-        if self.scales is not None:
+        if self.scales.several:
             share = probability.cumsum(axis=0)
             chosen = np.minimum((rng.random((size, len(X), 1)) > share.T).sum(axis=2), share.shape[0] - 1)
             noise = noise * self.scales.factors[chosen] + np.asarray(self.scales.offsets)[chosen]
@@ -87,7 +88,7 @@ class Component:
         mean, covariance = self.linear(X, np.eye(len(X)))
         if not self.apart:
             return mean, covariance
-        mean, variance, *_ = self.moments(X)
+        mean, variance, _ = self.moments(X)
         deviation = np.sqrt(variance / np.diag(covariance))
         return mean, deviation[:, None] * covariance * deviation
 
@@ -121,13 +122,9 @@ def component(
     predict: Gaussian | None = None,
     part: str | None = None,
     neighbours: int | None = None,
-    scales: NoiseScales | None = None,
-    densities: Array | None = None,
+    scales: NoiseScales = _ONE,
 ) -> Component:
-    """Make the component of two vectors, or of a ``part`` of f; ``predict`` is its function where it is known.
-
-    The noise has ``scales`` where there are neighbours, or ``densities`` of all rows.
-    """
+    """Make the component of two vectors, or of a ``part`` of f; ``predict`` is its function where it is known."""
     if neighbours is not None and not problem.ends.exact:
         raise ValueError(f"neighbours={neighbours} takes exact targets, and the model has intervals or classes")
 
@@ -137,36 +134,36 @@ def component(
         K, mean, _ = own.dense_at(point)
         return from_sites(K, mean, dual_coef[rows], site_precision[rows]).predict
 
-    def own_fits(X: Array) -> tuple[Array, ...]:
+    def own_fits(X: Array) -> tuple[Array, Array, Array]:
         assert neighbours is not None
-        near = nearest_rows(problem, point, X, neighbours)
-        return moments_given(problem, point, X, near, None if scales is None else scales.factors)
+        return moments_given(problem, point, X, nearest_rows(problem, point, X, neighbours), used.compared)
 
-    def moments(X: Array) -> tuple[Array, ...]:
+    def moments(X: Array) -> tuple[Array, Array, Array]:
         if neighbours is not None:
             return _in_chunks(own_fits, X)
         mean, variance = _own_block(problem, point, gaussian, X, part)
-        if plug_in:
-            variance = np.zeros_like(variance)
-        if scales is None or densities is None:
-            return mean, variance
-        return mean, variance, densities_near(problem, point, X, densities)
+        return mean, np.zeros_like(variance) if plug_in else variance, used.near(problem, point, X)
 
-    used = None if neighbours is None and densities is None else scales
+    used = scales if neighbours is not None else scales.of_one_posterior
     return Component(problem, point, moments, weight, dual_coef, site_precision, used, neighbours is not None)
 
 
 def component_of_draw(problem: Problem, point: Point, draw: Point, part: str | None) -> Component:
     """Make the component of a draw of f, or of a ``part`` of it, at the training rows; ``draw`` has f or its parts."""
     if problem.composite is not None:
-        return Component(problem, point, partial(_in_chunks, given_parts(problem, point, draw, part)))
+        return Component(problem, point, _alone(partial(_in_chunks, given_parts(problem, point, draw, part))))
     f, white = draw[problem.prior.name], draw.get(str(problem.prior.whitened))
 
     def gaussian(own: Problem, rows: Rows) -> Gaussian:
         K, mean, _ = own.dense_at(point)
         return given_white(K, K.whiten(f[rows] - mean) if white is None else white[rows])
 
-    return Component(problem, point, partial(_own_block, problem, point, gaussian))
+    return Component(problem, point, _alone(partial(_own_block, problem, point, gaussian)))
+
+
+def _alone(moments: Callable[[Array], tuple[Array, Array]]) -> Moments:
+    """Moments of f where no densities of rows are compared."""
+    return lambda X: (*moments(X), np.empty((len(X), 0)))
 
 
 def _own_block(
@@ -197,9 +194,9 @@ def _by_block(problem: Problem, X: Array) -> list[tuple[int, NDArray[np.intp]]]:
     return [(int(block), np.flatnonzero(own == block)) for block in np.unique(own)]
 
 
-def _in_chunks(moments: Moments, X: Array) -> tuple[Array, ...]:
+def _in_chunks[T: tuple[Array, ...]](moments: Callable[[Array], T], X: Array) -> T:
     found = [moments(X[at : at + CHUNK]) for at in range(0, len(X), CHUNK)]
-    return tuple(np.concatenate(each) for each in zip(*found, strict=True))
+    return cast(T, tuple(np.concatenate(each) for each in zip(*found, strict=True)))
 
 
 def new_rows(problem: Problem, X_new: ArrayLike | None, data: Mapping[str, ArrayLike] | None = None) -> Array:

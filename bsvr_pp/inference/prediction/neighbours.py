@@ -23,9 +23,9 @@ from __future__ import annotations
 
 import warnings
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from math import ceil
-from typing import Any, NamedTuple, Self
+from typing import NamedTuple, Self
 
 import numpy as np
 import pymc as pm
@@ -64,7 +64,7 @@ _COST = 1.4  # and power of their number by which fewer rows are compared
 _TURNS = 8  # in which weights and offsets are computed
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class NoiseScales:
     """Scales of the noise and their probabilities.
 
@@ -76,8 +76,8 @@ class NoiseScales:
         Weight of each apart from what the neighbours show; the sum is one.
     shared : float
         Number of rows of a neighbourhood that count when their densities choose between the scales.
-    offsets : (s,) array, optional
-        Mean of the noise of each scale, on the scale of the model's targets; by default 0.
+    offsets : (s,) array or number
+        Mean of the noise of each scale, on the scale of the model's targets.
 
     Raises
     ------
@@ -88,43 +88,85 @@ class NoiseScales:
     factors: Array
     weights: Array
     shared: float
-    offsets: Array | None = None
+    offsets: ArrayLike = 0.0
 
     def __post_init__(self) -> None:
         factors = numbers("factors", self.factors, ("s",))
         check_positive("factors", factors)
         check_positive("weights", numbers("weights", self.weights, (factors.size,)))
-        offsets = np.zeros(factors.size) if self.offsets is None else self.offsets
+        offsets = np.full(factors.size, self.offsets) if np.ndim(self.offsets) == 0 else self.offsets
         object.__setattr__(self, "offsets", numbers("offsets", offsets, (factors.size,)))
         if not (is_number(self.shared) and self.shared >= 0):
             raise ValueError(f"shared must be a number of at least 0, got {self.shared!r}")
 
+    @classmethod
+    def one(cls) -> NoiseScales:
+        """The noise of the model alone."""
+        return NoiseScales(np.ones(1), np.ones(1), 0.0)
+
     @property
-    def one(self) -> bool:
-        """Whether the noise of the model is the only one."""
-        return self.factors.size == 1 and bool(self.factors[0] == 1.0) and not np.any(self.offsets)
+    def several(self) -> bool:
+        """Whether there is other noise than that of the model."""
+        return self.factors.size > 1 or bool(self.factors[0] != 1.0) or bool(np.any(self.offsets))
+
+    @property
+    def compared(self) -> Array:
+        """Factors of which the densities of the nearest rows are needed: none where there is one scale."""
+        return self.factors if self.several else np.empty(0)
 
     def at(self, log_density: Array) -> Array:
-        """Probabilities (s, n_new) of the scales, from the mean log densities (n_new, s) of the nearest rows.
+        """Probabilities (s, n_new) of the scales, from the mean log densities of the nearest rows by ``compared``.
 
         Where these are not finite, since a solve failed, the probabilities are the weights.
         """
+        if not self.several:
+            return np.ones((1, len(log_density)))
         known = np.where(np.isfinite(log_density).all(axis=1, keepdims=True), log_density, 0.0)
         probability = np.exp(log_softmax(np.log(self.weights) + self.shared * known, axis=1)).T
         probability[probability < _NONE] = 0.0
         return np.asarray(probability / probability.sum(axis=0))
 
-    def record(self) -> dict[str, Any]:
+    def near(self, problem: Problem, point: Point, X: Array) -> Array:
+        """Mean log densities of the nearest rows of new inputs by ``compared``, which prefer no scale if not known."""
+        return np.zeros((len(X), self.compared.size))
+
+    @property
+    def of_one_posterior(self) -> NoiseScales:
+        """The scales where predictions are no fits on nearest rows: one, if the densities of the rows are not known."""
+        return NoiseScales.one()
+
+    def of_rows(self, problem: Problem, point: Point, posterior: LatentPosterior) -> NoiseScales:
+        """The scales of a posterior of all rows, in one block, with the densities of these."""
+        densities = densities_of_rows(problem, point, posterior, self.factors)
+        return ScalesOfRows(self.factors, self.weights, self.shared, self.offsets, densities=densities)
+
+    def record(self) -> dict[str, float | list[float]]:
         """The scales as plain data."""
         arrays = {name: np.asarray(getattr(self, name)).tolist() for name in ("factors", "weights", "offsets")}
         return {**arrays, "shared": float(self.shared)}
 
     @classmethod
-    def from_record(cls, record: Mapping[str, Any]) -> Self:
+    def from_record(cls, record: Mapping[str, object]) -> Self:
         """Make the scales from `record`."""
         arrays = ("factors", "weights", "offsets")
         found = check_fields("noise scales", record, (*arrays, "shared"))
         return cls(**{name: np.array(found[name]) for name in arrays}, shared=float(found["shared"]))
+
+
+@dataclass(frozen=True)
+class ScalesOfRows(NoiseScales):
+    """Scales of the noise around one posterior, with the log ``densities`` (n, s) of its rows given the others."""
+
+    densities: Array = field(kw_only=True, repr=False)
+
+    def near(self, problem: Problem, point: Point, X: Array) -> Array:
+        """Mean log densities (n_new, s) of the nearest rows of new inputs."""
+        return densities_near(problem, point, X, self.densities)
+
+    @property
+    def of_one_posterior(self) -> NoiseScales:
+        """These."""
+        return self
 
 
 class RowScales(NamedTuple):
@@ -195,7 +237,7 @@ def learn_noise_scales(
     if is_sampled(result) or is_mode(result):
         raise ValueError("result must be of an approximation that integrates f out, not draws or MAP")
     labels = problem.loss.targets.refusal("scales of the noise")
-    if labels or problem.weight is not None or not problem.ends.exact:
+    if labels or problem.weighted or not problem.ends.exact:
         raise ValueError("model must have exact targets without weights: scales of the noise are learned from them")
     (point,) = points_of(result["posterior"].to_dataset().isel(chain=[0], draw=[0]), problem.hyperparameters)
     return choose_neighbours(problem, point, [neighbours], rng, progressbar)[1]
@@ -231,15 +273,19 @@ def _scales_of(problem: Problem, point: Point, rows: Rows, neighbours: int, prog
     return _learned(*given, of_others, np.ones(rows.size))
 
 
-def scales_of_posterior(problem: Problem, point: Point, posterior: LatentPosterior, *far: Array) -> RowScales:
+def scales_of_posterior(
+    problem: Problem, point: Point, posterior: LatentPosterior, weight: Array, *far: Array
+) -> RowScales:
     """Learn the scales of the noise from a posterior of all rows, whose cavities predict each row from the others.
 
-    The targets must be exact, in one block. Rows that do not determine the latent function follow those of the
-    posterior: inputs ``far`` (m, d), targets and how often each counts (m,).
+    The targets must be exact, in one block, with sample weights (n,). Rows that do not determine the latent function
+    follow those of the posterior: inputs ``far`` (m, d), targets and how often each counts (m,).
     """
-    n, noise = problem.targets.size, problem.noise_at(point)
-    own, weight = densities_of_rows(problem, point, posterior, _FACTORS), sample_weights(problem, point)
-    weight = np.ones(n) if weight is None else weight
+    n, noise, own = (
+        problem.targets.size,
+        problem.noise_at(point),
+        densities_of_rows(problem, point, posterior, _FACTORS),
+    )
     near = own[nearest_others(problem, point, np.arange(n), min(_NEAREST, n // 4))].mean(axis=1)
     mean, variance, y = posterior.cavity_mean, np.maximum(posterior.cavity_variance, 0.0), problem.targets
     if len(far[0]):
@@ -324,7 +370,7 @@ def _weighed(known: Array, given: Array, times: Array, before: NoiseScales | Non
 
 
 def moments_given(
-    problem: Problem, point: Point, X: Array, near: Rows, factors: ArrayLike | None = None, progress: str = ""
+    problem: Problem, point: Point, X: Array, near: Rows, factors: ArrayLike = (), progress: str = ""
 ) -> tuple[Array, Array, Array]:
     """Mean and variance (m,) of f at inputs (m, d), by mean field on rows ``near`` (m, k) of each, not by blocks.
 
@@ -332,7 +378,8 @@ def moments_given(
     the others (`approximations.NearestMoments`). Warns if mean field does not converge for some inputs.
     """
     count = near.shape[1]
-    noise = problem.noise_at(point).weighted(sample_weights(problem, point))
+    (weight,) = problem.evaluate("weight", lambda: [problem.weight], point)
+    noise = problem.noise_at(point).weighted(weight)
     size, jitter = max(1, _ENTRIES // count**2), problem.prior.jitter
 
     def of_group(i: int) -> NearestMoments:
@@ -400,12 +447,6 @@ def _unit(problem: Problem, point: Point) -> Array:
     """Units of the inputs in which rows are near."""
     unit = lengthscales(problem, point)
     return np.where(np.ptp(problem.inputs, axis=0) > 0, problem.inputs.std(axis=0), 1.0) if unit is None else unit
-
-
-def sample_weights(problem: Problem, point: Point) -> Array | None:
-    """Sample weights of the training rows; None if they have none."""
-    weight = problem.weight
-    return None if weight is None else np.asarray(problem.evaluate("weight", lambda: [weight], point)[0])
 
 
 def _tree(problem: Problem, unit: Array) -> cKDTree:

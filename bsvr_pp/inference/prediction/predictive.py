@@ -18,7 +18,6 @@ from bsvr_pp._arrays import Array
 from bsvr_pp.approximations import Covariance, mean_field
 from bsvr_pp.inference.prediction.component import Component, NoiseOfRows, noise_of_rows
 from bsvr_pp.inference.prediction.distribution import PredictiveDistribution
-from bsvr_pp.inference.prediction.neighbours import NoiseScales
 from bsvr_pp.inference.protocol import ConvergenceWarning
 from bsvr_pp.losses import NoiseModel
 from bsvr_pp.losses.noise import widened
@@ -46,7 +45,7 @@ class JointTargets:
         """Log density at z (n,): the evidence of mean field, whose prior is the posterior of f, for each component."""
         logs, weights, converged = [], [], True
         for part in self.parts():
-            if part.scales is not None:
+            if part.scales.several:
                 raise ValueError("the noise has several scales, and a joint density takes one: use noise_scales=False")
             if part.site_precision is None:
                 raise ValueError("f was sampled, and a joint density takes an f that is integrated out")
@@ -72,7 +71,7 @@ def mixture_of(
     for part in parts:  # one at a time, since each holds a factor of n² numbers
         noise_of = noise_of or noise_of_rows(part.problem, X)
         mean, variance, probability = part.moments_and_scales(X)
-        noise, scales = noise_of(part.point), part.scales or NoiseScales(np.ones(1), np.ones(1), 0.0)
+        noise, scales = noise_of(part.point), part.scales
         for factor, offset, share in zip(scales.factors, np.asarray(scales.offsets), probability, strict=True):
             moments.append((mean + offset, variance))
             offsets.append([offset])

@@ -123,7 +123,7 @@ def recover(
         if at_new is not None:
             known = None if problem.blocks.several else found.predict
             at_point = component(problem, point, found.dual_coef, found.site_precision, predict=known)
-            new_mean, new_variance = at_point.moments(at_new[0])
+            new_mean, new_variance, _ = at_point.moments(at_new[0])
             drawn[new] = new_mean + np.sqrt(new_variance) * rng.standard_normal(new_mean.shape)
         groups["posterior"].append({name: values for name, values in drawn.items() if name in kept})
         groups["log_likelihood"].append({problem.target: noise.log_likelihood(problem.targets, drawn[latent])})
