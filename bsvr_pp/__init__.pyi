@@ -5,8 +5,10 @@ from .assess.assessment import scores
 from .assess.calibrate import calibrate
 from .assess.evidence import log_evidence
 from .assess.loo import loo, loo_predict
+from .assess.partial_dependence import effect
 from .assess.reweighting import integrated_evidence, sensitivity, verify
 from .classification.svm_label import SVMLabel
+from .core.version import __version__
 from .estimators.base import LocalBlocks
 from .estimators.lssvr import LSSVR, BayesianLSSVR
 from .estimators.ordinal import BayesianOrdinalSVC
@@ -16,7 +18,6 @@ from .estimators.svr import BayesianSVR
 from .inference.approximate import MAP, Annealed, Committee, Laplace, MeanField
 from .inference.fit import fit
 from .inference.netcdf import load, save
-from .inference.partial_dependence import effect
 from .inference.predict import predict, predict_distribution
 from .inference.prediction.distribution import PredictiveDistribution
 from .inference.prediction.neighbours import NoiseScales, learn_noise_scales
@@ -34,7 +35,6 @@ from .model.row_kinds import Interval, Ordinal
 from .show.effect_plots import plot_effect
 from .show.plots import plot_evidence, plot_predictive, plot_relevance
 from .show.report import compare, report_page
-from .version import __version__
 
 __all__ = [
     "GP",

@@ -9,7 +9,7 @@ from typing import Any
 
 import griffe
 
-from bsvr_pp._docs import filled
+from bsvr_pp.core.docs import filled
 
 
 class Markdown(griffe.Extension):

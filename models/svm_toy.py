@@ -24,12 +24,12 @@ from matplotlib import pyplot as plt
 from scipy.special import expit
 
 from bsvr_pp.approximations import Covariance, annealed, find_mode, laplace
-from bsvr_pp.approximations.posterior import LatentDraws
 from bsvr_pp.classification.normaliser import Known, MeanKnown, averaged_gradient
+from bsvr_pp.core.approximations.posterior import LatentDraws
+from bsvr_pp.core.losses.noise import noise_likelihood
+from bsvr_pp.core.losses.registry import label_probability
 from bsvr_pp.datasets import Dataset
 from bsvr_pp.losses import hinge
-from bsvr_pp.losses.noise import noise_likelihood
-from bsvr_pp.losses.registry import label_probability
 
 MINUTES = (1, 30)
 

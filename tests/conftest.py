@@ -13,8 +13,8 @@ import pytest
 from filelock import FileLock
 
 import bsvr_pp as bp
-from bsvr_pp.approximations import operation
 from bsvr_pp.datasets import sinc
+from bsvr_pp.model import operation
 
 matplotlib.use("Agg")
 # Graphs are many small objects in cycles: a few large collections take a third of the time of many small ones.

@@ -10,8 +10,8 @@ from typing import Any
 
 import pytest
 
-from bsvr_pp._compiler import _njit
-from bsvr_pp.approximations import operation
+from bsvr_pp.core.compiler import _njit
+from bsvr_pp.model import operation
 
 _raise = ctypes.CDLL(None)["raise"]
 _raise.argtypes, _raise.restype = [ctypes.c_int], ctypes.c_int

@@ -17,9 +17,9 @@ import threadpoolctl
 from numba.core.caching import CacheImpl
 
 import bsvr_pp
-from bsvr_pp import _caches, _compiler
-from bsvr_pp._compiler import cached, core_stamp, rarely_collected, threads_for
-from bsvr_pp.approximations.mean_field import mean_field_core
+from bsvr_pp.core import caches, compiler
+from bsvr_pp.core.approximations.mean_field import mean_field_core
+from bsvr_pp.core.compiler import cached, core_stamp, rarely_collected, threads_for
 
 
 def threads():
@@ -39,7 +39,7 @@ def test_small_problems_have_one_thread_and_large_ones_what_there_is():
 def test_libraries_are_looked_for_again_after_imports_alone(monkeypatch):
     def looked():
         with threads_for(1):
-            return _compiler._libraries.cache_info().misses
+            return compiler._libraries.cache_info().misses
 
     before = looked()
     assert looked() == before
@@ -68,7 +68,7 @@ MODULES = {
     ],
 )
 def test_compiled_code_is_stale_where_code_of_the_core_has_changed(monkeypatch, tmp_path, module, old, new, stale):
-    monkeypatch.setattr(_compiler, "_PACKAGE", tmp_path / "core")
+    monkeypatch.setattr(compiler, "_PACKAGE", tmp_path / "core")
     (tmp_path / "core").mkdir()
 
     def stamp(texts):
@@ -89,10 +89,10 @@ def test_numba_asks_for_that_stamp():
 
 @pytest.fixture
 def fresh_cache(monkeypatch):
-    _caches.temporary_cache.cache_clear()
+    caches.temporary_cache.cache_clear()
     monkeypatch.setattr(numba.config, "CACHE_DIR", numba.config.CACHE_DIR)
     yield
-    _caches.temporary_cache.cache_clear()
+    caches.temporary_cache.cache_clear()
 
 
 def test_without_any_folder_code_is_compiled_in_each_process(fresh_cache, monkeypatch):
@@ -120,7 +120,7 @@ def test_the_temporary_folder_is_nobody_elses(fresh_cache, tmp_path, monkeypatch
     if given == "a folder of another user":
         os.chown(taken, 12345, -1) if os.getuid() == 0 else pytest.skip("needs root")
     with pytest.warns(UserWarning, match="compiled code is kept in"):
-        folder = _caches.temporary_cache()
+        folder = caches.temporary_cache()
     assert folder is not None and folder != taken and folder.is_dir()
 
 
@@ -154,7 +154,7 @@ def test_folders_that_can_be_written_need_no_other(monkeypatch):
     monkeypatch.delenv("PYTENSOR_FLAGS", raising=False)
     with warnings.catch_warnings():
         warnings.simplefilter("error")
-        _caches.prepare_pytensor()
+        caches.prepare_pytensor()
     assert "PYTENSOR_FLAGS" not in os.environ
 
 

@@ -9,7 +9,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import bsvr_pp as bp
-from bsvr_pp.cov import decay, log_above
+from bsvr_pp.core.losses.pieces import decay
+from bsvr_pp.model.kernels import log_above
 
 RNG = np.random.default_rng(0)
 X, Z = RNG.normal(size=(70, 3)), RNG.normal(size=(4, 3))

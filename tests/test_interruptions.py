@@ -22,8 +22,8 @@ from typer.testing import CliRunner
 
 import bsvr_pp as bp
 from bsvr_pp import cli
-from bsvr_pp._compiler import _njit, interruptible, separate
 from bsvr_pp.assess.loo import Refit
+from bsvr_pp.core.compiler import _njit, interruptible, separate
 from bsvr_pp.inference.search import at_size
 from tests.signals import interrupt_call, interrupt_evidence
 

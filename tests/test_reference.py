@@ -7,7 +7,7 @@ import pytest
 
 from benchmarks.reference import problems, reference_posteriors
 from bsvr_pp.approximations import annealed, laplace, mean_field
-from bsvr_pp.losses.noise import IntervalNoise
+from bsvr_pp.core.losses.noise import IntervalNoise
 
 REFERENCES = reference_posteriors()
 # Where the variance is off by more than 12 %: tubes and margins that hold f almost like walls, and narrow intervals,

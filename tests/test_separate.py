@@ -14,7 +14,7 @@ import pytest
 from numba import njit, typeof, types
 from numba.core.errors import TypingError
 
-from bsvr_pp._compiler import MATRIX, VECTOR, separate
+from bsvr_pp.core.compiler import MATRIX, VECTOR, separate
 from bsvr_pp.losses import soft_insensitive
 
 

@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from bsvr_pp._docs import PASSAGES, filled, shared
+from bsvr_pp.core.docs import PASSAGES, filled, shared
 
 ROOT = Path(__file__).parent.parent
 MARK = re.compile(r"^<(\w+)>$", flags=re.MULTILINE)

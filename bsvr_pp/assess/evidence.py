@@ -11,16 +11,16 @@ import xarray as xr
 from numpy.typing import ArrayLike, NDArray
 from rich.progress import track
 
-from bsvr_pp._arrays import Array
-from bsvr_pp._checks import generator
-from bsvr_pp._docs import shared
-from bsvr_pp.approximations import LatentPosterior
-from bsvr_pp.covariance.block_diagonal import AnyCovariance
+from bsvr_pp.core.approximations import LatentPosterior
+from bsvr_pp.core.arrays import Array
+from bsvr_pp.core.checks import generator
+from bsvr_pp.core.covariance.block_diagonal import AnyCovariance
+from bsvr_pp.core.docs import shared
+from bsvr_pp.core.losses import NoiseModel
 from bsvr_pp.inference.fitted import latent_posterior
 from bsvr_pp.inference.methods import method_of
 from bsvr_pp.inference.protocol import Anneals, Evidence, HasEvidence, Method, check_evidence
 from bsvr_pp.inference.result import check_match, latent_draws, points_of, problem_of
-from bsvr_pp.losses import NoiseModel
 from bsvr_pp.model.problem import Point, Problem, read_model
 
 

@@ -20,14 +20,15 @@ from numpy.typing import ArrayLike, NDArray
 from pymc.model.fgraph import clone_model
 from pytensor.compile.sharedvalue import SharedVariable
 
-from bsvr_pp._arrays import Array
-from bsvr_pp._checks import checked_levels
-from bsvr_pp._compiler import interruptible
-from bsvr_pp._docs import shared
-from bsvr_pp.approximations.posterior import LatentPosterior, from_sites
 from bsvr_pp.assess.evidence import Judged
 from bsvr_pp.assess.reweighting import pareto_weights
-from bsvr_pp.covariance.covariance import Factor
+from bsvr_pp.core.approximations.posterior import LatentPosterior, from_sites
+from bsvr_pp.core.arrays import Array
+from bsvr_pp.core.checks import checked_levels
+from bsvr_pp.core.compiler import interruptible
+from bsvr_pp.core.covariance.covariance import Factor
+from bsvr_pp.core.docs import shared
+from bsvr_pp.core.losses import NoiseModel
 from bsvr_pp.inference.fit import fit
 from bsvr_pp.inference.fitted import check_neighbours, components
 from bsvr_pp.inference.predict import predict, predict_distribution
@@ -37,7 +38,6 @@ from bsvr_pp.inference.prediction.neighbours import NoiseScales, moments_given, 
 from bsvr_pp.inference.prediction.predictive import mixture_of, new_targets
 from bsvr_pp.inference.result import is_mode, is_sampled, latent_draws
 from bsvr_pp.inference.search.optimize import initial_point
-from bsvr_pp.losses import NoiseModel
 from bsvr_pp.model.gp import copied, set_initial_values
 from bsvr_pp.model.inventory import ModelError
 

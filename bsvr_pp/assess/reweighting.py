@@ -33,16 +33,16 @@ from pymc.blocking import DictToArrayBijection, RaveledVars
 from scipy.special import logsumexp
 from scipy.stats import multivariate_t
 
-from bsvr_pp._arrays import Array
-from bsvr_pp._checks import check_count, generator
-from bsvr_pp._docs import shared
-from bsvr_pp.approximations.smc import importance
 from bsvr_pp.assess.evidence import Judged, some_draws
-from bsvr_pp.covariance.block_diagonal import AnyCovariance
+from bsvr_pp.core.approximations.smc import importance
+from bsvr_pp.core.arrays import Array
+from bsvr_pp.core.checks import check_count, generator
+from bsvr_pp.core.covariance.block_diagonal import AnyCovariance
+from bsvr_pp.core.docs import shared
+from bsvr_pp.core.losses import NoiseModel
 from bsvr_pp.inference.approximate import MeanField
 from bsvr_pp.inference.protocol import Evidence, IntegratesLatent
 from bsvr_pp.inference.result import is_mode, is_sampled, latent_draws, shown_names
-from bsvr_pp.losses import NoiseModel
 
 GOOD_K = 0.7  # k-hat up to which weights are reliable (Vehtari et al. 2024)
 _EQUAL = 1e-6  # log ratios that differ by less are equal up to rounding errors: there is no tail

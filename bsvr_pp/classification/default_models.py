@@ -11,10 +11,10 @@ from numpy.typing import ArrayLike
 from pytensor.tensor.variable import TensorVariable
 from scipy.stats import norm
 
-from bsvr_pp._arrays import Array
 from bsvr_pp.classification.svm_label import KnownLabel, SVMLabel
-from bsvr_pp.losses import LOSSES, NOISES
-from bsvr_pp.losses.registry import LABELS
+from bsvr_pp.core.arrays import Array
+from bsvr_pp.core.losses import LOSSES, NOISES
+from bsvr_pp.core.losses.registry import LABELS
 from bsvr_pp.model.blocks import Partition
 from bsvr_pp.model.coordinates import unit_variance
 from bsvr_pp.model.distributions import observe_weighted

@@ -22,17 +22,17 @@ import pymc as pm
 import pytensor.tensor as pt
 from numpy.typing import ArrayLike
 
-from bsvr_pp._arrays import Array
-from bsvr_pp._checks import generator, numbers
-from bsvr_pp.approximations import LatentPosterior, find_mode
-from bsvr_pp.approximations.operation import TargetsGraph
-from bsvr_pp.approximations.posterior import LatentDraws
 from bsvr_pp.classification.normalised_evidence import NORMALISER, label_scale, labels_at
 from bsvr_pp.classification.normaliser import KINDS, EvidenceKind, averaged_gradient, check_kind
+from bsvr_pp.core.approximations import LatentPosterior, find_mode
+from bsvr_pp.core.approximations.posterior import LatentDraws
+from bsvr_pp.core.arrays import Array
+from bsvr_pp.core.checks import generator, numbers
+from bsvr_pp.core.losses.noise import noise_likelihood
+from bsvr_pp.core.losses.registry import average_probability, label_probability
 from bsvr_pp.inference.protocol import Anneals, Evidence, HasEvidence, IntegratesLatent, check_evidence
-from bsvr_pp.losses.noise import noise_likelihood
-from bsvr_pp.losses.registry import average_probability, label_probability
 from bsvr_pp.model.gaussian import gradients
+from bsvr_pp.model.operation import TargetsGraph
 from bsvr_pp.model.problem import read_model
 
 

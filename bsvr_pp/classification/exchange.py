@@ -22,20 +22,20 @@ import xarray as xr
 from arviz_base import from_dict
 from rich.progress import Progress
 
-from bsvr_pp._arrays import Array
-from bsvr_pp._checks import check_count
-from bsvr_pp._compiler import threads_for
-from bsvr_pp.approximations import mean_field, smc
 from bsvr_pp.classification.normalised_evidence import LabelPrior
 from bsvr_pp.classification.normaliser import EvidenceKind, Known
-from bsvr_pp.covariance.covariance import Covariance
+from bsvr_pp.core.approximations import mean_field, smc
+from bsvr_pp.core.arrays import Array
+from bsvr_pp.core.checks import check_count
+from bsvr_pp.core.compiler import threads_for
+from bsvr_pp.core.covariance.covariance import Covariance
+from bsvr_pp.core.losses import hinge
+from bsvr_pp.core.losses.registry import label_probability
 from bsvr_pp.inference.approximate import MeanField
 from bsvr_pp.inference.fitted import Draws
 from bsvr_pp.inference.protocol import Options
 from bsvr_pp.inference.sampling.nuts import diagnosis
 from bsvr_pp.inference.sampling.recover import recover
-from bsvr_pp.losses import hinge
-from bsvr_pp.losses.registry import label_probability
 from bsvr_pp.model.problem import Point, Problem
 
 _ACCEPTED = 0.3  # target acceptance rate of the tuning

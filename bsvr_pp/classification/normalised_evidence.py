@@ -17,21 +17,21 @@ from pytensor.gradient import zero_grad
 from pytensor.tensor.variable import TensorVariable as Variable
 from scipy.optimize import minimize
 
-from bsvr_pp._arrays import Array
-from bsvr_pp._checks import check_count
-from bsvr_pp._compiler import threads_for
-from bsvr_pp.approximations.gradient import Gradient
-from bsvr_pp.approximations.operation import CovarianceGraph, TargetsGraph
 from bsvr_pp.classification.normaliser import KINDS, EvidenceKind, NormaliserCloud, check_kind
-from bsvr_pp.covariance.covariance import Covariance
+from bsvr_pp.core.approximations.gradient import Gradient
+from bsvr_pp.core.arrays import Array
+from bsvr_pp.core.checks import check_count
+from bsvr_pp.core.compiler import threads_for
+from bsvr_pp.core.covariance.covariance import Covariance
+from bsvr_pp.core.losses import NoiseModel
+from bsvr_pp.core.losses.registry import LABELS
 from bsvr_pp.inference.approximate import Annealed, MeanField
 from bsvr_pp.inference.fitted import Fitted, fitted_at
 from bsvr_pp.inference.protocol import IntegratesLatent, Options, check_latent
 from bsvr_pp.inference.search.optimize import Optimum, initial_point
-from bsvr_pp.losses import NoiseModel
-from bsvr_pp.losses.registry import LABELS
 from bsvr_pp.model.gaussian import gradients
 from bsvr_pp.model.inventory import ModelError
+from bsvr_pp.model.operation import CovarianceGraph, TargetsGraph
 from bsvr_pp.model.problem import Point, Problem
 
 NORMALISER = Annealed(particles=1000, groups=16, moves=4, efficiency=0.93)

@@ -20,15 +20,15 @@ from typing import Literal
 import numpy as np
 from numpy.typing import ArrayLike
 
-from bsvr_pp._arrays import Array
-from bsvr_pp._checks import check_count, numbers
-from bsvr_pp._compiler import compiled, vectorized
-from bsvr_pp.approximations import smc
-from bsvr_pp.approximations.gradient import Gradient
-from bsvr_pp.covariance.covariance import Covariance, as_covariance
-from bsvr_pp.losses import NoiseModel
-from bsvr_pp.losses.factors import Differentiable
-from bsvr_pp.losses.pieces import decay
+from bsvr_pp.core.approximations import smc
+from bsvr_pp.core.approximations.gradient import Gradient
+from bsvr_pp.core.arrays import Array
+from bsvr_pp.core.checks import check_count, numbers
+from bsvr_pp.core.compiler import compiled, vectorized
+from bsvr_pp.core.covariance.covariance import Covariance, as_covariance
+from bsvr_pp.core.losses import NoiseModel
+from bsvr_pp.core.losses.factors import Differentiable
+from bsvr_pp.core.losses.pieces import decay
 
 EvidenceKind = Literal["naive", "conditional", "joint"]
 

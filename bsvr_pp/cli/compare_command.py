@@ -19,8 +19,8 @@ from rich.console import Console
 from rich.markup import escape
 from typer import Argument, Option
 
-from bsvr_pp._checks import check_spread
 from bsvr_pp.cli.messages import Output, Seed, Target, fail, failing, print_notes
+from bsvr_pp.core.checks import check_spread
 from bsvr_pp.datasets import Dataset, sinc
 from bsvr_pp.inference.methods import METHODS, make_method, method_of
 from bsvr_pp.tables import DataError
@@ -33,8 +33,8 @@ if TYPE_CHECKING:
     from arviz_plots import PlotCollection
     from matplotlib.figure import Figure
 
-    from bsvr_pp._arrays import Array
     from bsvr_pp.assess.assessment import Plain
+    from bsvr_pp.core.arrays import Array
     from bsvr_pp.inference.protocol import Method
     from bsvr_pp.show.report import Picture
 
@@ -159,7 +159,7 @@ def _fit_all(
     made: list[Method], fit: Callable[[Method], xr.DataTree], n: int, full_nuts: bool, console: Console, output: Output
 ) -> tuple[dict[str, xr.DataTree], dict[str, str]]:
     """Run the methods and write their results; return the results, and the methods skipped with the reason."""
-    from bsvr_pp._compiler import interruptible
+    from bsvr_pp.core.compiler import interruptible
     from bsvr_pp.inference.budget import estimate
     from bsvr_pp.inference.netcdf import write
     from bsvr_pp.inference.protocol import Samples
@@ -207,7 +207,7 @@ def _pictures(
     import pandas as pd
 
     import bsvr_pp as bp
-    from bsvr_pp.inference.partial_dependence import ResultInUnits
+    from bsvr_pp.assess.partial_dependence import ResultInUnits
     from bsvr_pp.inference.protocol import IntegratesLatent
     from bsvr_pp.show.plots import calibration_picture, hyperparameters_picture
     from bsvr_pp.show.report import Picture

@@ -10,7 +10,7 @@ from typing import Annotated, NoReturn
 import typer
 from rich.console import Console
 
-from bsvr_pp._atomic_write import atomic_write, check_writable
+from bsvr_pp.core.atomic_write import atomic_write, check_writable
 
 Target = Annotated[str | None, typer.Option(help="Column to predict; by default the last.")]
 Seed = Annotated[int, typer.Option(help="Same seed, same result.")]

@@ -13,8 +13,8 @@ from rich.console import Console
 from rich.markup import escape
 from typer import Argument, Option
 
-from bsvr_pp._atomic_write import atomic_write, check_writable
 from bsvr_pp.cli.messages import Jobs, Scheduler, fail, failing, print_notes
+from bsvr_pp.core.atomic_write import atomic_write, check_writable
 from bsvr_pp.tables import DataError, of_file
 from bsvr_pp.tables.files import is_parquet, writing_predictions
 from bsvr_pp.tables.readers import read_new

@@ -17,8 +17,8 @@ from numpy.typing import ArrayLike
 from sklearn.base import BaseEstimator
 from sklearn.utils import check_random_state
 
-from bsvr_pp._arrays import Array
-from bsvr_pp._checks import check_count, check_fields, check_positive, check_share, numbers
+from bsvr_pp.core.arrays import Array
+from bsvr_pp.core.checks import check_count, check_fields, check_positive, check_share, numbers
 from bsvr_pp.estimators.training_data import PACKAGE, Columns, HoldsFit, Learned, RandomState, TrainingData
 from bsvr_pp.inference.fitted import Fitted
 from bsvr_pp.inference.methods import from_record, to_record

@@ -15,8 +15,9 @@ from scipy.sparse import sparray
 from scipy.spatial.distance import cdist, pdist
 from sklearn.base import BaseEstimator, RegressorMixin
 
-from bsvr_pp._arrays import Array
-from bsvr_pp._checks import check_varies, is_number, numbers
+from bsvr_pp.core.arrays import Array
+from bsvr_pp.core.checks import check_varies, is_number, numbers
+from bsvr_pp.core.losses import gaussian
 from bsvr_pp.estimators.base import SavedEstimator
 from bsvr_pp.estimators.training_data import (
     Columns,
@@ -28,7 +29,6 @@ from bsvr_pp.estimators.training_data import (
 )
 from bsvr_pp.inference.budget import check_memory
 from bsvr_pp.inference.prediction.distribution import PredictiveDistribution
-from bsvr_pp.losses import gaussian
 
 Kernel = Literal["rbf"] | Callable[[Array, Array], Array]
 

@@ -18,7 +18,7 @@ from scipy.sparse import coo_array
 from scipy.sparse.csgraph import connected_components
 from scipy.spatial import cKDTree
 
-from bsvr_pp._arrays import Array
+from bsvr_pp.core.arrays import Array
 from bsvr_pp.model.priors import mostly_equal, quantiles_of
 
 Mask = NDArray[np.bool_]

@@ -14,9 +14,9 @@ from typing import Any, Self, cast
 import numpy as np
 from numpy.typing import NDArray
 
-from bsvr_pp._arrays import Array
-from bsvr_pp._compiler import threads_for
-from bsvr_pp.approximations import LatentPosterior, Mode, find_mode
+from bsvr_pp.core.approximations import LatentPosterior, Mode, find_mode
+from bsvr_pp.core.arrays import Array
+from bsvr_pp.core.compiler import threads_for
 from bsvr_pp.estimators.base import LocalBlocks, warn_unless_converged
 from bsvr_pp.estimators.outliers import Mask, ScaledFit, determining_rows, kept_rows, listed
 from bsvr_pp.estimators.standard_models import StandardFit, StandardModel

@@ -18,8 +18,8 @@ from sklearn.svm import SVR
 from sklearn.utils.metadata_routing import MetadataRouter, MethodMapping, process_routing
 from sklearn.utils.validation import check_is_fitted, has_fit_parameter
 
-from bsvr_pp._arrays import Array
-from bsvr_pp._checks import (
+from bsvr_pp.core.arrays import Array
+from bsvr_pp.core.checks import (
     check_choice,
     check_count,
     check_share,
@@ -28,7 +28,8 @@ from bsvr_pp._checks import (
     checked_weights,
     numbers,
 )
-from bsvr_pp._docs import shared
+from bsvr_pp.core.docs import shared
+from bsvr_pp.core.losses import absolute, gaussian
 from bsvr_pp.estimators.base import CentralIntervals, seeded
 from bsvr_pp.estimators.training_data import (
     Columns,
@@ -42,7 +43,6 @@ from bsvr_pp.estimators.training_data import (
     training_arrays,
 )
 from bsvr_pp.inference.prediction.distribution import PredictiveDistribution
-from bsvr_pp.losses import absolute, gaussian
 
 Family = Literal["auto", "gaussian", "laplace", "laplace_trimmed", "histogram"]
 

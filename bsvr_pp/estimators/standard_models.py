@@ -13,15 +13,15 @@ import xarray as xr
 from numpy.typing import ArrayLike
 from scipy.sparse import sparray
 
-from bsvr_pp._arrays import Array
-from bsvr_pp._compiler import interruptible, rarely_collected
+from bsvr_pp.assess.partial_dependence import sums_of_f
 from bsvr_pp.classification.default_models import class_thresholds, standard_label_model, standard_ordinal_model
+from bsvr_pp.core.arrays import Array
+from bsvr_pp.core.compiler import interruptible, rarely_collected
 from bsvr_pp.estimators.training_data import HoldsFit, TrainingData, Units, new_inputs
 from bsvr_pp.inference.approximate import at_optima, solve_at
 from bsvr_pp.inference.budget import check_budget
 from bsvr_pp.inference.fit import fit
 from bsvr_pp.inference.fitted import Fitted, fitted_at, fitted_draws, light, read_fitted
-from bsvr_pp.inference.partial_dependence import sums_of_f
 from bsvr_pp.inference.prediction.component import Component
 from bsvr_pp.inference.protocol import Method, Options, Samples
 from bsvr_pp.inference.result import blocks_of

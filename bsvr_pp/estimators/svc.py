@@ -17,14 +17,16 @@ from sklearn.base import BaseEstimator, ClassifierMixin
 from sklearn.utils.class_weight import compute_class_weight
 from sklearn.utils.multiclass import check_classification_targets
 
-from bsvr_pp._arrays import Array
-from bsvr_pp._checks import check_choice, check_count, checked_weights, is_number
-from bsvr_pp._compiler import threads_for
-from bsvr_pp.approximations import find_mode
-from bsvr_pp.approximations.posterior import LatentDraws
 from bsvr_pp.classification.evidences import probability_of
 from bsvr_pp.classification.exchange import Exchange
 from bsvr_pp.classification.normalised_evidence import NormalisedEvidence
+from bsvr_pp.core.approximations import find_mode
+from bsvr_pp.core.approximations.posterior import LatentDraws
+from bsvr_pp.core.arrays import Array
+from bsvr_pp.core.checks import check_choice, check_count, checked_weights, is_number
+from bsvr_pp.core.compiler import threads_for
+from bsvr_pp.core.losses import LOSSES, NoiseModel
+from bsvr_pp.core.losses.registry import label_probability
 from bsvr_pp.estimators.base import LocalBlocks, SavedEstimator, blocks_from, check_flag, seeded, warn_unless_converged
 from bsvr_pp.estimators.standard_models import OfStandardModel, StandardFit, StandardModel
 from bsvr_pp.estimators.training_data import (
@@ -47,8 +49,6 @@ from bsvr_pp.inference.prediction.component import Component, component
 from bsvr_pp.inference.prediction.predictive import predictions
 from bsvr_pp.inference.protocol import Normalises, Options, Samples
 from bsvr_pp.inference.result import row_of
-from bsvr_pp.losses import LOSSES, NoiseModel
-from bsvr_pp.losses.registry import label_probability
 from bsvr_pp.model.blocks import ONE_BLOCK, Blocks
 from bsvr_pp.model.priors import Kernel, check_kernel
 from bsvr_pp.model.problem import Point

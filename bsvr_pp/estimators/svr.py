@@ -10,9 +10,11 @@ import xarray as xr
 from numpy.typing import ArrayLike, NDArray
 from sklearn.base import BaseEstimator, RegressorMixin
 
-from bsvr_pp._arrays import Array
-from bsvr_pp._checks import check_choice, check_share, is_number
-from bsvr_pp.approximations import Mode
+from bsvr_pp.core.approximations import Mode
+from bsvr_pp.core.arrays import Array
+from bsvr_pp.core.checks import check_choice, check_share, is_number
+from bsvr_pp.core.losses import NOISES
+from bsvr_pp.core.losses.noise import unit_noise
 from bsvr_pp.estimators.base import (
     LocalBlocks,
     SavedEstimator,
@@ -37,8 +39,6 @@ from bsvr_pp.estimators.training_data import (
 from bsvr_pp.inference.approximate import Laplace, MeanField
 from bsvr_pp.inference.protocol import Method, Options, Samples
 from bsvr_pp.inference.sampling.nuts import NUTS
-from bsvr_pp.losses import NOISES
-from bsvr_pp.losses.noise import unit_noise
 from bsvr_pp.model.priors import BETA, BIAS, Kernel, check_unused
 
 METHODS: dict[str, Method] = {

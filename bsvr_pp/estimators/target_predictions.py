@@ -9,15 +9,15 @@ import numpy as np
 import pandas as pd
 from numpy.typing import ArrayLike
 
-from bsvr_pp._arrays import Array
-from bsvr_pp._checks import check_count, check_share, checked_levels, checked_weights, numbers
-from bsvr_pp._docs import shared
+from bsvr_pp.core.arrays import Array
+from bsvr_pp.core.checks import check_count, check_share, checked_levels, checked_weights, numbers
+from bsvr_pp.core.docs import shared
+from bsvr_pp.core.losses import NoiseModel
+from bsvr_pp.core.losses.noise import parameters_in_unit
 from bsvr_pp.estimators.base import CentralIntervals, LocalBlocks, blocks_from, seeded
 from bsvr_pp.estimators.standard_models import OfStandardModel
 from bsvr_pp.estimators.training_data import Columns, Learned, RandomState, Units, log_of, targets_of
 from bsvr_pp.inference.prediction.distribution import PredictiveDistribution
-from bsvr_pp.losses import NoiseModel
-from bsvr_pp.losses.noise import parameters_in_unit
 
 
 @shared

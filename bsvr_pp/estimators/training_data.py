@@ -23,9 +23,9 @@ from sklearn.metrics import accuracy_score, r2_score
 from sklearn.utils.multiclass import check_classification_targets
 from sklearn.utils.validation import check_array, check_is_fitted, check_X_y, validate_data
 
-from bsvr_pp._arrays import Array
-from bsvr_pp._checks import check_fields, check_size, check_spread, check_varies, checked_weights, numbers
-from bsvr_pp.losses.noise import checked_ends
+from bsvr_pp.core.arrays import Array
+from bsvr_pp.core.checks import check_fields, check_size, check_spread, check_varies, checked_weights, numbers
+from bsvr_pp.core.losses.noise import checked_ends
 from bsvr_pp.model.priors import Tied, location_and_scale, of_inputs
 from bsvr_pp.model.row_kinds import representative
 from bsvr_pp.tables import DataError, check_columns

@@ -18,9 +18,7 @@ from pytensor.compile.sharedvalue import SharedVariable
 from pytensor.tensor.variable import TensorConstant
 from scipy.special import softmax
 
-from bsvr_pp._arrays import Array
-from bsvr_pp._checks import check_count, check_share, numbers
-from bsvr_pp.approximations import (
+from bsvr_pp.core.approximations import (
     AnnealedPosterior,
     BlockDiagonal,
     Covariance,
@@ -30,14 +28,16 @@ from bsvr_pp.approximations import (
     mean_field,
     reverse_annealed,
 )
-from bsvr_pp.approximations.mean_field import TARGET
-from bsvr_pp.approximations.smc import LogLikelihood
-from bsvr_pp.covariance.block_diagonal import AnyCovariance
+from bsvr_pp.core.approximations.mean_field import TARGET
+from bsvr_pp.core.approximations.smc import LogLikelihood
+from bsvr_pp.core.arrays import Array
+from bsvr_pp.core.checks import check_count, check_share, numbers
+from bsvr_pp.core.covariance.block_diagonal import AnyCovariance
+from bsvr_pp.core.losses import NoiseModel
+from bsvr_pp.core.losses.noise import unit_noise
 from bsvr_pp.inference.fitted import Fitted, fitted_at, keep
 from bsvr_pp.inference.protocol import Averages, Evidence, IntegratesLatent, Method, Options, Search, check_latent
 from bsvr_pp.inference.search.optimize import maximize
-from bsvr_pp.losses import NoiseModel
-from bsvr_pp.losses.noise import unit_noise
 from bsvr_pp.model.problem import Point, Problem
 from bsvr_pp.model.rows import value_of
 

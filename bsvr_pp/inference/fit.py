@@ -16,9 +16,9 @@ import pymc as pm
 import xarray as xr
 from numpy.typing import ArrayLike
 
-from bsvr_pp._checks import check_count, generator
-from bsvr_pp._compiler import interruptible
-from bsvr_pp._docs import shared
+from bsvr_pp.core.checks import check_count, generator
+from bsvr_pp.core.compiler import interruptible
+from bsvr_pp.core.docs import shared
 from bsvr_pp.inference.budget import check_budget
 from bsvr_pp.inference.methods import METHODS, to_record
 from bsvr_pp.inference.protocol import ConvergenceWarning, Method, Normalises, Objective, Options, Samples

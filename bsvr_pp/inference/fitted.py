@@ -19,11 +19,12 @@ import numpy as np
 import pymc as pm
 import xarray as xr
 
-from bsvr_pp._arrays import Array
-from bsvr_pp._checks import check_count
-from bsvr_pp.approximations import BlockDiagonal, Covariance, LatentPosterior
-from bsvr_pp.approximations.posterior import from_sites, without_factor
-from bsvr_pp.covariance.block_diagonal import BlockFactor
+from bsvr_pp.core.approximations import BlockDiagonal, Covariance, LatentPosterior
+from bsvr_pp.core.approximations.posterior import from_sites, without_factor
+from bsvr_pp.core.arrays import Array
+from bsvr_pp.core.checks import check_count
+from bsvr_pp.core.covariance.block_diagonal import BlockFactor
+from bsvr_pp.core.losses import NoiseModel
 from bsvr_pp.inference.methods import to_record
 from bsvr_pp.inference.parts import names_of_latents
 from bsvr_pp.inference.prediction.component import Component, component, component_of_draw
@@ -41,7 +42,6 @@ from bsvr_pp.inference.result import (
     stacked_points,
 )
 from bsvr_pp.inference.search.optimize import Optimum
-from bsvr_pp.losses import NoiseModel
 from bsvr_pp.model.problem import Point, Problem
 
 _DRAWS = 200  # largest number of draws of the hyperparameters in predictions

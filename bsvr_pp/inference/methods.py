@@ -13,7 +13,7 @@ from dataclasses import fields, is_dataclass
 from importlib import import_module
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from bsvr_pp._checks import check_fields
+from bsvr_pp.core.checks import check_fields
 
 if TYPE_CHECKING:
     import xarray as xr

@@ -11,7 +11,7 @@ from pathlib import Path
 import h5py
 import xarray as xr
 
-from bsvr_pp._atomic_write import SealedFile, atomic_write, check_writable, seal
+from bsvr_pp.core.atomic_write import SealedFile, atomic_write, check_writable, seal
 
 _NO_VARIABLE = b"This is a netCDF dimension but not a netCDF variable"  # start of the name of what has no values
 

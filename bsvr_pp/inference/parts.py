@@ -17,9 +17,9 @@ import pytensor.tensor as pt
 from pytensor.graph.replace import graph_replace, vectorize_graph
 from pytensor.graph.traversal import ancestors
 
-from bsvr_pp._arrays import Array, Rows, Tensor
-from bsvr_pp.approximations import BlockDiagonal, Covariance, LatentPosterior
-from bsvr_pp.covariance.covariance import CrossRoot, Factor
+from bsvr_pp.core.approximations import BlockDiagonal, Covariance, LatentPosterior
+from bsvr_pp.core.arrays import Array, Rows, Tensor
+from bsvr_pp.core.covariance.covariance import CrossRoot, Factor
 from bsvr_pp.model.affine import Affine, Process
 from bsvr_pp.model.compiled import Compiled
 from bsvr_pp.model.gp import Prior

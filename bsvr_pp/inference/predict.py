@@ -17,8 +17,8 @@ import pymc as pm
 import xarray as xr
 from numpy.typing import ArrayLike
 
-from bsvr_pp._checks import check_size, checked_levels, numbers
-from bsvr_pp._docs import shared
+from bsvr_pp.core.checks import check_size, checked_levels, numbers
+from bsvr_pp.core.docs import shared
 from bsvr_pp.inference.fitted import components
 from bsvr_pp.inference.parts import check_part
 from bsvr_pp.inference.prediction.component import new_rows, noise_of_rows

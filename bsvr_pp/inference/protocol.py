@@ -17,11 +17,11 @@ import xarray as xr
 from numpy.random import Generator
 from numpy.typing import ArrayLike
 
-from bsvr_pp._arrays import Array
-from bsvr_pp.approximations import AnnealedPosterior, Covariance
-from bsvr_pp.approximations.smc import LogLikelihood
-from bsvr_pp.covariance.block_diagonal import AnyCovariance
-from bsvr_pp.losses import NoiseModel
+from bsvr_pp.core.approximations import AnnealedPosterior, Covariance
+from bsvr_pp.core.approximations.smc import LogLikelihood
+from bsvr_pp.core.arrays import Array
+from bsvr_pp.core.covariance.block_diagonal import AnyCovariance
+from bsvr_pp.core.losses import NoiseModel
 from bsvr_pp.model.marginalize import Integrator
 from bsvr_pp.model.problem import Point, Problem
 

@@ -18,9 +18,12 @@ from numpy.typing import ArrayLike, NDArray
 from pymc.backends.arviz import coords_and_dims_for_inferencedata
 from pytensor.graph.traversal import ancestors
 
-from bsvr_pp._arrays import Array, Values
-from bsvr_pp._checks import check_fields, numbers
-from bsvr_pp.approximations import LatentPosterior
+from bsvr_pp.core.approximations import LatentPosterior
+from bsvr_pp.core.arrays import Array, Values
+from bsvr_pp.core.checks import check_fields, numbers
+from bsvr_pp.core.losses import NoiseModel
+from bsvr_pp.core.losses.noise import IntervalNoise
+from bsvr_pp.core.version import __version__
 from bsvr_pp.inference.parts import (
     coordinates_of_f,
     deterministics_at,
@@ -30,13 +33,10 @@ from bsvr_pp.inference.parts import (
     sum_of_parts,
 )
 from bsvr_pp.inference.search.optimize import Optimum
-from bsvr_pp.losses import NoiseModel
-from bsvr_pp.losses.noise import IntervalNoise
 from bsvr_pp.model.blocks import ONE_BLOCK, Blocks, Partition
 from bsvr_pp.model.inventory import ModelError
 from bsvr_pp.model.missing import missing_name
 from bsvr_pp.model.problem import Point, Problem, read_model
-from bsvr_pp.version import __version__
 
 _OPTIMUM = ("objective", "converged", "message", "n_evaluations")  # attributes of `Optimum`, in their order
 _DRAWS = 500  # number of draws of f from a Gaussian approximation, and of new targets,

@@ -16,8 +16,8 @@ import pymc as pm
 import pytensor.tensor as pt
 from numpy.typing import ArrayLike
 
-from bsvr_pp import cov
-from bsvr_pp._arrays import Array
+from bsvr_pp.core.arrays import Array
+from bsvr_pp.model import kernels as cov
 
 try:
     import botorch

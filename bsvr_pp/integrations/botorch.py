@@ -15,7 +15,7 @@ import pymc as pm
 import pytensor.tensor as pt
 import xarray as xr
 
-from bsvr_pp._arrays import Array
+from bsvr_pp.core.arrays import Array
 from bsvr_pp.estimators.svr import BayesianSVR
 from bsvr_pp.inference.fitted import read_fitted
 from bsvr_pp.inference.result import check_match, is_mode

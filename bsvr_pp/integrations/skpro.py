@@ -10,11 +10,11 @@ import pandas as pd
 from sklearn.base import BaseEstimator, clone
 from sklearn.utils import check_random_state
 
-from bsvr_pp._arrays import Array, Rows
+from bsvr_pp.core.arrays import Array, Rows
+from bsvr_pp.core.losses import gaussian
+from bsvr_pp.core.losses.pieces import NODES, WEIGHTS
 from bsvr_pp.estimators.svr import BayesianSVR
 from bsvr_pp.inference.prediction.distribution import PredictiveDistribution
-from bsvr_pp.losses import gaussian
-from bsvr_pp.losses.pieces import NODES, WEIGHTS
 
 try:
     from skpro.distributions.base import BaseDistribution

@@ -33,9 +33,10 @@ from typing import TYPE_CHECKING
 import numpy as np
 from numpy.typing import NDArray
 
-from bsvr_pp._arrays import Array, Rows
-from bsvr_pp._atomic_write import LOCK, SealedFile, check_writable, locked
-from bsvr_pp._compiler import threads_for
+from bsvr_pp.core.arrays import Array, Rows
+from bsvr_pp.core.atomic_write import LOCK, SealedFile, check_writable, locked
+from bsvr_pp.core.compiler import threads_for
+from bsvr_pp.core.version import __version__
 from bsvr_pp.estimators.base import LocalBlocks, blocks_from, seeded
 from bsvr_pp.estimators.regression_fit import RegressionSpec
 from bsvr_pp.estimators.svr import BayesianSVR
@@ -59,7 +60,6 @@ from bsvr_pp.large.tasks import NO_THREADS, Record, Records, all_whole, connecte
 from bsvr_pp.model.blocks import Blocks
 from bsvr_pp.model.problem import Point
 from bsvr_pp.tables import of_file
-from bsvr_pp.version import __version__
 
 if TYPE_CHECKING:
     from distributed import Client

@@ -10,7 +10,7 @@ blocks (`StoredRows`).
 - ``model.json``: options, scales, encoding of the columns, hyperparameters, and seals of the files, with a checksum;
 - ``added-1``, ``added-2``, ...: the same arrays for the blocks that `extend_folder` has solved again.
 
-Each file ends in checksums of its pieces (`bsvr_pp._atomic_write.seal`). Opening checks ``model.json``, the index, and
+Each file ends in checksums of its pieces (`core.atomic_write.seal`). Opening checks ``model.json``, the index, and
 the first piece of each file; a prediction checks the pieces that hold its rows when it first reads them.
 """
 
@@ -26,9 +26,9 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 from scipy.spatial import cKDTree
 
-from bsvr_pp._arrays import Array, Rows
-from bsvr_pp._atomic_write import PIECE, DamagedError, SealedFile
-from bsvr_pp._checks import check_fields, check_positive, numbers
+from bsvr_pp.core.arrays import Array, Rows
+from bsvr_pp.core.atomic_write import PIECE, DamagedError, SealedFile
+from bsvr_pp.core.checks import check_fields, check_positive, numbers
 from bsvr_pp.estimators.base import LocalBlocks, from_options
 from bsvr_pp.estimators.regression_fit import RegressionSpec
 from bsvr_pp.estimators.standard_models import StandardModel

@@ -20,8 +20,8 @@ import numpy as np
 import pandas as pd
 from numpy.typing import ArrayLike, NDArray
 
-from bsvr_pp._atomic_write import atomic_write, check_writable, locked
-from bsvr_pp._compiler import threads_for
+from bsvr_pp.core.atomic_write import atomic_write, check_writable, locked
+from bsvr_pp.core.compiler import threads_for
 from bsvr_pp.estimators.base import LocalBlocks, central_levels
 from bsvr_pp.large.folder_model import FolderModel, checked, open_folder
 from bsvr_pp.large.sources import Data, Source, new_rows_of, open_rows, write_array, writing_rows

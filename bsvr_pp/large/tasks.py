@@ -17,8 +17,8 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import NDArray
 
-from bsvr_pp._atomic_write import DamagedError, SealedFile, atomic_write
-from bsvr_pp.covariance.block_diagonal import each_block, progress_of_blocks
+from bsvr_pp.core.atomic_write import DamagedError, SealedFile, atomic_write
+from bsvr_pp.core.covariance.block_diagonal import each_block, progress_of_blocks
 
 if TYPE_CHECKING:
     from distributed import Client

@@ -33,7 +33,7 @@ from pytensor.graph.replace import vectorize_graph
 from pytensor.graph.rewriting.utils import rewrite_graph
 from pytensor.graph.traversal import toposort
 
-from bsvr_pp._arrays import Array, Number, Rows, Tensor
+from bsvr_pp.core.arrays import Array, Number, Rows, Tensor
 from bsvr_pp.model.gaussian import (
     above,
     gaussian_above,

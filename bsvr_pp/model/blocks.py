@@ -18,10 +18,10 @@ import pytensor.tensor as pt
 from numpy.typing import ArrayLike, NDArray
 from pytensor.tensor.variable import TensorVariable
 
-from bsvr_pp._arrays import Array, Rows
-from bsvr_pp._checks import check_count, check_fields, check_size, generator, numbers
-from bsvr_pp.covariance.block_diagonal import AnyCovariance, BlockDiagonal, each_block
-from bsvr_pp.covariance.covariance import Covariance
+from bsvr_pp.core.arrays import Array, Rows
+from bsvr_pp.core.checks import check_count, check_fields, check_size, generator, numbers
+from bsvr_pp.core.covariance.block_diagonal import AnyCovariance, BlockDiagonal, each_block
+from bsvr_pp.core.covariance.covariance import Covariance
 from bsvr_pp.model.inventory import ModelError
 
 _CHUNK = 10_000  # points that are assigned together

@@ -22,13 +22,13 @@ from pytensor.graph.traversal import ancestors
 from pytensor.scalar.basic import Clip
 from pytensor.tensor.elemwise import DimShuffle
 
-from bsvr_pp._arrays import Array, Tensor
-from bsvr_pp._compiler import rarely_collected
-from bsvr_pp.approximations.operation import CovarianceGraph
-from bsvr_pp.losses import Loss, NoiseModel
+from bsvr_pp.core.arrays import Array, Tensor
+from bsvr_pp.core.compiler import rarely_collected
+from bsvr_pp.core.losses import Loss, NoiseModel
 from bsvr_pp.model.affine import Affine
 from bsvr_pp.model.gaussian import all_replaced, replaced
 from bsvr_pp.model.gp import Prior, localize
+from bsvr_pp.model.operation import CovarianceGraph
 from bsvr_pp.model.row_kinds import Exact
 from bsvr_pp.model.rows import Columns, RowData
 

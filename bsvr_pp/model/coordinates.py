@@ -33,8 +33,8 @@ from pytensor.graph.rewriting.utils import rewrite_graph
 from pytensor.graph.traversal import ancestors
 from pytensor.tensor.elemwise import DimShuffle, Elemwise
 
-from bsvr_pp._arrays import Array, Number, Tensor
-from bsvr_pp.losses import NoiseModel
+from bsvr_pp.core.arrays import Array, Number, Tensor
+from bsvr_pp.core.losses import NoiseModel
 from bsvr_pp.model.compiled import CompiledModel
 from bsvr_pp.model.gaussian import replaced
 from bsvr_pp.model.gp import copied, factor_of

@@ -22,7 +22,7 @@ from pytensor.graph.replace import graph_replace
 from pytensor.graph.traversal import ancestors
 from pytensor.tensor.random.basic import MvNormalRV, NormalRV
 
-from bsvr_pp._arrays import Tensor
+from bsvr_pp.core.arrays import Tensor
 
 
 def gaussian_variables(model: pm.Model) -> list[Tensor]:

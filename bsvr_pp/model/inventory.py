@@ -15,7 +15,7 @@ import pymc as pm
 from pymc.logprob.abstract import MeasurableOp
 from pytensor.graph.traversal import ancestors
 
-from bsvr_pp._arrays import Tensor
+from bsvr_pp.core.arrays import Tensor
 
 _RESERVED = ("chain", "draw")  # dimensions of results
 

@@ -27,17 +27,17 @@ from pytensor.graph.traversal import ancestors
 from pytensor.tensor import TensorLike
 from pytensor.tensor.variable import TensorVariable as Variable
 
-from bsvr_pp._arrays import Array
-from bsvr_pp._docs import shared
-from bsvr_pp.approximations import LatentPosterior
-from bsvr_pp.approximations.operation import CovarianceGraph, TargetsGraph, latent_evidence
-from bsvr_pp.covariance.block_diagonal import AnyCovariance
-from bsvr_pp.losses import NoiseModel
+from bsvr_pp.core.approximations import LatentPosterior
+from bsvr_pp.core.arrays import Array
+from bsvr_pp.core.covariance.block_diagonal import AnyCovariance
+from bsvr_pp.core.docs import shared
+from bsvr_pp.core.losses import NoiseModel
 from bsvr_pp.model.blocks import Blocks
 from bsvr_pp.model.compiled import CompiledModel, data_of
 from bsvr_pp.model.gaussian import all_replaced, gradients
 from bsvr_pp.model.gp import copied, set_initial_values
 from bsvr_pp.model.inventory import ModelError
+from bsvr_pp.model.operation import CovarianceGraph, TargetsGraph, latent_evidence
 from bsvr_pp.model.problem import Problem, read_model
 
 
@@ -46,7 +46,7 @@ class Integrator(Protocol):
 
     @property
     def core(self) -> str:
-        """Compiled core of ``evidence_graph``, one of `bsvr_pp.approximations.operation.APPROXIMATIONS`."""
+        """Compiled core of ``evidence_graph``, one of `bsvr_pp.model.operation.APPROXIMATIONS`."""
         raise NotImplementedError
 
     def solve(

@@ -17,7 +17,7 @@ from pymc.pytensorf import toposort_replace
 from pytensor.graph.traversal import ancestors
 from pytensor.tensor.random.op import RandomVariable
 
-from bsvr_pp._arrays import Rows, Tensor
+from bsvr_pp.core.arrays import Rows, Tensor
 from bsvr_pp.model.distributions import noise_of
 from bsvr_pp.model.gp import copied, set_initial_values, share_data
 from bsvr_pp.model.row_kinds import ends_of

@@ -10,13 +10,13 @@ import pymc as pm
 from numpy.typing import ArrayLike, NDArray
 from scipy.stats import norm
 
-from bsvr_pp._arrays import Array
-from bsvr_pp._checks import check_choice, check_share, check_size, check_spread, check_varies, is_number, numbers
-from bsvr_pp.cov import MainEffects, RationalQuadratic
-from bsvr_pp.losses import LOSSES, NOISES
+from bsvr_pp.core.arrays import Array
+from bsvr_pp.core.checks import check_choice, check_share, check_size, check_spread, check_varies, is_number, numbers
+from bsvr_pp.core.losses import LOSSES, NOISES
 from bsvr_pp.model.blocks import Blocks, Partition
 from bsvr_pp.model.distributions import observe
 from bsvr_pp.model.gp import GP
+from bsvr_pp.model.kernels import MainEffects, RationalQuadratic
 from bsvr_pp.model.row_kinds import Interval
 
 Tied = tuple[int, ...] | None  # for each input the number of its hyperparameters; None if each has its own
@@ -122,7 +122,7 @@ def default_priors(X: ArrayLike, y: ArrayLike, *, ard: bool = True, noise: str =
       smaller or larger; if the loss grows as r², as for Gaussian noise of variance 1/C, LogNormal(log(12/s²), 2);
     - ``epsilon`` ~ LogNormal(log(0.1·s), 1.0), if the loss has this parameter.
 
-    The priors of the noise are rows of `bsvr_pp.losses.registry.PARAMETERS`.
+    The priors of the noise are rows of `bsvr_pp.core.losses.registry.PARAMETERS`.
 
     Parameters
     ----------

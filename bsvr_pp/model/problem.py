@@ -20,12 +20,12 @@ from pymc.logprob.abstract import MeasurableOp
 from pytensor.graph.replace import graph_replace, vectorize_graph
 from pytensor.graph.traversal import ancestors, toposort
 
-from bsvr_pp._arrays import Array, Tensor
-from bsvr_pp._checks import check_size, check_spread
-from bsvr_pp.approximations import Covariance
-from bsvr_pp.covariance.block_diagonal import AnyCovariance
-from bsvr_pp.covariance.covariance import CrossRoot
-from bsvr_pp.losses import Loss, NoiseModel
+from bsvr_pp.core.approximations import Covariance
+from bsvr_pp.core.arrays import Array, Tensor
+from bsvr_pp.core.checks import check_size, check_spread
+from bsvr_pp.core.covariance.block_diagonal import AnyCovariance
+from bsvr_pp.core.covariance.covariance import CrossRoot
+from bsvr_pp.core.losses import Loss, NoiseModel
 from bsvr_pp.model.affine import affine_of, follows_rows, has_gaussian_mean
 from bsvr_pp.model.blocks import ONE_BLOCK, Partition
 from bsvr_pp.model.compiled import Compiled, CompiledModel, data_of, functions_of, prior_at, quick

@@ -23,11 +23,11 @@ from pymc.distributions.shape_utils import rv_size_is_none
 from pytensor.graph.basic import Variable
 from pytensor.tensor import TensorLike
 
-from bsvr_pp._arrays import Array, Tensor
-from bsvr_pp._checks import check_choice
-from bsvr_pp.losses import LOSSES, NOISES, Loss, NoiseModel
-from bsvr_pp.losses.density import log_factor
-from bsvr_pp.losses.noise import checked_ends
+from bsvr_pp.core.arrays import Array, Tensor
+from bsvr_pp.core.checks import check_choice
+from bsvr_pp.core.losses import LOSSES, NOISES, Loss, NoiseModel
+from bsvr_pp.core.losses.noise import checked_ends
+from bsvr_pp.model.density import log_factor
 from bsvr_pp.model.distributions import NoiseRV, constraints, distribution_class, valid_parameters
 
 

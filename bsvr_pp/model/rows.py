@@ -21,7 +21,7 @@ from pytensor.graph.traversal import ancestors, toposort
 from pytensor.tensor import TensorLike
 from pytensor.tensor.subtensor import AdvancedSubtensor
 
-from bsvr_pp._arrays import Array, Tensor
+from bsvr_pp.core.arrays import Array, Tensor
 
 
 @dataclass(frozen=True, eq=False)

@@ -13,7 +13,7 @@ from matplotlib.axis import Axis
 from matplotlib.dates import AutoDateLocator, ConciseDateFormatter
 from matplotlib.figure import Figure
 
-from bsvr_pp.inference.partial_dependence import Column, effect
+from bsvr_pp.assess.partial_dependence import Column, effect
 from bsvr_pp.show.plots import BAND, INK
 
 _IN_A_ROW = 4  # panels

@@ -25,10 +25,10 @@ from matplotlib.lines import Line2D
 from matplotlib.ticker import LogLocator, NullLocator
 from numpy.typing import ArrayLike
 
-from bsvr_pp._arrays import Array
-from bsvr_pp._checks import generator, is_number, numbers
-from bsvr_pp._docs import shared
 from bsvr_pp.assess.evidence import Judged, JudgedModel, some_draws
+from bsvr_pp.core.arrays import Array
+from bsvr_pp.core.checks import generator, is_number, numbers
+from bsvr_pp.core.docs import shared
 from bsvr_pp.inference.approximate import Annealed, Laplace, MeanField
 from bsvr_pp.inference.predict import predict
 from bsvr_pp.inference.protocol import Anneals, IntegratesLatent

@@ -25,19 +25,19 @@ from rich.console import Console
 from rich.markup import escape
 from rich.table import Table
 
-from bsvr_pp._checks import generator
-from bsvr_pp._docs import shared
 from bsvr_pp.assess import assessment
 from bsvr_pp.assess.assessment import Numbers, Plain, Value, scores
 from bsvr_pp.assess.evidence import Judged
 from bsvr_pp.assess.reweighting import GOOD_K
 from bsvr_pp.assess.verdict import GOOD_R_HAT, Comparison
+from bsvr_pp.core.checks import generator
+from bsvr_pp.core.docs import shared
+from bsvr_pp.core.version import __version__
 from bsvr_pp.inference.approximate import Annealed, Laplace, MeanField
 from bsvr_pp.inference.methods import method_of
 from bsvr_pp.inference.predict import predict
 from bsvr_pp.inference.protocol import Anneals
 from bsvr_pp.inference.result import check_results, check_same, data_of
-from bsvr_pp.version import __version__
 
 
 class _Text(TypedDict):

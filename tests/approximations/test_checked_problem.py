@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from bsvr_pp.approximations import find_mode, laplace, laplace_gradient, mean_field, mean_field_gradient
-from bsvr_pp.approximations.posterior import checked_problem
+from bsvr_pp.core.approximations.posterior import checked_problem
 from bsvr_pp.losses import hinge, soft_insensitive
 
 NOISE = soft_insensitive(1.0, 0.1, 0.3)

@@ -15,9 +15,9 @@ from bsvr_pp.approximations import (
     mean_field,
     mean_field_gradient,
 )
-from bsvr_pp.approximations.operation import evidence_function
+from bsvr_pp.core.losses.noise import noise_likelihood
 from bsvr_pp.losses import NoiseModel, absolute, epsilon_insensitive, gaussian, huber, soft_insensitive
-from bsvr_pp.losses.noise import noise_likelihood
+from bsvr_pp.model.operation import evidence_function
 
 NOISES = [
     soft_insensitive(10.0, 0.1, 0.3),

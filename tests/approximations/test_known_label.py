@@ -10,8 +10,8 @@ from problems import assert_gradient_matches_differences, smooth
 import bsvr_pp as bp
 from bsvr_pp.approximations import EvidencePath, find_mode, laplace, mean_field, nearest_moments
 from bsvr_pp.classification import KnownLabel, default_label_model
+from bsvr_pp.core.losses.registry import LIKELIHOODS, label_probability
 from bsvr_pp.losses import NoiseModel
-from bsvr_pp.losses.registry import LIKELIHOODS, label_probability
 
 F = np.array([-40.0, -1.3, -1.0, -0.2, 0.0, 0.7, 1.0, 2.5])
 

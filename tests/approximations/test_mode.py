@@ -13,9 +13,9 @@ from sklearn.svm import SVC, SVR
 from benchmarks.problems import from_the_box
 from benchmarks.robustness import duality_gap
 from bsvr_pp.approximations import find_mode
-from bsvr_pp.approximations.mode import OFF_BOUND, ON_BOUND, locate, mode_core, subgradient
-from bsvr_pp.approximations.posterior import checked_problem
-from bsvr_pp.covariance.structure import split
+from bsvr_pp.core.approximations.mode import OFF_BOUND, ON_BOUND, locate, mode_core, subgradient
+from bsvr_pp.core.approximations.posterior import checked_problem
+from bsvr_pp.core.covariance.structure import split
 from bsvr_pp.losses import absolute, epsilon_insensitive, gaussian, hinge, huber, pinball, soft_insensitive
 
 

@@ -7,8 +7,8 @@ import pytest
 from problems import LOSSES, smooth
 
 from bsvr_pp.approximations import Covariance, mean_field, nearest_moments
+from bsvr_pp.core.losses.noise import widened
 from bsvr_pp.losses import absolute, gaussian
-from bsvr_pp.losses.noise import widened
 
 N, NEW = 24, 5
 

@@ -10,14 +10,14 @@ from numba import njit
 from problems import smooth
 
 from bsvr_pp.approximations import laplace, laplace_gradient, mean_field, mean_field_gradient
-from bsvr_pp.approximations.operation import (
+from bsvr_pp.losses import gaussian, hinge, soft_insensitive
+from bsvr_pp.model.operation import (
     APPROXIMATIONS,
     CovarianceGraph,
     LatentEvidence,
     evidence_function,
     latent_evidence,
 )
-from bsvr_pp.losses import gaussian, hinge, soft_insensitive
 
 DIRECT = {
     "laplace": lambda *a: laplace(*a).log_evidence,

@@ -10,9 +10,9 @@ from problems import LOSSES, smooth
 
 from benchmarks.problems import from_the_box
 from bsvr_pp.approximations import laplace, mean_field
-from bsvr_pp.approximations.mean_field import mean_field_value
-from bsvr_pp.approximations.posterior import LatentDraws, checked_problem, failed
-from bsvr_pp.covariance.structure import split
+from bsvr_pp.core.approximations.mean_field import mean_field_value
+from bsvr_pp.core.approximations.posterior import LatentDraws, checked_problem, failed
+from bsvr_pp.core.covariance.structure import split
 from bsvr_pp.losses import soft_insensitive
 
 NOISE = soft_insensitive(8.0, 0.1, 0.3)

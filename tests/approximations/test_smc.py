@@ -8,9 +8,9 @@ from problems import LOSSES, exact_gaussian_process, smooth
 from scipy.integrate import quad
 
 from bsvr_pp.approximations import Covariance, annealed, mean_field, reverse_annealed
-from bsvr_pp.approximations.smc import Path
+from bsvr_pp.core.approximations.smc import Path
+from bsvr_pp.core.losses.noise import noise_likelihood
 from bsvr_pp.losses import epsilon_insensitive, gaussian, hinge, pinball, soft_insensitive
-from bsvr_pp.losses.noise import noise_likelihood
 
 
 def test_gaussian_noise_within_its_error():

@@ -11,9 +11,9 @@ from scipy.special import logsumexp
 import bsvr_pp as bp
 from bsvr_pp import classification
 from bsvr_pp.approximations import find_mode
+from bsvr_pp.core.losses.noise import noise_likelihood
+from bsvr_pp.core.losses.registry import average_probability, label_probability
 from bsvr_pp.losses import hinge
-from bsvr_pp.losses.noise import noise_likelihood
-from bsvr_pp.losses.registry import average_probability, label_probability
 
 X2, Y2, NEW = np.array([[0.0], [1.0]]), np.array([1, -1]), np.array([[-0.5], [0.3], [0.9], [3.0]])
 

@@ -15,8 +15,8 @@ import bsvr_pp as bp
 from bsvr_pp import classification
 from bsvr_pp.approximations import find_mode
 from bsvr_pp.classification.normaliser import Known, MeanKnown
+from bsvr_pp.core.losses.noise import noise_likelihood
 from bsvr_pp.losses import hinge
-from bsvr_pp.losses.noise import noise_likelihood
 from bsvr_pp.model.distributions import observe_weighted
 
 X3, Y3 = np.array([[0.0], [0.4], [1.5]]), np.array([1, 1, -1])

@@ -12,9 +12,9 @@ from scipy.stats import kstest
 import bsvr_pp as bp
 from bsvr_pp import classification
 from bsvr_pp.classification.normaliser import Known
+from bsvr_pp.core.losses.noise import noise_likelihood
 from bsvr_pp.inference.protocol import Options
 from bsvr_pp.losses import hinge
-from bsvr_pp.losses.noise import noise_likelihood
 from bsvr_pp.model.problem import read_model
 
 X2, Y2 = np.array([[-0.3], [0.1]]), np.array([1, 1])

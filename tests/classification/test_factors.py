@@ -8,8 +8,8 @@ from scipy.special import expit
 from svm_toy import Logistic
 
 from bsvr_pp.classification.normaliser import Known, MeanKnown
+from bsvr_pp.core.losses.noise import noise_likelihood
 from bsvr_pp.losses import hinge
-from bsvr_pp.losses.noise import noise_likelihood
 
 Y = np.array([1.0, -1.0, 1.0, -1.0])
 F = np.array([[0.3, -0.2, 1.4, 2.0], [-1.7, 0.6, 0.0, -3.0]])

@@ -8,11 +8,12 @@ from problems import factor_grid
 from scipy.special import logsumexp
 from svm_toy import Logistic
 
-from bsvr_pp.approximations import annealed, mean_field, smc
+from bsvr_pp.approximations import annealed, mean_field
 from bsvr_pp.classification.normaliser import KINDS, Known, MeanKnown, NormaliserCloud, averaged_gradient
-from bsvr_pp.covariance.covariance import Covariance
+from bsvr_pp.core.approximations import smc
+from bsvr_pp.core.covariance.covariance import Covariance
+from bsvr_pp.core.losses.noise import noise_likelihood
 from bsvr_pp.losses import hinge
-from bsvr_pp.losses.noise import noise_likelihood
 
 K3 = np.array([[2.0, 1.0, 0.3], [1.0, 1.5, 0.6], [0.3, 0.6, 1.0]])
 Y3 = np.array([1.0, 1.0, -1.0])

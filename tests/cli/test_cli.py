@@ -283,7 +283,7 @@ def test_a_disk_that_fills_up_costs_a_line_and_what_was_written_stays(tmp_path, 
         if (out / "map.nc").exists():
             raise OSError(28, "No space left on device")
 
-    monkeypatch.setattr("bsvr_pp._atomic_write.os.fsync", sync)
+    monkeypatch.setattr("bsvr_pp.core.atomic_write.os.fsync", sync)
     run = RUNNER.invoke(app, ["compare", str(tmp_path / "houses.csv"), "--methods", "map,laplace", "--out", str(out)])
     assert run.exit_code == 2
     assert "lengthscale height" in run.output  # the table is printed all the same

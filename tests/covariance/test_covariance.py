@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from bsvr_pp.approximations import Covariance, annealed, find_mode, laplace, laplace_gradient, mean_field
-from bsvr_pp.approximations.posterior import from_sites
+from bsvr_pp.core.approximations.posterior import from_sites
 from bsvr_pp.losses import epsilon_insensitive, soft_insensitive
 
 N, N_NEW = 40, 7

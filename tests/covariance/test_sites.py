@@ -5,8 +5,8 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from bsvr_pp.covariance.sites import apply_inverse, factor_sites, marginals, pull_back, site_inverse
-from bsvr_pp.covariance.structure import split
+from bsvr_pp.core.covariance.sites import apply_inverse, factor_sites, marginals, pull_back, site_inverse
+from bsvr_pp.core.covariance.structure import split
 
 N = 120
 

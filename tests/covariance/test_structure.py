@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from hypothesis.extra.numpy import arrays
 
-from bsvr_pp.covariance.structure import add, product, solve_block, split, total, without_root
+from bsvr_pp.core.covariance.structure import add, product, solve_block, split, total, without_root
 
 
 def test_small_constants_stay_where_they_are():

@@ -11,7 +11,7 @@ import pytest
 import xarray as xr
 
 import bsvr_pp as bp
-from bsvr_pp._atomic_write import seal
+from bsvr_pp.core.atomic_write import seal
 from bsvr_pp.estimators import base
 from bsvr_pp.estimators.training_data import TrainingData
 from bsvr_pp.tables import DataError

@@ -12,9 +12,9 @@ from scipy.integrate import quad
 from scipy.stats import kstest, lognorm, norm
 
 import bsvr_pp as bp
+from bsvr_pp.core.losses.noise import widened
 from bsvr_pp.inference.prediction.distribution import PredictiveDistribution
 from bsvr_pp.losses import absolute, epsilon_insensitive, gaussian, huber, pinball, soft_insensitive
-from bsvr_pp.losses.noise import widened
 
 NOISES = [
     soft_insensitive(C=12.0, epsilon=0.2, beta=0.8),

@@ -6,8 +6,8 @@ import pymc as pm
 import pytest
 
 import bsvr_pp as bp
+from bsvr_pp.assess.partial_dependence import ResultInUnits
 from bsvr_pp.inference.fitted import components
-from bsvr_pp.inference.partial_dependence import ResultInUnits
 from bsvr_pp.model.inventory import ModelError
 from bsvr_pp.model.problem import read_model
 

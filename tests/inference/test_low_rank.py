@@ -10,7 +10,7 @@ import pytest
 from scipy import stats
 
 import bsvr_pp as bp
-from bsvr_pp.covariance.covariance import CrossRoot
+from bsvr_pp.core.covariance.covariance import CrossRoot
 from bsvr_pp.inference.search.optimize import SearchObjective
 from bsvr_pp.model.affine import Affine
 from bsvr_pp.model.gp import Prior

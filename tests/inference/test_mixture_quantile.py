@@ -5,9 +5,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from bsvr_pp.core.losses.noise import widened
 from bsvr_pp.inference.prediction.distribution import mixture_quantile
 from bsvr_pp.losses import absolute, gaussian, huber, pinball, soft_insensitive
-from bsvr_pp.losses.noise import widened
 
 LEVELS = np.array([1e-6, 0.025, 0.31, 0.5, 0.77, 0.975, 1.0 - 1e-6])
 NOISES = [

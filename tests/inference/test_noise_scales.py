@@ -7,6 +7,7 @@ import pytest
 from scipy.stats import norm
 
 import bsvr_pp as bp
+from bsvr_pp.core.losses.noise import widened
 from bsvr_pp.inference.prediction import neighbours
 from bsvr_pp.inference.prediction.neighbours import (
     NoiseScales,
@@ -15,7 +16,6 @@ from bsvr_pp.inference.prediction.neighbours import (
     nearest_others,
     nearest_rows,
 )
-from bsvr_pp.losses.noise import widened
 from bsvr_pp.model.problem import read_model
 
 FACTORS = np.array([0.25, 1.0, 3.0])

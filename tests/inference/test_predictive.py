@@ -7,10 +7,10 @@ import pytest
 from scipy.optimize import brentq
 from scipy.stats import norm
 
+from bsvr_pp.core.losses.registry import label_probability
 from bsvr_pp.inference.prediction.distribution import PredictiveDistribution
 from bsvr_pp.inference.prediction.predictive import new_targets, new_values
 from bsvr_pp.losses import gaussian, hinge, pinball
-from bsvr_pp.losses.registry import label_probability
 
 LEVELS = np.array([1e-5, 0.1, 0.5, 0.975])
 WEIGHTS = np.array([0.2, 0.5, 0.3])

@@ -12,10 +12,10 @@ from scipy import stats
 
 import bsvr_pp as bp
 from bsvr_pp.approximations import laplace
+from bsvr_pp.core.losses.registry import label_probability
 from bsvr_pp.inference.result import check_match, check_same, from_latent, from_samples, log_prior
 from bsvr_pp.inference.search.optimize import Optimum
 from bsvr_pp.losses import hinge
-from bsvr_pp.losses.registry import label_probability
 from bsvr_pp.model.problem import read_model
 
 N = 6

@@ -15,8 +15,8 @@ import numpy as np
 import pytest
 
 import bsvr_pp as bp
-from bsvr_pp import _atomic_write
-from bsvr_pp._atomic_write import LOCK, SealedFile, atomic_write, locked
+from bsvr_pp.core import atomic_write as files
+from bsvr_pp.core.atomic_write import LOCK, SealedFile, atomic_write, locked
 from bsvr_pp.large import folder_fit, folder_model, folder_predict
 from bsvr_pp.large.folder_model import ARRAYS, StoredRows
 from bsvr_pp.large.tasks import Records, read_record
@@ -31,7 +31,7 @@ NEW = np.linspace(0.5, 11.5, 40)[:, None]
 @pytest.fixture(scope="module", autouse=True)
 def small():
     with small_stages() as patch:
-        patch.setattr(_atomic_write, "PIECE", 256)  # several pieces in each file
+        patch.setattr(files, "PIECE", 256)  # several pieces in each file
         patch.setattr("bsvr_pp.large.folder_model.PIECE", 256)
         yield
 
@@ -95,7 +95,7 @@ def test_a_folder_with_another_model_than_the_object_is_not_grown(model, tmp_pat
 HOLD = """
 import sys, time
 from pathlib import Path
-from bsvr_pp._atomic_write import locked
+from bsvr_pp.core.atomic_write import locked
 with locked(Path(sys.argv[1])):
     print("held", flush=True)
     time.sleep(60)
@@ -133,7 +133,7 @@ def test_a_lock_is_held_once_also_in_one_process_and_needs_a_disk_that_has_them(
     def unknown(*_):
         raise OSError(38, "Function not implemented")
 
-    monkeypatch.setattr(_atomic_write.fcntl, "flock", unknown)
+    monkeypatch.setattr(files.fcntl, "flock", unknown)
     with pytest.warns(UserWarning, match="its disk has no locks"), locked(tmp_path / "b"):
         pass
 

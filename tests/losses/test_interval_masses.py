@@ -9,9 +9,9 @@ import numpy as np
 import pytest
 from mpmath.calculus.quadrature import GaussLegendre
 
+from bsvr_pp.core.losses.intervals import mass_gradients, mass_row, tilted_interval
+from bsvr_pp.core.losses.noise import noise_likelihood
 from bsvr_pp.losses import NoiseModel, absolute, epsilon_insensitive, gaussian, huber, pinball, soft_insensitive
-from bsvr_pp.losses.intervals import mass_gradients, mass_row, tilted_interval
-from bsvr_pp.losses.noise import noise_likelihood
 
 WIDTHS = (1e-9, 1e-5, 1e-2, 0.3, 10.0, np.inf)
 RESIDUALS = (-60.0, -9.3, -1.2, -0.4, 0.0, 0.3, 1.7, 7.0, 60.0)  # in standard deviations of the noise

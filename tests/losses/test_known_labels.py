@@ -6,10 +6,10 @@ import mpmath
 import numpy as np
 import pytest
 
+from bsvr_pp.core.losses.factors import tilted_moments
+from bsvr_pp.core.losses.noise import noise_likelihood
+from bsvr_pp.core.losses.registry import KNOWN_LABELS, LIKELIHOODS, label_probability
 from bsvr_pp.losses import NoiseModel
-from bsvr_pp.losses.factors import tilted_moments
-from bsvr_pp.losses.noise import noise_likelihood
-from bsvr_pp.losses.registry import KNOWN_LABELS, LIKELIHOODS, label_probability
 
 F = np.array([-30.0, -1.4, -1.0, -0.3, 0.0, 0.8, 1.0, 2.5, 30.0])
 

@@ -11,6 +11,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from bsvr_pp.core.losses.factors import tilted_moments
+from bsvr_pp.core.losses.pieces import energy, piece_index, row_at, tilted_row
 from bsvr_pp.losses import (
     absolute,
     epsilon_insensitive,
@@ -20,8 +22,6 @@ from bsvr_pp.losses import (
     pinball,
     soft_insensitive,
 )
-from bsvr_pp.losses.factors import tilted_moments
-from bsvr_pp.losses.pieces import energy, piece_index, row_at, tilted_row
 
 NOISES = [
     soft_insensitive(10.0, 0.1, 0.3),

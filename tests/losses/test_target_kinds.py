@@ -5,9 +5,8 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from bsvr_pp.losses import gaussian, hinge, soft_insensitive
-from bsvr_pp.losses.noise import noise_likelihood
-from bsvr_pp.losses.registry import (
+from bsvr_pp.core.losses.noise import noise_likelihood
+from bsvr_pp.core.losses.registry import (
     KNOWN_LABELS,
     LABELS,
     NOT_OF_LABELS,
@@ -15,6 +14,7 @@ from bsvr_pp.losses.registry import (
     average_probability,
     label_probability,
 )
+from bsvr_pp.losses import gaussian, hinge, soft_insensitive
 
 Y = np.array([1.0, -1.0, 1.0, -1.0])
 F = np.array([[0.3, -0.2, 1.4, 2.0], [-1.7, 0.6, 0.0, -3.0]])

@@ -18,8 +18,8 @@ from pymc.logprob.utils import ParameterValueError
 from pytensor.compile.mode import Mode
 from scipy import integrate, stats
 
+from bsvr_pp.core.losses.noise import unit_noise
 from bsvr_pp.losses import LOSSES, epsilon_insensitive, huber, soft_insensitive
-from bsvr_pp.losses.noise import unit_noise
 from bsvr_pp.model.distributions import EpsilonInsensitive, Huber, SoftInsensitive, distribution
 
 PAPER = {"C": 10.0, "epsilon": 0.1, "beta": 0.3}  # chu2004, section VII-A

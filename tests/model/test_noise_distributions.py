@@ -11,9 +11,9 @@ import pytensor.tensor as pt
 import pytest
 
 import bsvr_pp as bp
-from bsvr_pp.losses import LOSSES, NOISES, noise_function
-from bsvr_pp.losses.density import log_density
+from bsvr_pp.core.losses import LOSSES, NOISES, noise_function
 from bsvr_pp.model import distributions
+from bsvr_pp.model.density import log_density
 from bsvr_pp.model.distributions import distribution, distribution_named, noise_of, observe
 
 VALUES = {"C": 3.0, "epsilon": 0.4, "beta": 0.3, "quantile": 0.2}

@@ -16,13 +16,13 @@ from typing import Any, cast
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from bsvr_pp._arrays import Array
-from bsvr_pp._checks import check_size, numbers
-from bsvr_pp.approximations.posterior import from_sites
+from bsvr_pp.core.approximations.posterior import from_sites
+from bsvr_pp.core.arrays import Array
+from bsvr_pp.core.checks import check_size, numbers
+from bsvr_pp.core.losses import NoiseModel
 from bsvr_pp.inference.parts import Gaussian, given_parts, given_white, part_cross
 from bsvr_pp.inference.prediction.neighbours import NoiseScales, moments_given, nearest_rows
 from bsvr_pp.inference.result import other_data
-from bsvr_pp.losses import NoiseModel
 from bsvr_pp.model.problem import Point, Problem
 
 Moments = Callable[[Array], tuple[Array, Array, Array]]

@@ -13,14 +13,14 @@ import pandas as pd
 from numpy.typing import ArrayLike, NDArray
 from scipy.special import logsumexp, ndtri
 
-from bsvr_pp._arrays import Array
-from bsvr_pp._checks import check_share, generator, numbers
-from bsvr_pp.covariance.block_diagonal import each_block
+from bsvr_pp.core.arrays import Array
+from bsvr_pp.core.checks import check_share, generator, numbers
+from bsvr_pp.core.covariance.block_diagonal import each_block
+from bsvr_pp.core.losses import NoiseModel, gaussian
+from bsvr_pp.core.losses.elementwise import NO_WEIGHT, mixture_quantiles
+from bsvr_pp.core.losses.noise import Cdf, interpolated_cdf
+from bsvr_pp.core.losses.pieces import NODES, WEIGHTS
 from bsvr_pp.inference.prediction.component import CHUNK
-from bsvr_pp.losses import NoiseModel, gaussian
-from bsvr_pp.losses.elementwise import NO_WEIGHT, mixture_quantiles
-from bsvr_pp.losses.noise import Cdf, interpolated_cdf
-from bsvr_pp.losses.pieces import NODES, WEIGHTS
 
 QUANTILES = (0.025, 0.1, 0.5, 0.9, 0.975)
 _REACH = 12.0  # range of the integral for the continuous ranked probability score, in standard deviations

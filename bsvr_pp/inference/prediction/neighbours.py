@@ -1,7 +1,7 @@
 """Nearest training rows of new inputs: a fit of f on these rows alone, and scales of the noise that they choose.
 
 The nearest rows are those of a k-d tree on the inputs in units of their lengthscales, or of their standard deviations
-if the kernel has none. `bsvr_pp.approximations.nearest` has the mathematics of the fits.
+if the kernel has none. `bsvr_pp.core.approximations.nearest` has the mathematics of the fits.
 
 One noise serves all rows of a model. In many data it is wider in some regions than in others, or most targets are
 nearly exact and some are far off. Hyperparameters that have to serve all rows then give intervals that are too narrow
@@ -35,16 +35,16 @@ from scipy.optimize import minimize
 from scipy.spatial import cKDTree
 from scipy.special import log_softmax, logsumexp
 
-from bsvr_pp._arrays import Array, Rows
-from bsvr_pp._checks import check_count, check_fields, check_positive, generator, is_number, numbers
-from bsvr_pp.approximations import LatentPosterior
-from bsvr_pp.approximations.nearest import NearestMoments, nearest_moments
-from bsvr_pp.covariance.block_diagonal import each_block
+from bsvr_pp.core.approximations import LatentPosterior
+from bsvr_pp.core.approximations.nearest import NearestMoments, nearest_moments
+from bsvr_pp.core.arrays import Array, Rows
+from bsvr_pp.core.checks import check_count, check_fields, check_positive, generator, is_number, numbers
+from bsvr_pp.core.covariance.block_diagonal import each_block
+from bsvr_pp.core.losses import NoiseModel
+from bsvr_pp.core.losses.noise import widened
 from bsvr_pp.inference.protocol import ConvergenceWarning
 from bsvr_pp.inference.result import check_match, is_mode, is_sampled, points_of
 from bsvr_pp.inference.search.optimize import lengthscales
-from bsvr_pp.losses import NoiseModel
-from bsvr_pp.losses.noise import widened
 from bsvr_pp.model.priors import mostly_equal
 from bsvr_pp.model.problem import Point, Problem, read_model
 

@@ -14,13 +14,13 @@ from typing import Any
 import numpy as np
 from scipy.special import logsumexp
 
-from bsvr_pp._arrays import Array
-from bsvr_pp.approximations import Covariance, mean_field
+from bsvr_pp.core.approximations import Covariance, mean_field
+from bsvr_pp.core.arrays import Array
+from bsvr_pp.core.losses import NoiseModel
+from bsvr_pp.core.losses.noise import widened
 from bsvr_pp.inference.prediction.component import Component, NoiseOfRows, noise_of_rows
 from bsvr_pp.inference.prediction.distribution import PredictiveDistribution
 from bsvr_pp.inference.protocol import ConvergenceWarning
-from bsvr_pp.losses import NoiseModel
-from bsvr_pp.losses.noise import widened
 
 
 @dataclass(frozen=True, slots=True)

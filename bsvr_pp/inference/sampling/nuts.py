@@ -19,15 +19,15 @@ from joblib import cpu_count
 from pytensor.graph.traversal import ancestors
 from threadpoolctl import threadpool_limits
 
-from bsvr_pp._arrays import Array
-from bsvr_pp._checks import check_count, check_share
-from bsvr_pp._compiler import interruptible
+from bsvr_pp.core.arrays import Array
+from bsvr_pp.core.checks import check_count, check_share
+from bsvr_pp.core.compiler import interruptible
+from bsvr_pp.core.version import __version__
 from bsvr_pp.inference.approximate import MeanField
 from bsvr_pp.inference.fitted import Draws
 from bsvr_pp.inference.protocol import IntegratesLatent, Options, check_latent
 from bsvr_pp.inference.sampling.recover import recover
 from bsvr_pp.inference.search.optimize import check_continuous, initial_point, maximize
-from bsvr_pp.losses.density import CompiledOp
 from bsvr_pp.model.coordinates import (
     LATENT_COORDINATES,
     NOISE_COORDINATES,
@@ -36,12 +36,12 @@ from bsvr_pp.model.coordinates import (
     whiten,
     with_noise_coordinates,
 )
+from bsvr_pp.model.density import CompiledOp
 from bsvr_pp.model.distributions import NoiseRV
 from bsvr_pp.model.gp import copied, set_initial_values
 from bsvr_pp.model.inventory import ModelError
 from bsvr_pp.model.marginalize import marginalize
 from bsvr_pp.model.problem import Point, Problem, read_model
-from bsvr_pp.version import __version__
 
 Chain = dict[str, xr.Dataset]  # posterior and sample_stats over draw
 

@@ -14,9 +14,9 @@ from pymc.model.fgraph import clone_model
 from pytensor.compile.sharedvalue import SharedVariable
 from rich.progress import track
 
-from bsvr_pp._arrays import Array, Values
-from bsvr_pp._checks import generator
-from bsvr_pp._docs import shared
+from bsvr_pp.core.arrays import Array, Values
+from bsvr_pp.core.checks import generator
+from bsvr_pp.core.docs import shared
 from bsvr_pp.inference.parts import coordinates_of_f, deterministics_at, draw_parts
 from bsvr_pp.inference.prediction.component import component, new_rows
 from bsvr_pp.inference.result import check_same, dim_of_new_rows, layout_of, points_of, with_missing

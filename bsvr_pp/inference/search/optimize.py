@@ -35,12 +35,12 @@ from pytensor.tensor.variable import TensorVariable as Variable
 from rich.progress import Progress
 from scipy.spatial import cKDTree
 
-from bsvr_pp._arrays import Array
-from bsvr_pp.approximations.operation import TargetsGraph
+from bsvr_pp.core.arrays import Array
 from bsvr_pp.inference.protocol import IntegratesLatent, Objective, Options
 from bsvr_pp.inference.search.quasi_newton import Pairs, ascend
 from bsvr_pp.model.gaussian import gradients
 from bsvr_pp.model.inventory import ModelError
+from bsvr_pp.model.operation import TargetsGraph
 from bsvr_pp.model.priors import location_and_scale
 from bsvr_pp.model.problem import Point, Problem
 
@@ -92,7 +92,7 @@ def maximize(
     """Run the optimiser from several starts, or from the given one, as described above; the best optimum is first.
 
     An interruption ends the optimisation, and the optima so far are returned; contexts such as
-    `bsvr_pp._compiler.interruptible`, which estimators have, raise it then.
+    `bsvr_pp.core.compiler.interruptible`, which estimators have, raise it then.
     """
     check_continuous(problem, fixed)
     search = method.search._replace(starts=5, kept=1.0) if all_optima else method.search

@@ -15,8 +15,8 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from bsvr_pp._arrays import Array
-from bsvr_pp._compiler import threads_for
+from bsvr_pp.core.arrays import Array
+from bsvr_pp.core.compiler import threads_for
 
 Evaluate = Callable[[Array], tuple[float, Array]]
 Pairs = tuple[tuple[Array, Array], ...]

@@ -1,0 +1,290 @@
+"""What a column of a table does to the function of a fit: partial dependence with joint bands, and shares of variance.
+
+The effect of a column at a value is the mean of f over rows in which the column is set to this value (Friedman 2001,
+section 8.2); that on a single row is its individual conditional expectation (Goldstein et al. 2015). Both are linear in
+f: their posterior is that of sums of f at the changed rows, whatever the kernel and the encoding of the columns.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from typing import Any, Protocol, runtime_checkable
+
+import numpy as np
+import pandas as pd
+import pymc as pm
+import xarray as xr
+from numpy.typing import ArrayLike
+from scipy import sparse
+
+from bsvr_pp.core.arrays import Array, Rows
+from bsvr_pp.core.checks import check_count, check_share, generator, is_number, numbers
+from bsvr_pp.inference.budget import check_memory
+from bsvr_pp.inference.fitted import components
+from bsvr_pp.inference.prediction.component import Component
+from bsvr_pp.inference.result import check_match, check_result, is_mode
+from bsvr_pp.model.inventory import ModelError
+from bsvr_pp.model.problem import read_model
+from bsvr_pp.tables.columns import Dates, Words, kind_of, table_of, times_of
+
+Column = str | int
+
+Moments = tuple[Array, Array]  # mean (k,) and covariance (k, k)
+
+_DRAWS = 1000  # of f, from which bands are computed
+_MEMBERS = 50  # most points of the hyperparameters of a result with draws
+_ONE, _TWO = (30, 100), (10, 40)  # values of each column, and rows, for one column and for two
+_MATRICES = 4.0  # of m² numbers at once, for m changed rows
+
+
+@runtime_checkable
+class SumsOfF(Protocol):
+    """What `effect` asks of a fitted estimator."""
+
+    def _sums_of_f(self, X: ArrayLike | pd.DataFrame, weights: sparse.csr_array) -> tuple[Array, list[Moments]]:
+        """Shares of components, and moments of weights (k, m) times f at rows as given."""
+
+
+def effect(
+    estimator: object,
+    X: ArrayLike | pd.DataFrame,
+    feature: Column | tuple[Column, Column],
+    *,
+    model: pm.Model | None = None,
+    values: int | None = None,
+    rows: int | None = None,
+    ice: int = 0,
+    coverage: float = 0.9,
+    random_seed: int | np.random.Generator | None = 0,
+) -> pd.DataFrame:
+    """Compute the effect of a column, or of two together, on the function of a fit, with a joint band.
+
+    It is the mean of f over rows of X in which the column is set to each of its values, and the other columns are kept
+    (a partial dependence; Friedman 2001). Where columns are correlated, some of these rows are like no data, and the
+    band is wide.
+
+    Parameters
+    ----------
+    estimator : estimator or DataTree
+        A fitted estimator of this package but `BayesianSVC` with several classes, a pipeline or search of scikit-learn
+        that ends in one, or a result of `fit` that integrates f out.
+    X : (m, d) array or DataFrame
+        Rows over which f is averaged, such as the training rows, as the estimator takes them.
+    feature : str, int or tuple of two
+        A column of X by its name or number (``x0``, ``x1``, ... in an array), or two.
+    model : pm.Model, optional
+        The model of a result; by default that of the surrounding ``with``.
+    values : int, optional
+        Largest number of values of a column; by default 30, or 10 for each of two. Numbers and dates are quantiles of
+        the column, words its most frequent ones, without gaps.
+    rows : int, optional
+        Number of rows of X, chosen at random, over which f is averaged; by default 100, or 40 for two columns. Time
+        grows as the square of rows times values.
+    ice : int
+        Number of rows whose own curves are added (individual conditional expectations).
+    coverage : float
+        Probability with which the band holds the whole effect.
+    random_seed : int or Generator
+        Of the choice of rows and of the draws for the band.
+
+    Returns
+    -------
+    DataFrame
+        Indexed by the values: ``mean`` and standard deviation ``sd`` of the effect, exact given the hyperparameters,
+        and the ends ``lower`` and ``upper`` of the band; then the means of single rows, "row 3" for that of number 3.
+        In units of the target; of log y with log_targets, of f for classes. With blocks f is that of the block of each
+        row, and not of its nearest rows as in `predict`. The attribute ``share`` (in ``attrs``) is the expected
+        variance of the effect over the rows, divided by that of f.
+
+    Raises
+    ------
+    ValueError
+        If X has no such column, an option is out of range, f itself was sampled or is a mode, or the estimator is not
+        fitted.
+    ModelError
+        If a result is of a sum of processes, of whose parts `predict` has the effects (``component=``).
+    TypeError
+        If it is another estimator.
+    MemoryError
+        If rows times values are too many.
+
+    Examples
+    --------
+    >>> import numpy as np, pandas as pd, bsvr_pp as bp
+    >>> X = pd.DataFrame({"town": ["Ulm", "Bonn"] * 20, "size": np.linspace(1.0, 5.0, 40)})
+    >>> svr = bp.BayesianSVR(restarts=1, random_state=0).fit(X, 3.0 * (X["town"] == "Ulm") + X["size"])
+    >>> bp.effect(svr, X, "town")["mean"].round(1).to_dict()
+    {'Bonn': 3.0, 'Ulm': 6.0}
+    """
+    if isinstance(estimator, xr.DataTree):
+        estimator = ResultInUnits.of(estimator, model)
+        numbers("X", X, ("m", estimator.parts[0].problem.n_inputs))
+    fitted, steps = _in_steps(estimator)
+    table = table_of(X)
+    data = _columns_of(X) if table is None else table
+    names = _names(data, feature)
+    default = _ONE if len(names) == 1 else _TWO
+    values, rows = default[0] if values is None else values, default[1] if rows is None else rows
+    check_count("values", values, 2)
+    check_count("rows", rows, 1)
+    check_count("ice", ice, 0)
+    check_share("coverage", coverage)
+    rng = generator(random_seed)
+    chosen = np.arange(len(data)) if len(data) <= rows else np.sort(rng.choice(len(data), rows, replace=False))
+    found = [_values_of(name, data[name].reset_index(drop=True), values, chosen) for name in names]
+    grid, at_rows = [index for index, _ in found], [weights for _, weights in found]
+    index = grid[0] if len(grid) == 1 else pd.MultiIndex.from_product(grid, names=names)
+    k, r = len(index), len(chosen)
+    check_memory("effect", k * r, "fewer values or rows", needed=8.0 * (k * r + r) ** 2 * _MATRICES)
+    moved = data.iloc[np.tile(chosen, k)].reset_index(drop=True)
+    moved = moved.assign(**{name: index.get_level_values(name).repeat(r) for name in names})
+    moved = pd.concat([moved, data.iloc[chosen]], ignore_index=True)
+    inputs = moved.to_numpy() if table is None else moved
+    for step in steps:
+        inputs = step.transform(inputs)
+    single = np.unique(np.linspace(0, r - 1, min(ice, r)).astype(int))
+    of_row = [np.full((1, r), 1.0 / r), *(np.eye(r)[[i]] for i in single)]
+    averages = sparse.vstack([sparse.kron(sparse.eye_array(k), each) for each in of_row])
+    weights = sparse.block_diag([averages, sparse.eye_array(r)], format="csr")
+    shares, gaussians = fitted._sums_of_f(inputs, weights)
+    mean, sd = _mixture_moments(shares, [(m, np.diag(C)) for m, C in gaussians])
+    sizes = rng.multinomial(_DRAWS, shares)
+    drawn = [_gaussian_draws(m[:k], C[:k, :k], size, rng) for (m, C), size in zip(gaussians, sizes, strict=True)]
+    lower, upper = _joint_band(np.concatenate(drawn), mean[:k], sd[:k], coverage)
+    curves = {f"row {row}": curve for row, curve in zip(chosen[single], mean[k:-r].reshape(-1, k), strict=True)}
+    out = pd.DataFrame({"mean": mean[:k], "sd": sd[:k], "lower": lower, "upper": upper} | curves, index)
+    at_values = at_rows[0] if len(grid) == 1 else np.einsum("ij,ik->ijk", *at_rows).reshape(r, k)
+    of_effect = _variance(shares, [(m[:k], C[:k, :k]) for m, C in gaussians], at_values[at_values.any(axis=1)])
+    of_f = _variance(shares, [(m[-r:], C[-r:, -r:]) for m, C in gaussians], np.eye(r))
+    out.attrs["share"] = of_effect / of_f if of_f > 0 else np.nan
+    return out
+
+
+@dataclass(frozen=True, slots=True)
+class ResultInUnits:
+    """A result of `fit` as `effect` takes it, with inputs and targets in other units than those of its model."""
+
+    parts: Sequence[Component]
+    centre: Array | float = 0.0
+    width: Array | float = 1.0
+    unit: float = 1.0
+
+    @classmethod
+    def of(cls, result: xr.DataTree, model: pm.Model | None, *units: Any) -> ResultInUnits:
+        """That of a result that integrates f out, of a model of one process."""
+        check_result("result", result)
+        problem = read_model(model)
+        if problem.composite is not None:
+            raise ModelError("effect takes one process: predict(..., component=...) has the parts of a sum")
+        check_match(problem, result)
+        if is_mode(result):
+            raise ValueError("effect takes a result that integrates f out, and this one has only its mode")
+        return cls(list(components(problem, result)), *units)
+
+    def _sums_of_f(self, X: ArrayLike | pd.DataFrame, weights: sparse.csr_array) -> tuple[Array, list[Moments]]:
+        inputs = (np.asarray(X, dtype=np.float64) - self.centre) / self.width
+        return sums_of_f(self.parts, inputs, weights, unit=self.unit)
+
+
+def sums_of_f(
+    parts: Iterable[Component], X: Array, weights: sparse.csr_array, *, location: float = 0.0, unit: float = 1.0
+) -> tuple[Array, list[Moments]]:
+    """Shares of at most 50 components of f, and of each the moments of sparse weights (k, m) times f at X."""
+    found = list(parts)
+    if found[0].site_precision is None:
+        raise ValueError("effects are of a result that integrates f out, and this one has draws of f")
+    found = [found[i] for i in np.unique(np.linspace(0, len(found) - 1, min(len(found), _MEMBERS)).astype(int))]
+    shares, level = np.array([part.weight for part in found]), location * weights.sum(axis=1)
+    moments = [part.linear(X, weights) for part in found]
+    return shares / shares.sum(), [(level + unit * mean, unit**2 * covariance) for mean, covariance in moments]
+
+
+def _variance(shares: Array, gaussians: Sequence[Moments], weights: Array) -> float:
+    """Expected variance over rows of weights (n, k) times what a mixture of Gaussians (k,) has."""
+    centred = weights - weights.mean(axis=0)
+    each = [np.mean((centred @ m) ** 2 + np.einsum("ik,kl,il->i", centred, C, centred)) for m, C in gaussians]
+    return float(shares @ each)
+
+
+def _joint_band(drawn: Array, mean: Array, sd: Array, coverage: float) -> tuple[Array, Array]:
+    """Ends (k,) of the band that holds this share of drawn curves (draws, k), as wide at each value as ``sd`` says."""
+    largest = np.max(np.abs(drawn - mean) / np.where(sd > 0, sd, 1.0), axis=1)
+    reach = np.quantile(largest, coverage) * sd
+    return mean - reach, mean + reach
+
+
+def _mixture_moments(weights: Array, gaussians: Sequence[tuple[Array, Array]]) -> tuple[Array, Array]:
+    """Mean and standard deviation of a mixture of means and variances (k,)."""
+    means, variances = (np.stack(each) for each in zip(*gaussians, strict=True))
+    mean = weights @ means
+    return mean, np.sqrt(np.maximum(weights @ (variances + (means - mean) ** 2), 0.0))
+
+
+def _gaussian_draws(mean: Array, covariance: Array, size: int, rng: np.random.Generator) -> Array:
+    """Draws (size, k) of a Gaussian whose covariance may be singular."""
+    scale, axes = np.linalg.eigh(covariance)
+    return np.asarray(mean + (rng.standard_normal((size, mean.size)) * np.sqrt(np.maximum(scale, 0.0))) @ axes.T)
+
+
+def _in_steps(estimator: object) -> tuple[SumsOfF, list[Any]]:
+    """The estimator that a search or a pipeline ends in, and the steps before it."""
+    found: Any = estimator
+    steps: list[Any] = []
+    while not isinstance(found, SumsOfF):
+        if hasattr(found, "best_estimator_"):
+            found = found.best_estimator_
+        elif hasattr(found, "steps"):
+            steps += [step for _, step in found.steps[:-1] if hasattr(step, "transform")]
+            found = found.steps[-1][1]
+        else:
+            raise TypeError(
+                "estimator must be a fitted estimator of this package that has a posterior of f, or end in one, got "
+                f"{type(estimator).__name__}"
+            )
+    return found, steps
+
+
+def _columns_of(X: ArrayLike | pd.DataFrame) -> pd.DataFrame:
+    """The columns x0, x1, ... of an array."""
+    given = X if isinstance(X, np.ndarray) else np.asarray(X, dtype=object)
+    if given.ndim != 2 or given.size == 0:
+        raise ValueError(f"X must be a table or an (m, d) array, and not empty, got shape {given.shape}")
+    return pd.DataFrame(given, columns=[f"x{i}" for i in range(given.shape[1])])
+
+
+def _names(table: pd.DataFrame, feature: Column | tuple[Column, ...]) -> list[str]:
+    """The names of one column or two."""
+    given, names = feature if isinstance(feature, tuple) else (feature,), list(table.columns)
+    numbered: dict[Column, str] = dict(enumerate(names))
+    found = [numbered.get(each) if is_number(each) else each if isinstance(each, str) else None for each in given]
+    if len(found) not in (1, 2) or len(set(found)) < len(found) or not set(found) <= set(names):
+        raise ValueError(
+            f"feature must be a column of X by name or number, or a tuple of two, got {feature!r}; X has: "
+            f"{', '.join(names)}"
+        )
+    return [str(name) for name in found]
+
+
+def _values_of(name: str, column: pd.Series, most: int, rows: Rows) -> tuple[pd.Index, Array]:
+    """At most so many values of a column, its most frequent words or quantiles, and their weights (n, k) at rows.
+
+    Weights are linear between numbers and dates; those of a gap and of rarer words are 0.
+    """
+    present = column.dropna()
+    kind = kind_of(name, present)
+    if present.empty:
+        raise ValueError(f"column {name!r} of X has no values")
+    if kind is Words:
+        found = pd.Index(present.value_counts().index[:most], name=name).sort_values()
+        words = column.iloc[rows].to_numpy(object)
+        return found, (words[:, None] == found.to_numpy(object)).astype(np.float64)
+    ordered = times_of(name, present)[0] if kind is Dates else pd.to_numeric(present)
+    found = pd.Index(ordered.unique(), name=name).sort_values()
+    if len(found) > most:
+        levels = np.linspace(0.0, 1.0, most)
+        found = pd.Index(ordered.quantile(levels, interpolation="nearest").unique(), name=name)
+    kept = "int64" if kind is Dates else "float64"
+    at = ordered.astype(kept).astype("float64").reindex(rows).to_numpy()
+    x = found.to_series().astype(kept).to_numpy(np.float64)
+    return found, np.nan_to_num(np.stack([np.interp(at, x, one) for one in np.eye(len(x))], axis=1))

@@ -1,0 +1,1 @@
+"""The numerical core: losses, covariances and approximations on arrays, by NumPy and Numba, without PyTensor."""

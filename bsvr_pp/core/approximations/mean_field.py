@@ -1,0 +1,335 @@
+"""Mean field (TAP) for support vector noise, as expectation propagation with closed moments.
+
+The mean-field equations of Gao, Gunn & Harris 2002 are the fixed point of expectation propagation with one Gaussian
+site per data point: if site i is replaced by the exact factor, mean and variance of f_i do not change. A site is
+represented by its precision τ_i and the dual coefficient a_i (so that the mean is m + K·a). The cavity of point i then
+has variance v = 1/(1/Σ_ii - τ_i) and mean μ_i - v·a_i, no digits are lost for weak sites, and the evidence is
+
+    log Z = -½ log|I + √τK√τ| - ½ aᵀK·a + Σ [log Z_i + ½ log(1 + τ_i v_i) + ½ v_i a_i²].
+
+It is smooth in all hyperparameters and stationary in the sites, so that its gradient needs no derivative of the sites.
+
+Sweeps update all sites in parallel and start at the prior and, where that fails, at the mode with locally integrated
+curvature. The damping is adaptive, and near the fixed point Anderson acceleration combines the last sweeps. The factors
+of noise are log-concave, so that precisions are >= 0 and cavity variances positive. Those of known labels are not where
+a label is far on the wrong side: a site whose precision would be negative has the precision 0 and matches the mean
+alone, so that its variance is somewhat too small. The gradient then leaves out how the cavities of these sites change,
+some tenths of a nat per unit of log C. There may be several fixed points; the one that is found starts at the prior.
+"""
+
+from __future__ import annotations
+
+from math import log1p, sqrt
+from typing import NamedTuple
+
+import numpy as np
+from numba import types
+from numpy.typing import ArrayLike
+
+from bsvr_pp.core.approximations.laplace import laplace_value
+from bsvr_pp.core.approximations.posterior import (
+    GRADIENTS,
+    OUTCOME,
+    Gradients,
+    LatentPosterior,
+    Outcome,
+    by_block,
+    checked_problem,
+    failed,
+    from_outcome,
+    sites_of,
+)
+from bsvr_pp.core.arrays import Array
+from bsvr_pp.core.checks import numbers
+from bsvr_pp.core.compiler import MATRIX, VECTOR, compiled, separate
+from bsvr_pp.core.covariance.covariance import Covariance
+from bsvr_pp.core.covariance.lapack import cholesky, cholesky_solve
+from bsvr_pp.core.covariance.sites import Sites, apply_inverse, factor_sites, marginals, pull_back, site_inverse
+from bsvr_pp.core.covariance.structure import STRUCTURE, Structure, add, given_array, product, without_root
+from bsvr_pp.core.losses import NoiseModel
+from bsvr_pp.core.losses.factors import row_of, tilted_moments
+from bsvr_pp.core.losses.pieces import PIECES, Pieces
+
+TARGET = 1e-8  # moment mismatch that ends the sweeps
+TOLERANCE = 1e-6  # moment mismatch that counts as converged if rounding errors stop the sweeps earlier
+_MAX_SWEEPS = 1000
+_PATIENCE = 30  # number of sweeps without progress after which it stops
+_MEMORY = 3  # number of differences of sweeps in Anderson acceleration
+_NEAR = 0.1  # mismatch below which the acceleration is used
+_TRACED = 200  # largest number of sweeps in a trace
+
+
+@by_block
+def mean_field(
+    K: ArrayLike | Covariance,
+    y: ArrayLike,
+    noise: NoiseModel,
+    *,
+    mean: ArrayLike | None = None,
+    start: ArrayLike | None = None,
+) -> LatentPosterior:
+    """Mean-field posterior and evidence of the latent function (Gao, Gunn & Harris 2002).
+
+    Parameters
+    ----------
+    K, y, noise, mean
+        As in `laplace`.
+    start : (2, n) array, optional
+        Dual coefficients and site precisions of a similar problem, without blocks, from which the sweeps start, to a
+        mismatch of 1e-6; by default the prior.
+
+    Returns
+    -------
+    LatentPosterior
+        ``converged`` is true if the moments match within 1e-6 standard deviations; ``mismatch`` is the largest
+        difference, usually below 1e-8.
+
+    Raises
+    ------
+    ValueError
+        If an argument has the wrong shape or is not finite.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from bsvr_pp.approximations import mean_field
+    >>> from bsvr_pp.losses import soft_insensitive
+    >>> posterior = mean_field(np.eye(2), [1.0, -1.0], soft_insensitive(C=2.0, epsilon=0.1, beta=0.3))
+    >>> posterior.converged, posterior.mean.round(3).tolist()
+    (True, [0.726, -0.726])
+    """
+    covariance, residual, offset, pieces = checked_problem(K, y, noise, mean)
+    given, found = (covariance.structure, residual, pieces, _MAX_SWEEPS), None
+    if start is not None:
+        found, _ = fixed_point(*given, TOLERANCE, np.array(numbers("start", start, (2, residual.size))))
+    if found is None or not found.converged:
+        found, _ = mean_field_value(*given, TARGET)
+    return from_outcome(covariance, offset, found)
+
+
+def mean_field_trace(
+    K: ArrayLike | Covariance, y: ArrayLike, noise: NoiseModel, *, mean: ArrayLike | None = None
+) -> tuple[Array, Array]:
+    """Compute the convergence of `mean_field`: its result after one sweep, after two, and so on.
+
+    Parameters and errors are those of `mean_field`.
+
+    Returns
+    -------
+    mismatch, log_evidence : (sweeps,) arrays
+        Largest mismatch of moments, in posterior standard deviations, and the evidence, of the best sweep so far; of
+        the first 200 sweeps at most.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from bsvr_pp.approximations import mean_field_trace
+    >>> from bsvr_pp.losses import soft_insensitive
+    >>> mismatch, _ = mean_field_trace(np.eye(2), [1.0, -1.0], soft_insensitive(C=2.0, epsilon=0.1, beta=0.3))
+    >>> bool(mismatch[0] > 1e-2 > 1e-8 >= mismatch[-1])
+    True
+    """
+    covariance, residual, _, pieces = checked_problem(K, y, noise, mean)
+    # There are few sweeps: a new run for each is cheaper than storing a history in the compiled loop.
+    given = covariance.structure, residual, pieces
+    sweeps = mean_field_value(*given, _MAX_SWEEPS, TARGET)[0].iterations
+    ends = [mean_field_value(*given, most, TARGET)[0] for most in range(1, min(sweeps, _TRACED) + 1)]
+    return np.array([end.mismatch for end in ends]), np.array([end.value for end in ends])
+
+
+@separate(types.Tuple((OUTCOME, MATRIX)), STRUCTURE, VECTOR, PIECES, types.int64, types.float64)
+def mean_field_value(K: Structure, t: Array, pieces: Pieces, max_sweeps: int, target: float) -> tuple[Outcome, Array]:
+    """Compute `fixed_point` from the prior or, where that does not converge, from Laplace's sites.
+
+    The algebra is dense in the end if the root of K is too inaccurate for very narrow sites.
+    """
+    start = np.zeros((2, t.shape[0]))
+    found = fixed_point(K, t, pieces, max_sweeps, target, start)
+    if found[0].converged or max_sweeps < _MAX_SWEEPS or pieces.labels[0] > 0.0:  # labels have no mode
+        return found
+    start = sites_of(laplace_value(K, t, pieces, True, start)[0])
+    found = fixed_point(K, t, pieces, max_sweeps, target, start)
+    if found[0].converged or K.root.shape[1] == 0 or K.matrix.shape[0] == 0:
+        return found
+    return fixed_point(without_root(K), t, pieces, max_sweeps, target, start)
+
+
+@separate(types.Tuple((OUTCOME, MATRIX)), STRUCTURE, VECTOR, PIECES, types.int64, types.float64, MATRIX)
+def fixed_point(
+    K: Structure, t: Array, pieces: Pieces, max_sweeps: int, target: float, start: Array
+) -> tuple[Outcome, Array]:
+    """Fixed point for t = y - mean, from a and τ, the rows of ``start``; zeros are the prior.
+
+    Also returns the (p + 2, n) derivatives by the parameters and by the ends.
+    """
+    n = t.shape[0]
+    a, tau = start[0].copy(), start[1].copy()
+    nu = a + tau * product(K, a)
+    everywhere = np.arange(n)
+    damping, best, last, since = 1.0, np.inf, np.inf, 0
+    out_value, out_a, out_tau = -np.inf, a.copy(), tau.copy()
+    out_parameters = np.zeros((pieces.d_energy.shape[0] + 2, n))
+    step = np.empty(2 * n)
+    past_sites, past_steps, n_past = np.empty((_MEMORY + 1, 2 * n)), np.empty((_MEMORY + 1, 2 * n)), 0
+    sweep, latest = 0, False  # whether the sites factored last are the best
+    sites = factor_sites(K, tau, everywhere if np.any(start != 0.0) else everywhere[:0])
+    workspace = np.empty(sites.triangle.shape)  # one for all sweeps
+    while sweep < max_sweeps and sites.factored:
+        sweep += 1
+        here = _moments(K, t, pieces, tau, nu, a, sites, workspace, max(target, min(1e-2 * last, 1e-4)))
+        mismatch = here.mismatch
+        if not np.isfinite(here.value + np.sum(here.score) + np.sum(here.tilted)):  # max() passes over NaN
+            break
+        since = 0 if mismatch < 0.9 * best else since + 1
+        latest = mismatch < best
+        if latest:
+            best, out_value, out_parameters = mismatch, here.value, here.parameters
+            out_a, out_tau = a.copy(), tau.copy()
+        damping = min(1.0, 1.1 * damping) if mismatch < last else max(0.7 * damping, 0.01)
+        if best <= target or (best <= TOLERANCE and since >= 8) or since >= _PATIENCE:
+            break
+        scale = np.concatenate((here.variance, np.sqrt(here.variance)))  # of τ and ν, so that all points count alike
+        for i in range(n):
+            v, mean = here.cavity_variance[i], here.cavity_mean[i]
+            precision = max(1.0 / here.tilted[i] - 1.0 / v, 0.0)
+            step[i] = precision - tau[i]
+            step[n + i] = here.score[i] + precision * (mean + v * here.score[i]) - nu[i]
+        if mismatch > last:
+            n_past = 0  # what a step has made worse is no guide
+        last = mismatch
+        if damping > 0.5 and mismatch < _NEAR:
+            n_past = _accelerate(tau, nu, step, scale, past_sites, past_steps, n_past)
+        else:
+            tau += damping * step[:n]
+            nu += damping * step[n:]
+            n_past = 0
+        sites, latest = factor_sites(K, tau, everywhere), False
+        if workspace.shape[0] != sites.triangle.shape[0]:
+            workspace = np.empty(sites.triangle.shape)
+    if not latest:
+        sites = factor_sites(K, out_tau, everywhere)
+    return Outcome(
+        out_value, out_a, out_tau, sites, everywhere[:0], sweep, best <= max(target, TOLERANCE), 0.0, best
+    ), out_parameters
+
+
+class _Moments(NamedTuple):
+    """The moments of a sweep: posterior, cavity and tilted, the score d log Z/d(cavity mean), and the evidence."""
+
+    value: float
+    mismatch: float
+    variance: Array
+    cavity_mean: Array
+    cavity_variance: Array
+    score: Array
+    tilted: Array
+    parameters: Array
+
+
+@compiled
+def _moments(
+    K: Structure,
+    t: Array,
+    pieces: Pieces,
+    tau: Array,
+    nu: Array,
+    a: Array,
+    sites: Sites,
+    workspace: Array,
+    accuracy: float,
+) -> _Moments:
+    """Moments at the sites τ and ν = a + τ·K·a; a is brought to them in place."""
+    mu = _refine(K, tau, nu, a, sites, 1 if accuracy > TARGET else 2)
+    least = 1e-20 * max(np.max(t * t), 1e-200)  # variance that stands for none, as of a linear kernel at 0
+    variance, cavity_variance = marginals(K, sites, workspace, accuracy)
+    variance, cavity_variance = np.maximum(variance, least), np.maximum(cavity_variance, least)
+    cavity_mean = mu - cavity_variance * a
+    log_z, score, _, tilted, d_parameters = tilted_moments(t - cavity_mean, cavity_variance, pieces)
+    mismatch, value = 0.0, -0.5 * np.dot(a, mu) - 0.5 * sites.log_det
+    for i in range(t.shape[0]):
+        v = cavity_variance[i]
+        matched = cavity_mean[i] + v * score[i]
+        change = abs(max(1.0 / tilted[i] - 1.0 / v, 0.0) - tau[i])  # that of tilted[i] / variance[i] where it is > 0
+        mismatch = max(mismatch, abs(matched - mu[i]) / sqrt(variance[i]), change * variance[i])
+        value += log_z[i] + 0.5 * log1p(v * tau[i]) + 0.5 * v * a[i] * a[i]
+    return _Moments(value, mismatch, variance, cavity_mean, cavity_variance, score, tilted, d_parameters)
+
+
+@separate(types.int64, VECTOR, VECTOR, VECTOR, VECTOR, MATRIX, MATRIX, types.int64)
+def _accelerate(
+    tau: Array, nu: Array, step: Array, scale: Array, past_sites: Array, past_steps: Array, n_past: int
+) -> int:
+    """One step of Anderson's acceleration (1965) on the sites, in place; returns how many sweeps it remembers.
+
+    The combination of the last sweeps whose steps cancel best, in least squares, takes the place of the last one.
+    """
+    n = tau.shape[0]
+    if n_past == _MEMORY + 1:
+        n_past -= 1
+        for p in range(n_past):
+            for i in range(2 * n):
+                past_sites[p, i], past_steps[p, i] = past_sites[p + 1, i], past_steps[p + 1, i]
+    m = n_past
+    for i in range(n):
+        past_sites[m, i], past_sites[m, n + i] = tau[i], nu[i]
+        past_steps[m, i], past_steps[m, n + i] = step[i], step[n + i]
+    new = past_sites[m] + step
+    if m > 0:
+        changes = (past_steps[1 : m + 1] - past_steps[:m]) * scale
+        normal, right = np.dot(changes, changes.T), np.dot(changes, step * scale)
+        size = 0.0
+        for p in range(m):
+            size = max(size, normal[p, p])
+        for p in range(m):
+            normal[p, p] += 1e-14 * size
+        weights = right.reshape(1, m)
+        if size > 0.0 and cholesky(normal) == 0:
+            cholesky_solve(normal, weights)
+            for p in range(m):
+                new -= weights[0, p] * (past_sites[p + 1] - past_sites[p] + past_steps[p + 1] - past_steps[p])
+    for i in range(n):
+        tau[i] = max(new[i], 0.0)
+        nu[i] = new[n + i]
+    return n_past + 1
+
+
+@separate(types.Tuple((OUTCOME, GRADIENTS)), STRUCTURE, VECTOR, PIECES, MATRIX, types.float64)
+def mean_field_core(K: Structure, t: Array, pieces: Pieces, start: Array, target: float) -> tuple[Outcome, Gradients]:
+    """The fixed point, sought from the rows a and τ of ``start`` (zeros are the prior), and its gradient."""
+    n = t.shape[0]
+    quick = target > TARGET or np.any(start != 0.0)
+    if quick:
+        found, by_point = fixed_point(K, t, pieces, _MAX_SWEEPS, target, start)
+    if not quick or not found.converged:
+        found, by_point = mean_field_value(K, t, pieces, _MAX_SWEEPS, min(target, TARGET))
+    p = pieces.d_energy.shape[0]
+    d_parameters, d_ends = np.zeros((p, pieces.knots.shape[0])), np.zeros((n, 2))
+    if not found.converged:
+        return failed(found), Gradients(np.zeros(given_array(K).shape), np.zeros(n), d_parameters, d_ends)
+    for i in range(n):
+        for q in range(p):
+            d_parameters[q, row_of(i, pieces)] += by_point[q, i]
+        d_ends[i, 0], d_ends[i, 1] = by_point[p, i], by_point[p + 1, i]
+    by_K = pull_back(K, found.sites.points, site_inverse(K, found.sites)[0], found.dual_coef, np.zeros(n))
+    return found, Gradients(by_K, -found.dual_coef, d_parameters, d_ends)
+
+
+@compiled
+def _refine(K: Structure, tau: Array, nu: Array, a: Array, sites: Sites, steps: int) -> Array:
+    """Solve a + τ·K·a = ν in place from the last a, by steps of refinement; returns K·a. Without sites a is 0.
+
+    The correction (I - R·K)·missing is R·missing/τ, which does not cancel where the site is narrow against the prior;
+    with a root of K, R itself does.
+    """
+    mu = product(K, a)
+    narrow, wide = np.zeros_like(a), np.zeros_like(a)
+    for _ in range(steps if sites.points.shape[0] > 0 else 0):
+        for i in range(a.shape[0]):
+            missing = nu[i] - tau[i] * mu[i] - a[i]
+            if tau[i] * K.variance[i] > 1.0 and K.root.shape[1] == 0:
+                narrow[i] = missing / tau[i]
+            else:
+                wide[i] = missing
+        add(a, 1.0, wide + apply_inverse(sites, narrow - product(K, wide)), sites.points, K.constant)
+        mu = product(K, a)
+    return mu

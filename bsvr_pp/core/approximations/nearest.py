@@ -1,0 +1,174 @@
+"""A mean-field posterior of its own for each new input, on its nearest rows (local approximate Gaussian process).
+
+At given hyperparameters f at a new input depends mostly on its neighbours. Here each new input has its own solve on k
+rows (Gramacy & Apley 2015, with nearest neighbours as the rows, and with a support vector noise), of the cost k³. There
+are no borders between regions, and all rows together need no solve. The posteriors of two inputs do not belong to one
+model, so that there are no joint draws.
+
+Whether the noise near an input is wider or narrower than elsewhere is seen in the density of each of its rows given the
+others, which the cavities have.
+"""
+
+from __future__ import annotations
+
+from math import log
+from typing import NamedTuple
+
+import numpy as np
+from numba import types
+from numpy.typing import ArrayLike, NDArray
+
+from bsvr_pp.core.approximations.mean_field import TARGET, fixed_point, mean_field_value
+from bsvr_pp.core.approximations.posterior import Outcome, check_noise
+from bsvr_pp.core.arrays import Array
+from bsvr_pp.core.checks import check_jitter, check_positive, numbers
+from bsvr_pp.core.compiler import MATRIX, VECTOR, compiled, separate
+from bsvr_pp.core.covariance.covariance import check_covariance
+from bsvr_pp.core.covariance.sites import apply_inverse, marginals
+from bsvr_pp.core.covariance.structure import Structure, product, split
+from bsvr_pp.core.losses import NoiseModel
+from bsvr_pp.core.losses.factors import taken, tilted_moments
+from bsvr_pp.core.losses.pieces import PIECES, Pieces
+
+_STACK = types.Array(types.float64, 3, "C")
+_SWEEPS = 1000  # largest number of sweeps of a solve
+_MISMATCH = 1e-4  # moment mismatch that ends the sweeps
+_TOLERANCE = 1e-2  # moment mismatch that counts as converged if rounding errors stop the sweeps earlier
+
+
+class NearestMoments(NamedTuple):
+    """Moments of f at new inputs.
+
+    Attributes
+    ----------
+    mean, variance : (m,) arrays
+        Mean and variance of f.
+    converged : (m,) array of bool
+        Whether the solve of each new input converged.
+    log_density : (m, s) array
+        Mean over the rows of each new input of their log densities given the others, if the noise were wider by each
+        factor.
+    """
+
+    mean: Array
+    variance: Array
+    converged: NDArray[np.bool_]
+    log_density: Array
+
+
+def nearest_moments(
+    K: ArrayLike,
+    y: ArrayLike,
+    noise: NoiseModel,
+    K_star: ArrayLike,
+    k_star_diag: ArrayLike,
+    *,
+    jitter: float = 0.0,
+    mean: ArrayLike | None = None,
+    mean_star: ArrayLike = 0.0,
+    factors: ArrayLike = (),
+) -> NearestMoments:
+    """Moments of f at new inputs, each given its own rows by mean field.
+
+    Parameters
+    ----------
+    K : (m, k, k) array
+        Prior covariance of the k rows of each of the m new inputs.
+    y : (m, k) array
+        Targets of these rows.
+    noise : NoiseModel
+        A loss of `bsvr_pp.losses`; parameters that differ between rows are (m·k,) arrays.
+    K_star : (m, k) array
+        Prior covariance between each new input and its rows.
+    k_star_diag : (m,) array
+        Prior variance at the new inputs.
+    jitter : float
+        The multiple of the identity that each K contains, as in `Covariance`.
+    mean : (m, k) array, optional
+        Prior mean at the rows.
+    mean_star : (m,) array or float
+        Prior mean at the new inputs.
+    factors : (s,) array, optional
+        Factors of the width of the noise, > 0, of which the densities of the rows are wanted.
+
+    Returns
+    -------
+    NearestMoments
+
+    Raises
+    ------
+    ValueError
+        If the shapes do not fit, something is not finite, a factor is not positive, or a K is not a covariance.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from bsvr_pp.approximations import mean_field, nearest_moments
+    >>> from bsvr_pp.losses import absolute
+    >>> x, y = np.arange(6.0), np.array([0.0, 1.0, 0.0, -1.0, 0.0, 1.0])
+    >>> K, K_star = (np.exp(-0.5 * (at[:, None] - x) ** 2) for at in (x, np.array([0.5, 4.5])))
+    >>> rows = np.array([[0, 1, 2], [5, 4, 3]])
+    >>> own = K[rows[:, :, None], rows[:, None, :]], y[rows], absolute(C=5.0), np.take_along_axis(K_star, rows, axis=1)
+    >>> found = nearest_moments(*own, np.ones(2))
+    >>> alone = mean_field(K[:3, :3], y[:3], absolute(C=5.0)).predict(K_star[:1, :3], [1.0])
+    >>> bool(np.allclose([found.mean[0], found.variance[0]], np.ravel(alone), atol=1e-5))
+    True
+    """
+    check_noise(noise)
+    targets = numbers("y", y, ("m", "k"))
+    m, k = targets.shape
+    covariance = numbers("K", K, (m, k, k))
+    cross, diagonal = numbers("K_star", K_star, (m, k)), numbers("k_star_diag", k_star_diag, (m,))
+    offset = numbers("mean", np.zeros((m, k)) if mean is None else mean, (m, k))
+    offset_star = numbers("mean_star", mean_star)
+    if offset_star.shape not in ((), (m,)):
+        raise ValueError(f"mean_star must be a number or a ({m},) array, got shape {offset_star.shape}")
+    check_jitter(jitter)
+    widths = np.atleast_1d(numbers("factors", factors))
+    check_positive("factors", widths)
+    for each in covariance:
+        check_covariance(each)
+    flat = targets.ravel()
+    residual = (noise.reference(flat) - offset.ravel()).reshape(m, k)
+    sites = noise.sites(flat)
+    found, variance, converged, density = _each(covariance, float(jitter), residual, sites, cross, diagonal, widths)
+    return NearestMoments(offset_star + found, np.maximum(variance, 0.0), converged > 0, density)
+
+
+@separate(types.Tuple((VECTOR, VECTOR, VECTOR, MATRIX)), _STACK, types.float64, MATRIX, PIECES, MATRIX, VECTOR, VECTOR)
+def _each(
+    K: Array, jitter: float, t: Array, pieces: Pieces, cross: Array, diagonal: Array, factors: Array
+) -> tuple[Array, Array, Array, Array]:
+    """Mean minus prior mean, variance, 1 if the solve converged, and `_log_density`, of each new input."""
+    m, k = t.shape
+    mean, variance, converged = np.empty(m), np.empty(m), np.zeros(m)
+    density = np.empty((m, factors.shape[0]))
+    nowhere, each = np.zeros((2, k)), np.ones(k)
+    for i in range(m):
+        structure, table = split(K[i], jitter), pieces
+        if pieces.knots.shape[0] > 1:
+            table = taken(pieces, i * k, pieces.ends[i * k : (i + 1) * k], each)
+        found, _ = fixed_point(structure, t[i], table, _SWEEPS, _MISMATCH, nowhere)
+        if not found.converged:  # without a root, which is too inaccurate for very narrow sites, and from the mode
+            found, _ = mean_field_value(structure, t[i], table, _SWEEPS, TARGET)
+        mean[i] = np.dot(cross[i], found.dual_coef)
+        at_sites = cross[i][found.sites.points]
+        variance[i] = diagonal[i] - np.dot(at_sites, apply_inverse(found.sites, at_sites))
+        converged[i] = 1.0 if found.mismatch <= _TOLERANCE else 0.0
+        if factors.shape[0] > 0:
+            _log_density(structure, t[i], table, found, factors, density[i])
+    return mean, variance, converged, density
+
+
+@compiled
+def _log_density(K: Structure, t: Array, pieces: Pieces, found: Outcome, factors: Array, out: Array) -> None:
+    """Mean log density of the rows given the others, into ``out``, if the noise were wider by each factor.
+
+    Noise that is wider by a factor, at a target, is the noise itself in another unit: t/factor.
+    """
+    _, variance = marginals(K, found.sites, np.empty(found.sites.triangle.shape), _MISMATCH)
+    variance = np.maximum(variance, 1e-20 * max(np.max(t * t), 1e-200))
+    residual = t - product(K, found.dual_coef) + variance * found.dual_coef
+    for q in range(factors.shape[0]):
+        log_z = tilted_moments(residual / factors[q], variance / factors[q] ** 2, pieces)[0]
+        out[q] = np.mean(log_z) - log(factors[q])

@@ -1,0 +1,372 @@
+"""What all solvers have in common: their arguments (K, y, noise, mean), and the posterior that they return.
+
+The posterior of f given hyperparameters is N(m + K·dual_coef, (K⁻¹ + diag(site_precision))⁻¹): the mode or mean, and
+one Gaussian site per point. Error bars, leave-one-out and predictions are computed from these two vectors, in the same
+way for all methods (Chu, Keerthi & Ong 2004, (44); Gao, Gunn & Harris 2002, (4.2)-(4.3)).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, field, replace
+from functools import wraps
+from typing import NamedTuple
+
+import numpy as np
+from numba import typeof
+from numpy.typing import ArrayLike, NDArray
+
+from bsvr_pp.core.arrays import Array
+from bsvr_pp.core.checks import generator, numbers
+from bsvr_pp.core.compiler import compiled
+from bsvr_pp.core.covariance.block_diagonal import BlockDiagonal, BlockFactor, Rows, scattered
+from bsvr_pp.core.covariance.covariance import Covariance, CrossRoot, Factor, as_covariance
+from bsvr_pp.core.covariance.sites import Sites
+from bsvr_pp.core.losses import NoiseModel
+from bsvr_pp.core.losses.pieces import Pieces
+
+
+def checked_problem(
+    K: ArrayLike | Covariance, y: ArrayLike, noise: NoiseModel, mean: ArrayLike | None
+) -> tuple[Covariance, Array, Array, Pieces]:
+    """Check the arguments, and return the covariance, y - mean, the mean and the sites, all of length n."""
+    check_noise(noise)
+    targets = numbers("y", y, ("n",))
+    covariance = as_covariance(K)
+    offset = checked_mean(mean, covariance.size)
+    if targets.size != offset.size:
+        raise ValueError(f"y must have {offset.size} values as K has rows, got {targets.size}")
+    return covariance, noise.reference(targets) - offset, offset, noise.sites(targets)
+
+
+def checked_mean(mean: ArrayLike | None, n: int) -> Array:
+    """Check the prior mean (n,), which is 0 by default."""
+    offset = np.zeros(n) if mean is None else numbers("mean", mean, ("n",))
+    if offset.size != n:
+        raise ValueError(f"mean must have {n} values as K has rows, got {offset.size}")
+    return offset
+
+
+def check_noise(noise: object) -> None:
+    """Check that an object is a noise model."""
+    if not isinstance(noise, NoiseModel):
+        raise TypeError(f"noise must be a noise model of bsvr_pp.losses, such as absolute(C=1.0), got {noise!r}")
+
+
+def check_mode(noise: NoiseModel) -> None:
+    """Check that an object is a noise model whose mode can be sought."""
+    check_noise(noise)
+    if refusal := noise.kind.targets.refusal("mode", name=noise.name):
+        raise ValueError(refusal)
+
+
+class Outcome(NamedTuple):
+    """A Gaussian approximation of the latent function at fixed hyperparameters."""
+
+    value: float  # log evidence
+    dual_coef: Array  # a with mean = prior mean + K·a
+    site_precision: Array  # τ, 0 for points without a site
+    sites: Sites  # their factor
+    support: NDArray[np.int64]  # kind of each point at the mode; empty if the mode was not computed
+    iterations: int  # number of factorisations of the mode, or of sweeps
+    converged: bool  # whether it met its tolerance
+    gap: float  # relative duality gap of the mode; 0 if it was not computed
+    mismatch: float  # largest difference of moments, in posterior standard deviations; 0 if it was not computed
+
+
+class Gradients(NamedTuple):
+    """Derivatives of the log evidence."""
+
+    K: Array  # (n, n), or by the root (n, r) where only that is known
+    residual: Array  # (n,), by t = y - prior mean
+    parameters: Array  # (p, k), by the parameters of each row of the table of pieces
+    ends: Array  # (n, 2), by the ends of intervals at fixed t; 0 for exact targets
+
+
+_FACTOR = Sites(np.arange(1), np.ones(1), np.ones(1), np.eye(1), np.eye(1), 1.0, True)
+OUTCOME = typeof(Outcome(1.0, np.ones(1), np.ones(1), _FACTOR, np.arange(1), 1, True, 0.0, 0.0))
+GRADIENTS = typeof(Gradients(np.eye(1), np.ones(1), np.eye(1), np.eye(2)))
+
+
+@compiled
+def sites_of(found: Outcome) -> Array:
+    """Dual coefficients and site precisions as rows (2, n), from which another search can start."""
+    n = found.dual_coef.shape[0]
+    out = np.empty((2, n))
+    for i in range(n):
+        out[0, i], out[1, i] = found.dual_coef[i], found.site_precision[i]
+    return out
+
+
+@compiled
+def failed(found: Outcome) -> Outcome:
+    """Return the same with the value -inf."""
+    a, precision, sites, support = found.dual_coef, found.site_precision, found.sites, found.support
+    return Outcome(-np.inf, a, precision, sites, support, found.iterations, False, found.gap, found.mismatch)
+
+
+@dataclass(frozen=True, slots=True)
+class LatentPosterior:
+    """Gaussian posterior of the latent function at fixed hyperparameters.
+
+    Attributes
+    ----------
+    dual_coef : (n,) array
+        Dual coefficients: the mean of f is prior mean + K·dual_coef.
+    site_precision : (n,) array
+        Precision of the Gaussian site of each point; 0 if there is none.
+    mean, variance : (n,) arrays
+        Mean and variance of f at the training inputs, in the units of the target and their square.
+    log_evidence : float
+        Natural log of the evidence.
+    support : (n,) array of int
+        Kind of each point at the mode: 0 not a support vector, 1 off-bound, 2 on-bound; (0,) where the mode was not
+        sought, as in mean field.
+    converged : bool
+        Whether the method met its tolerance.
+    n_iter : int
+        Number of factorisations (mode) or sweeps (mean field).
+    duality_gap : float
+        Relative duality gap of the mode; 0 where it was not sought.
+    mismatch : float
+        Largest difference of moments at the end of mean field, in posterior standard deviations; 0 for Laplace.
+    cavity_variance : (n,) array
+        Variance of f_i without site i, 1/(1/variance_i - site_precision_i).
+    factor : Factor or BlockFactor
+        The factorisation of the prior covariance with the sites.
+    """
+
+    dual_coef: Array
+    site_precision: Array
+    mean: Array
+    variance: Array
+    log_evidence: float
+    support: NDArray[np.int64]
+    converged: bool
+    n_iter: int
+    duality_gap: float
+    mismatch: float
+    cavity_variance: Array
+    factor: Factor | BlockFactor = field(repr=False)
+
+    @property
+    def cavity_mean(self) -> Array:
+        """Mean of f_i without site i, (n,)."""
+        return self.mean - self.cavity_variance * self.dual_coef
+
+    def log_loo(self, y: ArrayLike, noise: NoiseModel) -> Array:
+        """Leave-one-out log predictive density of each target, log ∫ p(y_i|f_i) p(f_i|y_-i) df_i.
+
+        The cavity approximates p(f_i|y_-i). For mean field the other sites are not refitted. For Laplace all sites are
+        treated as Gaussian; the error is largest if a single point determines its fit.
+
+        Parameters
+        ----------
+        y : (n,) array
+            The targets.
+        noise : NoiseModel
+            The noise of the fit.
+
+        Returns
+        -------
+        (n,) array
+
+        Raises
+        ------
+        ValueError
+            If y has another length, or is not finite.
+        TypeError
+            If noise is not a noise model.
+
+        Examples
+        --------
+        >>> import numpy as np
+        >>> from bsvr_pp.approximations import mean_field
+        >>> from bsvr_pp.losses import gaussian
+        >>> posterior = mean_field(np.eye(2), [1.0, -1.0], gaussian(C=1.0))
+        >>> posterior.log_loo([1.0, -1.0], gaussian(C=1.0)).round(6).tolist()
+        [-1.515512, -1.515512]
+        """
+        check_noise(noise)
+        targets = numbers("y", y, (self.mean.size,))
+        log_density: Array = noise.tilted(self.cavity_mean, self.cavity_variance, targets)[0]
+        return log_density
+
+    def predict(
+        self, K_star: ArrayLike | CrossRoot, k_star_diag: ArrayLike, mean: ArrayLike = 0.0
+    ) -> tuple[Array, Array]:
+        """Mean and variance of f at new inputs.
+
+        Parameters
+        ----------
+        K_star : (n_new, n) array or CrossRoot
+            Prior covariance between the new and the training inputs.
+        k_star_diag : (n_new,) array
+            Prior variance at the new inputs.
+        mean : (n_new,) array or float
+            Prior mean at the new inputs.
+
+        Returns
+        -------
+        mean, variance : (n_new,) arrays
+
+        Raises
+        ------
+        ValueError
+            If the shapes do not fit, or something is not a finite number.
+
+        Examples
+        --------
+        >>> import numpy as np
+        >>> from bsvr_pp.approximations import laplace
+        >>> from bsvr_pp.losses import gaussian
+        >>> posterior = laplace(np.eye(2), [1.0, -1.0], gaussian(C=1.0))
+        >>> mean, variance = posterior.predict([[0.5, 0.0]], [1.0])
+        >>> mean.round(6).tolist(), variance.round(6).tolist()
+        ([0.25], [0.875])
+        """
+        n, cross = self.dual_coef.size, K_star if isinstance(K_star, CrossRoot) else numbers("K_star", K_star)
+        if cross.shape[1:] != (n,):
+            raise ValueError(f"K_star must be an (n_new, {n}) array, got shape {cross.shape}")
+        diagonal, size = numbers("k_star_diag", k_star_diag), cross.shape[0]
+        if diagonal.shape != (size,):
+            raise ValueError(f"k_star_diag must be a ({size},) array, got shape {diagonal.shape}")
+        offset = numbers("mean", mean)
+        if offset.shape not in ((), diagonal.shape):
+            raise ValueError(f"mean must be a number or a ({size},) array, got shape {offset.shape}")
+        return cross @ self.dual_coef + offset, np.maximum(diagonal - self.factor.explained(cross), 0.0)
+
+    def has_prior(self, K: Covariance, mean: Array) -> bool:
+        """Return whether the prior covariance and mean of this posterior equal K and mean (n,) to the last bit."""
+        prior = self.factor.covariance
+        return (
+            isinstance(prior, Covariance)
+            and prior.equals(K)
+            and np.array_equal(self.mean, mean + prior.matvec(self.dual_coef))
+        )
+
+    def compact(self) -> LatentPosterior:
+        """The same posterior, without what draws have made."""
+        if isinstance(self.factor, BlockFactor):
+            return self
+        return replace(self, factor=Factor(self.factor.covariance.compact(), self.factor.sites))
+
+    def draw(self, size: int, rng: np.random.Generator) -> Array:
+        """Draws (size, n) of f at the training inputs; a ValueError if K is not positive definite."""
+        return self.mean + self.factor.draw(size, rng)
+
+
+def from_outcome(K: Covariance, offset: Array, found: Outcome) -> LatentPosterior:
+    """Make the posterior from the output of a solve, including its factor."""
+    factor = Factor(K, found.sites)
+    variance, cavity_variance = factor.marginals()
+    return LatentPosterior(
+        found.dual_coef,
+        found.site_precision,
+        offset + K.matvec(found.dual_coef),
+        variance,
+        float(found.value),
+        found.support,
+        bool(found.converged),
+        int(found.iterations),
+        float(found.gap),
+        float(found.mismatch),
+        cavity_variance,
+        factor,
+    )
+
+
+def from_sites(
+    K: Covariance | BlockDiagonal, offset: Array, dual_coef: Array, site_precision: Array
+) -> LatentPosterior:
+    """Make the posterior from two vectors that were computed before, by any method."""
+    if isinstance(K, BlockDiagonal):
+        vectors = offset, dual_coef, site_precision
+        parts = K.each(lambda part, rows: without_factor(from_sites(part, *(v[rows] for v in vectors))))
+        return joined(K, parts)
+    sites, nothing = K.factor(site_precision).sites, np.zeros(K.size, dtype=np.int64)
+    return from_outcome(K, offset, Outcome(np.nan, dual_coef, site_precision, sites, nothing, 0, True, 0.0, 0.0))
+
+
+def blockwise[Found](
+    join: Callable[[BlockDiagonal, list[Found]], Found],
+    slim: Callable[[Found], Found] = lambda found: found,
+) -> Callable[[Callable[..., Found]], Callable[..., Found]]:
+    """Make a solver (K, y, noise, *, mean) run block by block where K is a `BlockDiagonal`.
+
+    ``join`` maps K and the results of all blocks to the result, ``slim`` takes from that of a block what is large.
+    """
+
+    def decorate(solve: Callable[..., Found]) -> Callable[..., Found]:
+        @wraps(solve)
+        def run(
+            K: ArrayLike | Covariance | BlockDiagonal,
+            y: ArrayLike,
+            noise: NoiseModel,
+            *,
+            mean: ArrayLike | None = None,
+            **options: object,
+        ) -> Found:
+            if not isinstance(K, BlockDiagonal):
+                return solve(K, y, noise, mean=mean, **options)
+            check_noise(noise)
+            targets, offset = numbers("y", y, (K.size,)), checked_mean(mean, K.size)
+
+            def solved(part: Covariance, rows: Rows) -> Found:
+                return slim(solve(part, targets[rows], noise, mean=offset[rows], **options))
+
+            return join(K, K.each(solved))
+
+        return run
+
+    return decorate
+
+
+def without_factor(posterior: LatentPosterior) -> LatentPosterior:
+    """The posterior of a block without its matrices."""
+    return replace(posterior, factor=None)  # type: ignore[arg-type]
+
+
+def joined(K: BlockDiagonal, parts: list[LatentPosterior]) -> LatentPosterior:
+    """The posterior of all rows: the evidence is a sum, and the worst block decides about convergence."""
+    names = "dual_coef", "site_precision", "mean", "variance", "cavity_variance"
+    vectors = {name: scattered(K.rows, [getattr(part, name) for part in parts]) for name in names}
+    supports = [part.support for part in parts]
+    known = all(part.support.size == rows.size for part, rows in zip(parts, K.rows, strict=True))
+    return LatentPosterior(
+        **vectors,
+        support=scattered(K.rows, supports) if known else supports[0][:0],
+        log_evidence=float(sum(part.log_evidence for part in parts)),
+        converged=all(part.converged for part in parts),
+        n_iter=max(part.n_iter for part in parts),
+        duality_gap=float(np.max([part.duality_gap for part in parts])),
+        mismatch=float(np.max([part.mismatch for part in parts])),
+        factor=K.factor(vectors["site_precision"]),
+    )
+
+
+by_block = blockwise(joined, without_factor)  # for a solver that returns a `LatentPosterior`
+
+
+class LatentDraws:
+    """Equally weighted draws f (draws, n) at the training inputs, such as those of `annealed`; K is their prior."""
+
+    def __init__(self, K: ArrayLike | Covariance, f: ArrayLike) -> None:
+        self._prior = as_covariance(K)
+        self._white = self._prior.whiten(numbers("f", f, ("draws", self._prior.size)).T)
+
+    def mean(self, K_star: ArrayLike) -> Array:
+        """Posterior mean of f at new inputs, from their covariance with the training inputs (n_new, n)."""
+        return np.asarray(self._half(K_star).T @ self._white.mean(axis=1))
+
+    def sample(
+        self, K_star: ArrayLike, k_star_diag: ArrayLike, random_seed: int | np.random.Generator | None = None
+    ) -> Array:
+        """One draw of f at each new input (n_new) for each draw at the training inputs, (draws, n_new)."""
+        half = self._half(K_star)
+        rest = np.maximum(np.asarray(k_star_diag) - np.einsum("ij,ij->j", half, half), 0.0)
+        noise = generator(random_seed).standard_normal((self._white.shape[1], rest.size))
+        return np.asarray(self._white.T @ half + np.sqrt(rest) * noise)
+
+    def _half(self, K_star: ArrayLike) -> Array:
+        return self._prior.whiten(np.asarray(K_star, dtype=np.float64).T)

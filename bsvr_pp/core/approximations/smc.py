@@ -1,0 +1,431 @@
+"""Annealing: sequential Monte Carlo from a Gaussian to a posterior (Del Moral, Doucet & Jasra 2006).
+
+It gives an unbiased estimate of the evidence, a slower reference for every approximation. Every power p in [0, 1] has
+the density ∝ N(f; centre, Σ)·exp(p·log_ratio(f)). The particles are weighted and resampled from one power to the next,
+and moved by elliptical slice sampling (Murray, Adams & MacKay 2010), which has no step size. The log ratio is any
+function that maps f (particles, n) to (particles,), compiled or not.
+
+For a general log likelihood the particles start from the prior. For a noise model they start from the mean-field
+posterior with sites weakened by a fifth. This Gaussian is slightly wider than the posterior, so that the path is short.
+A pilot run chooses the powers. With fixed powers the estimate of the evidence (not of its log) is unbiased for any
+start. Independent groups of particles give its standard error. The same powers can be followed in reverse from draws of
+the posterior (Grosse, Ghahramani & Adams 2015). In expectation, forward runs give a lower bound of the log evidence,
+and reverse runs an upper bound.
+"""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Callable
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+from scipy.special import logsumexp
+
+from bsvr_pp.core.approximations.mean_field import mean_field
+from bsvr_pp.core.approximations.posterior import checked_mean, checked_problem
+from bsvr_pp.core.arrays import Array
+from bsvr_pp.core.checks import check_count, check_share, generator, numbers
+from bsvr_pp.core.compiler import compiled
+from bsvr_pp.core.covariance.block_diagonal import BlockDiagonal
+from bsvr_pp.core.covariance.covariance import Covariance, Factor, as_covariance
+from bsvr_pp.core.losses import NoiseModel
+from bsvr_pp.core.losses.factors import NoiseLikelihood
+
+LogLikelihood = Callable[[Array], Array]  # also the log ratio of two densities
+
+_WEAKENED = 0.8  # factor of the mean-field site precisions in the Gaussian at the start
+_BRACKET = 1e-12  # angle below which a proposal equals the current point up to rounding errors
+_SMALLEST_STEP = 1e-9  # tolerance of a power, relative to the remaining interval
+
+
+@dataclass(frozen=True, slots=True)
+class AnnealedPosterior:
+    """Result of an annealed run.
+
+    Attributes
+    ----------
+    log_evidence : float
+        Natural log of the evidence.
+    standard_error : float
+        Standard error of log_evidence, from independent groups of particles.
+    f : (particles, n) array
+        Equally weighted draws of the latent function from the posterior.
+    powers : (steps,) array
+        Powers of the likelihood, from 0 to 1.
+    """
+
+    log_evidence: float
+    standard_error: float
+    f: Array
+    powers: Array
+
+    @property
+    def mean(self) -> Array:
+        """Posterior mean of f, (n,)."""
+        return np.asarray(self.f.mean(axis=0))
+
+    @property
+    def variance(self) -> Array:
+        """Posterior variance of f, (n,)."""
+        return np.asarray(self.f.var(axis=0, ddof=1))
+
+
+def annealed(
+    K: ArrayLike | Covariance,
+    y: ArrayLike | None,
+    likelihood: NoiseModel | LogLikelihood,
+    *,
+    mean: ArrayLike | None = None,
+    particles: int = 1000,
+    groups: int = 8,
+    moves: int = 10,
+    efficiency: float = 0.8,
+    powers: ArrayLike | None = None,
+    random_seed: int | np.random.Generator | None = None,
+) -> AnnealedPosterior:
+    """Estimate log ∫ N(f; mean, K) p(y|f) df, with a standard error, and draw f from its posterior.
+
+    Parameters
+    ----------
+    K : (n, n) array or Covariance
+        Prior covariance, positive definite up to rounding.
+    y : (n,) array or None
+        Targets; None if ``likelihood`` is a function of f only.
+    likelihood : NoiseModel or callable
+        A noise model, or any function that maps f (particles, n) to log likelihoods (particles,).
+    mean : (n,) array, optional
+        Prior mean, 0 by default.
+    particles : int
+        Number of particles in each group, at least 2.
+    groups : int
+        Number of independent groups, at least 2; their variation gives the standard error.
+    moves : int
+        Number of elliptical slice moves of each particle at each power, at least 1.
+    efficiency : float
+        Ratio, below 1, of the effective to the actual number of particles from one power to the next in the pilot run.
+    powers : array, optional
+        Powers of the likelihood, from 0 to 1, instead of those of the pilot run.
+    random_seed : int or Generator, optional
+        Random seed; the same seed gives the same result.
+
+    Returns
+    -------
+    AnnealedPosterior
+
+    Raises
+    ------
+    ValueError
+        If an argument is out of range or K is not positive definite.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from bsvr_pp.approximations import annealed
+    >>> from bsvr_pp.losses import gaussian
+    >>> result = annealed(np.eye(2), [0.5, -0.5], gaussian(C=1.0), particles=500, random_seed=1)
+    >>> bool(abs(result.log_evidence + np.log(4 * np.pi) + 0.125) < 4 * result.standard_error)
+    True
+    """
+    for name, value, least in (("particles", particles, 2), ("groups", groups, 2), ("moves", moves, 1)):
+        check_count(name, value, least)
+    check_share("efficiency", efficiency)
+    rng = generator(random_seed)
+    path = bridge(K, y, likelihood, mean)
+    if powers is None:
+        ladder, _ = path.find_powers(particles, moves, efficiency, rng)
+    else:
+        ladder = _checked_powers(powers)
+    log_mass, f = path.forward(ladder, particles, groups, moves, rng)
+    log_evidence = float(logsumexp(log_mass) - np.log(groups))
+    if not np.isfinite(log_evidence):
+        raise ValueError("likelihood must not vanish at all draws of the prior, its log is -inf at each of them")
+    ratios = np.exp(log_mass - log_evidence)
+    # Delta method for the log of the mean of the evidences of the groups.
+    error = float(ratios.std(ddof=1) / np.sqrt(groups))
+    # Particle j of a group that is chosen with probability proportional to its evidence.
+    chosen = rng.choice(groups, size=groups * particles, p=ratios / ratios.sum())
+    kept = chosen * particles + np.tile(np.arange(particles), groups)
+    return AnnealedPosterior(log_evidence, error, path.offset + f[kept], ladder)
+
+
+def reverse_annealed(
+    f: ArrayLike,
+    K: ArrayLike | Covariance,
+    y: ArrayLike | None,
+    likelihood: NoiseModel | LogLikelihood,
+    powers: ArrayLike,
+    *,
+    mean: ArrayLike | None = None,
+    moves: int = 10,
+    random_seed: int | np.random.Generator | None = None,
+) -> tuple[float, float]:
+    """Move draws of the posterior back to the start of the path, which gives an upper bound of the log evidence.
+
+    Parameters
+    ----------
+    f : (draws, n) array
+        Draws from the posterior, for example by NUTS.
+    powers : array
+        Powers of a forward run (`AnnealedPosterior.powers`).
+    K, y, likelihood, mean, moves, random_seed
+        As in `annealed`.
+
+    Returns
+    -------
+    log_evidence, standard_error : float
+        The expectation of log_evidence is an upper bound, tight for many powers (Grosse, Ghahramani & Adams 2015).
+
+    Raises
+    ------
+    ValueError
+        If an argument is out of range or K is not positive definite.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from bsvr_pp.approximations import reverse_annealed
+    >>> from bsvr_pp.losses import gaussian
+    >>> f = np.random.default_rng(0).normal(0.5, 0.5**0.5, (2000, 1))  # the posterior of f at y = 1
+    >>> above, error = reverse_annealed(f, [[1.0]], [1.0], gaussian(C=1.0), np.linspace(0, 1, 5), random_seed=1)
+    >>> bool(abs(above + 1.515512) < 4 * error)
+    True
+    """
+    check_count("moves", moves, 1)
+    rng = generator(random_seed)
+    path = bridge(K, y, likelihood, mean)
+    draws = numbers("f", f, ("draws", path.centre.size)) - path.offset
+    if len(draws) < 2:
+        raise ValueError(f"f must hold at least two draws, got shape {draws.shape}")
+    log_mean, error = _mean_of(path.backward(draws, _checked_powers(powers), moves, rng))
+    return path.log_mass - log_mean, error
+
+
+@dataclass(frozen=True, slots=True)
+class Path:
+    """The densities from a Gaussian at power 0 to prior times likelihood at power 1, of f relative to the prior mean.
+
+    The Gaussian has a mean (n,), the distribution of the deviations from it, and the log of its integral; ``log_ratio``
+    is that of prior times likelihood to it. ``offset`` is the prior mean.
+    """
+
+    log_ratio: LogLikelihood
+    centre: Array
+    gaussian: Covariance | Factor
+    log_mass: float = 0.0
+    offset: Array | float = 0.0
+
+    def draw(self, size: int, rng: np.random.Generator) -> Array:
+        """Draws (size, n) at power 0."""
+        return self.centre + self.gaussian.draw(size, rng)
+
+    def find_powers(
+        self, particles: int, moves: int, efficiency: float, rng: np.random.Generator
+    ) -> tuple[Array, Array]:
+        """Choose powers with a given effective share of particles from one to the next, and draw f at power 1."""
+        f = self.draw(particles, rng)
+        values = self.log_ratio(f)
+        powers = [0.0]
+        while powers[-1] < 1.0:
+            powers.append(_next_power(values, powers[-1], efficiency))
+            kept = _resample((powers[-1] - powers[-2]) * values[None], rng)
+            f, values = self.move(f[kept], values[kept], powers[-1], moves, rng)
+        return np.array(powers), f
+
+    def forward(
+        self, powers: Array, particles: int, groups: int, moves: int, rng: np.random.Generator
+    ) -> tuple[Array, Array]:
+        """Estimate the log mass at power 1 by independent groups, (groups,), and return their draws, group by group."""
+        f = self.draw(groups * particles, rng)
+        values = self.log_ratio(f)
+        log_mass = np.full(groups, self.log_mass)
+        for low, high in itertools.pairwise(powers):
+            log_weight = ((high - low) * values).reshape(groups, particles)
+            log_mass += logsumexp(log_weight, axis=1) - np.log(particles)
+            kept = _resample(log_weight, rng)
+            f, values = self.move(f[kept], values[kept], float(high), moves, rng)
+        return log_mass, f
+
+    def backward(self, f: Array, powers: Array, moves: int, rng: np.random.Generator) -> Array:
+        """Move draws from power 1 back to power 0, and return their log weights (Grosse, Ghahramani & Adams 2015)."""
+        values = self.log_ratio(f)
+        log_weight = np.zeros(len(f))
+        for high, low in itertools.pairwise(powers[::-1]):
+            log_weight += (low - high) * values
+            f, values = self.move(f, values, float(low), moves, rng)
+        return log_weight
+
+    def move(self, f: Array, values: Array, power: float, moves: int, rng: np.random.Generator) -> tuple[Array, Array]:
+        """Apply elliptical slice moves to particles f (particles, n), which leave the density at this power invariant.
+
+        ``values`` (particles,) are their log ratios; returns the new f and values.
+        """
+        f, values = np.array(f, order="C"), values.copy()
+        for _ in range(moves):
+            ellipse = np.ascontiguousarray(self.gaussian.draw(len(f), rng))
+            threshold = power * values + np.log1p(-rng.random(len(f))) if power > 0 else np.full(len(f), -np.inf)
+            angle = 2.0 * np.pi * rng.random(len(f))
+            bracket = np.stack([angle - 2.0 * np.pi, angle])
+            active = np.arange(len(f))
+            while active.size:
+                proposal = _rotated(f, ellipse, self.centre, angle, active)
+                proposed = self.log_ratio(proposal)
+                uniform = rng.random(active.size)
+                active = _settle(f, values, proposal, proposed, power, threshold, angle, bracket, active, uniform)
+        return f, values
+
+
+def bridge(
+    K: ArrayLike | Covariance,
+    y: ArrayLike | None,
+    likelihood: NoiseModel | LogLikelihood,
+    mean: ArrayLike | None,
+) -> Path:
+    """Make the path from a Gaussian to the posterior, for a noise model or any function of f (particles, n)."""
+    if callable(likelihood):
+        return _from_prior(as_covariance(K), likelihood, mean)
+    if y is None:
+        raise ValueError("y must be given with a noise model")
+    covariance, residual, offset, pieces = checked_problem(K, y, likelihood, mean)
+    field = mean_field(covariance, y, likelihood, mean=offset)
+    centre, precision = field.mean - offset, _WEAKENED * field.site_precision
+    tilt = field.dual_coef + precision * centre  # so that the Gaussian has the mean-field mean
+    factor = covariance.factor(precision)
+    log_mass = float(0.5 * tilt @ centre - 0.5 * factor.log_det)
+    log_likelihood = NoiseLikelihood(residual, pieces, likelihood.parameters)
+
+    def beyond_sites(f: Array) -> Array:
+        values = log_likelihood(f)
+        _take_sites(values, f, precision, tilt)
+        return values
+
+    return Path(beyond_sites, centre, factor, log_mass, offset)
+
+
+def _from_prior(prior: Covariance, likelihood: LogLikelihood, mean: ArrayLike | None) -> Path:
+    """The path from the prior, for a log likelihood given by the user."""
+    offset = checked_mean(mean, prior.size)
+
+    def checked(f: Array) -> Array:
+        values: Array = np.asarray(likelihood(offset + f), dtype=np.float64)
+        if values.shape != f.shape[:1] or np.isnan(values).any():
+            raise ValueError(f"likelihood must give {f.shape[0]} log likelihoods, not NaN, got shape {values.shape}")
+        return values
+
+    return Path(checked, np.zeros(prior.size), prior, offset=offset)
+
+
+def importance(
+    K: Covariance | BlockDiagonal, y: Array, noise: NoiseModel, mean: Array, particles: int, rng: np.random.Generator
+) -> tuple[float, float]:
+    """Estimate the evidence without bias by draws of the Gaussian only: its log, and the standard error.
+
+    With blocks it is the product of their independent estimates.
+    """
+    if not isinstance(K, BlockDiagonal):
+        path = bridge(K, y, noise, mean)
+        value, error = _mean_of(path.log_ratio(path.draw(particles, rng)))
+        return path.log_mass + value, error
+    found = [importance(K.part(b), y[rows], noise, mean[rows], particles, rng) for b, rows in enumerate(K.rows)]
+    values, errors = np.transpose(found)
+    return float(values.sum()), float(np.sqrt((errors**2).sum()))
+
+
+def _checked_powers(powers: ArrayLike) -> Array:
+    """Check the powers of an annealing path, which increase from 0 to 1."""
+    ladder = numbers("powers", powers)
+    if ladder.ndim != 1 or ladder.size < 2 or ladder[0] != 0 or ladder[-1] != 1 or not (np.diff(ladder) > 0).all():
+        raise ValueError(f"powers must ascend from 0 to 1, got {powers!r}")
+    return ladder
+
+
+def _mean_of(log_weight: Array) -> tuple[float, float]:
+    """Compute the log of the mean weight, and its standard error."""
+    log_mean = float(logsumexp(log_weight) - np.log(log_weight.size))
+    return log_mean, float(np.exp(log_weight - log_mean).std(ddof=1) / np.sqrt(log_weight.size))
+
+
+@compiled
+def _take_sites(values: Array, f: Array, precision: Array, tilt: Array) -> None:
+    """Subtract the log sites of each row of f, in place."""
+    for p in range(f.shape[0]):
+        for i in range(f.shape[1]):
+            values[p] += f[p, i] * (0.5 * precision[i] * f[p, i] - tilt[i])
+
+
+def _next_power(values: Array, power: float, efficiency: float) -> float:
+    """Find the power at which the effective share of the particles with positive weight falls to ``efficiency``."""
+    finite = values[np.isfinite(values)]
+    if finite.size == 0:
+        raise ValueError("likelihood must not vanish at all draws of the prior, its log is -inf at each of them")
+    spread = finite - finite.max()
+
+    def share(step: float) -> float:
+        weight = np.exp(step * spread)
+        return float(weight.sum() ** 2 / (weight @ weight) / weight.size)
+
+    rest = 1.0 - power
+    if share(rest) >= efficiency:
+        return 1.0
+    low, high = _SMALLEST_STEP * rest, rest
+    while high > 1.01 * low:
+        middle = float(np.sqrt(low * high))
+        low, high = (middle, high) if share(middle) > efficiency else (low, middle)
+    return power + low
+
+
+def _resample(log_weight: Array, rng: np.random.Generator) -> NDArray[np.intp]:
+    """Systematic resampling within each group: return the indices of the selected particles, group after group."""
+    groups, particles = log_weight.shape
+    top = log_weight.max(axis=1, keepdims=True)
+    weight = np.exp(log_weight - np.where(np.isfinite(top), top, 0.0))
+    weight[~np.isfinite(top[:, 0])] = 1.0  # a group with zero mass
+    edges = np.cumsum(weight, axis=1)
+    points = (np.arange(particles) + rng.random((groups, 1))) / particles * edges[:, -1:]
+    found = [np.searchsorted(edge, at) for edge, at in zip(edges, points, strict=True)]
+    kept: NDArray[np.intp] = np.minimum(found, particles - 1) + particles * np.arange(groups)[:, None]
+    return kept.ravel()
+
+
+@compiled
+def _rotated(f: Array, ellipse: Array, centre: Array, angle: Array, active: NDArray[np.intp]) -> Array:
+    """Points of the ellipses at the angles, for the active particles."""
+    n = f.shape[1]
+    out = np.empty((active.shape[0], n))
+    for row in range(active.shape[0]):
+        p = active[row]
+        c, s = np.cos(angle[p]), np.sin(angle[p])
+        for i in range(n):
+            out[row, i] = centre[i] + c * (f[p, i] - centre[i]) + s * ellipse[p, i]
+    return out
+
+
+@compiled
+def _settle(
+    f: Array,
+    values: Array,
+    proposal: Array,
+    proposed: Array,
+    power: float,
+    threshold: Array,
+    angle: Array,
+    bracket: Array,
+    active: NDArray[np.intp],
+    uniform: Array,
+) -> NDArray[np.intp]:
+    """Accept proposals on the slice, in place; shrink the brackets of the others, and return them."""
+    left = np.empty_like(active)
+    n_left = 0
+    for row in range(active.shape[0]):
+        p = active[row]
+        if power == 0.0 or power * proposed[row] >= threshold[p] or bracket[1, p] - bracket[0, p] < _BRACKET:
+            for i in range(f.shape[1]):
+                f[p, i] = proposal[row, i]
+            values[p] = proposed[row]
+            continue
+        bracket[0 if angle[p] < 0.0 else 1, p] = angle[p]
+        angle[p] = bracket[0, p] + uniform[row] * (bracket[1, p] - bracket[0, p])
+        left[n_left] = p
+        n_left += 1
+    return left[:n_left]

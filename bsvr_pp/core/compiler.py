@@ -1,0 +1,335 @@
+"""Settings for all modules: compilation of the numerical core, its cache on disk, and the number of threads.
+
+Numba copies the code of a `compiled` function into everything that calls it, and optimises it again there. For a chain
+of large functions this takes minutes. A function decorated by `separate` has one signature; its compiled callers
+contain only a call by its address, and it is compiled, or loaded from the cache on disk, when it is first called.
+"""
+
+from __future__ import annotations
+
+import _thread
+import ctypes
+import gc
+import os
+import re
+import signal
+import sys
+from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager, nullcontext
+from functools import cache, lru_cache
+from hashlib import sha256
+from pathlib import Path
+from threading import Lock, RLock, Timer, current_thread, main_thread
+from types import FrameType
+from typing import cast
+
+import numba
+import numpy as np
+from llvmlite import binding, ir
+from numba import njit, types
+from numba.core import cgutils, event
+from numba.core.caching import CacheImpl, _CacheLocator
+from numba.core.cpu import CPUContext
+from numba.core.registry import CPUDispatcher, cpu_target
+from numba.core.typing import Signature, signature
+from numba.core.typing.typeof import typeof_impl
+from numba.extending import intrinsic
+from threadpoolctl import ThreadpoolController
+
+from bsvr_pp.core.caches import temporary_cache
+
+_SMALL = 1000
+_SOON = 0.1  # seconds after which compiled code has returned to Python
+_MARKS = "@compiled", "@separate", "@register_jitable"  # of modules with compiled functions
+_NOT_CODE = re.compile(r'^[ ]*(?:"""(?s:.*?)"""|#.*|)\n', re.MULTILINE)  # docstrings, lines of comments, empty lines
+_PACKAGE = Path(__file__).parent
+
+
+@cache
+def core_stamp() -> int:
+    """Checksum of the code of all modules with compiled functions, without docstrings and lines of comments.
+
+    It keys the caches on disk of Numba, and of PyTensor for operations that contain compiled functions.
+    """
+    digest = sha256()
+    for path in sorted(_PACKAGE.rglob("*.py")):
+        text = path.read_text(encoding="utf-8")
+        if any(mark in text for mark in _MARKS) or path == Path(__file__):
+            digest.update(_NOT_CODE.sub("", text).encode())
+    return int.from_bytes(digest.digest()[:8])
+
+
+class _CoreLocator:
+    """Cache location of a compiled function of this package: that of Numba, with the stamp of the core.
+
+    Numba's own stamp, time and size of the function's file, misses changes in the functions that it calls.
+    """
+
+    @classmethod
+    def from_function(cls, py_func: Callable[..., object], py_file: str) -> _CacheLocator | None:
+        """The location; None for functions of others."""
+        if not Path(py_file).is_relative_to(_PACKAGE):
+            return None
+        others = (locator for locator in CacheImpl._locator_classes if locator is not cls)
+        chosen = next(filter(None, (locator.from_function(py_func, py_file) for locator in others)), None)
+        if chosen is not None:
+            chosen.get_source_stamp = core_stamp
+        return chosen
+
+
+CacheImpl._locator_classes.insert(0, _CoreLocator)
+
+
+@contextmanager
+def interruptible(*, wait: bool = False) -> Iterator[list[int]]:
+    """Context that raises at its end an interruption that came in it and was ignored, or with ``wait`` any.
+
+    Python ignores what is raised in callbacks and while garbage is collected; the search of `fit` returns what it has.
+    The context yields the signals that came.
+    """
+    usual, came = signal.getsignal(signal.SIGINT), list[int]()
+    if current_thread() is not main_thread() or not callable(usual):  # no signal comes, or it is not Python's
+        yield came
+        return
+
+    def handle(number: int, frame: FrameType | None) -> None:
+        came.append(number)
+        if not wait:
+            usual(number, frame)
+            came.pop()  # nothing was raised
+
+    try:
+        signal.signal(signal.SIGINT, handle)
+        yield came
+    finally:
+        signal.signal(signal.SIGINT, usual)
+        if wait and came:
+            signal.raise_signal(signal.SIGINT)
+    if came and not wait:
+        raise KeyboardInterrupt
+
+
+class _Compiled(CPUDispatcher):  # type: ignore[misc]
+    """A compiled function whose call an interruption does not enter.
+
+    Numba does not look whether Python's part of making a result has failed: the process ends, or it is a SystemError.
+    """
+
+    def __call__(self, *arguments: object) -> object:
+        with interruptible(wait=True):
+            return super().__call__(*arguments)
+
+
+def _njit[F: Callable[..., object]](**options: object) -> Callable[[F], F]:
+    """The decorator ``numba.njit(**options)``, to a `_Compiled`."""
+
+    def decorate(function: F) -> F:
+        made = njit(**options)(function)
+        made.__class__ = _Compiled
+        return cast(F, made)
+
+    return decorate
+
+
+def cached[F: Callable[..., object]](compile_: Callable[..., Callable[[F], F]], **options: object) -> Callable[[F], F]:
+    """The decorator ``compile_(cache=True, **options)``, in a temporary folder where Numba finds no other.
+
+    Without any folder the code is compiled anew in each process.
+    """
+
+    def decorate(function: F) -> F:
+        try:
+            return compile_(cache=True, **options)(function)
+        except RuntimeError:  # Numba has found no folder that can be written
+            if (folder := temporary_cache()) is None:
+                return compile_(**options)(function)
+        numba.config.CACHE_DIR = str(folder / "numba")
+        return compile_(cache=True, **options)(function)
+
+    return decorate
+
+
+# Compiled code is kept on disk. Division by zero gives inf or NaN, as in NumPy: nothing raises inside a sampler, and
+# what is not finite is reported as a failure by the function that solves the problem. Compiled code does not hold
+# Python's lock, so that threads can solve several blocks at once.
+compiled = cached(_njit, error_model="numpy", nogil=True)
+
+# For sums over short arrays without branches: their order may change, so that several terms go at once.
+vectorized = cached(_njit, error_model="numpy", nogil=True, fastmath={"reassoc", "contract", "nsz", "arcp"})
+
+# Types of contiguous arrays, for signatures.
+VECTOR, MATRIX = types.float64[::1], types.float64[:, ::1]
+
+
+class _Announcement(event.Listener):  # type: ignore[misc]
+    """One line to the user when the first function is compiled and not loaded from the cache."""
+
+    printed = False
+
+    def on_start(self, event: event.Event) -> None:
+        """Print the line on a terminal or in a notebook."""
+        if not self.printed and (sys.stderr.isatty() or "ipykernel" in sys.modules):
+            print("bsvr_pp: compiling the numerical core (once, less than a minute)", file=sys.stderr, flush=True)
+        self.printed = True
+
+    def on_end(self, event: event.Event) -> None:
+        """Do nothing."""
+
+
+_ANNOUNCEMENT = _Announcement()
+_LOADING = RLock()
+_MADE = 50_000  # new objects after which garbage is collected while graphs and code are made
+
+
+@contextmanager
+def rarely_collected() -> Iterator[None]:
+    """Context in which garbage is collected rarely: what makes graphs and code makes many objects, of which few die."""
+    usual = gc.get_threshold()
+    with interruptible():
+        if not 0 < usual[0] < _MADE:  # off, or rare already, in an outer context or in that of another thread
+            yield
+            return
+        gc.set_threshold(_MADE, *usual[1:])
+        try:
+            yield
+        finally:
+            gc.set_threshold(*usual)
+
+
+class _Separate:
+    """A function that is called by its address from compiled code, and as a compiled function from Python."""
+
+    def __init__(self, function: Callable[..., object], result: types.Type, arguments: tuple[types.Type, ...]) -> None:
+        self.compiled: CPUDispatcher = compiled(function)
+        self.signature = signature(result, *arguments)
+        self.__wrapped__, self.__doc__, self.__name__ = function, function.__doc__, function.__name__
+        self.__module__ = function.__module__
+        self._address = ctypes.c_void_p(0)
+        self._load = ctypes.CFUNCTYPE(None)(self._load_for_caller)
+        name = f"{function.__module__}.{function.__qualname__}"
+        binding.add_symbol(f"{name}.address", ctypes.addressof(self._address))
+        binding.add_symbol(f"{name}.load", cast(int, ctypes.cast(self._load, ctypes.c_void_p).value))
+        self.caller = _caller(name, result, arguments)
+
+    def load(self) -> None:
+        """Compile the function, or load it from the cache; chains that run in threads may ask for it at once."""
+        with interruptible(wait=True), _LOADING, rarely_collected():
+            if not self._address.value:
+                self._compile()
+
+    def _compile(self) -> None:
+        with event.install_listener("numba:compile", _ANNOUNCEMENT):
+            self.compiled.compile(self.signature)
+        self.compiled.disable_compile()
+        overload = self.compiled.overloads[self.signature.args]
+        self._address.value = overload.library.get_pointer_to_function(overload.fndesc.llvm_func_name)
+
+    def _load_for_caller(self) -> None:
+        try:
+            self.load()
+        except KeyboardInterrupt:  # in compiled code of others, through which nothing can be raised
+            Timer(_SOON, _thread.interrupt_main).start()
+
+    def __call__(self, *arguments: object) -> object:
+        if not self._address.value:
+            self.load()
+        return self.compiled(*(_writeable(argument) for argument in arguments))
+
+    def __reduce__(self) -> str:
+        return self.__name__  # pickled and copied as a name of its module
+
+
+def _writeable(argument: object) -> object:
+    """Copy a read-only array, for which Numba would have another type."""
+    return argument.copy() if isinstance(argument, np.ndarray) and not argument.flags.writeable else argument
+
+
+@typeof_impl.register(_Separate)
+def _type(function: _Separate, context: object) -> types.Type:
+    return cpu_target.typing_context.resolve_value_type(function.caller)
+
+
+def _caller(name: str, result: types.Type, arguments: tuple[types.Type, ...]) -> Callable[..., object]:
+    """Make what compiled code calls instead: the address at ``name.address``, which is loaded if it is null."""
+
+    def generate(context: CPUContext, builder: ir.IRBuilder, _: object, values: list[ir.Value]) -> ir.Value:
+        module, pointer = builder.module, ir.IntType(8).as_pointer()
+        place = module.globals.get(f"{name}.address") or ir.GlobalVariable(module, pointer, f"{name}.address")
+        with builder.if_then(cgutils.is_null(builder, builder.load(place)), likely=False):
+            load = cgutils.get_or_insert_function(module, ir.FunctionType(ir.VoidType(), []), f"{name}.load")
+            builder.call(load, [])
+        convention = context.call_conv
+        address = builder.bitcast(builder.load(place), convention.get_function_type(result, arguments).as_pointer())
+        given = cgutils.unpack_tuple(builder, values[0])
+        status, found = convention.call_function(builder, address, result, arguments, given)
+        with cgutils.if_unlikely(builder, status.is_error):
+            convention.return_status_propagate(builder, status)
+        return found
+
+    def caller(context: object, *given: types.Type) -> tuple[Signature, Callable[..., ir.Value]] | None:
+        matches = len(given) == len(arguments)  # otherwise Numba's error names the function
+        return (signature(result, types.Tuple(arguments)), generate) if matches else None
+
+    caller.__name__ = name
+    return intrinsic(caller)
+
+
+def separate[F: Callable[..., object]](result: types.Type, *arguments: types.Type) -> Callable[[F], F]:
+    """Compile a function of the given Numba types, passed by position, once and separately from its callers."""
+
+    def decorate(function: F) -> F:
+        return cast(F, _Separate(function, result, arguments))
+
+    return decorate
+
+
+@lru_cache(maxsize=1)
+def _libraries(n_modules: int) -> ThreadpoolController:
+    """The libraries with threads of their own. To look for them takes 2 ms, and is needed again only after imports."""
+    return ThreadpoolController()
+
+
+class _OneThread:
+    """One BLAS thread while at least one thread of the process asks for it.
+
+    The thread that set a limit is the only one that can take it back, so that all limits are set by a thread of their
+    own. A process that was forked has to start another.
+    """
+
+    def __init__(self) -> None:
+        self.lock, self.depth, self.process = Lock(), 0, -1
+
+    @contextmanager
+    def __call__(self) -> Iterator[None]:
+        libraries = _libraries(len(sys.modules))
+        with self.lock:
+            if self.process != os.getpid():
+                self.process, self.depth = os.getpid(), 0
+                self.setter = ThreadPoolExecutor(1, "blas-threads")
+            if self.depth == 0:
+                self.limit = self.setter.submit(lambda: libraries.limit(limits=1).__enter__()).result()
+            self.depth += 1
+        try:
+            with libraries.limit(limits=1):  # where the thread has set a limit of its own
+                yield
+        finally:
+            with self.lock:
+                self.depth -= 1
+                if self.depth == 0:
+                    self.setter.submit(self.limit.__exit__, None, None, None).result()
+
+
+_one_thread = _OneThread()
+
+
+@contextmanager
+def threads_for(n_rows: int) -> Iterator[None]:
+    """Context for many solves with a given number of rows: one BLAS thread if the problems are small.
+
+    BLAS threads wait for one another: on two cores an optimisation with 400 rows takes up to three times as long with
+    both threads. Below 2000 rows two threads are not faster. The number of BLAS threads changes the last digits, so
+    that the limit lasts until the last thread of the process leaves the context.
+    """
+    with interruptible(), _one_thread() if n_rows <= _SMALL else nullcontext():
+        yield

@@ -1,0 +1,331 @@
+"""The prior covariance K of the latent function, and all algebra with it.
+
+A `Covariance` is made once from a matrix and its jitter, or from a low-rank root and a diagonal. It computes products,
+the factor of I + √τK√τ for given sites (`Factor`: determinant, solve, marginal variances, the variance of new inputs
+that the sites explain, draws), and draws from the prior. A new type of covariance needs only a constructor here: the
+solvers use only its `structure`.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import cached_property
+from math import sqrt
+
+import numpy as np
+from numpy.typing import ArrayLike, DTypeLike
+from scipy.linalg import LinAlgError, cholesky, solve_triangular
+
+from bsvr_pp.core.arrays import Array
+from bsvr_pp.core.checks import check_jitter, numbers
+from bsvr_pp.core.compiler import compiled
+from bsvr_pp.core.covariance.sites import Sites, factor_sites, marginals
+from bsvr_pp.core.covariance.structure import Structure, given_root, product, root_rows, split
+
+_SINGULAR = (0.0, 1e-12, 1e-10)  # relative to the mean variance: numbers added to the diagonal until K can be factored
+_REFINEMENTS = 2
+
+
+class Covariance:
+    """Prior covariance of the latent function at n inputs.
+
+    Draws, factors and solves raise a ValueError where K is not positive definite.
+
+    Parameters
+    ----------
+    K : (n, n) array
+        The matrix, symmetric and positive semidefinite.
+    jitter : float
+        The multiple of the identity that K contains. If it is known, smooth kernels of few inputs cost n·rank² instead
+        of n³.
+
+    Raises
+    ------
+    ValueError
+        If K is not a covariance, or jitter is not a number of at least 0.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from bsvr_pp.approximations import Covariance, laplace
+    >>> from bsvr_pp.losses import gaussian
+    >>> x = np.linspace(-1, 1, 100)
+    >>> K = Covariance(np.exp(-0.5 * np.subtract.outer(x, x) ** 2) + 1e-6 * np.eye(100), jitter=1e-6)
+    >>> K.rank
+    12
+    >>> laplace(K, np.sin(x), gaussian(C=1.0)).converged
+    True
+    """
+
+    def __init__(self, K: ArrayLike, *, jitter: float = 0.0) -> None:
+        check_jitter(jitter)
+        matrix = numbers("K", K, ("n", "n"))
+        check_covariance(matrix)
+        self.structure: Structure = split(_writable(matrix), float(jitter))
+
+    @classmethod
+    def from_root(cls, root: ArrayLike, diagonal: ArrayLike) -> Covariance:
+        """Make K = root·rootᵀ + diag(diagonal) without forming the matrix: every solve costs n·r².
+
+        Parameters
+        ----------
+        root : (n, r) array
+            Root, for example features of the inputs times their prior standard deviations.
+        diagonal : (n,) array
+            Independent variances, at least 0.
+
+        Raises
+        ------
+        ValueError
+            If the shapes do not fit, something is not finite, or a variance is negative.
+
+        Examples
+        --------
+        >>> import numpy as np
+        >>> from bsvr_pp.approximations import Covariance
+        >>> x = np.array([0.0, 1.0, 2.0])
+        >>> Covariance.from_root(np.stack([np.ones(3), x], axis=1), np.full(3, 0.5)).diag.tolist()
+        [1.5, 2.5, 5.5]
+        """
+        columns, variances = numbers("root", root, ("n", "r")), numbers("diagonal", diagonal, ("n",))
+        if variances.size != len(columns):
+            raise ValueError(f"diagonal must have {len(columns)} values as root has rows, got {variances.size}")
+        if (variances < 0).any():
+            raise ValueError(f"diagonal must be at least 0, got {variances.min():.3g}")
+        made = cls.__new__(cls)
+        made.structure = given_root(_writable(columns), _writable(variances))
+        return made
+
+    @property
+    def size(self) -> int:
+        """Number of inputs n."""
+        return len(self.diag)
+
+    @property
+    def rank(self) -> int:
+        """Number of columns of the low-rank root, or n if there is none."""
+        return self.structure.root.shape[1] or self.size
+
+    @property
+    def diag(self) -> Array:
+        """Prior variance at each input, (n,)."""
+        return self.structure.variance
+
+    def dense(self) -> Array:
+        """K as a matrix (n, n), for checks and displays; the solvers do not use it."""
+        K = self.structure
+        return K.matrix.copy() if K.matrix.size else np.asarray(K.root @ K.root.T + np.diag(K.diagonal))
+
+    def equals(self, other: Covariance) -> bool:
+        """Return whether another covariance is equal to the last bit and was made in the same way."""
+        mine, theirs = self.structure, other.structure
+        return all(
+            np.array_equal(getattr(mine, part), getattr(theirs, part)) for part in ("matrix", "root", "diagonal")
+        )
+
+    def compact(self) -> Covariance:
+        """Return the same covariance, without cached factors of draws."""
+        made = Covariance.__new__(Covariance)
+        made.structure = self.structure
+        return made
+
+    @property
+    def nbytes(self) -> int:
+        """Memory of K in bytes, without cached factors of draws."""
+        arrays = {id(part): part.nbytes for part in self.structure if isinstance(part, np.ndarray)}
+        return sum(arrays.values())
+
+    def matvec(self, x: Array) -> Array:
+        """Compute K·x without loss of digits if K has a large constant part and x sums to 0."""
+        out: Array = product(self.structure, np.ascontiguousarray(x))
+        return out
+
+    def factor(self, site_precision: Array) -> Factor:
+        """Factor I + √τK√τ for the precisions τ (n,) of Gaussian sites; 0 means no site."""
+        sites = factor_sites(self.structure, np.array(site_precision), np.flatnonzero(site_precision > 0))
+        return Factor(self, sites)
+
+    def draw(self, size: int, rng: np.random.Generator) -> Array:
+        """Draw (size, n) values from N(0, K)."""
+        if self.structure.root.shape[1] == 0:
+            return np.asarray(rng.standard_normal((size, self.size)) @ self._cholesky.T)
+        return self.factor(np.zeros(self.size)).draw(size, rng)
+
+    def whiten(self, columns: Array) -> Array:
+        """G⁻¹·columns, with the lower Cholesky factor G of K."""
+        return np.asarray(solve_triangular(self._cholesky, columns, lower=True, check_finite=False))
+
+    def unwhiten(self, columns: Array) -> Array:
+        """G·columns, the inverse of `whiten`."""
+        return np.asarray(self._cholesky @ columns)
+
+    def solve(self, columns: Array) -> Array:
+        """K⁻¹·columns."""
+        return np.asarray(solve_triangular(self._cholesky, self.whiten(columns), lower=True, trans=1))
+
+    @cached_property
+    def _cholesky(self) -> Array:
+        """Lower G with G·Gᵀ = K."""
+        matrix = self.dense()
+        scale, added = float(np.mean(self.diag)), 0.0
+        for share in _SINGULAR:
+            matrix[np.diag_indices_from(matrix)] += share * scale - added
+            added = share * scale
+            try:
+                return np.asarray(cholesky(matrix, lower=True, check_finite=False))
+            except LinAlgError:
+                continue
+        raise ValueError("K must be positive definite; add a jitter of 1e-6 to its diagonal")
+
+
+@dataclass(frozen=True, slots=True)
+class CrossRoot:
+    """The covariance new·rootᵀ of new inputs with those of `Covariance.from_root`, as two roots."""
+
+    new: Array
+    root: Array
+
+    @property
+    def shape(self) -> tuple[int, int]:
+        """Numbers of new inputs and of inputs."""
+        return len(self.new), len(self.root)
+
+    def __array__(self, dtype: DTypeLike | None = None, copy: bool | None = None) -> Array:
+        """The matrix."""
+        return np.asarray(self.new @ self.root.T, dtype=dtype)
+
+    def __matmul__(self, x: Array) -> Array:
+        """Compute the product with an array, without the matrix."""
+        return np.asarray(self.new @ (self.root.T @ x))
+
+
+class Factor:
+    """The factorisation of K with Gaussian sites at some points, and everything computed from I + √τK√τ."""
+
+    def __init__(self, covariance: Covariance, sites: Sites) -> None:
+        if not sites.factored:
+            raise ValueError("K must be positive semidefinite; add a jitter to its diagonal, centre the inputs")
+        self.covariance, self.sites = covariance, sites
+        self.points, self.log_det = sites.points, float(sites.log_det)
+
+    @property
+    def nbytes(self) -> int:
+        """Memory of K and of the factor."""
+        return self.covariance.nbytes + self.sites.triangle.nbytes + self.sites.half.nbytes
+
+    @property
+    def _by_root(self) -> bool:
+        return self.sites.half.shape[1] > 0
+
+    def marginals(self) -> tuple[Array, Array]:
+        """Posterior and cavity variance of f at each input, (n,) each."""
+        variance, cavity_variance = marginals(
+            self.covariance.structure, self.sites, np.empty_like(self.sites.triangle), 0.0
+        )
+        return np.maximum(variance, 0.0), cavity_variance
+
+    def solve(self, right: Array) -> Array:
+        """Compute (K + τ⁻¹)⁻¹x over the sites, for each row x of ``right`` (k, m)."""
+        sites = self.sites
+        if not self._by_root:
+            root = np.sqrt(sites.precision)
+            half = solve_triangular(sites.triangle, (right * root).T, lower=True, check_finite=False)
+            return np.asarray(root * solve_triangular(sites.triangle, half, lower=True, trans=1, check_finite=False).T)
+        rows = root_rows(self.covariance.structure, sites.points)
+        solution, compliance = np.zeros_like(right), np.zeros_like(sites.weight)
+        np.divide(1.0, sites.weight, out=compliance, where=sites.weight > 0)
+        for _ in range(_REFINEMENTS + 1):  # T - T·G(I + GᵀT·G)⁻¹GᵀT cancels digits
+            weighted = sites.weight * (right - (solution @ rows) @ rows.T - solution * compliance)
+            solution += weighted - sites.weight * ((weighted @ sites.half) @ sites.half.T)
+        return solution
+
+    def given_sites(self, cross: Array | CrossRoot) -> Array:
+        """Posterior covariance (k, n) of new inputs, of which ``cross`` is the prior one, with all inputs."""
+        if isinstance(cross, CrossRoot):
+            half = [self._reduced(rows) for rows in (cross.new, cross.root)]
+            return np.asarray(half[0] @ half[1].T)
+        return np.asarray(cross - self.solve(cross[:, self.points]) @ self.covariance.dense()[self.points])
+
+    def _reduced(self, rows: Array) -> Array:
+        """Rows b of a root as b·L⁻ᵀ, whose products are the posterior covariances."""
+        if not self._by_root:
+            return rows
+        return np.asarray(solve_triangular(self.sites.triangle, rows.T, lower=True, check_finite=False).T)
+
+    def explained(self, cross: Array | CrossRoot) -> Array:
+        """Compute the variance that the sites explain, k*ᵀ(K + τ⁻¹)⁻¹k*, for each row k* of ``cross`` (k, n)."""
+        if isinstance(cross, CrossRoot):
+            return np.asarray((cross.new**2).sum(axis=1) - (self._reduced(cross.new) ** 2).sum(axis=1))
+        at_sites = cross[:, self.points]
+        if self._by_root:
+            return np.einsum("ij,ij->i", at_sites, self.solve(at_sites))
+        # As ‖L⁻¹(√τ∘k*)‖², a sum of squares.
+        right = (at_sites * np.sqrt(self.sites.precision)).T
+        half = solve_triangular(self.sites.triangle, right, lower=True, check_finite=False) if right.size else right
+        return np.einsum("ij,ij->j", half, half)
+
+    def draw(self, size: int, rng: np.random.Generator) -> Array:
+        """Draws (size, n) from N(0, (K⁻¹ + diag(τ))⁻¹)."""
+        K, sites = self.covariance.structure, self.sites
+        if K.root.shape[1] > 0 and (self._by_root or not K.matrix.size or self.points.size == 0):
+            share = np.ones(self.covariance.size)
+            share[self.points] = 1.0 / (1.0 + K.diagonal[self.points] * sites.precision)
+            half = self._reduced(root_rows(K, np.arange(share.size)))
+            smooth = rng.standard_normal((size, half.shape[1])) @ half.T
+            return np.asarray(share * smooth + rng.standard_normal(smooth.shape) * np.sqrt(K.diagonal * share))
+        return self._square_root(rng.standard_normal((size, self.covariance.size)))
+
+    def _square_root(self, white: Array) -> Array:
+        """S·z for each row z, with S·Sᵀ = (K⁻¹ + diag(τ))⁻¹: S = G(I - WᵀL⁻ᵀ(L + I)⁻¹W), W = √τG (Andrews 1968)."""
+        prior = self.covariance._cholesky
+        if self.points.size == 0:
+            return np.asarray(white @ prior.T)
+        triangle = np.tril(self.sites.triangle)
+        root, rows = np.sqrt(self.sites.precision), prior[self.points]
+        half = (white @ rows.T) * root
+        half = solve_triangular(triangle + np.eye(len(triangle)), half.T, lower=True, check_finite=False)
+        half = solve_triangular(triangle, half, lower=True, trans=1, check_finite=False).T
+        return np.asarray((white - (half * root) @ rows) @ prior.T)
+
+
+def _writable(array: Array) -> Array:
+    """Convert an array to the layout of the compiled code, so that nothing is compiled twice."""
+    return np.require(array, requirements=["C", "A", "W"])
+
+
+def as_covariance(K: ArrayLike | Covariance) -> Covariance:
+    """Return K if it is a `Covariance`, or make one from a matrix."""
+    return K if isinstance(K, Covariance) else Covariance(K)
+
+
+def check_covariance(K: Array) -> None:
+    """Check that a matrix is symmetric, and that no covariance is larger than the variances of its points allow."""
+    asymmetry, largest, excess = _symmetry(K)
+    if asymmetry > 1e-8 * largest:
+        raise ValueError(f"K must be symmetric, K - K.T reaches {asymmetry:.3g}")
+    if (np.diag(K) < 0).any():
+        raise ValueError(f"K must have no negative diagonal, got {np.diag(K).min():.3g}")
+    if excess > 0.0:
+        raise ValueError(
+            "K must be positive semidefinite, but has a covariance larger than the variances of its points allow"
+        )
+
+
+@compiled
+def _symmetry(K: Array) -> tuple[float, float, float]:
+    """Largest |K - Kᵀ|, |K|, and |k_ij| beyond √(k_ii·k_jj); tile by tile, since columns are far apart in memory."""
+    n, tile = K.shape[0], 64
+    difference, largest, excess = 0.0, 0.0, 0.0
+    sd = np.empty(n)
+    for i in range(n):
+        sd[i] = sqrt(K[i, i])
+    for top in range(0, n, tile):
+        for left in range(0, top + 1, tile):
+            for i in range(top, min(top + tile, n)):
+                for j in range(left, min(left + tile, i + 1)):
+                    size = abs(K[i, j])
+                    difference = max(difference, abs(K[i, j] - K[j, i]))
+                    largest = max(largest, size)
+                    if size > (1.0 + 1e-8) * sd[i] * sd[j]:
+                        excess = max(excess, size)
+    return difference, largest, excess

@@ -1,0 +1,209 @@
+"""Gaussian sites on the prior covariance: determinant, inverse and marginal variances.
+
+With site precisions τ the posterior of f has the covariance K - K·R·K, R = (K + τ⁻¹)⁻¹ = √τ(I + √τK√τ)⁻¹√τ, over the
+points that have a site. Where K = G·Gᵀ + D with a diagonal D and a root G of r columns (that of the constant among
+them), R = T - T·G(I + GᵀT·G)⁻¹GᵀT with T = τ/(1 + D·τ): r³ instead of n³, and the variances are sums of squares.
+"""
+
+from __future__ import annotations
+
+from math import log, log1p, sqrt
+from typing import NamedTuple
+
+import numpy as np
+from numba import typeof, types
+from numpy.typing import NDArray
+
+from bsvr_pp.core.arrays import Array
+from bsvr_pp.core.compiler import MATRIX, VECTOR, compiled, separate
+from bsvr_pp.core.covariance.lapack import cholesky, cholesky_inverse, cholesky_solve, lower_inverse, lower_solve
+from bsvr_pp.core.covariance.structure import STRUCTURE, Structure, factor_root, given_array, root_rows
+
+_ROUNDING = 1e-10  # (1 - B⁻¹_ii)/τ is more accurate than this, relative to k_ii, where τ·k_ii is 1
+_WIDE = 1e-2  # value of τ·k_ii below which k_ii - ... is as accurate
+
+
+class Sites(NamedTuple):
+    """The factor of the sites of m points."""
+
+    points: NDArray[np.int64]
+    precision: Array  # (m,), τ
+    weight: Array  # (m,), T if K has a root, otherwise τ
+    triangle: Array  # lower L (m, m) with L·Lᵀ = I + √τK√τ, or (r, r) with L·Lᵀ = I + GᵀT·G
+    half: Array  # rows (m, r) of G·L⁻ᵀ if K has a root, otherwise (m, 0)
+    log_det: float  # log|I + √τK√τ|
+    factored: bool  # whether that worked
+
+
+SITES = typeof(Sites(np.arange(1), np.ones(1), np.ones(1), np.eye(1), np.eye(1), 1.0, True))
+
+
+@separate(SITES, STRUCTURE, VECTOR, types.int64[::1])
+def factor_sites(K: Structure, precision: Array, points: NDArray[np.int64]) -> Sites:
+    """Factor the sites of some points; precisions may be 0. This is the only factorisation of I + √τK√τ."""
+    tau = precision[points]
+    m, log_det = points.shape[0], 0.0
+    if K.root.shape[1] > 0 and m > 0:
+        half, weight, _, triangle, factored = factor_root(K, tau, points)
+        for p in range(m):
+            log_det += log1p(K.diagonal[points[p]] * tau[p])
+        for q in range(triangle.shape[0]):
+            log_det += 2.0 * log(triangle[q, q])
+        lower_solve(triangle, half)
+        return Sites(points, tau, weight, triangle, half, log_det, factored)
+    triangle, root = np.empty((m, m)), np.sqrt(tau)
+    for p in range(m):
+        i = points[p]
+        for q in range(p + 1):
+            triangle[p, q] = root[p] * K.matrix[i, points[q]] * root[q]
+        triangle[p, p] += 1.0
+    factored = cholesky(triangle) == 0
+    for p in range(m):
+        log_det += 2.0 * log(triangle[p, p])
+    return Sites(points, tau, tau.copy(), triangle, np.empty((m, 0)), log_det, factored)
+
+
+@separate(types.Tuple((MATRIX, VECTOR)), STRUCTURE, SITES)
+def site_inverse(K: Structure, sites: Sites) -> tuple[Array, Array]:
+    """R = (K + τ⁻¹)⁻¹ over the sites, (m, m), or R·root (m, r) where only the root is known; and the diagonal of R."""
+    m, r = sites.half.shape
+    diagonal = np.empty(m)
+    if K.matrix.shape[0] == 0:
+        out = root_rows(K, sites.points)
+        if m > 0:
+            cholesky_solve(sites.triangle, out)
+        for p in range(m):
+            smooth = 0.0
+            for q in range(r):
+                out[p, q] *= sites.weight[p]
+                smooth += sites.half[p, q] * sites.half[p, q]
+            diagonal[p] = sites.weight[p] * (1.0 - sites.weight[p] * smooth)
+        return out, diagonal
+    out = _dense_inverse(sites)
+    for p in range(m):
+        diagonal[p] = out[p, p]
+    return out, diagonal
+
+
+@compiled
+def _dense_inverse(sites: Sites) -> Array:
+    """R (m, m)."""
+    m, r = sites.half.shape
+    out = np.empty((m, m))
+    if r > 0:
+        weighted = np.empty((m, r))
+        for p in range(m):
+            for q in range(r):
+                weighted[p, q] = -sites.weight[p] * sites.half[p, q]
+        np.dot(weighted, -weighted.T, out)
+        for p in range(m):
+            out[p, p] += sites.weight[p]
+        return out
+    if m == 0:
+        return out
+    for p in range(m):
+        for q in range(p + 1):
+            out[p, q] = sites.triangle[p, q]
+    cholesky_inverse(out)
+    root = np.sqrt(sites.weight)
+    for p in range(m):
+        for q in range(m):
+            out[p, q] *= root[p] * root[q]
+    return out
+
+
+@separate(MATRIX, STRUCTURE, types.int64[::1], MATRIX, VECTOR, VECTOR)
+def pull_back(K: Structure, points: NDArray[np.int64], inverse: Array, a: Array, pull: Array) -> Array:
+    """The derivative of an evidence by K, (n, n): ½aaᵀ - ½(pull·aᵀ + a·pullᵀ) - ½R, R the ``inverse`` at the points.
+
+    Where only a root is known, it is that by the root (n, r): twice this times the root. Where the points are all, the
+    result takes the memory of ``inverse``, which is as large.
+    """
+    by_root = K.matrix.shape[0] == 0
+    share, left, right = 0.5, a, pull
+    if by_root:
+        share, left, right = 1.0, np.dot(K.root.T, a), np.dot(K.root.T, pull)
+    n, m = a.shape[0], points.shape[0]
+    out = inverse if m == n else np.empty(given_array(K).shape)
+    for i in range(n):
+        x, y = share * (a[i] - pull[i]), -share * a[i]
+        if m == n:
+            for j in range(left.shape[0]):
+                out[i, j] = x * left[j] + y * right[j] - share * inverse[i, j]
+        else:
+            for j in range(left.shape[0]):
+                out[i, j] = x * left[j] + y * right[j]
+    if m < n:
+        for p in range(m):
+            for q in range(inverse.shape[1]):
+                out[points[p], q if by_root else points[q]] -= share * inverse[p, q]
+    return out
+
+
+@compiled
+def apply_inverse(sites: Sites, x: Array) -> Array:
+    """R·x for an x over the sites."""
+    if sites.half.shape[1] > 0:
+        weighted = sites.weight * x
+        return weighted - sites.weight * np.dot(sites.half, np.dot(sites.half.T, weighted))
+    root = np.sqrt(sites.weight)
+    out = (root * x).reshape(1, x.shape[0])
+    cholesky_solve(sites.triangle, out)
+    return root * out[0]
+
+
+@separate(types.UniTuple(VECTOR, 2), STRUCTURE, SITES, MATRIX, types.float64)
+def marginals(K: Structure, sites: Sites, inverse: Array, accuracy: float) -> tuple[Array, Array]:
+    """Marginal variances Σ_ii and cavity variances 1/(1/Σ_ii - τ_i) of all n inputs.
+
+    With B = I + √τK√τ the cavity variance is Σ_ii/B⁻¹_ii, and Σ_ii = (1 - B⁻¹_ii)/τ_i where the site is narrow against
+    the prior, else k_ii - ‖L⁻¹√τk_i‖². The first is cheaper, and is used as far as its rounding errors permit the
+    ``accuracy``. ``inverse``, of the shape of ``sites.triangle``, is workspace for L⁻¹.
+    """
+    n, m = K.variance.shape[0], sites.points.shape[0]
+    variance, kept = K.variance.copy(), np.ones(n)
+    if m == 0:
+        return variance, variance / kept
+    wide = np.ones(n, dtype=np.bool_)
+    if sites.half.shape[1] > 0:
+        for p in range(m):
+            i = sites.points[p]
+            smooth = 0.0
+            for q in range(sites.half.shape[1]):
+                smooth += sites.half[p, q] * sites.half[p, q]
+            share = 1.0 / (1.0 + K.diagonal[i] * sites.precision[p])
+            variance[i] = share * (K.diagonal[i] + share * smooth)
+            kept[i] = share * (1.0 - sites.weight[p] * smooth)
+            wide[i] = False
+        others = np.flatnonzero(wide)
+        if others.shape[0] > 0:
+            half = root_rows(K, others)
+            lower_solve(sites.triangle, half)
+            for p in range(others.shape[0]):
+                variance[others[p]] = K.diagonal[others[p]] + np.dot(half[p], half[p])
+        return variance, variance / kept
+    for p in range(m):
+        for q in range(p + 1):
+            inverse[p, q] = sites.triangle[p, q]
+    lower_inverse(inverse)
+    for p in range(m):
+        kept[sites.points[p]] = 0.0
+    for p in range(m):
+        for q in range(p + 1):
+            kept[sites.points[q]] += inverse[p, q] * inverse[p, q]
+    narrow = min(_ROUNDING / accuracy, _WIDE) if accuracy > 0.0 else _WIDE
+    for p in range(m):
+        i = sites.points[p]
+        if sites.weight[p] * K.variance[i] > narrow:
+            variance[i] = (1.0 - kept[i]) / sites.weight[p]
+            wide[i] = False
+    others = np.flatnonzero(wide)
+    if others.shape[0] > 0:
+        explained = np.empty((others.shape[0], m))
+        for p in range(others.shape[0]):
+            for q in range(m):
+                explained[p, q] = sqrt(sites.weight[q]) * K.matrix[others[p], sites.points[q]]
+        lower_solve(sites.triangle, explained)
+        for p in range(others.shape[0]):
+            variance[others[p]] -= np.dot(explained[p], explained[p])
+    return variance, variance / kept

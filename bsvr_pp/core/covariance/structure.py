@@ -1,0 +1,296 @@
+"""The structure of K that the compiled solvers use: a constant, a low-rank root, and accurate products.
+
+With a bias variance of 10⁶ every entry of K is about 10⁶, but the dual coefficients sum to about 0. The terms of K·a
+then cancel, and residuals would have errors of at least 1e-6. Here the constant is a separate term, which multiplies
+only the sum of a, computed without rounding errors.
+
+A smooth kernel of few inputs has few eigenvalues above rounding errors: K = constant + root·rootᵀ + diagonal, with a
+root of r « n columns that a pivoted Cholesky factorisation computes from r columns of K. Products then cost n·r and
+factorisations n·r² (`sites`). If the rank is not low, only the work for a few columns is wasted. A root may also be
+given without a matrix.
+"""
+
+from __future__ import annotations
+
+from math import cos, sqrt
+from typing import NamedTuple
+
+import numpy as np
+from numba import typeof, types
+from numpy.typing import NDArray
+
+from bsvr_pp.core.arrays import Array
+from bsvr_pp.core.compiler import MATRIX, VECTOR, compiled, separate
+from bsvr_pp.core.covariance.lapack import cholesky, cholesky_solve
+
+_ROUNDING = 1e-14  # largest error of the root, relative to the largest variance
+_MISSED = 1e-13  # largest error of an entry, relative to the largest variance
+_LARGE = 1e3  # largest constant over the variance: beyond, rounding errors in K are not smooth
+_REFINEMENTS = 2
+_HALF_WAY = 0.03  # largest remainder after half of the columns, relative to the largest variance
+
+
+class Structure(NamedTuple):
+    """K = constant + rest, or K = constant + root·rootᵀ + diag(diagonal) where the root has columns."""
+
+    matrix: Array  # K, or (0, 0) if only its root is known
+    rest: Array  # K minus the constant; not used if there is a root
+    constant: float  # 0 where it is small
+    root: Array  # (n, r), or (n, 0)
+    diagonal: Array  # (n,)
+    variance: Array  # (n,), the diagonal of K
+
+
+STRUCTURE = typeof(Structure(np.eye(1), np.eye(1), 1.0, np.eye(1), np.ones(1), np.ones(1)))
+
+
+@separate(STRUCTURE, MATRIX, types.float64)
+def split(K: Array, jitter: float) -> Structure:
+    """Make the structure of a matrix K that contains ``jitter`` on its diagonal.
+
+    A large constant is separated. Both parts are exact, because the difference of numbers within a factor of two is
+    exact.
+    """
+    n = K.shape[0]
+    constant, spread = 0.0, np.inf
+    low = K[0, 0]
+    for j in range(n):
+        low = min(low, K[0, j])
+    if low >= 10.0 * (K[0, 0] - low):
+        low, spread = _range(K)
+        constant = low if low >= 10.0 * spread else 0.0
+    root = np.empty((n, 0))
+    if constant <= _LARGE * spread:
+        most = min(n // 4, 32 + n // 12)
+        taken = constant
+        while True:  # one call of `_root`, which is compiled where it is called
+            root = _root(K, taken, jitter, most)
+            if root.shape[1] > 0 or taken == 0.0:
+                break
+            taken = 0.0  # K minus a constant may be indefinite
+        constant = taken if root.shape[1] > 0 else constant
+    rest = K - constant if constant > 0.0 and root.shape[1] == 0 else K
+    variance = np.empty(n)
+    for i in range(n):
+        variance[i] = K[i, i]
+    return Structure(K, rest, constant, root, np.full(n, jitter), variance)
+
+
+@compiled
+def given_root(root: Array, diagonal: Array) -> Structure:
+    """Make the structure of root·rootᵀ + diag(diagonal) without the matrix; ``root`` has at least one column."""
+    nothing, variance = np.empty((0, 0)), diagonal.copy()
+    for i in range(root.shape[0]):
+        for q in range(root.shape[1]):
+            variance[i] += root[i, q] * root[i, q]
+    return Structure(nothing, nothing, 0.0, root, diagonal, variance)
+
+
+@compiled
+def given_array(K: Structure) -> Array:
+    """The array of which K was made: the matrix, or the root if only that is known."""
+    return K.matrix if K.matrix.shape[0] > 0 else K.root
+
+
+@compiled
+def without_root(K: Structure) -> Structure:
+    """Return the structure with only the matrix, if there is one."""
+    if K.matrix.shape[0] == 0:
+        return K
+    n = K.matrix.shape[0]
+    return Structure(K.matrix, K.matrix - K.constant, K.constant, np.empty((n, 0)), K.diagonal, K.variance)
+
+
+@compiled
+def root_rows(K: Structure, points: NDArray[np.int64]) -> Array:
+    """Rows of the root G; the column of the constant, if there is one, comes first."""
+    extra = 1 if K.constant > 0.0 else 0
+    out = np.empty((points.shape[0], K.root.shape[1] + extra))
+    for p in range(points.shape[0]):
+        if extra == 1:
+            out[p, 0] = sqrt(K.constant)
+        for q in range(K.root.shape[1]):
+            out[p, extra + q] = K.root[points[p], q]
+    return out
+
+
+@compiled
+def factor_root(K: Structure, precision: Array, points: NDArray[np.int64]) -> tuple[Array, Array, Array, Array, bool]:
+    """Rows G of the root at points with precisions τ (m,), T = τ/(1 + D·τ), T·G, lower L with L·Lᵀ = I + GᵀT·G.
+
+    Also returns whether the factorisation worked.
+    """
+    rows, weight = root_rows(K, points), np.empty(points.shape[0])
+    weighted = np.empty_like(rows)
+    for p in range(points.shape[0]):
+        weight[p] = precision[p] / (1.0 + K.diagonal[points[p]] * precision[p])
+        for q in range(rows.shape[1]):
+            weighted[p, q] = weight[p] * rows[p, q]
+    triangle = np.dot(rows.T, weighted)
+    for q in range(rows.shape[1]):
+        triangle[q, q] += 1.0
+    return rows, weight, weighted, triangle, cholesky(triangle) == 0
+
+
+@compiled
+def _range(K: Array) -> tuple[float, float]:
+    """Return the smallest entry, and the difference between the largest and the smallest."""
+    low, high = K[0, 0], K[0, 0]
+    for i in range(K.shape[0]):
+        for j in range(i + 1):
+            low, high = min(low, K[i, j]), max(high, K[i, j])
+    return low, high - low
+
+
+@compiled
+def _largest(x: Array) -> int:
+    """Index of the largest entry."""
+    found = 0
+    for i in range(x.shape[0]):
+        found = i if x[i] > x[found] else found
+    return found
+
+
+@compiled
+def _root(K: Array, constant: float, jitter: float, most: int) -> Array:
+    """Root of K - constant - jitter·I by pivoted Cholesky; no columns if it needs more than ``most``."""
+    n, noise = K.shape[0], 4e-16 * constant  # of the entries
+    columns, nothing = np.empty((most, n)), np.empty((n, 0))
+    variance = np.empty(n)
+    for i in range(n):
+        variance[i] = K[i, i] - constant - jitter
+    largest = variance[_largest(variance)]
+    if not largest > 0.0:
+        return nothing
+    r = 0
+    while True:
+        pivot = _largest(variance)
+        left = variance[pivot]
+        if left <= _ROUNDING * largest + noise:
+            break
+        # The remainder decreases faster and faster, so that a too large rank is recognised half-way.
+        if r == most or (2 * r >= most and left > _HALF_WAY * largest):
+            return nothing
+        column = columns[r]
+        for i in range(n):
+            column[i] = K[pivot, i] - constant
+        column[pivot] -= jitter
+        for q in range(r):
+            share = columns[q, pivot]
+            for i in range(n):
+                column[i] -= share * columns[q, i]
+        scale = 1.0 / sqrt(left)
+        for i in range(n):
+            column[i] *= scale
+            variance[i] -= column[i] * column[i]
+        variance[pivot] = 0.0
+        r += 1
+    root = np.ascontiguousarray(columns[:r].T)
+    # An indefinite matrix may have nothing left on its diagonal: ask with a vector of signs.
+    signs = np.empty(n)
+    for i in range(n):
+        signs[i] = 1.0 if cos(i * i) > 0.0 else -1.0
+    given, found = np.dot(K, signs), np.dot(root, np.dot(root.T, signs))
+    shift, allowed = constant * total(signs), n * (_MISSED * largest + noise)
+    for i in range(n):
+        if not abs(given[i] - shift - jitter * signs[i] - found[i]) <= allowed:
+            return nothing
+    return root
+
+
+@separate(VECTOR, STRUCTURE, VECTOR)
+def product(K: Structure, x: Array) -> Array:
+    """Compute K·x, using only the nonzero entries of x if they are few."""
+    if K.root.shape[1] > 0:
+        out = np.dot(K.root, np.dot(K.root.T, x)) + K.diagonal * x
+    else:
+        used = np.flatnonzero(x)
+        if 2 * used.shape[0] > x.shape[0]:
+            out = np.dot(K.rest, x)
+        else:
+            out = np.zeros(x.shape[0])
+            for j in used:
+                out += x[j] * K.rest[j]
+    if K.constant > 0.0:
+        out += K.constant * total(x)
+    return out
+
+
+@separate(types.boolean, STRUCTURE, VECTOR, VECTOR, types.int64[::1])
+def solve_block(K: Structure, rate: Array, right: Array, block: NDArray[np.int64]) -> bool:
+    """Overwrite ``right`` (m,) by the solution x of (K + 1/rate) x = right on the block; whether that worked.
+
+    Scaled as I + √rate K √rate, which is well conditioned for soft pieces. ``rate`` (m,) belongs to the block.
+    """
+    m, r = block.shape[0], K.root.shape[1]
+    if r > 0 and (r < m or K.matrix.shape[0] == 0):
+        return _solve_by_root(K, rate, right, block)
+    scaled, solution = np.empty((m, m)), np.empty((1, m))
+    root = np.sqrt(rate)
+    for p in range(m):
+        i = block[p]
+        solution[0, p] = root[p] * right[p]
+        for q in range(p + 1):
+            scaled[p, q] = root[p] * K.matrix[i, block[q]] * root[q]
+        scaled[p, p] += 1.0
+    if cholesky(scaled) != 0:
+        return False
+    cholesky_solve(scaled, solution)
+    for p in range(m):
+        right[p] = solution[0, p] * root[p]
+    return True
+
+
+@compiled
+def _solve_by_root(K: Structure, rate: Array, right: Array, block: NDArray[np.int64]) -> bool:
+    """`solve_block` by D - D·R(I + RᵀD·R)⁻¹RᵀD, D = 1/(diagonal + 1/rate), R the rows of the root without the constant.
+
+    The difference cancels digits, which steps of refinement bring back.
+    """
+    rows, weight, weighted, small, factored = factor_root(K, rate, block)
+    if not factored:
+        return False
+    missing, solution = right.copy(), np.zeros(right.shape[0])
+    for step in range(_REFINEMENTS + 1):
+        if step > 0:
+            explained = np.dot(rows.T, solution)
+            if K.constant > 0.0:
+                explained[0] = sqrt(K.constant) * total(solution)
+            missing = right - np.dot(rows, explained) - solution / weight
+        inner = np.dot(weighted.T, missing).reshape(1, rows.shape[1])
+        cholesky_solve(small, inner)
+        solution += weight * missing - np.dot(weighted, inner[0])
+    for i in range(right.shape[0]):
+        right[i] = solution[i]
+    return True
+
+
+@compiled
+def add(a: Array, size: float, step: Array, block: NDArray[np.int64], constant: float) -> None:
+    """Add size·step to a; the rounding error of the sum is added to the smallest coefficient of the block.
+
+    A large constant in K multiplies this sum, and the smallest coefficient has the smallest rounding error.
+    """
+    lost = 0.0
+    for i in range(a.shape[0]):
+        move = size * step[i]
+        new = a[i] + move
+        back = new - a[i]
+        lost += (a[i] - (new - back)) + (move - back)
+        a[i] = new
+    if constant > 0.0 and block.shape[0] > 0:
+        least = block[0]
+        for i in block:
+            least = i if abs(a[i]) < abs(a[least]) else least
+        a[least] += lost
+
+
+@compiled
+def total(x: Array) -> float:
+    """Sum of x with compensation of rounding errors (Neumaier)."""
+    running, lost = 0.0, 0.0
+    for value in x:
+        new = running + value
+        lost += (running - new) + value if abs(running) >= abs(value) else (value - new) + running
+        running = new
+    return running + lost

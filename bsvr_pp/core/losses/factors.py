@@ -1,0 +1,206 @@
+"""The factor of a row: p(y|f)^weight of an exact target or a label, or the probability of the interval of a target.
+
+`NoiseLikelihood` is their product for many draws of f. Annealing also accepts any other function that maps f (draws, n)
+to log likelihoods (draws,), such as the normalisers of labels.
+
+A row of weight w counts like w equal rows with the same f: energies and log normaliser are w times those of one row.
+For the mode and for exact inference one row of weight w is the same as w rows. For expectation propagation it is not: w
+sites of one row each approximate the same factor w times, while one site of weight w matches the moments of the whole
+factor, which is more accurate. The estimators therefore merge equal rows into one row with a weight.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from math import log, pi, sqrt
+from typing import Protocol
+
+import numpy as np
+from numba import types
+from numpy.typing import ArrayLike
+
+from bsvr_pp.core.arrays import Array
+from bsvr_pp.core.compiler import MATRIX, VECTOR, compiled, separate
+from bsvr_pp.core.losses.intervals import mass_row, tilted_interval
+from bsvr_pp.core.losses.known_labels import log_share, tilted_label
+from bsvr_pp.core.losses.pieces import PIECES, Pieces, d_energy_at, empty, energy, mean_d_energy, row_at, tilted_row
+
+
+@separate(PIECES, PIECES, MATRIX, VECTOR)
+def of_rows(pieces: Pieces, ends: Array, weight: Array) -> Pieces:
+    """The table of n rows with ends (n, 2) relative to t, equal where the target is exact, and weights (n,) > 0.
+
+    It has one row for all where the table has and all are exact and of weight 1. Intervals have no weights.
+    """
+    n, plain = weight.shape[0], True
+    for i in range(n):
+        plain = plain and weight[i] == 1.0 and ends[i, 0] == ends[i, 1]
+    return pieces if plain else taken(pieces, 0, ends, weight)
+
+
+@compiled
+def taken(pieces: Pieces, first: int, ends: Array, weight: Array) -> Pieces:
+    """The rows of the points from ``first`` on, with ends (n, 2) and weights (n,), which multiply their energies."""
+    n, n_parameters, n_knots = weight.shape[0], pieces.d_energy.shape[0], pieces.knots.shape[1]
+    out = empty(n_parameters, n, n_knots)
+    for i in range(n):
+        k, w = row_of(first + i, pieces), weight[i]
+        out.ends[i, 0], out.ends[i, 1] = ends[i, 0], ends[i, 1]
+        out.log_normalizer[i] = w * pieces.log_normalizer[k]
+        out.labels[i] = w * pieces.labels[k]
+        if pieces.labels[k] > 0.0:
+            w = 1.0  # its log odds stay the same
+        for j in range(n_knots):
+            out.knots[i, j], out.value[i, j] = pieces.knots[k, j], w * pieces.value[k, j]
+        for p in range(n_parameters):
+            out.d_log_normalizer[p, i] = w * pieces.d_log_normalizer[p, k]
+        for j in range(n_knots + 1):
+            out.slope[i, j], out.curvature[i, j] = w * pieces.slope[k, j], w * pieces.curvature[k, j]
+            for p in range(n_parameters):
+                for power in range(3):
+                    out.d_energy[p, i, j, power] = w * pieces.d_energy[p, k, j, power]
+    return out
+
+
+@compiled
+def row_of(i: int, pieces: Pieces) -> int:
+    """Row of the table of point i."""
+    return i if pieces.knots.shape[0] > 1 else 0
+
+
+@compiled
+def is_interval(k: int, pieces: Pieces) -> bool:
+    """Return whether the target of a row of the table is an interval."""
+    return pieces.ends[k, 0] < pieces.ends[k, 1]
+
+
+@compiled
+def site_energy(s: float, k: int, pieces: Pieces) -> tuple[float, float, float]:
+    """Minus the log of the factor of row k without its normaliser, at s = t - f, and its two derivatives by s."""
+    if is_interval(k, pieces):
+        moments = np.empty((pieces.slope.shape[1], 3))
+        mass = mass_row(s, pieces.ends[k, 0], pieces.ends[k, 1], row_at(k, pieces), moments)
+        return -mass[0], -mass[1], -mass[2]
+    return energy(s, row_at(k, pieces))[:3]
+
+
+@compiled
+def site_derivatives(s: float, k: int, pieces: Pieces, by_parameters: Array) -> tuple[float, float, float, float]:
+    """Log factor of row k at s = t - f, and its derivatives by s and both ends, and by the parameters (p,), filled in.
+
+    At a kink they are those from the right.
+    """
+    row = row_at(k, pieces)
+    if is_interval(k, pieces):
+        moments = np.empty((pieces.slope.shape[1], 3))
+        log_mass, by_s, _, at_low, at_high = mass_row(s, pieces.ends[k, 0], pieces.ends[k, 1], row, moments)
+        for q in range(by_parameters.shape[0]):
+            by_parameters[q] = -mean_d_energy(moments, pieces.d_energy[q, k]) - pieces.d_log_normalizer[q, k]
+        return log_mass - pieces.log_normalizer[k], by_s, -at_low, at_high
+    at_s, rise, _, j = energy(s, row)
+    value, share, count = -at_s, 1.0, pieces.labels[k]
+    if count > 0.0:
+        value, share = log_share(at_s)
+        value, share = count * value, count * share
+    for q in range(by_parameters.shape[0]):
+        by_parameters[q] = -share * d_energy_at(s, j, row[0], pieces.d_energy[q, k]) - pieces.d_log_normalizer[q, k]
+    return value - pieces.log_normalizer[k], -share * rise, 0.0, 0.0
+
+
+@separate(types.Tuple((VECTOR, VECTOR, VECTOR, VECTOR, MATRIX)), VECTOR, VECTOR, PIECES)
+def tilted_moments(mean: Array, variance: Array, pieces: Pieces) -> tuple[Array, Array, Array, Array, Array]:
+    """Moments of a Gaussian times the factor of each row, normalised, for a Gaussian of y - f with mean and variance.
+
+    Returns (n,) arrays: log Z, its derivative by the mean of f (the mean of dE/dr), mean of y - f, and variance;
+    and the (p + 2, n) derivatives of log Z by the parameters of the loss and both ends, 0 for exact targets.
+    """
+    n, n_parameters = mean.shape[0], pieces.d_energy.shape[0]
+    log_mass, score, residual, tilted_variance = np.empty(n), np.empty(n), np.empty(n), np.empty(n)
+    derivatives, moments = np.zeros((n_parameters + 2, n)), np.empty((pieces.slope.shape[1], 3))
+    for i in range(n):
+        k = row_of(i, pieces)
+        row = row_at(k, pieces)
+        if is_interval(k, pieces):
+            low, high, sd = pieces.ends[k, 0], pieces.ends[k, 1], sqrt(variance[i])
+            found = tilted_interval(mean[i], variance[i], low, high, row, moments)
+            log_z, x, spread, derivatives[n_parameters, i], derivatives[n_parameters + 1, i] = found
+            score[i], residual[i], tilted_variance[i] = x / sd, mean[i] - sd * x, variance[i] * spread
+        elif pieces.labels[k] > 0.0:
+            found_label = tilted_label(mean[i], variance[i], pieces.labels[k], row, moments)
+            log_z, offset, tilted_variance[i], score[i] = found_label
+            residual[i] = mean[i] + offset
+        else:
+            log_z, offset, tilted_variance[i], score[i] = tilted_row(mean[i], 1.0 / variance[i], 0.0, row, moments)
+            residual[i] = mean[i] + offset
+            log_z -= 0.5 * log(2.0 * pi * variance[i])
+        log_mass[i] = log_z - pieces.log_normalizer[k]
+        for p in range(n_parameters):
+            derivatives[p, i] = -mean_d_energy(moments, pieces.d_energy[p, k]) - pieces.d_log_normalizer[p, k]
+    return log_mass, score, residual, tilted_variance, derivatives
+
+
+class Differentiable(Protocol):
+    """A log likelihood with derivatives."""
+
+    def __call__(self, f: Array) -> Array:
+        """Log likelihood of each row of f (draws, n)."""
+
+    def slopes(self, f: ArrayLike) -> tuple[Array, dict[str, Array]]:
+        """Derivatives by f, (draws, n), and by each parameter, (draws,) if it is a number, else (draws, n)."""
+
+
+@dataclass(frozen=True, slots=True)
+class NoiseLikelihood:
+    """Log p(y|f) of a noise model, for draws of f: ``residual`` (n,) is y, minus the prior mean if f is relative to it.
+
+    The ``pieces`` are the energies of the points (`NoiseModel.sites`), the ``parameters`` of the loss numbers or (n,).
+    """
+
+    residual: Array
+    pieces: Pieces
+    parameters: Mapping[str, float | Array]
+
+    def __call__(self, f: Array) -> Array:
+        """Log likelihood of each row of f (draws, n)."""
+        each = log_factors(np.ascontiguousarray(f, dtype=np.float64), self.residual, self.pieces)
+        return np.asarray(each.sum(axis=1))
+
+    def slopes(self, f: ArrayLike) -> tuple[Array, dict[str, Array]]:
+        """Derivatives by f, (draws, n), and by each parameter, (draws,) if it is a number, else (draws, n).
+
+        At a kink they are those from the right.
+        """
+        draws = np.ascontiguousarray(f, dtype=np.float64)
+        by_f, by_parameter = _slopes(draws, self.residual, self.pieces)
+        named = zip(self.parameters.items(), by_parameter, strict=True)
+        return by_f, {name: slope if np.ndim(value) else slope.sum(axis=1) for (name, value), slope in named}
+
+
+@compiled
+def log_factors(f: Array, t: Array, pieces: Pieces) -> Array:
+    """Log of each factor p(y_i|f_i), for draws of f (draws, n)."""
+    out = np.empty(f.shape)
+    for i in range(f.shape[1]):
+        k = row_of(i, pieces)
+        row, exact = row_at(k, pieces), not is_interval(k, pieces)  # once for all draws: views of arrays are dear
+        count = pieces.labels[k]
+        for p in range(f.shape[0]):
+            s = t[i] - f[p, i]
+            at_s = energy(s, row)[0] if exact else site_energy(s, k, pieces)[0]
+            if count > 0.0:
+                at_s = -count * log_share(at_s)[0]
+            out[p, i] = -at_s - pieces.log_normalizer[k]
+    return out
+
+
+@compiled
+def _slopes(f: Array, residual: Array, pieces: Pieces) -> tuple[Array, Array]:
+    n_parameters = pieces.d_energy.shape[0]
+    by_f, by_parameter, here = np.empty(f.shape), np.empty((n_parameters, *f.shape)), np.empty(n_parameters)
+    for p in range(f.shape[0]):
+        for i in range(f.shape[1]):
+            by_f[p, i] = -site_derivatives(residual[i] - f[p, i], row_of(i, pieces), pieces, here)[1]
+            for q in range(n_parameters):
+                by_parameter[q, p, i] = here[q]
+    return by_f, by_parameter

@@ -1,0 +1,369 @@
+"""The losses, each written once, and their registry.
+
+A loss is one function in plain arithmetic and one row of `LOSSES`. The function takes the parameters, which may be
+numbers or arrays of NumPy or Numba, and returns the energy E = C·loss as a convex piecewise quadratic curve: four
+tuples with the knots (ascending), the energy at the knots, the slope of each piece at its left knot (the first piece:
+at its right one), and the curvatures of the two unbounded pieces. Between two knots the curvature follows from the
+slopes. The table of the compiled core (`Pieces`) with its derivatives by the parameters is made from this function, as
+are noise model, PyMC distribution, default priors, name in the estimators and on the command line.
+
+The targets of a loss are numbers, or the labels of Sollich (2002, section 2). The hinge Q(±1|f) is a loss like the
+others. Summed over the two labels it gives ν(f) = Q(+1|f) + Q(-1|f) <= 1, the probability that a label is known, and
+P(y|f) = Q(y|f)/ν(f), (10), by which labels are drawn and predicted. A kind of targets states what does not exist for
+it, in a sentence for the user.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection, Mapping, Sequence
+from dataclasses import dataclass
+from functools import cache
+from typing import ClassVar, Protocol
+
+import numpy as np
+from numba.extending import overload, register_jitable
+from numba.np.unsafe.ndarray import to_fixed_tuple
+from numpy.typing import ArrayLike, NDArray
+from scipy.special import expit
+
+from bsvr_pp.core.arrays import Array, Tensor
+from bsvr_pp.core.checks import check_variance
+from bsvr_pp.core.losses.pieces import Pieces, of_curves, of_log_odds
+
+type Value = complex | np.ndarray
+type Curve = tuple[tuple[Value, ...], tuple[Value, ...], tuple[Value, ...], tuple[Value, Value]]
+
+# Nodes for the standard normal; equal steps are exact up to rounding errors for smooth functions.
+_Z = np.linspace(-8.0, 8.0, 801)
+_WEIGHT = np.exp(-0.5 * _Z**2)
+_WEIGHT /= _WEIGHT.sum()
+_CHUNK = 1000
+_STEP = 2.0**-100  # of a derivative by an imaginary step, exact up to rounding errors
+
+
+@register_jitable
+def soft_insensitive_energy(C: Value, epsilon: Value, beta: Value) -> Curve:
+    """Soft insensitive loss (SILF) of Chu, Keerthi & Ong 2004, (11): zero in the tube, then quadratic, then linear.
+
+    With t = clip(|r| - (1-beta)·epsilon, 0, 2·beta·epsilon) the loss is t²/(4·beta·epsilon) + max(|r| -
+    (1+beta)·epsilon, 0). beta = 0 is the ε-insensitive loss, beta = 1 Huber's, epsilon = 0 the absolute loss.
+    """
+    inner, outer = (1.0 - beta) * epsilon, (1.0 + beta) * epsilon
+    top = 0.5 * C * (outer - inner)
+    return (-outer, -inner, inner, outer), (top, 0.0, 0.0, top), (-C, -C, 0.0, 0.0, C), (0.0, 0.0)
+
+
+@register_jitable
+def epsilon_insensitive_energy(C: Value, epsilon: Value) -> Curve:
+    """Vapnik's ε-insensitive loss max(|r| - epsilon, 0); the mode is the usual support vector regression."""
+    return soft_insensitive_energy(C, epsilon, 0.0)
+
+
+@register_jitable
+def huber_energy(C: Value, epsilon: Value) -> Curve:
+    """Huber's loss as in Chu, Keerthi & Ong 2004, (10): r²/(4·epsilon) up to 2·epsilon, |r| - epsilon beyond."""
+    return soft_insensitive_energy(C, epsilon, 1.0)
+
+
+@register_jitable
+def absolute_energy(C: Value) -> Curve:
+    """Absolute loss |r|: Laplace noise of scale 1/C."""
+    return (0.0, 0.0), (0.0, 0.0), (-C, -C, C), (0.0, 0.0)
+
+
+@register_jitable
+def gaussian_energy(C: Value) -> Curve:
+    """Squared loss ½r²: Gaussian noise of precision C = 1/σ²."""
+    return (0.0,), (0.0,), (0.0, 0.0), (C, C)
+
+
+@register_jitable
+def pinball_energy(C: Value, quantile: Value) -> Curve:
+    """Pinball loss of quantile regression: quantile·r above 0, (quantile - 1)·r below; f is that quantile of y.
+
+    The noise is the asymmetric Laplace density q(1-q)C·exp(-C·loss); its mean is not 0. It is a tool to estimate a
+    quantile; posteriors under it are not calibrated.
+    """
+    below = C * (quantile - 1.0)
+    return (0.0, 0.0), (0.0, 0.0), (below, below, C * quantile), (0.0, 0.0)
+
+
+@register_jitable
+def hinge_energy(C: Value, y: Value) -> Curve:
+    """Hinge loss max(0, 1 - y·f) of labels y = ±1 (Sollich 2002, (4)), normalised by 1 + exp(-2C)."""
+    below = 0.5 * (y - 1.0) * C  # y·r = 1 - y·f in the residual r = y - f
+    return (0.0, 0.0), (0.0, 0.0), (below, below, 0.5 * (y + 1.0) * C), (0.0, 0.0)
+
+
+@register_jitable
+def known_label_energy(C: Value, y: Value) -> Curve:
+    """Minus the log odds of a label y = ±1 that is known, C·[hinge(y·f) - hinge(-y·f)] (Sollich 2002, (10))."""
+    C = C * y
+    return (y - 1.0, y - 1.0, y + 1.0, y + 1.0), (-2 * C, -2 * C, 2 * C, 2 * C), (C, C, 2 * C, 2 * C, C), (0.0, 0.0)
+
+
+@dataclass(frozen=True, slots=True)
+class Parameter:
+    """A parameter of losses.
+
+    ``allowed`` says in words which values are allowed, and ``holds`` elementwise. Its unit is the power ``power`` of
+    the target's unit (of C see `Loss.degree`). ``prior`` is the median, in that power of the standard deviation of the
+    target, and the standard deviation of the logarithm, of the default log-normal prior; None for a parameter that is
+    chosen and not learned.
+    """
+
+    meaning: str
+    allowed: str
+    holds: Callable[[Array | Tensor], NDArray[np.bool_] | Tensor]
+    power: int = 0
+    prior: tuple[float, float] | None = None
+
+
+PARAMETERS: dict[str, Parameter] = {
+    "C": Parameter("Inverse noise scale, in one over the target's units", "> 0", lambda x: x > 0, -1, (5.0, 1.5)),
+    "epsilon": Parameter("Half-width of the tube, in the target's units", ">= 0", lambda x: x >= 0, 1, (0.1, 1.0)),
+    "beta": Parameter(
+        "Smooth fraction of the tube, 0 (ε-insensitive) to 1 (Huber)",
+        "between 0 and 1",
+        lambda x: (x >= 0) & (x <= 1),
+    ),
+    "quantile": Parameter("Share of targets below f", "strictly between 0 and 1", lambda x: (x > 0) & (x < 1)),
+}
+# Of a loss that grows as r², C is a precision.
+_PRECISION = Parameter("Precision, in one over the squared target's units", "> 0", lambda x: x > 0, -2, (12.0, 2.0))
+
+
+# What does not exist for labels, in the words of the error.
+NOT_OF_LABELS = {
+    "residual": "{name} is a loss of labels and has no {asked}; use one of the regression losses",
+    "sensitivity": "the noise must be a loss of residuals, got {name}: use arviz.psense",
+    "scales of the noise": ("model must have exact targets without weights: scales of the noise are learned from them"),
+    "blocks": "{target} are labels, whose model has no blocks: use KnownLabel, or a part of the rows",
+    "normalised evidence": (
+        "{free} would be chosen by the naive evidence of {target}, which is not normalised: use "
+        "bp.classification.NormalisedEvidence() or bp.classification.Exchange(), give hyperparameters, or ask for "
+        "evidence='naive'"
+    ),
+    "marginal": (
+        "{target} are labels: without f their density is the naive evidence, which is not normalised over labels; use "
+        "bp.classification.NormalisedEvidence() or bp.classification.Exchange()"
+    ),
+    "leave one out": (
+        "model must have targets that are not labels: leave-one-out of the naive model is not a probability"
+    ),
+    "mode": "{name} has several modes, none of which is a support vector machine: use bp.MeanField(), or bp.SVMLabel",
+}
+_NOT_OF_KNOWN = ("residual", "sensitivity", "scales of the noise", "mode")
+_NOT_OF_SVM = [what for what in NOT_OF_LABELS if what != "mode"]
+
+
+class Noise(Protocol):
+    """What targets ask of a noise model."""
+
+    @property
+    def parameters(self) -> Mapping[str, float | Array]:
+        """Values by name."""
+
+    def sample(self, size: tuple[int, ...], random_seed: np.random.Generator) -> Array:
+        """Draws of the noise."""
+
+
+@dataclass(frozen=True, slots=True)
+class Numbers:
+    """Targets f + noise, whose residual y - f has the density of the loss; what there is for targets of any kind."""
+
+    values: tuple[float, ...] = ()  # all numbers
+    words: str = "numbers"
+    one_table: bool = True  # the table of the loss does not depend on the target
+    log_odds: bool = False  # it is that of minus the log odds of the target
+    refusals: ClassVar[Collection[str]] = ()  # what does not exist, of `NOT_OF_LABELS`
+
+    def unlike(self, y: Array) -> Array:
+        """Those of y that are no targets of this kind."""
+        return y[~np.isin(y, self.values)] if self.values else y[:0]
+
+    def residual(self, y: Array, f: Array) -> Array:
+        """Argument of the loss."""
+        return y - f
+
+    def log_factor(self, energy: Array) -> Array:
+        """Log of p(y|f), times its normaliser."""
+        return -energy
+
+    def draw(self, noise: Noise, f: Array, rng: np.random.Generator) -> Array:
+        """One target for each f."""
+        return f + noise.sample(f.shape, rng)
+
+    def refusal(self, what: str, /, **names: str) -> str:
+        """Why something does not exist for these targets; empty if it does. What has no sentence is a KeyError."""
+        sentence = NOT_OF_LABELS[what] if what in self.refusals or what not in NOT_OF_LABELS else ""
+        return sentence.format(**names) if names else sentence
+
+
+@dataclass(frozen=True, slots=True)
+class Labels(Numbers):
+    """Labels -1 and +1, of which the hinge is a loss of 1 - y·f."""
+
+    values: tuple[float, ...] = (-1.0, 1.0)
+    words: str = "labels -1 and +1"
+    one_table: bool = False
+    refusals: ClassVar[Collection[str]] = _NOT_OF_SVM
+
+    def residual(self, y: Array, f: Array) -> Array:
+        """Argument of the loss."""
+        return 1.0 - y * f
+
+    def draw(self, noise: Noise, f: Array, rng: np.random.Generator) -> Array:
+        """One label for each f, given that it is known."""
+        return np.where(rng.random(f.shape) < label_probability(f, noise.parameters["C"]), 1.0, -1.0)
+
+    def masses(self, noise: Noise, mean: Array, variance: Array) -> Array:
+        """Probability of each value (2, n) for Gaussian f."""
+        above = average_probability(mean, variance, float(noise.parameters["C"]))
+        return np.stack([1.0 - above, above])
+
+
+@dataclass(frozen=True, slots=True)
+class KnownLabels(Labels):
+    """Labels -1 and +1 that are known, whose probabilities sum to one at each f."""
+
+    log_odds: bool = True
+    refusals: ClassVar[Collection[str]] = _NOT_OF_KNOWN
+
+    def log_factor(self, energy: Array) -> Array:
+        """Log of p(y|f)."""
+        return -np.logaddexp(0.0, energy)
+
+
+NUMBERS, LABELS, KNOWN_LABELS = Numbers(), Labels(), KnownLabels()
+
+
+@dataclass(frozen=True, slots=True)
+class Loss:
+    """A loss: its name, the names of its parameters, and the function that gives its energy.
+
+    Attributes
+    ----------
+    name : str
+        Key in `LOSSES`.
+    parameters : tuple of str
+        Names of the parameters, in the order of the arguments of ``energy`` and of `Pieces.d_energy`.
+    energy : callable
+        The energy as a curve, from the parameters, and from the labels of a loss of labels.
+    degree : int
+        Power of |r| with which the loss grows, 1 or 2: the unit of C is one over that power of the target's.
+    targets : Numbers
+        What the targets are, and what does not exist for them.
+    """
+
+    name: str
+    parameters: tuple[str, ...]
+    energy: Callable[..., Curve]
+    degree: int = 1
+    targets: Numbers = NUMBERS
+
+    def parameter(self, name: str) -> Parameter:
+        """Return the properties of a parameter of this loss."""
+        return _PRECISION if name == "C" and self.degree == 2 else PARAMETERS[name]
+
+    @property
+    def table(self) -> Callable[[Array, Array], Pieces]:
+        """The function ``(parameters (p, k), y (n,)) -> Pieces``; compiled code may call it too."""
+        return _table(self)
+
+
+def curve(loss: Loss, parameters: Sequence[Value], y: Value) -> tuple[Sequence[Value], list[Sequence[Value]]]:
+    """The four tuples of a loss as one of 3m + 3 entries, and its derivatives by each parameter."""
+    given = [*parameters, y] if not loss.targets.one_table else [*parameters]
+
+    def at(values: Sequence[Value]) -> Sequence[Value]:
+        knots, value, slope, outer = loss.energy(*values)
+        return *knots, *value, *slope, *outer
+
+    steps = [[x + 1j * _STEP if i == q else x for i, x in enumerate(given)] for q in range(len(loss.parameters))]
+    return at(given), [[entry.imag / _STEP for entry in at(values)] for values in steps]
+
+
+@register_jitable
+def _unchanged(pieces: Pieces) -> Pieces:
+    return pieces
+
+
+@cache
+def _table(loss: Loss) -> Callable[[Array, Array], Pieces]:
+    """Make the function of `Loss.table`: arrays of NumPy in Python, row by row in compiled code."""
+    energy, labels, count = loss.energy, not loss.targets.one_table, len(loss.parameters)
+    finished = of_log_odds if loss.targets.log_odds else _unchanged
+    arguments = count + int(labels)
+
+    def table(parameters: Array, y: Array) -> Pieces:
+        rows = y.shape[0] if labels else parameters.shape[1]
+        values, derivatives = curve(loss, list(parameters), y)
+        curves = [[np.broadcast_to(entry, rows) for entry in each] for each in (values, *derivatives)]
+        rowwise = np.ascontiguousarray(np.swapaxes(curves, 1, 2))
+        return finished(of_curves(rowwise[0], rowwise[1:], y if labels else np.empty(0)))
+
+    def by_row(parameters: Array, y: Array) -> Pieces:
+        rows = y.shape[0] if labels else parameters.shape[1]
+        given = np.empty(arguments, dtype=np.complex128)
+        values, derivatives = np.empty((rows, 0)), np.empty((count, rows, 0))
+        for k in range(rows):
+            for q in range(count):
+                given[q] = parameters[q, k if parameters.shape[1] > 1 else 0]
+            if labels:
+                given[count] = y[k]
+            for q in range(count):
+                given[q] += 1j * _STEP
+                knots, value, slope, outer = energy(*to_fixed_tuple(given, arguments))
+                given[q] = given[q].real
+                parts = np.array(knots + value + slope + outer)
+                if k == 0 and q == 0:
+                    values, derivatives = np.empty((rows, parts.size)), np.empty((count, rows, parts.size))
+                for i in range(parts.size):
+                    values[k, i], derivatives[q, k, i] = parts[i].real, parts[i].imag / _STEP
+        return finished(of_curves(values, derivatives, y if labels else np.empty(0)))
+
+    overload(table, strict=False)(lambda parameters, y: by_row)
+    return table
+
+
+LOSSES: dict[str, Loss] = {
+    loss.name: loss
+    for loss in (
+        Loss("soft_insensitive", ("C", "epsilon", "beta"), soft_insensitive_energy),
+        Loss("epsilon_insensitive", ("C", "epsilon"), epsilon_insensitive_energy),
+        Loss("huber", ("C", "epsilon"), huber_energy),
+        Loss("absolute", ("C",), absolute_energy),
+        Loss("gaussian", ("C",), gaussian_energy, degree=2),
+        Loss("pinball", ("C", "quantile"), pinball_energy),
+        Loss("hinge", ("C",), hinge_energy, targets=LABELS),
+    )
+}
+
+# The likelihoods that a model can have: the losses, and the label that is known, whose log odds are no convex energy.
+LIKELIHOODS = LOSSES | {"known_label": Loss("known_label", ("C",), known_label_energy, targets=KNOWN_LABELS)}
+
+# The losses of residuals: the noises that a default model, an estimator and the command line can have.
+NOISES = tuple(name for name, loss in LOSSES.items() if loss.targets is NUMBERS)
+
+
+def label_probability(f: ArrayLike, C: ArrayLike) -> Array:
+    """P(+1|f), the probability of the label +1 given that it is known (Sollich 2002, (10) and (11)).
+
+    The log of P(+1|f)/P(-1|f) is 2C·f up to |f| = 1, C·(f + sgn f) beyond.
+    """
+    value = np.asarray(f, dtype=np.float64)
+    return np.asarray(expit(np.asarray(C, dtype=np.float64) * (value + np.clip(value, -1.0, 1.0))))
+
+
+def average_probability(mean: ArrayLike, variance: ArrayLike, C: float) -> Array:
+    """Average of P(+1|f) over a Gaussian posterior of f, elementwise (Sollich 2002, (33))."""
+    m, v = np.broadcast_arrays(np.asarray(mean, dtype=np.float64), np.asarray(variance, dtype=np.float64))
+    check_variance(v)
+    flat, sd = np.ravel(m), np.sqrt(np.ravel(v))
+    parts = [
+        label_probability(flat[i : i + _CHUNK, None] + sd[i : i + _CHUNK, None] * _Z, C) @ _WEIGHT
+        for i in range(0, flat.size, _CHUNK)
+    ]
+    found = np.concatenate(parts) if parts else flat
+    return np.reshape(np.minimum(found, 1.0), m.shape)  # the weights sum to 1 up to rounding

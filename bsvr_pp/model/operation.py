@@ -1,0 +1,266 @@
+"""The evidence of a latent function as one node of a PyTensor graph.
+
+`LatentEvidence` computes the log evidence and all its gradients from one solve; its pullback multiplies them by the
+cotangent, so that any kernel, prior and transform around it is PyTensor's business. The same machine code
+serves the C and Python back ends and, called by its address, Numba (whose samplers run chains in threads, so that there
+is no shared state). If a solve fails, the value is -inf, the gradients are zero, and the convergence flag is 0.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from functools import cache
+from typing import ClassVar, NamedTuple
+
+import numpy as np
+import pytensor.tensor as pt
+from numba import types
+from pytensor.graph.basic import Apply
+from pytensor.tensor import TensorLike
+from pytensor.tensor.variable import TensorVariable
+
+from bsvr_pp.core.approximations.laplace import laplace_core
+from bsvr_pp.core.approximations.mean_field import TARGET, mean_field_core
+from bsvr_pp.core.approximations.posterior import sites_of
+from bsvr_pp.core.arrays import Array
+from bsvr_pp.core.compiler import MATRIX, VECTOR, compiled, separate
+from bsvr_pp.core.covariance.structure import given_root, split
+from bsvr_pp.core.losses.factors import of_rows
+from bsvr_pp.core.losses.pieces import PIECES, Pieces
+from bsvr_pp.core.losses.registry import LIKELIHOODS
+from bsvr_pp.model.density import DifferentiableOp, Shape
+
+APPROXIMATIONS = ("laplace", "laplace_local", "mean_field")
+_LOCAL, _MEAN_FIELD = 1, 2  # their places
+# In a search: errors of the evidence are below 1e-4 nats, those of gradients about 1e-4, in half of the sweeps.
+_SEARCH_MISMATCH = 3e-3
+
+
+class CovarianceGraph(NamedTuple):
+    """Prior covariance as a graph: a matrix (n, n), or ``by_root`` a root (n, r), and the ``jitter`` on its diagonal.
+
+    A smooth kernel with a small jitter has a low-rank root, which is found in the numbers.
+    """
+
+    given: TensorVariable
+    jitter: TensorLike = 0.0
+    by_root: bool = False
+
+    @property
+    def smooth(self) -> TensorVariable:
+        """The covariance without the jitter."""
+        return self.given @ self.given.T if self.by_root else self.given
+
+    @property
+    def matrix(self) -> TensorVariable:
+        """The covariance including the jitter."""
+        return self.smooth + self.jitter * pt.eye(self.given.shape[0])
+
+    @property
+    def factor(self) -> TensorVariable:
+        """A matrix times which a standard normal vector has the covariance; a root alone has no jitter."""
+        return self.given if self.by_root else pt.linalg.cholesky(self.matrix)
+
+
+class TargetsGraph(NamedTuple):
+    """What is known of the targets as graphs (n,): the ends between which they lie, equal if exact, and weights."""
+
+    lower: TensorVariable
+    upper: TensorVariable
+    weight: TensorVariable
+
+    @classmethod
+    def of(cls, lower: TensorLike, upper: TensorLike | None = None, weight: TensorLike = 1.0) -> TargetsGraph:
+        """Make it of targets, or of both ends of them, and of weights or one for all."""
+        low = pt.as_tensor_variable(lower).astype("float64")
+        high = low if upper is None or upper is lower else pt.as_tensor_variable(upper).astype("float64")
+        weights = pt.as_tensor_variable(weight).astype("float64")
+        return cls(low, high, pt.broadcast_to(weights, low.shape) if weights.ndim == 0 else weights)
+
+    @property
+    def exact(self) -> bool:
+        """Whether no target is an interval, as the graph shows."""
+        return self.lower is self.upper
+
+
+class LatentEvidence(DifferentiableOp):
+    """Log evidence of targets under a Gaussian process and a noise model.
+
+    Its properties are one of `APPROXIMATIONS`, a key of `LIKELIHOODS`, the mismatch of the moments at which mean field
+    ends (the error of the evidence is of second order in it, that of the gradients of first order), whether all
+    targets are exact, which a back end may use, and whether K is given by a root (n, r): then no matrix is made.
+
+    Inputs: K (n, n) or its root, prior mean (n,), lower and upper ends of the targets and their weights (n,), loss
+    parameters (p, k) with k = 1 or n, jitter for K, and a warm start of (2, n) dual coefficients and site precisions
+    from a similar problem, or zeros. Outputs: log evidence, its gradients by K, mean, ends and parameters, 1 or 0 for
+    converged, and the dual coefficients and site precisions of the solution.
+    """
+
+    __props__ = ("approximation", "loss", "mismatch", "exact", "by_root")
+    results = pt.dscalar, pt.dmatrix, pt.dvector, pt.dvector, pt.dvector, pt.dmatrix, pt.dscalar, pt.dmatrix
+    gradients: ClassVar = {0: 1, 1: 2, 2: 3, 3: 4, 5: 5}  # not by the weights, the jitter and the start
+    named = "LatentEvidence"
+
+    def __init__(
+        self, approximation: str, loss: str, mismatch: float = TARGET, exact: bool = False, by_root: bool = False
+    ) -> None:
+        self.approximation, self.loss, self.mismatch = approximation, loss, mismatch
+        self.exact, self.by_root = exact, by_root
+
+    def make_node(self, *inputs: TensorLike) -> Apply:
+        """Apply to (K, mean, lower, upper, weight, parameters, jitter, start)."""
+        node = super().make_node(*inputs)
+        axes = [x.type.ndim for x in node.inputs]
+        if axes != [2, 1, 1, 1, 1, 2, 0, 2]:
+            raise TypeError(
+                "LatentEvidence takes K, mean, lower, upper, weight, parameters, jitter, start of 2, 1, 1, 1, 1, 2, 0, "
+                f"2 axes, got {axes}"
+            )
+        return node
+
+    def function(self) -> Callable[..., tuple[Array, ...]]:
+        """The function on arrays, which Numba can compile."""
+        return evidence_function(self.approximation, self.loss, self.mismatch, self.by_root)
+
+    def infer_shape(self, node: Apply, shapes: Sequence[Shape]) -> list[Shape]:
+        """Shapes of the outputs."""
+        return [(), shapes[0], shapes[1], shapes[2], shapes[3], shapes[5], (), shapes[7]]
+
+
+@cache
+def evidence_function(
+    approximation: str, loss: str, mismatch: float = TARGET, by_root: bool = False
+) -> Callable[..., tuple[Array, ...]]:
+    """The operation on arrays, for Python and for Numba."""
+    which, table = APPROXIMATIONS.index(approximation), LIKELIHOODS[loss].table
+
+    def evidence(
+        K: Array, mean: Array, lower: Array, upper: Array, weight: Array, parameters: Array, jitter: Array, start: Array
+    ) -> tuple[Array, ...]:
+        valid, covariance, offset, rows, given, sites = _checked(K, mean, lower, upper, weight, parameters, start)
+        if valid and np.isfinite(jitter.item()):
+            pieces, columns = table(given, rows[0]), given.shape[1]
+            found = _solve(which, covariance, jitter.item(), by_root, offset, rows, pieces, columns, sites, mismatch)
+        else:
+            found = _failed(covariance, offset, given, sites)
+        value, by_K, by_mean, by_lower, by_upper, by_parameters, converged, solution = found
+        return np.asarray(value), by_K, by_mean, by_lower, by_upper, by_parameters, np.asarray(converged), solution
+
+    return evidence
+
+
+# Loops, since Numba compiles them several times faster than NumPy functions.
+@compiled
+def _checked(
+    K: Array, mean: Array, lower: Array, upper: Array, weight: Array, parameters: Array, start: Array
+) -> tuple[bool, Array, Array, Array, Array, Array]:
+    """Return whether all inputs are valid, and contiguous copies: K, mean, rows, parameters, start.
+
+    The rows (4, n) are a finite end of each target, its ends relative to it, and its weight.
+    """
+    n, (p, k) = mean.shape[0], parameters.shape
+    covariance, offset, rows = np.empty(K.shape), np.empty(n), np.empty((4, n))
+    given, sites = np.empty((p, k)), np.empty((2, n))
+    ordered, total = True, 0.0
+    for i in range(n):
+        reference = upper[i] if np.isinf(lower[i]) else lower[i]
+        rows[0, i], rows[3, i], offset[i] = reference, weight[i], mean[i]
+        rows[1, i] = lower[i] if np.isinf(lower[i]) else 0.0
+        rows[2, i] = upper[i] - reference
+        ordered = ordered and lower[i] <= upper[i]
+        sites[0, i], sites[1, i] = start[0, i], start[1, i]
+        total += reference + mean[i] + weight[i]
+        for j in range(K.shape[1]):
+            covariance[i, j] = K[i, j]
+            total += covariance[i, j]
+    for i in range(p):
+        for j in range(k):
+            given[i, j] = parameters[i, j]
+            total += given[i, j]
+    return ordered and np.isfinite(total), covariance, offset, rows, given, sites
+
+
+_OUTPUTS = types.Tuple((types.float64, MATRIX, VECTOR, VECTOR, VECTOR, MATRIX, types.float64, MATRIX))
+_BOOL = types.boolean
+
+
+@separate(
+    _OUTPUTS, types.int64, MATRIX, types.float64, _BOOL, VECTOR, MATRIX, PIECES, types.int64, MATRIX, types.float64
+)
+def _solve(
+    which: int,
+    K: Array,
+    jitter: float,
+    by_root: bool,
+    mean: Array,
+    rows: Array,
+    table: Pieces,
+    columns: int,
+    start: Array,
+    mismatch: float,
+) -> tuple[float, Array, Array, Array, Array, Array, float, Array]:
+    """Compute the outputs of `LatentEvidence`; ``columns`` is the number of values of each parameter."""
+    t, ends = rows[0] - mean, np.ascontiguousarray(rows[1:3].T)
+    if by_root:
+        structure = given_root(K, np.full(t.shape[0], jitter))
+    else:
+        for i in range(t.shape[0]):
+            K[i, i] += jitter
+        structure = split(K, jitter)
+    pieces = of_rows(table, ends, rows[3])
+    if which == _MEAN_FIELD:
+        found, gradients = mean_field_core(structure, t, pieces, start, mismatch)
+    else:
+        found, gradients = laplace_core(structure, t, pieces, which == _LOCAL, start)
+    by_parameters = np.zeros((pieces.d_energy.shape[0], columns))
+    for i in range(by_parameters.shape[0]):  # the table may have one row per point even if the parameters are numbers
+        for row in range(pieces.knots.shape[0]):
+            by_parameters[i, row if columns > 1 else 0] += gradients.parameters[i, row]
+    by_lower, by_upper = gradients.residual.copy(), gradients.ends[:, 1].copy()
+    for i in range(t.shape[0]):
+        if np.isinf(rows[1, i]):  # t is relative to the upper end
+            by_lower[i], by_upper[i] = 0.0, gradients.residual[i]
+        else:
+            by_lower[i] -= by_upper[i]
+    converged = 1.0 if found.converged else 0.0
+    return found.value, gradients.K, -gradients.residual, by_lower, by_upper, by_parameters, converged, sites_of(found)
+
+
+@compiled
+def _failed(
+    K: Array, mean: Array, parameters: Array, start: Array
+) -> tuple[float, Array, Array, Array, Array, Array, float, Array]:
+    """The outputs of `LatentEvidence` where an input is not finite, or an end is above the other."""
+    nothing = np.zeros_like(mean)
+    return -np.inf, np.zeros_like(K), nothing, nothing.copy(), nothing.copy(), np.zeros_like(parameters), 0.0, start
+
+
+def latent_evidence(
+    approximation: str,
+    loss: str,
+    K: CovarianceGraph | TensorLike,
+    mean: TensorLike,
+    targets: TargetsGraph | TensorLike,
+    parameters: Sequence[TensorLike],
+    start: TensorVariable | None = None,
+) -> tuple[TensorVariable, TensorVariable, TensorVariable]:
+    """Graphs of the log evidence, of its convergence flag, and of the solution (2, n), a warm start for the next solve.
+
+    K is a `CovarianceGraph` or a tensor, ``targets`` a `TargetsGraph` or a tensor (n,), the parameters of the loss are
+    numbers or (n,) vectors. A warm start has dual coefficients and site precisions of a similar problem: fewer steps,
+    and the same result up to rounding errors.
+    """
+    if approximation != "mean_field" and (refusal := LIKELIHOODS[loss].targets.refusal("mode", name=loss)):
+        raise ValueError(refusal)
+    known = targets if isinstance(targets, TargetsGraph) else TargetsGraph.of(targets)
+    rows = [pt.atleast_1d(pt.as_tensor_variable(p).astype("float64")) for p in parameters]
+    if any(row.type.shape != (1,) for row in rows):
+        rows = [pt.broadcast_to(row, known.lower.shape) for row in rows]
+    covariance = K if isinstance(K, CovarianceGraph) else CovarianceGraph(pt.as_tensor_variable(K))
+    n = known.lower.shape[0]
+    offset = pt.broadcast_to(pt.as_tensor_variable(mean), (n,))
+    begin = pt.zeros((2, n)) if start is None else start
+    mismatch = TARGET if start is None or approximation != "mean_field" else _SEARCH_MISMATCH
+    operation = LatentEvidence(approximation, loss, mismatch, known.exact, covariance.by_root)
+    outputs = operation.of(covariance.given, offset, *known, pt.stack(rows), covariance.jitter, begin)
+    return outputs[0], outputs[6], outputs[7]
