@@ -129,7 +129,7 @@ def test_a_read_only_package_without_a_home_uses_a_temporary_folder(tmp_path):
     package = shutil.copytree(
         Path(bsvr_pp.__file__).parent, tmp_path / "bsvr_pp", ignore=shutil.ignore_patterns("__pycache__")
     )
-    for folder in (package, *(path for path in package.iterdir() if path.is_dir())):
+    for folder in [package, *(path for path in package.rglob("*") if path.is_dir())]:
         (folder / "__pycache__").write_text("")
     temporary = tmp_path / "tmp"
     temporary.mkdir()
