@@ -369,7 +369,7 @@ def check_random_table(data):
     return True
 
 
-@settings(max_examples=5, deadline=None, derandomize=True, suppress_health_check=list(HealthCheck))
+@settings(max_examples=3, deadline=None, derandomize=True, suppress_health_check=list(HealthCheck))
 @given(data=st.data())
 def test_random_tables_are_fitted_or_refused_by_name(data):
     check_random_table(data)

@@ -166,6 +166,7 @@ def test_f_at_new_rows_without_each_row():
     np.testing.assert_allclose(prior[:4].diagonal() - posterior.factor.explained(cross), expected.diagonal()[:4])
 
 
+@pytest.mark.slow
 def test_the_marginal_model_has_the_evidence_by_the_root(dense):
     model = regression()
     marginal = bp.marginalize(bp.MeanField(), model)

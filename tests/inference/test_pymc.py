@@ -36,10 +36,9 @@ def fit(method: object, made: pm.Model) -> object:
 
 FEW = {"draws": 200, "tune": 200, "chains": 2}
 METHODS = (
-    bp.MAP(),
     bp.Laplace(),
-    bp.MeanField(),
     bp.Committee(),
+    *(pytest.param(method, marks=pytest.mark.slow) for method in (bp.MAP(), bp.MeanField())),
     pytest.param(bp.NUTS(latent=bp.MeanField(), **FEW), marks=pytest.mark.slow),
     pytest.param(bp.NUTS(**FEW), marks=pytest.mark.slow),
 )

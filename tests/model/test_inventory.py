@@ -281,6 +281,7 @@ def test_a_potential_without_a_start_is_refused():
         fit(bp.MeanField(), made)
 
 
+@pytest.mark.slow
 def test_evidences_of_sampled_hyperparameters_have_the_potential():
     """`integrated_evidence` against quadrature, and draws of NUTS against the same density."""
     made = IDIOMS["a potential"].build()
