@@ -5,7 +5,6 @@ Public names are listed in ``__init__.pyi`` and loaded on first use, so that the
 distributions of the registry of losses are public names too.
 """
 
-import gc
 from typing import Any
 
 import lazy_loader
@@ -18,16 +17,11 @@ prepare_pytensor()
 
 
 def __getattr__(name: str) -> Any:
-    collecting = gc.isenabled()
-    gc.disable()  # imports make many objects that stay: to look among them for garbage takes a fifth of their time
     try:
         return _listed(name)
     except AttributeError:
         if name.startswith("_"):
             raise
-    finally:
-        if collecting:
-            gc.enable()
     from bsvr_pp.inference.methods import class_named
 
     found = class_named(name)
