@@ -3,12 +3,12 @@
 The optimisation runs in the unconstrained space of the model, but without the Jacobian of its transforms, so that the
 optimum is the posterior mode of the constrained hyperparameters. With ``objective="evidence"`` the priors are ignored
 (Chu, Keerthi & Ong 2004 use a flat prior on the logs). The optimiser runs from several starts, of which the best
-continues. From 250 rows a random half of at most 200, or a quarter, chooses the start, and the search on all rows
-begins half way to the point that the quarter reached, with the second derivatives of the quarter. (A search that begins
-at that point, or at the optimum of the quarter, often ends in another, worse optimum: few rows do not see what is
-narrow, or small.) From 2000 rows a random half, of at least 1000 rows, is searched in this way from each start that is
-close behind the best, twice as many rows choose between their ends, and a few steps with the second derivatives of a
-quarter remain for all rows.
+continues. If there are many rows, a random quarter of them chooses the start, and the search on all rows begins half
+way to the point that the quarter reached, with the second derivatives of the quarter. (A search that begins at that
+point, or at the optimum of the quarter, often ends in another, worse optimum: few rows do not see what is narrow, or
+small.) From 2000 rows a random half, of at least 1000 rows, is searched in this way from each start that is close
+behind the best, twice as many rows choose between their ends, and a few steps with the second derivatives of a quarter
+remain for all rows.
 """
 
 from __future__ import annotations
@@ -55,7 +55,7 @@ _SLIGHT = 0.1  # amplitude of all main effects of the second start, in standard 
 _NARROW = 0.5  # lengthscale of the second start, in standard deviations of the inputs
 _HALVED = 2000  # number of rows from which half of them are searched first
 _TRIED = 100  # most draws from the priors in search of starts
-_MANY, _FEW = 250, 200  # rows above which a part is tried first: half of them, at most so many, or else a quarter
+_MANY, _FEW = 400, 200  # rows above which a quarter of them is tried first, and least rows of a quarter
 
 
 @dataclass(frozen=True, slots=True)
@@ -176,9 +176,9 @@ def _halves(problem: Problem, rng: Generator) -> list[Problem]:
 
 
 def _part(problem: Problem, rng: Generator) -> Problem | None:
-    """A random half or quarter of the rows, or of the blocks, if there are many."""
+    """A random quarter of the rows, or of the blocks, if there are many."""
     n = problem.targets.size
-    few = max(min(n // 2, _FEW), n // 4)
+    few = max(_FEW, n // 4)
     if n <= _MANY or not problem.divisible:
         return None
     return problem.take(*problem.blocks.some(few, n, rng))
