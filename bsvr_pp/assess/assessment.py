@@ -14,9 +14,8 @@ import xarray as xr
 from numpy.typing import ArrayLike
 from scipy.stats import wasserstein_distance
 
-from bsvr_pp.assess.evidence import JudgedModel
+from bsvr_pp.assess.evidence import JudgedModel, integrated_evidence, latent_k_hat, verify
 from bsvr_pp.assess.loo import CavityLOO, loo
-from bsvr_pp.assess.reweighting import integrated_evidence, latent_k_hat, verify
 from bsvr_pp.core.arrays import Array
 from bsvr_pp.core.checks import generator, numbers
 from bsvr_pp.inference.approximate import Annealed

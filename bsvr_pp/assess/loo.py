@@ -20,8 +20,7 @@ from numpy.typing import ArrayLike, NDArray
 from pymc.model.fgraph import clone_model
 from pytensor.compile.sharedvalue import SharedVariable
 
-from bsvr_pp.assess.evidence import Judged
-from bsvr_pp.assess.reweighting import pareto_weights
+from bsvr_pp.assess.evidence import Judged, pareto_weights
 from bsvr_pp.core.approximations.posterior import LatentPosterior, from_sites
 from bsvr_pp.core.arrays import Array
 from bsvr_pp.core.checks import checked_levels

@@ -15,7 +15,7 @@ import numpy as np
 from scipy.stats import binom
 
 from bsvr_pp.assess.assessment import COVERAGES, Assessment, Plain
-from bsvr_pp.assess.reweighting import GOOD_K
+from bsvr_pp.assess.evidence import GOOD_K
 from bsvr_pp.inference.protocol import Evidence
 
 GOOD_R_HAT = 1.01  # Vehtari et al. 2021

@@ -14,7 +14,7 @@ from bsvr_pp.classification.default_models import check_ordinal_options
 from bsvr_pp.core.arrays import Array
 from bsvr_pp.core.compiler import threads_for
 from bsvr_pp.estimators.base import SavedEstimator, check_model_options, seeded, warn_unless_converged
-from bsvr_pp.estimators.standard_models import OfStandardModel, StandardFit, StandardModel
+from bsvr_pp.estimators.standard_fit import OfStandardModel, StandardFit, StandardModel
 from bsvr_pp.estimators.training_data import (
     Columns,
     Labels,

@@ -17,7 +17,6 @@ from sklearn.base import BaseEstimator, ClassifierMixin
 from sklearn.utils.class_weight import compute_class_weight
 from sklearn.utils.multiclass import check_classification_targets
 
-from bsvr_pp.classification.evidences import probability_of
 from bsvr_pp.classification.exchange import Exchange
 from bsvr_pp.classification.normalised_evidence import NormalisedEvidence
 from bsvr_pp.core.approximations import find_mode
@@ -28,7 +27,7 @@ from bsvr_pp.core.compiler import threads_for
 from bsvr_pp.core.losses import LOSSES, NoiseModel
 from bsvr_pp.core.losses.registry import label_probability
 from bsvr_pp.estimators.base import LocalBlocks, SavedEstimator, blocks_from, check_flag, seeded, warn_unless_converged
-from bsvr_pp.estimators.standard_models import OfStandardModel, StandardFit, StandardModel
+from bsvr_pp.estimators.standard_fit import OfStandardModel, StandardFit, StandardModel
 from bsvr_pp.estimators.training_data import (
     Columns,
     Labels,
@@ -99,8 +98,14 @@ class BinaryFit(StandardFit):
         """P(+1) at new inputs."""
         problem = self.problem
         if self.f is not None and kind != "map":
-            cross, draws = problem.cross(self.point, X), LatentDraws(problem.dense_at(self.point)[0], self.f)
-            return probability_of(draws, kind, self.C, cross, np.random.default_rng(0))
+            (cross, variance, _), draws = (
+                problem.cross(self.point, X),
+                LatentDraws(problem.dense_at(self.point)[0], self.f),
+            )
+            if kind == "mean":
+                return label_probability(draws.mean(cross), self.C)
+            sampled = draws.sample(cross, variance, np.random.default_rng(0))
+            return np.asarray(label_probability(sampled, self.C).mean(axis=0))
         if kind == "average":
             return predictions(self.components(neighbours), X, np.empty(0), None)["y_probability"]
         if kind == "map":

@@ -24,8 +24,7 @@ from bsvr_pp.estimators.base import (
     seeded,
     warn_unless_converged,
 )
-from bsvr_pp.estimators.regression_fit import RegressionFit, RegressionSpec, fit_regression
-from bsvr_pp.estimators.standard_models import StandardModel
+from bsvr_pp.estimators.standard_fit import RegressionFit, RegressionSpec, StandardModel, fit_regression
 from bsvr_pp.estimators.target_predictions import TargetPredictions, hyperparameters
 from bsvr_pp.estimators.training_data import (
     Columns,

@@ -30,8 +30,7 @@ from bsvr_pp.core.arrays import Array, Rows
 from bsvr_pp.core.atomic_write import PIECE, DamagedError, SealedFile
 from bsvr_pp.core.checks import check_fields, check_positive, numbers
 from bsvr_pp.estimators.base import LocalBlocks, from_options
-from bsvr_pp.estimators.regression_fit import RegressionSpec
-from bsvr_pp.estimators.standard_models import StandardModel
+from bsvr_pp.estimators.standard_fit import RegressionSpec, StandardModel
 from bsvr_pp.estimators.svr import BayesianSVR
 from bsvr_pp.estimators.target_predictions import TargetPredictions, hyperparameters
 from bsvr_pp.estimators.training_data import Columns, Units, as_given, encoded

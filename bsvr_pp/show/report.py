@@ -27,8 +27,7 @@ from rich.table import Table
 
 from bsvr_pp.assess import assessment
 from bsvr_pp.assess.assessment import Numbers, Plain, Value, scores
-from bsvr_pp.assess.evidence import Judged
-from bsvr_pp.assess.reweighting import GOOD_K
+from bsvr_pp.assess.evidence import GOOD_K, Judged
 from bsvr_pp.assess.verdict import GOOD_R_HAT, Comparison
 from bsvr_pp.core.checks import generator
 from bsvr_pp.core.docs import shared
