@@ -66,4 +66,4 @@ pd.DataFrame(rows).T.round(2)
 # %% [markdown]
 # ## On your own data
 # Wrap your regressor: `bp.ResidualIntervals(your_regressor).fit(X, y).predict_interval(X_new, coverage=0.9)`. It warns
-# if the size of the residuals depends on the prediction; `groups=` then fits one scale for each cluster of inputs.
+# if the size of the residuals depends on the prediction.

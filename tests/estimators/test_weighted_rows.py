@@ -49,7 +49,7 @@ ESTIMATORS = {
     "LSSVR": lambda: bp.LSSVR(),
     "LSSVR loo": lambda: bp.LSSVR(selection="loo"),
     "BayesianLSSVR": lambda: bp.BayesianLSSVR(lengthscale=1.0),
-    "residuals": lambda: bp.ResidualIntervals(groups=2, random_state=0),
+    "residuals": lambda: bp.ResidualIntervals(random_state=0),
     "histogram": lambda: bp.ResidualIntervals(family="histogram", random_state=0),
 }
 
@@ -284,7 +284,7 @@ def test_the_fit_of_the_mirrored_targets_is_the_mirror_image(name, scale):
 def test_distributions_of_residuals_depend_on_the_shares_of_the_weights(scale):
     X, y, weight, _ = data()
     for family in ("auto", "laplace_trimmed", "histogram"):
-        make = partial(bp.ResidualIntervals, LinearRegression(), family=family, groups=2, random_state=0)
+        make = partial(bp.ResidualIntervals, LinearRegression(), family=family, random_state=0)
         one, other = fitted(make, X, y, weight), fitted(make, X, y, scale * weight)
         assert one.test_[:3] == pytest.approx(other.test_[:3]) and one.family_ == other.family_
         np.testing.assert_allclose(one.predict_interval(X), other.predict_interval(X), rtol=1e-7)
