@@ -36,13 +36,10 @@ _UNITS = {"ase": 2, "aae": 1, "crps": 1}  # powers of the unit of the targets in
 
 @dataclass(frozen=True, slots=True)
 class Assessment:
-    """One result of a comparison.
+    """One result of a comparison, which may have only the mode (``plug_in``) or draws (``sampled``).
 
-    ``numbers`` has its numbers and their standard errors by column of the table. A number that was not requested is
-    missing; it is NaN if the method does not have it. ``hyperparameters`` has the same for each scalar hyperparameter,
-    ``C`` or ``lengthscale[1]``, which replaces ``{}`` in the columns. ``plug_in`` and ``sampled`` say whether the
-    result has only the mode, or draws; ``point`` has its hyperparameters (for draws their mean) as plain numbers.
-    ``n_test`` is the number of targets that were predicted.
+    ``numbers`` has its numbers by column of the table: without those that were not requested, and NaN where the method
+    has none. ``hyperparameters`` has the same for each scalar, ``C`` or ``lengthscale[1]``, in the place of ``{}``.
     """
 
     inference: str
@@ -188,9 +185,8 @@ def hyperparameter_draws(result: xr.DataTree) -> dict[str, Array]:
 def marginal_distances(draws: Array, reference: Array) -> tuple[float, float]:
     """Wasserstein distance, in standard deviations of the reference, and KL divergence of draws of one quantity.
 
-    The divergence is that of the reference from the other, between the shares that fall into the tenths of the
-    reference, less what it is on average for equal distributions. It is NaN for a point, which is a single draw; both
-    are NaN where the reference is a point.
+    The divergence is between the shares in the tenths of the reference, less its average for equal distributions. It is
+    NaN for a point, which is a single draw; both are NaN where the reference is a point.
     """
     sd = reference.std(ddof=1) if reference.size > 1 else 0.0
     if not sd > 0:

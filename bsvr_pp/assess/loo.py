@@ -47,8 +47,7 @@ _DRAWS = 500  # largest number of draws that are reweighted
 class CavityLOO(ELPDData):
     """Leave-one-out from the cavities of a Gaussian approximation, at its own hyperparameters.
 
-    This is an `ELPDData` of ArviZ; ``inference`` is the name of the approximation. With blocks each target is predicted
-    from the others of its own block.
+    With blocks each target is predicted from the others of its own block.
     """
 
     _kind: ClassVar[str] = "loo"

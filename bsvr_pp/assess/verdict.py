@@ -1,7 +1,6 @@
 """Judgements on results, as data: which results can be trusted, and the reasons against the others.
 
-The verdict on a result uses only its own numbers, so that it does not depend on the other results. Comparisons are
-separate: the distance from a reference, and problems common to all results (`Comparison`).
+The verdict on a result uses only its own numbers; `Comparison` has the distance from a reference, and common problems.
 """
 
 from __future__ import annotations

@@ -158,10 +158,7 @@ class ResidualIntervals(HoldsFit, CentralIntervals, MetaEstimatorMixin, Regresso
     def fit(self, X: ArrayLike, y: ArrayLike, sample_weight: ArrayLike | None = None) -> Self:
         """Cross-validate, fit the distribution of the residuals, and fit the regressor to all rows.
 
-        Parameters
-        ----------
-        X : (n, d) array or DataFrame
-            Inputs; the columns of a DataFrame are encoded, as far as they are not numbers.
+        <inputs>
         y : (n,) array
             Targets.
         sample_weight : (n,) array, optional

@@ -104,10 +104,7 @@ def _compiled(model: StandardModel, d: int, of_targets: tuple[str, ...]) -> Prob
 
 @dataclass(frozen=True)
 class StandardFit:
-    """A default model, fitted to rows in given units: all that predictions need, made once.
-
-    ``at_size`` says how the hyperparameters of rows in blocks were found; it is not in a result.
-    """
+    """A default model, fitted to rows in given units; ``at_size`` says how hyperparameters of blocks were found."""
 
     model: StandardModel
     units: Units
@@ -132,11 +129,7 @@ class StandardFit:
         known: AtSize | None = None,
         **more: Any,
     ) -> Self:
-        """Fit a model to rows in these units: `fit` without a result.
-
-        With ``size`` the rows are divided into blocks of at most so many rows. With ``known``, which were found before
-        for almost the same rows, only the blocks are cut again.
-        """
+        """Fit rows in these units, in blocks of at most ``size``; ``known`` were found before for almost these rows."""
         problem, latent, found = model.problem(rows), method.latent, None
         assert latent is not None  # as the estimators check
         if size is not None:
@@ -213,10 +206,7 @@ class OfStandardModel(HoldsFit):
         return np.asarray(self._fit.units.inputs(inputs))
 
     def _sums_of_f(self, X: ArrayLike, weights: sparray) -> tuple[Array, list[tuple[Array, Array]]]:
-        """Shares of the members, and of each the mean (k,) and covariance (k, k) of sparse weights (k, m) times f at X.
-
-        In units of the targets.
-        """
+        """Shares of the members, and moments of sparse weights (k, m) times f at X, in units of the targets."""
         inputs, units = self._standardised(X), self._fit.units
         return sums_of_f(self._fit.components(), inputs, weights, location=units.location, unit=units.unit)
 
@@ -239,10 +229,7 @@ class RegressionSpec:
     size: int | None = None
 
     def for_rows(self, rows: TrainingData, tied: Tied) -> tuple[Self, TrainingData]:
-        """Decide what depends on the number of rows; the rows come back as they are fitted.
-
-        ValueError if these rows cannot be fitted in blocks as the options ask.
-        """
+        """Decide what depends on the number of rows; the rows come back as they are fitted."""
         n, model, size = len(rows.y), replace(self.model, tied=tied), None
         if rows.exact and self.local.divides(n):
             if isinstance(self.method, Averages):
@@ -279,10 +266,7 @@ class RegressionFit(StandardFit):
     outliers: NDArray[np.intp]
 
     def predictive(self, X: Array, local: LocalBlocks, noise_scales: bool = True) -> PredictiveDistribution:
-        """The distribution of new targets at standardised inputs, in units of the target.
-
-        The options decide on the number of neighbours in blocks, and whether the noise has its scales.
-        """
+        """The distribution of new targets at standardised inputs, in units of the target."""
         fitted = self.fitted if noise_scales else replace(self.fitted, scales=NoiseScales.one())
         neighbours = local.neighbours_of(self.neighbours) if self.blocks.local else None
         parts = partial(fitted.components, self.problem, neighbours)
@@ -310,10 +294,7 @@ class RegressionFit(StandardFit):
         return mean, deviation
 
     def with_scales(self, far: TrainingData) -> tuple[Self, Array, Array]:
-        """The fit with scales of the noise, which it and standardised ``far`` rows, that it does not have, tell.
-
-        Also the log densities and precisions of its rows and of these.
-        """
+        """The fit with scales of the noise of its rows and of ``far`` ones; and log densities and precisions of all."""
         given = self.problem, self.point, self.fitted.posteriors[0], self.rows.weight
         found = scales_of_posterior(*given, far.X, far.y, far.weight)
         fitted = self.fitted.with_scales(self.problem, found.scales)

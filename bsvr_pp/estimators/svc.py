@@ -24,6 +24,7 @@ from bsvr_pp.core.approximations.posterior import LatentDraws
 from bsvr_pp.core.arrays import Array
 from bsvr_pp.core.checks import check_choice, check_count, checked_weights, is_number
 from bsvr_pp.core.compiler import threads_for
+from bsvr_pp.core.docs import shared
 from bsvr_pp.core.losses import LOSSES, NoiseModel
 from bsvr_pp.core.losses.registry import label_probability
 from bsvr_pp.estimators.base import LocalBlocks, SavedEstimator, blocks_from, check_flag, seeded, warn_unless_converged
@@ -60,16 +61,13 @@ _LEAST = 1e-15  # smallest probability in log odds
 
 @dataclass(frozen=True)
 class BinaryFit(StandardFit):
-    """A fit to labels -1 and +1, and what follows from it; ``f`` are draws at the rows by annealing, if there are any.
-
-    ``point`` are the hyperparameters, medians if they were sampled.
-    """
+    """A fit to labels -1 and +1, and what follows from it; ``f`` are draws at the rows by annealing, or None."""
 
     f: Array | None = None
 
     @cached_property
     def point(self) -> Point:
-        """Hyperparameters of the support vector machine."""
+        """Hyperparameters of the support vector machine, medians if they were sampled."""
         if self.fitted.draws is None:
             return self.fitted.points[0]
         drawn = self.fitted.draws["posterior"].to_dataset()
@@ -147,6 +145,7 @@ class LabelFit:
         return found if found[0] is None or isinstance(found[0], Blocks) else np.array(found)
 
 
+@shared
 @dataclass(eq=False, repr=False)
 class BayesianSVC(OfStandardModel, SavedEstimator, ClassifierMixin, BaseEstimator):  # type: ignore[misc]
     """Support vector classifier as a probability model, which gives the hyperparameters and the class probabilities.
@@ -256,14 +255,10 @@ class BayesianSVC(OfStandardModel, SavedEstimator, ClassifierMixin, BaseEstimato
 
         Equal rows with one label are merged into one row, whose weight is the sum of theirs.
 
-        Parameters
-        ----------
-        X : (n, d) array or DataFrame
-            Inputs; the columns of a DataFrame are encoded, as far as they are not numbers.
+        <inputs>
         y : (n,) array
             Labels of two or more classes.
-        sample_weight : (n,) array, optional
-            Weights, >= 0: a row of weight w counts as if it were there w times, and a row of weight 0 is left out.
+        <counts>
 
         Raises
         ------

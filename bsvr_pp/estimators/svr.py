@@ -13,9 +13,11 @@ from sklearn.base import BaseEstimator, RegressorMixin
 from bsvr_pp.core.approximations import Mode
 from bsvr_pp.core.arrays import Array
 from bsvr_pp.core.checks import check_choice, check_share, is_number
+from bsvr_pp.core.docs import shared
 from bsvr_pp.core.losses import NOISES
 from bsvr_pp.core.losses.noise import unit_noise
 from bsvr_pp.estimators.base import (
+    METHODS,
     LocalBlocks,
     SavedEstimator,
     blocks_from,
@@ -35,18 +37,11 @@ from bsvr_pp.estimators.training_data import (
     arriving_data,
     regression_data,
 )
-from bsvr_pp.inference.approximate import Laplace, MeanField
 from bsvr_pp.inference.protocol import Method, Options, Samples
-from bsvr_pp.inference.sampling.nuts import NUTS
 from bsvr_pp.model.priors import BETA, BIAS, Kernel, check_unused
 
-METHODS: dict[str, Method] = {
-    "mean_field": MeanField(),
-    "laplace": Laplace(),
-    "nuts": NUTS(latent=MeanField(), draws=250, tune=500),
-}
 
-
+@shared
 @dataclass(eq=False, repr=False)
 class BayesianSVR(TargetPredictions, SavedEstimator, RegressorMixin, BaseEstimator):  # type: ignore[misc]
     """Support vector regression as a probability model, which gives the hyperparameters and the error bars.
@@ -203,10 +198,7 @@ class BayesianSVR(TargetPredictions, SavedEstimator, RegressorMixin, BaseEstimat
         Gross errors among the targets are set aside first, unless ``outliers="keep"``. Equal rows are merged into one
         row, whose weight is the sum of theirs.
 
-        Parameters
-        ----------
-        X : (n, d) array or DataFrame
-            Inputs; the columns of a DataFrame are encoded, as far as they are not numbers.
+        <inputs>
         y : (n,) array, (n, 2) array or structured array
             Targets; or with ``intervals=True`` the ends of the intervals in which they are known to lie, equal for an
             exact target and one of them infinite for a censored one; or the fields event and time: whether the event
@@ -220,10 +212,7 @@ class BayesianSVR(TargetPredictions, SavedEstimator, RegressorMixin, BaseEstimat
         ValueError
             If an option is out of range or would be ignored, or the data are not finite, constant or lost in rounding.
 
-        Warns
-        -----
-        ConvergenceWarning
-            If the optimum or the chains did not converge.
+        <not_converged>
         UserWarning
             If rows are set aside, the weights make the data worth less than a fifth of the rows, rows are fitted in
             blocks without being asked, or a third of the targets have one value and predictions miss their mean.

@@ -1,10 +1,8 @@
 """Columns of a table as numbers: words, dates and gaps are encoded, and the encoding is kept as plain data.
 
-`summarize` says what the encoding needs to know of each column. `merged` joins the summaries of two parts of a table,
-which need not fit into memory together. `Encoding.of` makes the encoding from them: it is immutable, transforms other
-tables with the same columns, and is saved as JSON. A column has `Numbers`, `Words` or `Dates`. Text such as 5 % or
-1.2 km is refused. Gaps in the training rows add an indicator of their own. They are filled with the median, or
-numbers, if the encoding is made from a table (`Encoding.of_table`), by a linear regression on the encoded columns.
+`summarize` says what the encoding needs to know of each column; `merged` joins the summaries of parts of a table.
+`Encoding.of` makes the encoding from them: it is immutable, transforms other tables, and is saved as JSON. Gaps in the
+training rows add an indicator. They are filled with the median or, by `Encoding.of_table`, by a linear regression.
 """
 
 from __future__ import annotations
