@@ -14,7 +14,7 @@ import xarray as xr
 from numpy.typing import ArrayLike
 from scipy.stats import wasserstein_distance
 
-from bsvr_pp.assess.evidence import JudgedModel, integrated_evidence, latent_k_hat, verify
+from bsvr_pp.assess.evidence import evidence_at, integrated_evidence, latent_k_hat, verify
 from bsvr_pp.assess.loo import CavityLOO, loo
 from bsvr_pp.core.arrays import Array
 from bsvr_pp.core.checks import generator, numbers
@@ -22,6 +22,7 @@ from bsvr_pp.inference.approximate import Annealed
 from bsvr_pp.inference.methods import method_of
 from bsvr_pp.inference.protocol import Evidence, HasEvidence
 from bsvr_pp.inference.result import hyperparameters_of, is_mode, is_sampled, latent_draws, shown_names
+from bsvr_pp.model.problem import Problem
 
 Value = float | str
 Numbers = dict[str, Value]
@@ -104,14 +105,14 @@ def own_point(result: xr.DataTree) -> dict[str, Plain]:
     return {name: kept[name].values.tolist() for name in names}
 
 
-def evidence_at(judged: JudgedModel, random_seed: int | None) -> EvidenceAt:
+def known_evidences(problem: Problem, random_seed: int | None) -> EvidenceAt:
     """Return the evidence at a point by a method, which is computed once, with the same seed at every point."""
     known: dict[tuple[str, HasEvidence], Evidence] = {}
 
     def computed(point: Mapping[str, Plain], method: HasEvidence) -> Evidence:
         key = json.dumps(point, sort_keys=True), method
         if key not in known:
-            known[key] = judged.evidence(judged.problem.complete(point), method, generator(random_seed))
+            known[key] = evidence_at(problem, problem.complete(point), method, generator(random_seed))
         return known[key]
 
     return computed
@@ -120,10 +121,7 @@ def evidence_at(judged: JudgedModel, random_seed: int | None) -> EvidenceAt:
 def evidences(
     result: xr.DataTree, evidence: EvidenceAt | None, annealed: Annealed | None, theta: Mapping[str, Plain]
 ) -> Numbers:
-    """Log evidence of the method of a result, at its own and at the common hyperparameters ``theta``.
-
-    Their errors are the differences from the annealed ones; for draws, the own point is their mean.
-    """
+    """Log evidence of the method of a result, at its own point and at ``theta``, and errors from annealing."""
     latent, sampled = method_of(result).latent, is_sampled(result)
     # The mode has no evidence, and draws have none without further computation.
     own = nan if is_mode(result) else float(result.attrs["log_evidence"])

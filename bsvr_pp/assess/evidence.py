@@ -22,16 +22,14 @@ from rich.progress import track
 from scipy.special import logsumexp
 from scipy.stats import multivariate_t
 
-from bsvr_pp.core.approximations import LatentPosterior
 from bsvr_pp.core.approximations.smc import importance
 from bsvr_pp.core.arrays import Array
 from bsvr_pp.core.checks import check_count, generator
 from bsvr_pp.core.covariance.block_diagonal import AnyCovariance
 from bsvr_pp.core.docs import shared
 from bsvr_pp.core.losses import NoiseModel
-from bsvr_pp.inference.fitted import latent_posterior
 from bsvr_pp.inference.methods import method_of
-from bsvr_pp.inference.protocol import Evidence, HasEvidence, Method, check_evidence
+from bsvr_pp.inference.protocol import Evidence, HasEvidence, check_evidence
 from bsvr_pp.inference.result import check_match, is_mode, is_sampled, latent_draws, points_of, problem_of
 from bsvr_pp.model.problem import Point, Problem, read_model
 
@@ -40,26 +38,7 @@ _EQUAL = 1e-6  # log ratios that differ by less are equal up to rounding errors:
 _TAIL = 5  # degrees of freedom of a proposal: its tails must not be lighter than those of the posterior
 
 
-class JudgedModel:
-    """A model (by default that of the surrounding ``with``), which is read once, and its evidence at any point."""
-
-    def __init__(self, model: pm.Model | None = None, problem: Problem | None = None) -> None:
-        self.problem = problem = read_model(model) if problem is None else problem
-        self.model, self.target, self.targets = problem.model, problem.target, problem.targets
-        self.hyperparameters, self.loss = problem.hyperparameters, problem.loss
-
-    def at(self, point: Point) -> tuple[AnyCovariance, Array, NoiseModel]:
-        """Prior covariance, prior mean and noise of the training rows, of which evidences with f integrated out are."""
-        self.problem.check_integrable()
-        return self.problem.at(point)
-
-    def evidence(self, point: Point, method: HasEvidence, rng: np.random.Generator) -> Evidence:
-        """Log evidence at checked hyperparameters."""
-        K, mean, noise = self.at(point)
-        return method.evidence(K, self.targets, noise, mean, rng)
-
-
-class Judged(JudgedModel):
+class Judged:
     """A result of `fit`, and the model with the data that it was computed from; errors call the result ``name``.
 
     ``purpose`` is what is refused for some kinds of targets, a key of `Numbers.refusal`.
@@ -68,25 +47,17 @@ class Judged(JudgedModel):
     def __init__(
         self, result: xr.DataTree, model: pm.Model | None = None, name: str = "result", purpose: str = ""
     ) -> None:
-        super().__init__(problem=problem_of(result, model, name))
-        if purpose and (refusal := self.loss.targets.refusal(purpose, name=self.loss.name)):
+        self.result, self.problem = result, problem_of(result, model, name)
+        self.target, self.targets, loss = self.problem.target, self.problem.targets, self.problem.loss
+        if purpose and (refusal := loss.targets.refusal(purpose, name=loss.name)):
             raise ValueError(refusal)
         check_match(self.problem, result, name)
-        self.result = result
-
-    @property
-    def method(self) -> Method:
-        """The method of the result."""
-        return method_of(self.result)
-
-    def at_its_point(self) -> tuple[LatentPosterior, NoiseModel]:
-        """Gaussian posterior of f and the noise, of a result at one point of the hyperparameters."""
-        return latent_posterior(self.problem, self.result)
+        self.method = method_of(result)
 
     @cached_property
     def points(self) -> list[Point]:
         """The hyperparameters of each draw, chain after chain."""
-        return points_of(self.result["posterior"].to_dataset(), self.hyperparameters)
+        return points_of(self.result["posterior"].to_dataset(), self.problem.hyperparameters)
 
     def rows_of(self, group: str, variable: str) -> Array:
         """A variable with a value for each draw and training point, as a (draws, n) array."""
@@ -102,7 +73,19 @@ class Judged(JudgedModel):
     ) -> Iterator[tuple[AnyCovariance, Array, NoiseModel]]:
         """Prior covariance, prior mean and noise of the training rows at each of these draws of the hyperparameters."""
         for s in track(chosen, description=description, disable=not progressbar, transient=True):
-            yield self.at(self.points[s])
+            yield integrable_at(self.problem, self.points[s])
+
+
+def integrable_at(problem: Problem, point: Point) -> tuple[AnyCovariance, Array, NoiseModel]:
+    """Prior covariance, prior mean and noise of the training rows, if f can be integrated out."""
+    problem.check_integrable()
+    return problem.at(point)
+
+
+def evidence_at(problem: Problem, point: Point, method: HasEvidence, rng: np.random.Generator) -> Evidence:
+    """Log evidence at checked hyperparameters."""
+    K, mean, noise = integrable_at(problem, point)
+    return method.evidence(K, problem.targets, noise, mean, rng)
 
 
 @shared
@@ -147,8 +130,8 @@ def log_evidence(
     -1.515512
     """
     check_evidence(method)
-    judged = JudgedModel(model)
-    return judged.evidence(judged.problem.complete(hyperparameters), method, generator(random_seed))
+    problem = read_model(model)
+    return evidence_at(problem, problem.complete(hyperparameters), method, generator(random_seed))
 
 
 @shared
@@ -196,7 +179,7 @@ def integrated_evidence(
     check_count("draws", draws, 25)
     check_count("particles", particles, 2)
     fitted = Judged(result, model)
-    method, problem, names = fitted.method, fitted.problem, fitted.hyperparameters
+    method, problem, names = fitted.method, fitted.problem, fitted.problem.hyperparameters
     posterior = result["posterior"].to_dataset()
     sampled = [name for name in names if name in posterior and np.ptp(posterior[name].values) > 0]
     if sampled != list(names) or not sampled:
@@ -215,10 +198,10 @@ def integrated_evidence(
         values = list(DictToArrayBijection.rmap(RaveledVars(flat, shapes)).values())
         point = problem.to_constrained(values)
         if method.latent is None:
-            K, mean, noise = fitted.at(point)
+            K, mean, noise = integrable_at(problem, point)
             evidence, _ = importance(K, problem.targets, noise, mean, particles, rng)
         else:
-            evidence = fitted.evidence(point, method.latent, rng).value
+            evidence = evidence_at(problem, point, method.latent, rng).value
         weight[s] = evidence + float(prior(*values)) - proposal.logpdf(flat)
     value = float(logsumexp(weight) - np.log(draws))
     error = float(np.exp(weight - value).std(ddof=1) / np.sqrt(draws))
@@ -323,7 +306,7 @@ def verify(
     smoothed, k_hat = pareto_weights(ratio)
     weights = np.exp(smoothed)
     rows = {}
-    for name in fitted.hyperparameters:
+    for name in fitted.problem.hyperparameters:
         values = np.stack([fitted.points[s][name] for s in chosen]).reshape(chosen.size, -1)
         for j, x in enumerate(values.T):
             rows[name if values.shape[1] == 1 else f"{name}[{j}]"] = _moments(x, weights)

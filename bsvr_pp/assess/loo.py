@@ -29,7 +29,7 @@ from bsvr_pp.core.covariance.covariance import Factor
 from bsvr_pp.core.docs import shared
 from bsvr_pp.core.losses import NoiseModel
 from bsvr_pp.inference.fit import fit
-from bsvr_pp.inference.fitted import check_neighbours, components
+from bsvr_pp.inference.fitted import check_neighbours, components, latent_posterior
 from bsvr_pp.inference.predict import predict, predict_distribution
 from bsvr_pp.inference.prediction.component import Component, new_rows, noise_of_rows, rowwise_data
 from bsvr_pp.inference.prediction.distribution import QUANTILES, PredictiveDistribution
@@ -116,7 +116,7 @@ def loo(
         return az.loo(result, var_name=fitted.target, pointwise=True)
     in_sample: Array
     if neighbours is None:
-        posterior, noise = fitted.at_its_point()
+        posterior, noise = latent_posterior(fitted.problem, result)
         pointwise = posterior.log_loo(fitted.targets, noise)
         in_sample = noise.tilted(posterior.mean, posterior.variance, fitted.targets)[0]
     else:
@@ -192,7 +192,7 @@ def loo_predict(
     fitted = _checked(result, model, neighbours, noise_scales)
     k_hat = None
     if not is_sampled(result):
-        posterior, noise = fitted.at_its_point()
+        posterior, noise = latent_posterior(fitted.problem, result)
         means, variances, own = posterior.cavity_mean[None], posterior.cavity_variance[None], noise.weighted()
         noises: tuple[NoiseModel, ...] = (own,)
         weights = np.ones(means.shape)

@@ -165,10 +165,7 @@ class Comparison:
 
     @property
     def recommendation(self) -> Recommendation:
-        """The fastest of the results that can be trusted, and are not far from the reference.
-
-        Intervals that are wrong for every method do not affect the choice.
-        """
+        """The fastest trusted result that is near the reference; intervals that are wrong for all do not count."""
         ignored, far = Kind.COVERAGE if self.shared else None, self.far
         status = {
             name: Verdict(tuple(reason for reason in verdict.reasons if reason.kind is not ignored)).status

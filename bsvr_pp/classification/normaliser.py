@@ -35,10 +35,7 @@ _DRIFT = 0.4  # or change of log C
 
 @dataclass(frozen=True, slots=True)
 class Known:
-    """Log probability that all labels are known, Σ log ν(f_i) (Sollich 2002, (28)), for draws of f.
-
-    C is a positive number or an (n,) array, ``weight``, a number or (n,), says how often each label counts.
-    """
+    """Log probability that all labels are known, Σ log ν(f_i), (28); C and weight are numbers or (n,) arrays."""
 
     C: ArrayLike
     weight: ArrayLike = 1.0

@@ -300,8 +300,7 @@ class LSSVRFit:
     def _kernel(self, A: Array, B: Array) -> Array:
         if callable(self.kernel):
             return numbers("what kernel gives", self.kernel(A, B), (len(A), len(B)))
-        gaussian: Array = np.exp(-0.5 * cdist(A, B, "sqeuclidean") / self.lengthscale**2)
-        return gaussian
+        return np.asarray(np.exp(-0.5 * cdist(A, B, "sqeuclidean") / self.lengthscale**2))
 
     @property
     def noise_variance(self) -> float:

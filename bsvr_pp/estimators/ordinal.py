@@ -185,5 +185,4 @@ class BayesianOrdinalSVC(OfStandardModel, SavedEstimator, ClassifierMixin, BaseE
             chosen = np.argmax(probability, axis=1)
         else:
             chosen = np.minimum((np.cumsum(probability, axis=1) < 0.5).sum(axis=1), self._fit.classes.size - 1)
-        labels: Labels = self._fit.classes[chosen]
-        return labels
+        return np.asarray(self._fit.classes[chosen])

@@ -242,7 +242,8 @@ class ResidualIntervals(HoldsFit, CentralIntervals, MetaEstimatorMixin, Regresso
 
     def predict(self, X: ArrayLike) -> Array:
         """Predict by the regressor; an (n_new,) array."""
-        return np.asarray(self.estimator_.predict(new_inputs(self, X)), dtype=np.float64)
+        new = new_inputs(self, X)
+        return np.asarray(self.estimator_.predict(new), dtype=np.float64)
 
     def predict_distribution(self, X: ArrayLike) -> PredictiveDistribution:
         """Predict the distribution of new targets at inputs (n_new, d): what the regressor predicts plus a residual.

@@ -213,10 +213,7 @@ class OfStandardModel(HoldsFit):
 
 @dataclass(frozen=True, slots=True)
 class RegressionSpec:
-    """Checked options of a regression.
-
-    The rows decide a kernel that is ``automatic``, and ``size``, that of blocks, None for a dense fit.
-    """
+    """Checked options of a regression; the rows decide an ``automatic`` kernel, and the ``size`` of any blocks."""
 
     model: StandardModel
     automatic: bool

@@ -429,8 +429,7 @@ class BayesianSVC(OfStandardModel, SavedEstimator, ClassifierMixin, BaseEstimato
     def support_vectors_(self) -> Array:
         """Their inputs."""
         rows, units = self._checked().rows, self._fit.units
-        vectors: Array = units.mean + units.scale * rows.X[rows.place[self.support_]]
-        return vectors
+        return np.asarray(units.mean + units.scale * rows.X[rows.place[self.support_]])
 
     @property
     def n_support_(self) -> NDArray[np.intp]:
@@ -443,8 +442,7 @@ class BayesianSVC(OfStandardModel, SavedEstimator, ClassifierMixin, BaseEstimato
         above = self._above(X)
         if self._fit.classes.size == 2:
             return np.hstack([1.0 - above, above])
-        shares: Array = above / above.sum(axis=1, keepdims=True)
-        return shares
+        return np.asarray(above / above.sum(axis=1, keepdims=True))
 
     def decision_function(self, X: ArrayLike) -> Array:
         """Log odds (n_new,) of the second class, or of each class against the rest (n_new, n_classes).
@@ -465,6 +463,4 @@ class BayesianSVC(OfStandardModel, SavedEstimator, ClassifierMixin, BaseEstimato
 
     def predict(self, X: ArrayLike) -> Labels:
         """Predict the most probable class at inputs (n_new, d)."""
-        probability = self.predict_proba(X)
-        labels: Labels = self._fit.classes[np.argmax(probability, axis=1)]
-        return labels
+        return np.asarray(self._fit.classes[np.argmax(self.predict_proba(X), axis=1)])

@@ -12,7 +12,7 @@ from sklearn.base import BaseEstimator, RegressorMixin
 
 from bsvr_pp.core.approximations import Mode
 from bsvr_pp.core.arrays import Array
-from bsvr_pp.core.checks import check_choice, check_share, is_number
+from bsvr_pp.core.checks import check_choice, check_share, checked_weights, is_number, numbers
 from bsvr_pp.core.docs import shared
 from bsvr_pp.core.losses import NOISES
 from bsvr_pp.core.losses.noise import unit_noise
@@ -34,8 +34,9 @@ from bsvr_pp.estimators.training_data import (
     RandomState,
     TrainingData,
     Units,
-    arriving_data,
+    new_inputs,
     regression_data,
+    targets_of,
 )
 from bsvr_pp.inference.protocol import Method, Options, Samples
 from bsvr_pp.model.priors import BETA, BIAS, Kernel, check_unused
@@ -255,7 +256,9 @@ class BayesianSVR(TargetPredictions, SavedEstimator, RegressorMixin, BaseEstimat
         fit = self._checked()
         if len(fit.fitted.posteriors) != 1:
             raise ValueError("rows are added at one point of the hyperparameters, and a committee or NUTS has many")
-        new = arriving_data(self, X, y, sample_weight, fit.rows, fit.units.logarithm)
+        inputs, targets = new_inputs(self, X), targets_of(y, allowed=True)
+        weight, values = checked_weights(sample_weight, len(inputs)), numbers("y", targets.y, (len(inputs),))
+        new = fit.rows.like(targets.rows(inputs, values, weight, logs=fit.units.logarithm))
         if fit.blocks.local:
             new = new.unmerged()
         with self._local().threads():
@@ -341,8 +344,7 @@ class BayesianSVR(TargetPredictions, SavedEstimator, RegressorMixin, BaseEstimat
     def support_vectors_(self) -> Array:
         """Their inputs."""
         rows, units = self._checked().rows, self._fit.units
-        vectors: Array = units.mean + units.scale * rows.X[rows.place[self.support_]]
-        return vectors
+        return np.asarray(units.mean + units.scale * rows.X[rows.place[self.support_]])
 
     @property
     def n_support_(self) -> int:

@@ -342,20 +342,6 @@ def regression_data(
     return rows, columns
 
 
-def arriving_data(
-    estimator: BaseEstimator,
-    X: ArrayLike,
-    y: ArrayLike,
-    sample_weight: ArrayLike | None,
-    rows: TrainingData,
-    logs: bool,
-) -> TrainingData:
-    """Check rows that arrive after a fit to ``rows``, of whose kind they are; targets are their logs with ``logs``."""
-    inputs, targets = new_inputs(estimator, X), targets_of(y, allowed=True)
-    weight = checked_weights(sample_weight, len(inputs))
-    return rows.like(targets.rows(inputs, numbers("y", targets.y, (len(inputs),)), weight, logs=logs))
-
-
 def training_arrays(
     estimator: BaseEstimator, X: ArrayLike, y: ArrayLike, *, y_numeric: bool = False, ensure_min_samples: int = 1
 ) -> tuple[Array, Labels, Columns]:
@@ -529,11 +515,7 @@ def codes_of(labels: Labels, classes: Labels) -> Array:
 
 
 class HoldsFit:
-    """An estimator that holds its fit, a value; its `score` checks labels and weights as `fit` does.
-
-    ``_attributes`` of a fit and its columns are what it has learned. ``_given`` are the options of the fit; those in
-    ``_of_predictions`` may change after it.
-    """
+    """An estimator that holds its fit, a value, and the options of the fit; ``_of_predictions`` may change after it."""
 
     predict: Callable[..., Any]
     get_params: Callable[..., dict[str, Any]]
@@ -633,8 +615,5 @@ def mean_and_width(X: Array, weight: Array, tied: Tied = None) -> tuple[Array, A
 
 
 def width_of_tied(width: Array, tied: Tied) -> Array:
-    """Widths of the columns, of those that are tied the root of the sum of their squares.
-
-    A column of words then has the mean squared distance between its rows that a number has, 2, for any number of words.
-    """
+    """Widths of the columns; of tied ones the root of the sum of squares, so that words are as far apart as numbers."""
     return width if tied is None else np.asarray(of_inputs(np.sqrt(np.bincount(tied, width**2)), tied))

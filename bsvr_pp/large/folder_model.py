@@ -88,10 +88,7 @@ class StoredRows:
 
     @classmethod
     def opened(cls, folder: Path, seals: Mapping[str, str]) -> Self:
-        """Read the index, which the last segment has; ``seals`` are those of all files, by their names.
-
-        The names follow from their number, so that none can be outside of the folder.
-        """
+        """Read the index; ``seals`` are by names, which follow from their number: none is outside of the folder."""
         seals = check_fields(f"files of {folder / 'model.json'}", seals, names_of(len(seals) // len(ARRAYS)))
         files = dict[Path, SealedFile]()
         for name, seal in seals.items():
@@ -149,10 +146,7 @@ class StoredRows:
         return self.of(*used), Blocks(label, replace(self.regions, side=side))
 
     def nearest(self, X: Array, count: int) -> Rows:
-        """Addresses (m, count) of the nearest rows of each input, nearest first; all rows if there are fewer.
-
-        The blocks whose middles are nearest bound the distances; then all blocks within these are searched.
-        """
+        """Addresses (m, count) of the nearest rows of each input; blocks with near middles bound their distances."""
         few = 1 + int(np.searchsorted(np.cumsum(np.sort(self.size)), count))  # any so many blocks have enough rows
         wanted = np.arange(1, min(max(few, 2), self.size.size) + 1)
         first = np.unique(cKDTree(self.regions.middle).query(X / self.regions.lengthscale, wanted)[1])

@@ -21,15 +21,17 @@ from matplotlib.lines import Line2D
 from matplotlib.ticker import LogLocator, NullLocator
 from numpy.typing import ArrayLike
 
-from bsvr_pp.assess.evidence import Judged, JudgedModel
+from bsvr_pp.assess.evidence import Judged, evidence_at
 from bsvr_pp.assess.partial_dependence import Column, effect
 from bsvr_pp.core.arrays import Array
 from bsvr_pp.core.checks import generator, is_number, numbers
 from bsvr_pp.core.docs import shared
 from bsvr_pp.inference.approximate import Annealed, Laplace, MeanField
+from bsvr_pp.inference.fitted import latent_posterior
 from bsvr_pp.inference.predict import predict
 from bsvr_pp.inference.protocol import Anneals, IntegratesLatent
 from bsvr_pp.inference.result import check_results, data_of, is_sampled, shown_names
+from bsvr_pp.model.problem import read_model
 
 _BAND, _INK, _OFF_BOUND, _ON_BOUND = "#4477aa", "#224466", "#ee6677", "#aa3377"
 # One colour per method in every plot, also distinct for colour-blind readers (Paul Tol's bright scheme).
@@ -163,7 +165,7 @@ def _tube(result: xr.DataTree, model: pm.Model | None) -> float:
     """Half-width of the tube; 0 for draws, and for noise without a tube."""
     if is_sampled(result):
         return 0.0
-    _, noise = Judged(result, model).at_its_point()
+    _, noise = latent_posterior(Judged(result, model).problem, result)
     half = np.asarray(noise.parameters.get("epsilon", 0.0))
     return float(half) if half.ndim == 0 and noise.name != "huber" else 0.0
 
@@ -226,8 +228,7 @@ def plot_evidence(
     >>> [line.get_label() for line in figure.axes[0].lines][:2]
     ['Laplace', 'mean field']
     """
-    judged = JudgedModel(model)
-    problem = judged.problem
+    problem = read_model(model)
     if not isinstance(along, Mapping) or len(along) != 1:
         raise ValueError(f"along must map one hyperparameter to its values, got {along!r}")
     ((name, values),) = along.items()
@@ -248,7 +249,7 @@ def plot_evidence(
     def evidences(method: IntegratesLatent | Annealed, at: Array) -> Array:
         """Log evidences, NaN where the method did not converge, and their standard errors."""
         points = (centre | {name: np.full(problem.shape_of(name), x)} for x in at)
-        found = [judged.evidence(point, method, generator(random_seed)) for point in points]
+        found = [evidence_at(problem, point, method, generator(random_seed)) for point in points]
         return np.array([[each.value if each.converged else np.nan, each.standard_error] for each in found]).T
 
     figure, axis = plt.subplots(figsize=(6.6, 3.8), layout="constrained")
