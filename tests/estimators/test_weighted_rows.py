@@ -11,7 +11,6 @@ import pytest
 import sklearn
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from scipy import stats
 from sklearn.linear_model import LinearRegression
 from sklearn.model_selection import cross_val_score
 from sklearn.pipeline import make_pipeline
@@ -21,7 +20,6 @@ from sklearn.svm import SVR
 import bsvr_pp as bp
 from bsvr_pp import classification
 from bsvr_pp.estimators.lssvr import LSSVRFit
-from bsvr_pp.estimators.residual_intervals import _dependence
 from bsvr_pp.estimators.training_data import as_given, merged
 from bsvr_pp.model.priors import location_and_scale, quantiles_of
 
@@ -213,21 +211,6 @@ def test_the_linear_system_with_weights_is_that_of_repeated_rows():
     assert one.b == pytest.approx(many.b) and one.scale == pytest.approx(many.scale)
     assert one.log_evidence == pytest.approx(many.log_evidence, abs=1e-8)
     np.testing.assert_allclose(one.moments(X[:3]), many.moments(X[:3]), rtol=1e-8)
-
-
-@settings(deadline=None, max_examples=50)
-@given(st.lists(st.integers(0, 3), min_size=2, max_size=12), st.integers(0, 1000))
-def test_statistics_with_weights_are_those_of_repeated_values(weight, seed):
-    rng = np.random.default_rng(seed)
-    w = np.array(weight, dtype=float)
-    values, other = rng.integers(0, 5, w.size).astype(float), rng.normal(size=w.size)
-    many, rest = np.repeat(values, weight), np.repeat(other, weight)
-    if np.unique(many).size < 2:
-        return
-    kept = w > 0
-    if many.size > 3 and np.unique(rest).size > 1:
-        exact = stats.spearmanr(many, rest)
-        np.testing.assert_allclose(_dependence(values[kept], other[kept], w[kept]), exact, rtol=1e-7, atol=1e-12)
 
 
 @settings(deadline=None, max_examples=50)
