@@ -3,10 +3,9 @@
 from . import classification, cov, scorers
 from .assess.assessment import scores
 from .assess.calibrate import calibrate
-from .assess.evidence import log_evidence
+from .assess.evidence import integrated_evidence, log_evidence, verify
 from .assess.loo import loo, loo_predict
 from .assess.partial_dependence import effect
-from .assess.reweighting import integrated_evidence, sensitivity, verify
 from .classification.svm_label import SVMLabel
 from .core.version import __version__
 from .estimators.base import LocalBlocks
@@ -32,8 +31,7 @@ from .model.inventory import ModelError
 from .model.marginalize import marginalize
 from .model.priors import default_model, default_priors
 from .model.row_kinds import Interval, Ordinal
-from .show.effect_plots import plot_effect
-from .show.plots import plot_evidence, plot_predictive, plot_relevance
+from .show.plots import plot_effect, plot_evidence, plot_predictive
 from .show.report import compare, report_page
 
 __all__ = [
@@ -86,7 +84,6 @@ __all__ = [
     "plot_effect",
     "plot_evidence",
     "plot_predictive",
-    "plot_relevance",
     "predict",
     "predict_distribution",
     "predict_folder",
@@ -95,6 +92,5 @@ __all__ = [
     "save",
     "scorers",
     "scores",
-    "sensitivity",
     "verify",
 ]

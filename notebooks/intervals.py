@@ -42,7 +42,7 @@ print(f"the residuals are taken as {intervals.family_}: p = {intervals.test_.p_v
 plt.figure(figsize=(6, 3))
 plt.hist(intervals.residuals_, bins=30, density=True, color="0.8")
 r = np.linspace(-200, 200, 300)
-scale = intervals.scale_[0]
+scale = intervals.scale_
 plt.plot(r, np.exp(-0.5 * (r / scale) ** 2) / (scale * np.sqrt(2 * np.pi)))
 plt.show()
 
@@ -66,4 +66,4 @@ pd.DataFrame(rows).T.round(2)
 # %% [markdown]
 # ## On your own data
 # Wrap your regressor: `bp.ResidualIntervals(your_regressor).fit(X, y).predict_interval(X_new, coverage=0.9)`. It warns
-# if the size of the residuals depends on the prediction; `groups=` then fits one scale for each cluster of inputs.
+# if the size of the residuals depends on the prediction.

@@ -14,15 +14,15 @@ import xarray as xr
 from numpy.typing import ArrayLike
 from scipy.stats import wasserstein_distance
 
-from bsvr_pp.assess.evidence import JudgedModel
+from bsvr_pp.assess.evidence import evidence_at, integrated_evidence, latent_k_hat, verify
 from bsvr_pp.assess.loo import CavityLOO, loo
-from bsvr_pp.assess.reweighting import integrated_evidence, latent_k_hat, verify
 from bsvr_pp.core.arrays import Array
 from bsvr_pp.core.checks import generator, numbers
 from bsvr_pp.inference.approximate import Annealed
 from bsvr_pp.inference.methods import method_of
 from bsvr_pp.inference.protocol import Evidence, HasEvidence
 from bsvr_pp.inference.result import hyperparameters_of, is_mode, is_sampled, latent_draws, shown_names
+from bsvr_pp.model.problem import Problem
 
 Value = float | str
 Numbers = dict[str, Value]
@@ -37,13 +37,10 @@ _UNITS = {"ase": 2, "aae": 1, "crps": 1}  # powers of the unit of the targets in
 
 @dataclass(frozen=True, slots=True)
 class Assessment:
-    """One result of a comparison.
+    """One result of a comparison, which may have only the mode (``plug_in``) or draws (``sampled``).
 
-    ``numbers`` has its numbers and their standard errors by column of the table. A number that was not requested is
-    missing; it is NaN if the method does not have it. ``hyperparameters`` has the same for each scalar hyperparameter,
-    ``C`` or ``lengthscale[1]``, which replaces ``{}`` in the columns. ``plug_in`` and ``sampled`` say whether the
-    result has only the mode, or draws; ``point`` has its hyperparameters (for draws their mean) as plain numbers.
-    ``n_test`` is the number of targets that were predicted.
+    ``numbers`` has its numbers by column of the table: without those that were not requested, and NaN where the method
+    has none. ``hyperparameters`` has the same for each scalar, ``C`` or ``lengthscale[1]``, in the place of ``{}``.
     """
 
     inference: str
@@ -108,14 +105,14 @@ def own_point(result: xr.DataTree) -> dict[str, Plain]:
     return {name: kept[name].values.tolist() for name in names}
 
 
-def evidence_at(judged: JudgedModel, random_seed: int | None) -> EvidenceAt:
+def known_evidences(problem: Problem, random_seed: int | None) -> EvidenceAt:
     """Return the evidence at a point by a method, which is computed once, with the same seed at every point."""
     known: dict[tuple[str, HasEvidence], Evidence] = {}
 
     def computed(point: Mapping[str, Plain], method: HasEvidence) -> Evidence:
         key = json.dumps(point, sort_keys=True), method
         if key not in known:
-            known[key] = judged.evidence(judged.problem.complete(point), method, generator(random_seed))
+            known[key] = evidence_at(problem, problem.complete(point), method, generator(random_seed))
         return known[key]
 
     return computed
@@ -124,10 +121,7 @@ def evidence_at(judged: JudgedModel, random_seed: int | None) -> EvidenceAt:
 def evidences(
     result: xr.DataTree, evidence: EvidenceAt | None, annealed: Annealed | None, theta: Mapping[str, Plain]
 ) -> Numbers:
-    """Log evidence of the method of a result, at its own and at the common hyperparameters ``theta``.
-
-    Their errors are the differences from the annealed ones; for draws, the own point is their mean.
-    """
+    """Log evidence of the method of a result, at its own point and at ``theta``, and errors from annealing."""
     latent, sampled = method_of(result).latent, is_sampled(result)
     # The mode has no evidence, and draws have none without further computation.
     own = nan if is_mode(result) else float(result.attrs["log_evidence"])
@@ -189,9 +183,8 @@ def hyperparameter_draws(result: xr.DataTree) -> dict[str, Array]:
 def marginal_distances(draws: Array, reference: Array) -> tuple[float, float]:
     """Wasserstein distance, in standard deviations of the reference, and KL divergence of draws of one quantity.
 
-    The divergence is that of the reference from the other, between the shares that fall into the tenths of the
-    reference, less what it is on average for equal distributions. It is NaN for a point, which is a single draw; both
-    are NaN where the reference is a point.
+    The divergence is between the shares in the tenths of the reference, less its average for equal distributions. It is
+    NaN for a point, which is a single draw; both are NaN where the reference is a point.
     """
     sd = reference.std(ddof=1) if reference.size > 1 else 0.0
     if not sd > 0:

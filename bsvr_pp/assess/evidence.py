@@ -1,49 +1,44 @@
-"""The evidence of a model, and a result with its model: what judgements need of both, in the terms of the result."""
+"""The evidence of a model, at a point and integrated over the hyperparameters, and corrections of results by it.
+
+`verify` weights sampled hyperparameters to the exact posterior: the weight of a draw θ is an unbiased estimate of
+p(y|θ), from particles of a Gaussian wider than the mean-field posterior, over the evidence that the sampler used. The
+weights are smoothed, and k-hat says whether they are reliable (Vehtari et al. 2024).
+"""
 
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
 from functools import cached_property
 
 import numpy as np
+import pandas as pd
 import pymc as pm
 import xarray as xr
+from arviz_stats.base import array_stats
 from numpy.typing import ArrayLike, NDArray
+from pymc.blocking import DictToArrayBijection, RaveledVars
 from rich.progress import track
+from scipy.special import logsumexp
+from scipy.stats import multivariate_t
 
-from bsvr_pp.core.approximations import LatentPosterior
+from bsvr_pp.core.approximations.smc import importance
 from bsvr_pp.core.arrays import Array
-from bsvr_pp.core.checks import generator
+from bsvr_pp.core.checks import check_count, generator
 from bsvr_pp.core.covariance.block_diagonal import AnyCovariance
 from bsvr_pp.core.docs import shared
 from bsvr_pp.core.losses import NoiseModel
-from bsvr_pp.inference.fitted import latent_posterior
 from bsvr_pp.inference.methods import method_of
-from bsvr_pp.inference.protocol import Anneals, Evidence, HasEvidence, Method, check_evidence
-from bsvr_pp.inference.result import check_match, latent_draws, points_of, problem_of
+from bsvr_pp.inference.protocol import Evidence, HasEvidence, check_evidence
+from bsvr_pp.inference.result import check_match, is_mode, is_sampled, latent_draws, points_of, problem_of
 from bsvr_pp.model.problem import Point, Problem, read_model
 
-
-class JudgedModel:
-    """A model (by default that of the surrounding ``with``), which is read once, and its evidence at any point."""
-
-    def __init__(self, model: pm.Model | None = None, problem: Problem | None = None) -> None:
-        self.problem = problem = read_model(model) if problem is None else problem
-        self.model, self.target, self.targets = problem.model, problem.target, problem.targets
-        self.hyperparameters, self.loss = problem.hyperparameters, problem.loss
-
-    def at(self, point: Point) -> tuple[AnyCovariance, Array, NoiseModel]:
-        """Prior covariance, prior mean and noise of the training rows, of which evidences with f integrated out are."""
-        self.problem.check_integrable()
-        return self.problem.at(point)
-
-    def evidence(self, point: Point, method: HasEvidence, rng: np.random.Generator) -> Evidence:
-        """Log evidence at checked hyperparameters."""
-        K, mean, noise = self.at(point)
-        return method.evidence(K, self.targets, noise, mean, rng)
+GOOD_K = 0.7  # k-hat up to which weights are reliable (Vehtari et al. 2024)
+_EQUAL = 1e-6  # log ratios that differ by less are equal up to rounding errors: there is no tail
+_TAIL = 5  # degrees of freedom of a proposal: its tails must not be lighter than those of the posterior
 
 
-class Judged(JudgedModel):
+class Judged:
     """A result of `fit`, and the model with the data that it was computed from; errors call the result ``name``.
 
     ``purpose`` is what is refused for some kinds of targets, a key of `Numbers.refusal`.
@@ -52,25 +47,17 @@ class Judged(JudgedModel):
     def __init__(
         self, result: xr.DataTree, model: pm.Model | None = None, name: str = "result", purpose: str = ""
     ) -> None:
-        super().__init__(problem=problem_of(result, model, name))
-        if purpose and (refusal := self.loss.targets.refusal(purpose, name=self.loss.name)):
+        self.result, self.problem = result, problem_of(result, model, name)
+        self.target, self.targets, loss = self.problem.target, self.problem.targets, self.problem.loss
+        if purpose and (refusal := loss.targets.refusal(purpose, name=loss.name)):
             raise ValueError(refusal)
         check_match(self.problem, result, name)
-        self.result = result
-
-    @property
-    def method(self) -> Method:
-        """The method of the result."""
-        return method_of(self.result)
-
-    def at_its_point(self) -> tuple[LatentPosterior, NoiseModel]:
-        """Gaussian posterior of f and the noise, of a result at one point of the hyperparameters."""
-        return latent_posterior(self.problem, self.result)
+        self.method = method_of(result)
 
     @cached_property
     def points(self) -> list[Point]:
         """The hyperparameters of each draw, chain after chain."""
-        return points_of(self.result["posterior"].to_dataset(), self.hyperparameters)
+        return points_of(self.result["posterior"].to_dataset(), self.problem.hyperparameters)
 
     def rows_of(self, group: str, variable: str) -> Array:
         """A variable with a value for each draw and training point, as a (draws, n) array."""
@@ -86,17 +73,19 @@ class Judged(JudgedModel):
     ) -> Iterator[tuple[AnyCovariance, Array, NoiseModel]]:
         """Prior covariance, prior mean and noise of the training rows at each of these draws of the hyperparameters."""
         for s in track(chosen, description=description, disable=not progressbar, transient=True):
-            yield self.at(self.points[s])
+            yield integrable_at(self.problem, self.points[s])
 
 
-def some_draws(posterior: xr.Dataset, chosen: NDArray[np.intp], chains: int = 1) -> xr.Dataset:
-    """The draws at these positions, chain after chain, as so many chains; repeated positions are allowed."""
-    posterior = posterior.transpose("chain", "draw", ...)
-    kept = {}
-    for name, variable in posterior.items():
-        flat = variable.values.reshape(-1, *variable.shape[2:])[chosen]
-        kept[name] = (variable.dims, flat.reshape(chains, -1, *flat.shape[1:]))
-    return xr.Dataset(kept, coords={dim: at for dim, at in posterior.coords.items() if dim not in ("chain", "draw")})
+def integrable_at(problem: Problem, point: Point) -> tuple[AnyCovariance, Array, NoiseModel]:
+    """Prior covariance, prior mean and noise of the training rows, if f can be integrated out."""
+    problem.check_integrable()
+    return problem.at(point)
+
+
+def evidence_at(problem: Problem, point: Point, method: HasEvidence, rng: np.random.Generator) -> Evidence:
+    """Log evidence at checked hyperparameters."""
+    K, mean, noise = integrable_at(problem, point)
+    return method.evidence(K, problem.targets, noise, mean, rng)
 
 
 @shared
@@ -105,7 +94,6 @@ def log_evidence(
     model: pm.Model | None = None,
     *,
     hyperparameters: Mapping[str, ArrayLike] | None = None,
-    draws: ArrayLike | xr.DataTree | None = None,
     random_seed: int | np.random.Generator | None = None,
 ) -> Evidence:
     """Compute the natural log of the evidence p(y | hyperparameters), with the latent function integrated out.
@@ -117,10 +105,6 @@ def log_evidence(
     <model>
     hyperparameters : dict, optional
         A value for each hyperparameter of the model; not needed if there are none.
-    draws : (draws, n) array or DataTree, optional
-        Draws of the latent function from the exact posterior at these hyperparameters, such as a result of
-        ``fit(NUTS(), hyperparameters=...)``. The annealed path is then followed in reverse, from these draws to the
-        start. The expectation of this estimate is above the log evidence; that of the forward run is below it.
     random_seed : int or Generator, optional
         Random seed of the annealed estimate.
 
@@ -134,8 +118,7 @@ def log_evidence(
     TypeError
         If the method has no evidence.
     ValueError
-        If a hyperparameter is missing, unknown or outside its support, or draws have the wrong shape or are given
-        with another method.
+        If a hyperparameter is missing, unknown or outside its support.
 
     Examples
     --------
@@ -147,22 +130,229 @@ def log_evidence(
     -1.515512
     """
     check_evidence(method)
-    if draws is None:
-        judged = JudgedModel(model)
-        return judged.evidence(judged.problem.complete(hyperparameters), method, generator(random_seed))
-    if not isinstance(method, Anneals):
-        raise ValueError(f"draws are for Annealed(), got them with {method!r}")
-    judged = Judged(draws, model, "draws") if isinstance(draws, xr.DataTree) else JudgedModel(model)
-    point = judged.problem.complete(hyperparameters)
-    f = _draws_at(judged, point) if isinstance(judged, Judged) else draws
-    K, mean, noise = judged.at(point)
-    return method.evidence(K, judged.targets, noise, mean, generator(random_seed), f)
+    problem = read_model(model)
+    return evidence_at(problem, problem.complete(hyperparameters), method, generator(random_seed))
 
 
-def _draws_at(fitted: Judged, point: Mapping[str, Array]) -> Array:
-    """Draws (draws, n) of f from a result that sampled it at these hyperparameters."""
-    posterior = fitted.result["posterior"].to_dataset()
-    for name, value in point.items():
-        if not np.allclose(posterior[name].values, value, rtol=1e-12, atol=0.0):
-            raise ValueError(f"draws must be at the given hyperparameters, but have other values of {name}")
-    return latent_draws(fitted.result)
+@shared
+def integrated_evidence(
+    result: xr.DataTree,
+    *,
+    model: pm.Model | None = None,
+    draws: int = 200,
+    particles: int = 500,
+    random_seed: int | np.random.Generator | None = None,
+) -> Evidence:
+    """Estimate the natural log of p(y), with the latent function and the hyperparameters integrated out.
+
+    The method is importance sampling from a Student t distribution that is fitted to the sampled hyperparameters, on
+    their unconstrained scale. If f was integrated out, p(y|θ) is that of the approximation. If f was sampled, p(y|θ) is
+    an unbiased estimate by particles as in `verify`, and p(y) is exact up to its standard error.
+
+    Parameters
+    ----------
+    result : DataTree
+        Result of ``fit(NUTS(...))`` with sampled hyperparameters.
+    <model>
+    draws : int
+        Number of points of the hyperparameters, at least 25.
+    particles : int
+        Number of draws of f at each point, at least 2; used if f was sampled.
+    <random_seed>
+
+    Returns
+    -------
+    Evidence
+        As of `log_evidence`; ``converged`` is true if the k-hat of the weights is at most 0.7.
+
+    Raises
+    ------
+    ValueError
+        If the hyperparameters were not sampled, or a number is out of range.
+    <no_result>
+
+    <pymc_model>
+    >>> bp.integrated_evidence(bp.fit(bp.MAP(), model, progressbar=False), model=model)
+    Traceback (most recent call last):
+    ValueError: result must have sampled hyperparameters, as of fit(NUTS(...)), got one of MAP
+    """
+    check_count("draws", draws, 25)
+    check_count("particles", particles, 2)
+    fitted = Judged(result, model)
+    method, problem, names = fitted.method, fitted.problem, fitted.problem.hyperparameters
+    posterior = result["posterior"].to_dataset()
+    sampled = [name for name in names if name in posterior and np.ptp(posterior[name].values) > 0]
+    if sampled != list(names) or not sampled:
+        raise ValueError(f"result must have sampled hyperparameters, as of fit(NUTS(...)), got one of {method.name}")
+    rng = generator(random_seed)
+    unconstrained = [dict(zip(names, problem.to_unconstrained(point), strict=True)) for point in fitted.points]
+    drawn = [DictToArrayBijection.map(values) for values in unconstrained]
+    theta, shapes = np.stack([draw.data for draw in drawn]), drawn[0].point_map_info
+    proposal = multivariate_t(theta.mean(axis=0), np.atleast_2d(np.cov(theta.T)), df=_TAIL, seed=rng)
+    proposed = np.reshape(proposal.rvs(draws), (draws, -1))
+    prior = problem.model.compile_fn(
+        problem.model.logp(vars=problem.prior_terms), inputs=problem.values, point_fn=False, mode="FAST_COMPILE"
+    )
+    weight = np.empty(draws)
+    for s, flat in enumerate(proposed):
+        values = list(DictToArrayBijection.rmap(RaveledVars(flat, shapes)).values())
+        point = problem.to_constrained(values)
+        if method.latent is None:
+            K, mean, noise = integrable_at(problem, point)
+            evidence, _ = importance(K, problem.targets, noise, mean, particles, rng)
+        else:
+            evidence = evidence_at(problem, point, method.latent, rng).value
+        weight[s] = evidence + float(prior(*values)) - proposal.logpdf(flat)
+    value = float(logsumexp(weight) - np.log(draws))
+    error = float(np.exp(weight - value).std(ddof=1) / np.sqrt(draws))
+    finite = weight[np.isfinite(weight)]
+    return Evidence(value, error, pareto_weights(finite)[1] <= GOOD_K)
+
+
+@dataclass(frozen=True, slots=True)
+class Verification:
+    """Result of `verify`, whose docstring has its attributes."""
+
+    k_hat: float
+    table: pd.DataFrame
+    log_weights: Array
+    draws: NDArray[np.intp]
+    log_ratio: Array
+    particle_error: float
+
+    @property
+    def effective_draws(self) -> float:
+        """Effective number of draws after weighting, of those chosen."""
+        return float(np.exp(-logsumexp(2 * self.log_weights)))
+
+    @property
+    def verdict(self) -> str:
+        """The verdict in one sentence."""
+        if not self.k_hat <= GOOD_K:
+            return (
+                f"k-hat = {self.k_hat:.2f} > {GOOD_K}: the approximation is too far from the model to be corrected; "
+                "sample f as well, with NUTS()"
+            )
+        shift = float(self.table["shift"].abs().max())
+        return (
+            f"k-hat = {self.k_hat:.2f}: the corrected posterior can be believed; means shift by at most {shift:.2f} sd"
+        )
+
+    def __str__(self) -> str:
+        """Verdict and table."""
+        return f"{self.verdict}\n{self.table.round(4).to_string()}"
+
+
+@shared
+def verify(
+    result: xr.DataTree,
+    *,
+    model: pm.Model | None = None,
+    draws: int = 500,
+    particles: int = 500,
+    random_seed: int | np.random.Generator | None = None,
+    progressbar: bool = True,
+) -> Verification:
+    """Check and correct a posterior of hyperparameters that was sampled with f integrated out.
+
+    Parameters
+    ----------
+    result : DataTree
+        Result of ``fit(NUTS(latent=...))``.
+    <model>
+    draws : int
+        Number of draws of the hyperparameters to weight, evenly spaced among all; at least 25.
+    particles : int
+        Number of draws of f for each, at least 2.
+    <random_seed>
+    progressbar : bool
+        Whether to show progress.
+
+    Returns
+    -------
+    Verification
+        ``k_hat``, the Pareto shape of the importance weights: up to 0.7 the corrected columns are reliable (0 if the
+        largest weights are all equal, as for an exact evidence). ``table``, with a row for each hyperparameter: mean
+        and sd as sampled and corrected, and the shift of the mean in corrected sd. ``verdict``, one sentence. Of the
+        chosen draws: ``draws``, their positions among all, chain after chain; ``log_weights``, normalised and smoothed;
+        ``log_ratio``, the log of the unbiased evidence minus that of the approximation; ``effective_draws``, their
+        number after weighting. ``particle_error``, the typical standard error of a log ratio from its particles.
+
+    Raises
+    ------
+    ValueError
+        If the result has no draws with f integrated out, or a number is out of range.
+    <no_result>
+
+    <pymc_model>
+    >>> bp.verify(bp.fit(bp.MAP(), model, progressbar=False), model=model)
+    Traceback (most recent call last):
+    ValueError: result must be of fit(NUTS(latent=...)), with f integrated out, got one of MAP
+    """
+    check_count("draws", draws, 25)
+    check_count("particles", particles, 2)
+    fitted = Judged(result, model)
+    if "latent_draws" not in result.children:
+        raise ValueError(
+            f"result must be of fit(NUTS(latent=...)), with f integrated out, got one of {result.attrs['inference']}"
+        )
+    used = result["latent_draws"].to_dataset()["log_evidence"].values.ravel()
+    chosen = fitted.evenly(draws)
+    rng = generator(random_seed)
+    ratio, error = np.empty(chosen.size), np.empty(chosen.size)
+    for i, (K, mean, noise) in enumerate(fitted.at_draws(chosen, "verify", progressbar)):
+        log_mean, error[i] = importance(K, fitted.targets, noise, mean, particles, rng)
+        ratio[i] = log_mean - used[chosen[i]]
+    smoothed, k_hat = pareto_weights(ratio)
+    weights = np.exp(smoothed)
+    rows = {}
+    for name in fitted.problem.hyperparameters:
+        values = np.stack([fitted.points[s][name] for s in chosen]).reshape(chosen.size, -1)
+        for j, x in enumerate(values.T):
+            rows[name if values.shape[1] == 1 else f"{name}[{j}]"] = _moments(x, weights)
+    table = pd.DataFrame.from_dict(rows, orient="index")
+    return Verification(k_hat, table, smoothed, chosen, ratio, float(np.median(error)))
+
+
+def _moments(x: Array, weights: Array) -> dict[str, float]:
+    """Mean and sd of draws without and with weights, and the shift of the mean."""
+    mean, corrected = float(x.mean()), float(weights @ x)
+    sd = float(np.sqrt(weights @ (x - corrected) ** 2))
+    return {
+        "mean": mean,
+        "sd": float(x.std(ddof=1)),
+        "corrected mean": corrected,
+        "corrected sd": sd,
+        "shift": (corrected - mean) / sd if np.ptp(x) > 0 else 0.0,
+    }
+
+
+def pareto_weights(log_ratio: Array) -> tuple[Array, float]:
+    """Normalised, smoothed log weights (draws,) from log importance ratios, known up to a constant, and k-hat.
+
+    k-hat is 0, without smoothing, if the largest ratios are all equal: such weights are bounded, and no Pareto
+    distribution can be fitted to them.
+    """
+    # Within ArviZ's own tail, the largest min(n/5, 3√n) ratios.
+    tail = max(int(min(0.2 * log_ratio.size, 3.0 * np.sqrt(log_ratio.size))), 1)
+    if np.ptp(np.sort(log_ratio)[-tail:]) < _EQUAL:
+        return log_ratio - logsumexp(log_ratio), 0.0
+    smoothed, k_hat = array_stats.psislw(-log_ratio)
+    return smoothed, float(k_hat)
+
+
+def latent_k_hat(result: xr.DataTree) -> float:
+    """k-hat of the weights from a Gaussian posterior of f to the exact one; NaN for MAP and where f was sampled.
+
+    The ratio p(y|f) p(f)/q(f) at a draw f = mean + δ is log p(y|f) - dual_coef·δ + ½ Σ τ_i δ_i², up to a constant: the
+    prior covariance cancels. k-hat is for all n values of f jointly, and grows with n even if each marginal is right.
+    """
+    if is_sampled(result) or is_mode(result):
+        return np.nan
+    latent = result["latent_posterior"].to_dataset()
+    likelihood = result["log_likelihood"].to_dataset()
+    target = next(iter(likelihood.data_vars))
+    step = latent_draws(result) - latent["mean"].values
+    ratio = likelihood[target].values.reshape(step.shape).sum(axis=1)
+    ratio = ratio - step @ latent["dual_coef"].values + 0.5 * step**2 @ latent["site_precision"].values
+    return pareto_weights(ratio)[1]

@@ -20,8 +20,7 @@ from numpy.typing import ArrayLike, NDArray
 from pymc.model.fgraph import clone_model
 from pytensor.compile.sharedvalue import SharedVariable
 
-from bsvr_pp.assess.evidence import Judged
-from bsvr_pp.assess.reweighting import pareto_weights
+from bsvr_pp.assess.evidence import Judged, pareto_weights
 from bsvr_pp.core.approximations.posterior import LatentPosterior, from_sites
 from bsvr_pp.core.arrays import Array
 from bsvr_pp.core.checks import checked_levels
@@ -30,7 +29,7 @@ from bsvr_pp.core.covariance.covariance import Factor
 from bsvr_pp.core.docs import shared
 from bsvr_pp.core.losses import NoiseModel
 from bsvr_pp.inference.fit import fit
-from bsvr_pp.inference.fitted import check_neighbours, components
+from bsvr_pp.inference.fitted import check_neighbours, components, latent_posterior
 from bsvr_pp.inference.predict import predict, predict_distribution
 from bsvr_pp.inference.prediction.component import Component, new_rows, noise_of_rows, rowwise_data
 from bsvr_pp.inference.prediction.distribution import QUANTILES, PredictiveDistribution
@@ -48,8 +47,7 @@ _DRAWS = 500  # largest number of draws that are reweighted
 class CavityLOO(ELPDData):
     """Leave-one-out from the cavities of a Gaussian approximation, at its own hyperparameters.
 
-    This is an `ELPDData` of ArviZ; ``inference`` is the name of the approximation. With blocks each target is predicted
-    from the others of its own block.
+    With blocks each target is predicted from the others of its own block.
     """
 
     _kind: ClassVar[str] = "loo"
@@ -118,7 +116,7 @@ def loo(
         return az.loo(result, var_name=fitted.target, pointwise=True)
     in_sample: Array
     if neighbours is None:
-        posterior, noise = fitted.at_its_point()
+        posterior, noise = latent_posterior(fitted.problem, result)
         pointwise = posterior.log_loo(fitted.targets, noise)
         in_sample = noise.tilted(posterior.mean, posterior.variance, fitted.targets)[0]
     else:
@@ -194,7 +192,7 @@ def loo_predict(
     fitted = _checked(result, model, neighbours, noise_scales)
     k_hat = None
     if not is_sampled(result):
-        posterior, noise = fitted.at_its_point()
+        posterior, noise = latent_posterior(fitted.problem, result)
         means, variances, own = posterior.cavity_mean[None], posterior.cavity_variance[None], noise.weighted()
         noises: tuple[NoiseModel, ...] = (own,)
         weights = np.ones(means.shape)

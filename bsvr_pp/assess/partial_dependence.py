@@ -267,10 +267,7 @@ def _names(table: pd.DataFrame, feature: Column | tuple[Column, ...]) -> list[st
 
 
 def _values_of(name: str, column: pd.Series, most: int, rows: Rows) -> tuple[pd.Index, Array]:
-    """At most so many values of a column, its most frequent words or quantiles, and their weights (n, k) at rows.
-
-    Weights are linear between numbers and dates; those of a gap and of rarer words are 0.
-    """
+    """At most so many words or quantiles of a column, and their weights (n, k) at rows, linear between numbers."""
     present = column.dropna()
     kind = kind_of(name, present)
     if present.empty:

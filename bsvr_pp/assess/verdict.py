@@ -1,7 +1,6 @@
 """Judgements on results, as data: which results can be trusted, and the reasons against the others.
 
-The verdict on a result uses only its own numbers, so that it does not depend on the other results. Comparisons are
-separate: the distance from a reference, and problems common to all results (`Comparison`).
+The verdict on a result uses only its own numbers; `Comparison` has the distance from a reference, and common problems.
 """
 
 from __future__ import annotations
@@ -15,7 +14,7 @@ import numpy as np
 from scipy.stats import binom
 
 from bsvr_pp.assess.assessment import COVERAGES, Assessment, Plain
-from bsvr_pp.assess.reweighting import GOOD_K
+from bsvr_pp.assess.evidence import GOOD_K
 from bsvr_pp.inference.protocol import Evidence
 
 GOOD_R_HAT = 1.01  # Vehtari et al. 2021
@@ -166,10 +165,7 @@ class Comparison:
 
     @property
     def recommendation(self) -> Recommendation:
-        """The fastest of the results that can be trusted, and are not far from the reference.
-
-        Intervals that are wrong for every method do not affect the choice.
-        """
+        """The fastest trusted result that is near the reference; intervals that are wrong for all do not count."""
         ignored, far = Kind.COVERAGE if self.shared else None, self.far
         status = {
             name: Verdict(tuple(reason for reason in verdict.reasons if reason.kind is not ignored)).status

@@ -1,12 +1,6 @@
 from .default_models import default_label_model, default_ordinal_model
-from .evidences import (
-    ClassificationEvidence,
-    class_probability,
-    evidence,
-    evidence_gradient,
-)
 from .exchange import Exchange
-from .normalised_evidence import NormalisedEvidence
+from .normalised_evidence import ClassificationEvidence, NormalisedEvidence, evidence
 from .svm_label import KnownLabel
 
 __all__ = [
@@ -14,9 +8,7 @@ __all__ = [
     "Exchange",
     "KnownLabel",
     "NormalisedEvidence",
-    "class_probability",
     "default_label_model",
     "default_ordinal_model",
     "evidence",
-    "evidence_gradient",
 ]

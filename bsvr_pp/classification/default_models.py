@@ -102,10 +102,7 @@ def standard_label_model(
     blocks: Partition | None = None,
     tied: Tied = None,
 ) -> pm.Model:
-    """`default_label_model` without checks, given widths of the inputs, by default 1, and C if it is not learned.
-
-    ``of_targets`` may have sample weights (n,), "weight".
-    """
+    """`default_label_model` without checks; a C that is given is not learned, ``of_targets`` may have "weight" (n,)."""
     label = KnownLabel if known else SVMLabel
     with pm.Model() as model:
         penalty = pm.LogNormal("C", np.log(np.log(2.0)), 1.0) if C is None else pm.Data("C", float(C))
@@ -214,10 +211,7 @@ def default_ordinal_model(
 def standard_ordinal_model(
     X: Array, y: Array, m: int, *, noise: str, kernel: Kernel, ard: bool, width: Array | None = None, tied: Tied = None
 ) -> pm.Model:
-    """`default_ordinal_model` without checks, given the number m of cut points, and widths of the inputs, by default 1.
-
-    Models of different data then have one structure.
-    """
+    """`default_ordinal_model` without checks: with a given number m of cut points all data have one structure."""
     with pm.Model() as model:
         at, z = pm.Data("X", X), pm.Data("thresholds", class_thresholds(y, m))
         if callable(kernel):
@@ -250,8 +244,7 @@ def check_ordinal_options(noise: str, kernel: Kernel) -> None:
 def class_thresholds(classes: Array, m: int) -> Array:
     """Standard normal quantiles (m,) between the shares of the classes, each of which counts half a point more."""
     counts = np.bincount(classes.astype(np.intp), minlength=m + 1) + 0.5
-    thresholds: Array = norm.ppf(np.cumsum(counts)[:-1] / counts.sum())
-    return thresholds
+    return np.asarray(norm.ppf(np.cumsum(counts)[:-1] / counts.sum()))
 
 
 def shaped_noise(noise: str) -> dict[str, float | TensorVariable]:

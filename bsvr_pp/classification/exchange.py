@@ -1,14 +1,8 @@
-"""Sampling of the hyperparameters of labels without computing the normaliser N(X) of their evidence.
+"""Sampling of the hyperparameters of labels without the normaliser N(X) (docs/explanation/normalisation.md).
 
-This is the exchange algorithm (Murray, Ghahramani & MacKay 2006). For a proposal θ', labels Y' are drawn from the model
-at θ', given that all are known. In the acceptance ratio
-
-    p(θ') Q(Y|θ') Q(Y'|θ) / (p(θ) Q(Y|θ) Q(Y'|θ'))
-
-the normalisers of θ and θ' cancel. Labels are drawn exactly by restarts, as in Sollich (2002, section 2). If this takes
-too long, they are drawn by elliptical slice moves of a function that is kept between steps. The naive evidences Q are
-those of mean field. The proposals are random walks in the unconstrained hyperparameters, whose covariance adapts during
-tuning (Haario, Saksman & Tamminen 2001).
+In the acceptance ratio p(θ') Q(Y|θ') Q(Y'|θ) / (p(θ) Q(Y|θ) Q(Y'|θ')) of the exchange algorithm (Murray et al. 2006)
+the normalisers cancel, for labels Y' that are drawn at θ': exactly by restarts (Sollich 2002, section 2), or else by
+slice moves of a function. Proposals are adaptive random walks (Haario, Saksman & Tamminen 2001).
 """
 
 from __future__ import annotations

@@ -1,17 +1,20 @@
-"""Hyperparameters of labels: their prior as a function of a vector, and the maximum of the normalised evidence.
+"""Evidences of labels at given hyperparameters, and the hyperparameters that maximise them (Sollich 2002, 4 and 5).
 
-The normalised evidence is that of Sollich (2002, sections 4 and 5). The gradient of its naive part is that of mean
-field with warm starts. The gradient of a normaliser is an average over its density of f, which is represented by
-particles (`bsvr_pp.classification.normaliser`). The optimisation is therefore stochastic. A step costs O(n³).
+They are the naive log Q(Y|X) (27), the conditional log Q(Y|X) - log N(X) (25) of the labels given the inputs, and the
+joint log Q(Y|X) - log N̂ (30), up to a constant. The gradient of a normaliser is an average over particles
+(`bsvr_pp.classification.normaliser`), so that the maximisation is stochastic. A step costs O(n³).
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+import warnings
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
 import numpy as np
+import pymc as pm
 import pytensor.tensor as pt
+from numpy.typing import ArrayLike
 from pymc.blocking import DictToArrayBijection, RaveledVars
 from pytensor.gradient import zero_grad
 from pytensor.tensor.variable import TensorVariable as Variable
@@ -20,19 +23,27 @@ from scipy.optimize import minimize
 from bsvr_pp.classification.normaliser import KINDS, EvidenceKind, NormaliserCloud, check_kind
 from bsvr_pp.core.approximations.gradient import Gradient
 from bsvr_pp.core.arrays import Array
-from bsvr_pp.core.checks import check_count
+from bsvr_pp.core.checks import check_count, generator
 from bsvr_pp.core.compiler import threads_for
 from bsvr_pp.core.covariance.covariance import Covariance
 from bsvr_pp.core.losses import NoiseModel
 from bsvr_pp.core.losses.registry import LABELS
 from bsvr_pp.inference.approximate import Annealed, MeanField
 from bsvr_pp.inference.fitted import Fitted, fitted_at
-from bsvr_pp.inference.protocol import IntegratesLatent, Options, check_latent
+from bsvr_pp.inference.protocol import (
+    Anneals,
+    Evidence,
+    HasEvidence,
+    IntegratesLatent,
+    Options,
+    check_evidence,
+    check_latent,
+)
 from bsvr_pp.inference.search.optimize import Optimum, initial_point
 from bsvr_pp.model.gaussian import gradients
 from bsvr_pp.model.inventory import ModelError
 from bsvr_pp.model.operation import CovarianceGraph, TargetsGraph
-from bsvr_pp.model.problem import Point, Problem
+from bsvr_pp.model.problem import Point, Problem, read_model
 
 NORMALISER = Annealed(particles=1000, groups=16, moves=4, efficiency=0.93)
 _FAR = 20.0  # change of an unconstrained value above which a hyperprior is considered improper
@@ -57,6 +68,109 @@ def label_scale(noise: NoiseModel) -> float:
     if np.ndim(C):
         raise ValueError("C has a value for each training point, which says nothing about new ones: give it a number")
     return float(C)
+
+
+@dataclass(frozen=True, slots=True)
+class ClassificationEvidence:
+    """Result of `evidence`.
+
+    Attributes
+    ----------
+    value, standard_error : float
+        Log evidence (not divided by n) and its standard error, from annealing.
+    kind : str
+        "naive", "conditional" or "joint".
+    parts : dict
+        "naive" and, except for the naive kind, "normaliser", each with value and standard error; ``value`` is their
+        difference.
+    converged : bool
+        Whether the method of the naive part converged.
+    """
+
+    value: float
+    standard_error: float
+    kind: EvidenceKind
+    parts: dict[str, Evidence]
+    converged: bool
+
+
+def evidence(
+    method: HasEvidence,
+    model: pm.Model | None = None,
+    *,
+    hyperparameters: Mapping[str, ArrayLike] | None = None,
+    kind: EvidenceKind = "conditional",
+    normaliser: Anneals | None = None,
+    random_seed: int | np.random.Generator | None = None,
+) -> ClassificationEvidence:
+    """Compute the log evidence of a model with labels at given hyperparameters.
+
+    Parameters
+    ----------
+    method : Laplace, MeanField, Annealed or another method with an evidence
+        Method for the naive part.
+    model : pm.Model, optional
+        A model whose labels are `bp.SVMLabel`; by default that of the surrounding ``with``.
+    hyperparameters : dict, optional
+        A value for each hyperparameter; not needed if there are none.
+    kind : {"conditional", "joint", "naive"}
+        Kind of evidence: (25), (30) or (27).
+    normaliser : Annealed, optional
+        Method for the normaliser; by default annealing with 16 groups of 1000 particles.
+    random_seed : int or Generator, optional
+        Random seed; the same seed gives the same result.
+
+    Returns
+    -------
+    ClassificationEvidence
+
+    Raises
+    ------
+    TypeError
+        If method or normaliser is not one of these.
+    ValueError
+        If kind is not one of these, or a hyperparameter is missing, unknown or outside its support.
+    ModelError
+        If the model has no labels, or its prior mean is not zero.
+
+    Warns
+    -----
+    UserWarning
+        If a conditional evidence is above its bound -log 2. This happens if C is large and the amplitude small: then
+        all labels are known for only few functions, and annealing finds too few of them.
+
+    Examples
+    --------
+    >>> import numpy as np, pymc as pm, bsvr_pp as bp
+    >>> with pm.Model():
+    ...     f = bp.GP(cov_func=pm.gp.cov.ExpQuad(1, ls=1.0)).prior("f", X=np.zeros((1, 1)), jitter=0.0)
+    ...     _ = bp.SVMLabel("y", f=f, C=2.0, observed=[1])
+    ...     found = bp.classification.evidence(bp.MeanField(), random_seed=1)
+    >>> bool(abs(found.value - np.log(0.5)) < 4 * found.standard_error)
+    True
+    """
+    check_kind(kind)
+    check_evidence(method)
+    normaliser = NORMALISER if normaliser is None else normaliser
+    if not isinstance(normaliser, Anneals):
+        raise TypeError(f"normaliser must be Annealed(): N has no other method, got {normaliser!r}")
+    problem = read_model(model)
+    K, mean, noise = labels_at(problem, problem.complete(hyperparameters))
+    rng = generator(random_seed)
+    value, error, converged = naive = method.evidence(K, problem.targets, noise, mean, rng)
+    parts = {"naive": naive}
+    for known in KINDS[kind].known(noise):
+        run = normaliser.posterior(K, None, known, mean, rng)
+        parts["normaliser"] = Evidence(run.log_evidence, run.standard_error, True)
+        value, error = value - run.log_evidence, float(np.hypot(error, run.standard_error))
+    if value > 3.0 * error + KINDS[kind].most:
+        warnings.warn(
+            f"a conditional evidence is at most -log 2, and {value:.3g} was found: the particles of the normaliser "
+            "have not reached where its mass is; give normaliser=Annealed() more particles and moves",
+            UserWarning,
+            stacklevel=2,
+        )
+    return ClassificationEvidence(value, error, kind, parts, converged)
 
 
 class LabelPrior:

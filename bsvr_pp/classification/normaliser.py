@@ -1,14 +1,8 @@
 """The normalisers of Sollich (2002, section 5), and gradients of log evidences as averages over draws.
 
-The naive evidence of labels (27) is divided by a normaliser: the mean under the prior of `Known` (28), for the evidence
-of the labels given the inputs (25), or of `MeanKnown` (29), for that of labels and inputs (30). The factors are
-symmetric in f and not log-concave, so that Gaussian approximations are poor, and annealing from the prior is used.
-
-For log M = log ∫ N(f; 0, K) q(f) df, and the average over the density under the integral,
-
-    d log M/dC = <d log q/dC>,    d log M/dK = ½(<f̂ f̂ᵀ> - K⁻¹) = ½ <g f̂ᵀ>,    f̂ = K⁻¹f, g = d log q/df,
-
-The last form follows by partial integration. Its average has a smaller error, because g is bounded by C.
+For log M = log ∫ N(f; 0, K) q(f) df, and averages over the density under the integral, d log M/dC = <d log q/dC> and
+d log M/dK = ½(<f̂ f̂ᵀ> - K⁻¹) = ½ <g f̂ᵀ> with f̂ = K⁻¹f and g = d log q/df. The last form follows by partial
+integration. Its average has a smaller error, because g is bounded by C.
 """
 
 from __future__ import annotations
@@ -41,10 +35,7 @@ _DRIFT = 0.4  # or change of log C
 
 @dataclass(frozen=True, slots=True)
 class Known:
-    """Log probability that all labels are known, Σ log ν(f_i) (Sollich 2002, (28)), for draws of f.
-
-    C is a positive number or an (n,) array, ``weight``, a number or (n,), says how often each label counts.
-    """
+    """Log probability that all labels are known, Σ log ν(f_i), (28); C and weight are numbers or (n,) arrays."""
 
     C: ArrayLike
     weight: ArrayLike = 1.0
@@ -136,9 +127,8 @@ def averaged_gradient(K: ArrayLike | Covariance, likelihood: Differentiable, f: 
 class NormaliserCloud:
     """Particles of the density under a normaliser, which follow the hyperparameters of a stochastic optimisation.
 
-    They are stored whitened, so that they follow a change of K, and are moved by a few elliptical slices after each
-    change. They are annealed again at regular intervals and after larger changes of C. The reason is that slices mix
-    slowly for large C, and with outdated particles C could grow without limit.
+    They are stored whitened, so that they follow a change of K, and moved by a few slices. Slices mix slowly for large
+    C, and with outdated particles C could grow without limit: they are annealed again at intervals.
     """
 
     def __init__(

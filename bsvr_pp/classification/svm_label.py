@@ -63,7 +63,7 @@ class SVMLabel(Discrete):
     :math:`\nu(f) = Q(1 \mid f) + Q(-1 \mid f) \le 1` (sollich2002, equation 4). The label 0 is "don't know"; the
     mode of a Gaussian process with observed labels :math:`\pm 1` is the support vector classifier with the kernel as
     its prior covariance, the variance of its offset included. Predictions of the label given that it is known use
-    :math:`P(y \mid f) = Q(y \mid f)/\nu(f)` (10), `bsvr_pp.classification.class_probability`.
+    :math:`P(y \mid f) = Q(y \mid f)/\nu(f)` (10).
 
     ========  =======================================
     Support   :math:`y \in \{-1, 0, 1\}`

@@ -220,7 +220,6 @@ def _pictures(
         "hyperparameters": hyperparameters_picture(results, {"lengthscale": train.inputs}),
     }
     if d > 1:
-        drawn["relevance"] = bp.plot_relevance(results, inputs=train.inputs)
         # Results of a mode have no bands.
         banded = [name for name, result in results.items() if isinstance(method_of(result), IntegratesLatent)]
         if banded:

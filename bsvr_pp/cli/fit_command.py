@@ -80,9 +80,8 @@ def fit(
             dataset, _ = table.encode()
         check_writable("--out", out, folder=into_folder)
     import bsvr_pp as bp
-    from bsvr_pp.estimators.base import blocks_from
+    from bsvr_pp.estimators.base import METHODS, blocks_from
     from bsvr_pp.estimators.outliers import listed
-    from bsvr_pp.estimators.svr import METHODS
 
     options: dict[str, Any] = {"kernel": kernel, "inference": inference, "ard": ard, "restarts": restarts}
     with failing(TypeError, ValueError):

@@ -47,11 +47,7 @@ def print_notes(notes: Sequence[str]) -> None:
 
 
 class Output:
-    """The output folder of a command, which is tested before the work and created with the first file.
-
-    If a file cannot be written later, for example on a full disk, one line is printed and the work continues. Files
-    written before are kept, and the command exits with status 2.
-    """
+    """The output folder of a command; if one file cannot be written the others are, and the status is 2."""
 
     def __init__(self, folder: Path) -> None:
         self.folder = check_writable("--out", folder, folder=True)

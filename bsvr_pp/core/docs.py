@@ -29,6 +29,19 @@ Raises
 ------
 ValueError
     If a quantile is out of range.""",
+    "inputs": """\
+Parameters
+----------
+X : (n, d) array or DataFrame
+    Inputs; the columns of a DataFrame are encoded if they are not numbers.""",
+    "counts": """\
+sample_weight : (n,) array, optional
+    Weights, >= 0: a row of weight w counts as if it were there w times, and a row of weight 0 is left out.""",
+    "not_converged": """\
+Warns
+-----
+ConvergenceWarning
+    If the optimum or the chains did not converge.""",
     "model": """\
 model : pm.Model, optional
     The model; by default that of the surrounding ``with``.""",

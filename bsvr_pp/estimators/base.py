@@ -19,17 +19,25 @@ from sklearn.utils import check_random_state
 
 from bsvr_pp.core.arrays import Array
 from bsvr_pp.core.checks import check_count, check_fields, check_positive, check_share, numbers
+from bsvr_pp.core.docs import shared
 from bsvr_pp.estimators.training_data import PACKAGE, Columns, HoldsFit, Learned, RandomState, TrainingData
+from bsvr_pp.inference.approximate import Laplace, MeanField
 from bsvr_pp.inference.fitted import Fitted
 from bsvr_pp.inference.methods import from_record, to_record
 from bsvr_pp.inference.netcdf import load, save
 from bsvr_pp.inference.protocol import ConvergenceWarning, Method, Normalises
+from bsvr_pp.inference.sampling.nuts import NUTS
 from bsvr_pp.model.priors import check_kernel
 from bsvr_pp.tables.columns import Encoding
 
 _DENSE = 3000  # largest number of rows that are fitted densely without being asked
 _ROWS = 1000  # of a block
 _NEAREST = 64, 128, 256, 512  # rows on which each prediction has a fit of its own where there are blocks
+METHODS: dict[str, Method] = {
+    "mean_field": MeanField(),
+    "laplace": Laplace(),
+    "nuts": NUTS(latent=MeanField(), draws=250, tune=500),
+}
 _RECIPE = ("estimator", "options", "learned", "names", "columns", "contents")
 
 
@@ -75,6 +83,7 @@ def central_levels(coverage: float) -> list[float]:
     return [0.5 - 0.5 * coverage, 0.5 + 0.5 * coverage]
 
 
+@shared
 class CentralIntervals:
     """An estimator that predicts quantiles, and so central intervals."""
 
@@ -83,10 +92,7 @@ class CentralIntervals:
     def predict_interval(self, X: ArrayLike, coverage: float = 0.9) -> Array:
         """Predict the central interval that contains a new target with the given probability.
 
-        Parameters
-        ----------
-        X : (n_new, d) array
-            New inputs.
+        <new_inputs>
         coverage : float
             Probability, between 0 and 1.
 

@@ -17,6 +17,7 @@ from sklearn.base import BaseEstimator, RegressorMixin
 
 from bsvr_pp.core.arrays import Array
 from bsvr_pp.core.checks import check_varies, is_number, numbers
+from bsvr_pp.core.docs import shared
 from bsvr_pp.core.losses import gaussian
 from bsvr_pp.estimators.base import SavedEstimator
 from bsvr_pp.estimators.training_data import (
@@ -37,6 +38,7 @@ _REMEDY = "BayesianSVR fits local blocks"
 _DIAGONAL = 64  # rows of one call of the kernel for its diagonal
 
 
+@shared
 @dataclass(eq=False, repr=False)
 class LSSVR(SavedEstimator, RegressorMixin, BaseEstimator):  # type: ignore[misc]
     """Least squares support vector regression with a bias.
@@ -99,14 +101,10 @@ class LSSVR(SavedEstimator, RegressorMixin, BaseEstimator):  # type: ignore[misc
     def fit(self, X: ArrayLike, y: ArrayLike, sample_weight: ArrayLike | None = None) -> Self:
         """Solve the linear system.
 
-        Parameters
-        ----------
-        X : (n, d) array or DataFrame
-            Inputs, n >= 2; the columns of a DataFrame are encoded, as far as they are not numbers.
+        <inputs>
         y : (n,) array
             Targets.
-        sample_weight : (n,) array, optional
-            Weights, >= 0: a row of weight w counts as if it were there w times, and a row of weight 0 is left out.
+        <counts>
 
         Raises
         ------
@@ -140,10 +138,7 @@ class LSSVR(SavedEstimator, RegressorMixin, BaseEstimator):  # type: ignore[misc
     def predict(self, X: ArrayLike, return_std: bool = False) -> Array | tuple[Array, Array]:
         """Predict targets.
 
-        Parameters
-        ----------
-        X : (n_new, d) array
-            New inputs.
+        <new_inputs>
         return_std : bool
             Whether to return also the standard deviation of a new target, in which the noise is included: that of the
             Gaussian process, or of the network.
@@ -305,8 +300,7 @@ class LSSVRFit:
     def _kernel(self, A: Array, B: Array) -> Array:
         if callable(self.kernel):
             return numbers("what kernel gives", self.kernel(A, B), (len(A), len(B)))
-        gaussian: Array = np.exp(-0.5 * cdist(A, B, "sqeuclidean") / self.lengthscale**2)
-        return gaussian
+        return np.asarray(np.exp(-0.5 * cdist(A, B, "sqeuclidean") / self.lengthscale**2))
 
     @property
     def noise_variance(self) -> float:

@@ -13,8 +13,9 @@ from sklearn.base import BaseEstimator, ClassifierMixin
 from bsvr_pp.classification.default_models import check_ordinal_options
 from bsvr_pp.core.arrays import Array
 from bsvr_pp.core.compiler import threads_for
-from bsvr_pp.estimators.base import SavedEstimator, check_model_options, seeded, warn_unless_converged
-from bsvr_pp.estimators.standard_models import OfStandardModel, StandardFit, StandardModel
+from bsvr_pp.core.docs import shared
+from bsvr_pp.estimators.base import METHODS, SavedEstimator, check_model_options, seeded, warn_unless_converged
+from bsvr_pp.estimators.standard_fit import OfStandardModel, StandardFit, StandardModel
 from bsvr_pp.estimators.training_data import (
     Columns,
     Labels,
@@ -27,17 +28,12 @@ from bsvr_pp.estimators.training_data import (
     codes_of,
     training_arrays,
 )
-from bsvr_pp.inference.approximate import Laplace, MeanField
+from bsvr_pp.inference.approximate import Laplace
 from bsvr_pp.inference.prediction.predictive import predictions
 from bsvr_pp.inference.protocol import Method, Options
-from bsvr_pp.inference.sampling.nuts import NUTS
 from bsvr_pp.model.priors import Kernel
 
-_METHODS: dict[str, Method] = {
-    "mean_field": MeanField(),
-    "laplace": Laplace(curvature="local"),
-    "nuts": NUTS(latent=MeanField(), draws=250, tune=500),
-}
+_METHODS = METHODS | {"laplace": Laplace(curvature="local")}
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -47,6 +43,7 @@ class OrdinalFit(StandardFit):
     classes: Labels
 
 
+@shared
 @dataclass(eq=False, repr=False)
 class BayesianOrdinalSVC(OfStandardModel, SavedEstimator, ClassifierMixin, BaseEstimator):  # type: ignore[misc]
     """Ordered classes as intervals of a latent target: a Gaussian process plus support vector noise.
@@ -124,10 +121,7 @@ class BayesianOrdinalSVC(OfStandardModel, SavedEstimator, ClassifierMixin, BaseE
     def fit(self, X: ArrayLike, y: ArrayLike) -> Self:
         """Optimise or sample the hyperparameters, and compute the posterior of the latent function.
 
-        Parameters
-        ----------
-        X : (n, d) array or DataFrame
-            Inputs; the columns of a DataFrame are encoded, as far as they are not numbers.
+        <inputs>
         y : (n,) array
             Labels of two or more classes, whose order is that of their values.
 
@@ -136,10 +130,7 @@ class BayesianOrdinalSVC(OfStandardModel, SavedEstimator, ClassifierMixin, BaseE
         ValueError
             If an option is not allowed, the data are not finite, or there is only one class.
 
-        Warns
-        -----
-        ConvergenceWarning
-            If the optimum or the chains did not converge.
+        <not_converged>
         """
         method = self._check_options()
         inputs, labels, columns = training_arrays(self, X, y)
@@ -194,5 +185,4 @@ class BayesianOrdinalSVC(OfStandardModel, SavedEstimator, ClassifierMixin, BaseE
             chosen = np.argmax(probability, axis=1)
         else:
             chosen = np.minimum((np.cumsum(probability, axis=1) < 0.5).sum(axis=1), self._fit.classes.size - 1)
-        labels: Labels = self._fit.classes[chosen]
-        return labels
+        return np.asarray(self._fit.classes[chosen])

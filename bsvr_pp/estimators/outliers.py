@@ -1,10 +1,8 @@
 """Rows that do not determine the latent function: gross errors, and targets whose noise is far wider than most.
 
-The tails of support vector noise are exponential. A single target of the wrong order of magnitude determines the scale
-of the noise: `gross_errors` finds such rows, and `kept_rows` those that a model is fitted to. Where some targets have
-far wider noise than the others, one scale that serves both is too wide for most rows, and the function too smooth:
-`determining_rows` leaves them out of the fit, as the mixture of the scales of the noise says, but they still count for
-this mixture.
+The tails of support vector noise are exponential, so that a single gross error determines its scale. Where some targets
+have far wider noise than the others, one scale is too wide for most rows, and the function too smooth: such rows are
+left out of the fit, but count for the mixture of the scales.
 """
 
 from __future__ import annotations

@@ -12,7 +12,6 @@ from numpy.typing import ArrayLike, NDArray
 from scipy import stats
 from sklearn import get_config
 from sklearn.base import BaseEstimator, MetaEstimatorMixin, RegressorMixin, clone
-from sklearn.cluster import KMeans
 from sklearn.model_selection import BaseCrossValidator, KFold, check_cv
 from sklearn.svm import SVR
 from sklearn.utils.metadata_routing import MetadataRouter, MethodMapping, process_routing
@@ -36,7 +35,6 @@ from bsvr_pp.estimators.training_data import (
     HoldsFit,
     Learned,
     TrainingData,
-    Units,
     as_given,
     merged,
     new_inputs,
@@ -117,13 +115,10 @@ class ResidualIntervals(HoldsFit, CentralIntervals, MetaEstimatorMixin, Regresso
     cv : int, splitter or iterable
         Number of folds, or folds as scikit-learn takes them. With a number equal rows are in one fold, and there are at
         most as many folds as different rows.
-    groups : int
-        Number of clusters of the inputs, each with its own scale, from its rows that a fold tests. The paper proposes
-        this if the scale depends on the inputs (`scale_dependence_`).
     alpha : float
         Level of the test.
     random_state : int or None
-        Random seed of folds and clusters.
+        Random seed of the folds.
 
     Attributes
     ----------
@@ -135,10 +130,11 @@ class ResidualIntervals(HoldsFit, CentralIntervals, MetaEstimatorMixin, Regresso
         The test, applied to all residuals.
     family_ : str
         Family that was used.
-    scale_ : (groups,) array
-        σ of (2) or (3) in each group, in the target's units; NaN for "histogram".
+    scale_ : float
+        σ of (2) or (3), in the target's units; NaN for "histogram".
     scale_dependence_ : tuple
-        Spearman correlation of |ζ| with the prediction, and its p-value. A small p-value means that one scale is wrong.
+        Spearman correlation of |ζ| with the prediction, and its p-value, of the rows without their weights. A small
+        p-value means that one scale is wrong.
 
     Examples
     --------
@@ -156,17 +152,13 @@ class ResidualIntervals(HoldsFit, CentralIntervals, MetaEstimatorMixin, Regresso
     _: KW_ONLY
     family: Family = "auto"
     cv: int | BaseCrossValidator | Iterable[tuple[ArrayLike, ArrayLike]] = 5
-    groups: int = 1
     alpha: float = 0.05
     random_state: int | None = None
 
     def fit(self, X: ArrayLike, y: ArrayLike, sample_weight: ArrayLike | None = None) -> Self:
         """Cross-validate, fit the distribution of the residuals, and fit the regressor to all rows.
 
-        Parameters
-        ----------
-        X : (n, d) array or DataFrame
-            Inputs; the columns of a DataFrame are encoded, as far as they are not numbers.
+        <inputs>
         y : (n,) array
             Targets.
         sample_weight : (n,) array, optional
@@ -195,31 +187,22 @@ class ResidualIntervals(HoldsFit, CentralIntervals, MetaEstimatorMixin, Regresso
         used = (times > 0) & np.isfinite(residuals)
         residuals[~used] = np.nan
         found, times = residuals[used], times[used]
-        units, clusters = Units.of(rows, None), None
-        if self.groups > 1:
-            clusters = KMeans(self.groups, n_init=5, random_state=self.random_state)
-            clusters.fit(units.inputs(rows.X), sample_weight=rows.weight)
-        group_of = partial(_group_of, units, clusters)
-        label = group_of(inputs[used]) if used.any() else np.empty(0, dtype=np.intp)
-        for group in np.setdiff1d(np.arange(self.groups), label)[:1]:
-            raise ValueError(
-                f"cv must test rows of each of the {self.groups} clusters of the inputs, and tests none of cluster "
-                f"{group}: let its folds test all rows, or take fewer groups"
-            )
+        if not found.size:
+            raise ValueError("cv must test rows of the data, and tests none: let its folds test all rows")
         if not found.any():
             found[0] = np.finfo(float).tiny  # for a perfect fit the scale is 0 in every family
         test = gaussian_or_laplace(found, alpha=self.alpha, sample_weight=times)
         family = test.family if self.family == "auto" else self.family
-        members = [(found[label == g], times[label == g]) for g in range(self.groups)]
+        size, predicted = np.abs(found), targets[used] - found
+        constant = np.ptp(size) == 0 or np.ptp(predicted) == 0
         value = {
             "residuals_": residuals,
             "test_": test,
             "family_": family,
-            "scale_dependence_": _dependence(np.abs(found), targets[used] - found, times),
-            "scale_": np.array([_scale(*each, family) for each in members]),
+            "scale_dependence_": (0.0, 1.0) if constant else tuple(map(float, stats.spearmanr(size, predicted))),
+            "scale_": _scale(found, times, family),
             "estimator_": fit(rows.weight),
-            "_members": members,
-            "_group_of": group_of,
+            "_weighted": (found, times),
         }
         return self._keep(value, columns)
 
@@ -259,12 +242,8 @@ class ResidualIntervals(HoldsFit, CentralIntervals, MetaEstimatorMixin, Regresso
 
     def predict(self, X: ArrayLike) -> Array:
         """Predict by the regressor; an (n_new,) array."""
-        return self._predicted(X)[0]
-
-    def _predicted(self, X: ArrayLike) -> tuple[Array, NDArray[np.intp]]:
-        """What the regressor predicts, and the group of each row."""
         new = new_inputs(self, X)
-        return np.asarray(self.estimator_.predict(new), dtype=np.float64), self._group_of(new)
+        return np.asarray(self.estimator_.predict(new), dtype=np.float64)
 
     def predict_distribution(self, X: ArrayLike) -> PredictiveDistribution:
         """Predict the distribution of new targets at inputs (n_new, d): what the regressor predicts plus a residual.
@@ -274,9 +253,8 @@ class ResidualIntervals(HoldsFit, CentralIntervals, MetaEstimatorMixin, Regresso
         check_is_fitted(self)
         if self.family_ == "histogram":
             raise ValueError("family must have a density for predict_distribution, got 'histogram'")
-        center, group = self._predicted(X)
-        center = center[None]
-        scale = np.maximum(self.scale_[group], np.finfo(float).tiny ** 0.5)
+        center = self.predict(X)[None]
+        scale = max(self.scale_, np.finfo(float).tiny ** 0.5)
         noise = gaussian(C=scale**-2.0) if self.family_ == "gaussian" else absolute(C=1.0 / scale)
         return PredictiveDistribution(np.ones_like(center), center, np.zeros_like(center), (noise,))
 
@@ -286,19 +264,13 @@ class ResidualIntervals(HoldsFit, CentralIntervals, MetaEstimatorMixin, Regresso
         <quantiles>
         """
         levels = checked_levels(quantiles)
-        center, group = self._predicted(X)
-        offsets = np.stack([self._quantiles(g, levels) for g in range(self.scale_.size)])
-        return center[:, None] + offsets[group]
-
-    def _quantiles(self, group: int, levels: Array) -> Array:
-        """Quantiles of the residuals of one group."""
+        center = self.predict(X)[:, None]
         if self.family_ == "histogram":
             # The ⌈s·l⌉-th order statistic, where l is the number of residuals.
-            found, times = self._members[group]
-            return np.quantile(found, levels, weights=times, method="inverted_cdf")
+            found, times = self._weighted
+            return center + np.quantile(found, levels, weights=times, method="inverted_cdf")
         family = stats.norm if self.family_ == "gaussian" else stats.laplace
-        quantiles: Array = self.scale_[group] * family.ppf(levels)
-        return quantiles
+        return center + self.scale_ * family.ppf(levels)
 
     def _check_options(self) -> None:
         check_choice("family", self.family, _FAMILIES)
@@ -306,15 +278,8 @@ class ResidualIntervals(HoldsFit, CentralIntervals, MetaEstimatorMixin, Regresso
             check_count("cv", self.cv, 2)
         elif isinstance(self.cv, str) or not (hasattr(self.cv, "split") or isinstance(self.cv, Iterable)):
             raise ValueError(f"cv must be a number of folds, a splitter or an iterable of folds, got {self.cv!r}")
-        check_count("groups", self.groups, 1)
         check_share("alpha", self.alpha)
         seeded(self.random_state)  # raises the error for a bad value
-
-
-def _group_of(units: Units, clusters: KMeans | None, new: Array) -> NDArray[np.intp]:
-    if clusters is None:
-        return np.zeros(len(new), dtype=np.intp)
-    return np.asarray(clusters.predict(units.inputs(new)), dtype=np.intp)
 
 
 def _fitted(regressor: BaseEstimator, rows: TrainingData, weight: Array) -> BaseEstimator:
@@ -336,23 +301,3 @@ def _scale(residuals: Array, times: Array, family: str) -> float:
         near = size <= _EXTREME * np.sqrt(2.0) * scale
         scale = float(np.average(size[near], weights=times[near]))
     return scale
-
-
-def _dependence(size: Array, predicted: Array, times: Array) -> tuple[float, float]:
-    """Spearman correlation of two variables of rows with weights, and its p-value."""
-    if np.ptp(size) == 0 or np.ptp(predicted) == 0:
-        return 0.0, 1.0
-    ranks = [_ranks(values, times) for values in (size, predicted)]
-    a, b = (rank - np.average(rank, weights=times) for rank in ranks)
-    rho = float((times * a) @ b / np.sqrt((times * a) @ a * ((times * b) @ b)))
-    freedom = max(float(times.sum()) - 2.0, 1e-9)
-    t = rho * np.sqrt(freedom / max((1.0 - rho) * (1.0 + rho), 1e-300))
-    return rho, float(2.0 * stats.t.sf(abs(t), freedom))
-
-
-def _ranks(values: Array, times: Array) -> Array:
-    """Mean rank of each value among all, which are there as often as their weights say."""
-    _, place = np.unique(values, return_inverse=True)
-    total = np.bincount(place, times)
-    ranks: Array = (np.cumsum(total) - 0.5 * total + 0.5)[place]
-    return ranks

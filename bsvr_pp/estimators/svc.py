@@ -17,7 +17,6 @@ from sklearn.base import BaseEstimator, ClassifierMixin
 from sklearn.utils.class_weight import compute_class_weight
 from sklearn.utils.multiclass import check_classification_targets
 
-from bsvr_pp.classification.evidences import probability_of
 from bsvr_pp.classification.exchange import Exchange
 from bsvr_pp.classification.normalised_evidence import NormalisedEvidence
 from bsvr_pp.core.approximations import find_mode
@@ -25,10 +24,11 @@ from bsvr_pp.core.approximations.posterior import LatentDraws
 from bsvr_pp.core.arrays import Array
 from bsvr_pp.core.checks import check_choice, check_count, checked_weights, is_number
 from bsvr_pp.core.compiler import threads_for
+from bsvr_pp.core.docs import shared
 from bsvr_pp.core.losses import LOSSES, NoiseModel
 from bsvr_pp.core.losses.registry import label_probability
 from bsvr_pp.estimators.base import LocalBlocks, SavedEstimator, blocks_from, check_flag, seeded, warn_unless_converged
-from bsvr_pp.estimators.standard_models import OfStandardModel, StandardFit, StandardModel
+from bsvr_pp.estimators.standard_fit import OfStandardModel, StandardFit, StandardModel
 from bsvr_pp.estimators.training_data import (
     Columns,
     Labels,
@@ -61,16 +61,13 @@ _LEAST = 1e-15  # smallest probability in log odds
 
 @dataclass(frozen=True)
 class BinaryFit(StandardFit):
-    """A fit to labels -1 and +1, and what follows from it; ``f`` are draws at the rows by annealing, if there are any.
-
-    ``point`` are the hyperparameters, medians if they were sampled.
-    """
+    """A fit to labels -1 and +1, and what follows from it; ``f`` are draws at the rows by annealing, or None."""
 
     f: Array | None = None
 
     @cached_property
     def point(self) -> Point:
-        """Hyperparameters of the support vector machine."""
+        """Hyperparameters of the support vector machine, medians if they were sampled."""
         if self.fitted.draws is None:
             return self.fitted.points[0]
         drawn = self.fitted.draws["posterior"].to_dataset()
@@ -99,8 +96,14 @@ class BinaryFit(StandardFit):
         """P(+1) at new inputs."""
         problem = self.problem
         if self.f is not None and kind != "map":
-            cross, draws = problem.cross(self.point, X), LatentDraws(problem.dense_at(self.point)[0], self.f)
-            return probability_of(draws, kind, self.C, cross, np.random.default_rng(0))
+            (cross, variance, _), draws = (
+                problem.cross(self.point, X),
+                LatentDraws(problem.dense_at(self.point)[0], self.f),
+            )
+            if kind == "mean":
+                return label_probability(draws.mean(cross), self.C)
+            sampled = draws.sample(cross, variance, np.random.default_rng(0))
+            return np.asarray(label_probability(sampled, self.C).mean(axis=0))
         if kind == "average":
             return predictions(self.components(neighbours), X, np.empty(0), None)["y_probability"]
         if kind == "map":
@@ -142,6 +145,7 @@ class LabelFit:
         return found if found[0] is None or isinstance(found[0], Blocks) else np.array(found)
 
 
+@shared
 @dataclass(eq=False, repr=False)
 class BayesianSVC(OfStandardModel, SavedEstimator, ClassifierMixin, BaseEstimator):  # type: ignore[misc]
     """Support vector classifier as a probability model, which gives the hyperparameters and the class probabilities.
@@ -251,14 +255,10 @@ class BayesianSVC(OfStandardModel, SavedEstimator, ClassifierMixin, BaseEstimato
 
         Equal rows with one label are merged into one row, whose weight is the sum of theirs.
 
-        Parameters
-        ----------
-        X : (n, d) array or DataFrame
-            Inputs; the columns of a DataFrame are encoded, as far as they are not numbers.
+        <inputs>
         y : (n,) array
             Labels of two or more classes.
-        sample_weight : (n,) array, optional
-            Weights, >= 0: a row of weight w counts as if it were there w times, and a row of weight 0 is left out.
+        <counts>
 
         Raises
         ------
@@ -429,8 +429,7 @@ class BayesianSVC(OfStandardModel, SavedEstimator, ClassifierMixin, BaseEstimato
     def support_vectors_(self) -> Array:
         """Their inputs."""
         rows, units = self._checked().rows, self._fit.units
-        vectors: Array = units.mean + units.scale * rows.X[rows.place[self.support_]]
-        return vectors
+        return np.asarray(units.mean + units.scale * rows.X[rows.place[self.support_]])
 
     @property
     def n_support_(self) -> NDArray[np.intp]:
@@ -443,8 +442,7 @@ class BayesianSVC(OfStandardModel, SavedEstimator, ClassifierMixin, BaseEstimato
         above = self._above(X)
         if self._fit.classes.size == 2:
             return np.hstack([1.0 - above, above])
-        shares: Array = above / above.sum(axis=1, keepdims=True)
-        return shares
+        return np.asarray(above / above.sum(axis=1, keepdims=True))
 
     def decision_function(self, X: ArrayLike) -> Array:
         """Log odds (n_new,) of the second class, or of each class against the rest (n_new, n_classes).
@@ -465,6 +463,4 @@ class BayesianSVC(OfStandardModel, SavedEstimator, ClassifierMixin, BaseEstimato
 
     def predict(self, X: ArrayLike) -> Labels:
         """Predict the most probable class at inputs (n_new, d)."""
-        probability = self.predict_proba(X)
-        labels: Labels = self._fit.classes[np.argmax(probability, axis=1)]
-        return labels
+        return np.asarray(self._fit.classes[np.argmax(self.predict_proba(X), axis=1)])

@@ -12,10 +12,12 @@ from sklearn.base import BaseEstimator, RegressorMixin
 
 from bsvr_pp.core.approximations import Mode
 from bsvr_pp.core.arrays import Array
-from bsvr_pp.core.checks import check_choice, check_share, is_number
+from bsvr_pp.core.checks import check_choice, check_share, checked_weights, is_number, numbers
+from bsvr_pp.core.docs import shared
 from bsvr_pp.core.losses import NOISES
 from bsvr_pp.core.losses.noise import unit_noise
 from bsvr_pp.estimators.base import (
+    METHODS,
     LocalBlocks,
     SavedEstimator,
     blocks_from,
@@ -24,8 +26,7 @@ from bsvr_pp.estimators.base import (
     seeded,
     warn_unless_converged,
 )
-from bsvr_pp.estimators.regression_fit import RegressionFit, RegressionSpec, fit_regression
-from bsvr_pp.estimators.standard_models import StandardModel
+from bsvr_pp.estimators.standard_fit import RegressionFit, RegressionSpec, StandardModel, fit_regression
 from bsvr_pp.estimators.target_predictions import TargetPredictions, hyperparameters
 from bsvr_pp.estimators.training_data import (
     Columns,
@@ -33,21 +34,15 @@ from bsvr_pp.estimators.training_data import (
     RandomState,
     TrainingData,
     Units,
-    arriving_data,
+    new_inputs,
     regression_data,
+    targets_of,
 )
-from bsvr_pp.inference.approximate import Laplace, MeanField
 from bsvr_pp.inference.protocol import Method, Options, Samples
-from bsvr_pp.inference.sampling.nuts import NUTS
 from bsvr_pp.model.priors import BETA, BIAS, Kernel, check_unused
 
-METHODS: dict[str, Method] = {
-    "mean_field": MeanField(),
-    "laplace": Laplace(),
-    "nuts": NUTS(latent=MeanField(), draws=250, tune=500),
-}
 
-
+@shared
 @dataclass(eq=False, repr=False)
 class BayesianSVR(TargetPredictions, SavedEstimator, RegressorMixin, BaseEstimator):  # type: ignore[misc]
     """Support vector regression as a probability model, which gives the hyperparameters and the error bars.
@@ -204,10 +199,7 @@ class BayesianSVR(TargetPredictions, SavedEstimator, RegressorMixin, BaseEstimat
         Gross errors among the targets are set aside first, unless ``outliers="keep"``. Equal rows are merged into one
         row, whose weight is the sum of theirs.
 
-        Parameters
-        ----------
-        X : (n, d) array or DataFrame
-            Inputs; the columns of a DataFrame are encoded, as far as they are not numbers.
+        <inputs>
         y : (n,) array, (n, 2) array or structured array
             Targets; or with ``intervals=True`` the ends of the intervals in which they are known to lie, equal for an
             exact target and one of them infinite for a censored one; or the fields event and time: whether the event
@@ -221,10 +213,7 @@ class BayesianSVR(TargetPredictions, SavedEstimator, RegressorMixin, BaseEstimat
         ValueError
             If an option is out of range or would be ignored, or the data are not finite, constant or lost in rounding.
 
-        Warns
-        -----
-        ConvergenceWarning
-            If the optimum or the chains did not converge.
+        <not_converged>
         UserWarning
             If rows are set aside, the weights make the data worth less than a fifth of the rows, rows are fitted in
             blocks without being asked, or a third of the targets have one value and predictions miss their mean.
@@ -267,7 +256,9 @@ class BayesianSVR(TargetPredictions, SavedEstimator, RegressorMixin, BaseEstimat
         fit = self._checked()
         if len(fit.fitted.posteriors) != 1:
             raise ValueError("rows are added at one point of the hyperparameters, and a committee or NUTS has many")
-        new = arriving_data(self, X, y, sample_weight, fit.rows, fit.units.logarithm)
+        inputs, targets = new_inputs(self, X), targets_of(y, allowed=True)
+        weight, values = checked_weights(sample_weight, len(inputs)), numbers("y", targets.y, (len(inputs),))
+        new = fit.rows.like(targets.rows(inputs, values, weight, logs=fit.units.logarithm))
         if fit.blocks.local:
             new = new.unmerged()
         with self._local().threads():
@@ -353,8 +344,7 @@ class BayesianSVR(TargetPredictions, SavedEstimator, RegressorMixin, BaseEstimat
     def support_vectors_(self) -> Array:
         """Their inputs."""
         rows, units = self._checked().rows, self._fit.units
-        vectors: Array = units.mean + units.scale * rows.X[rows.place[self.support_]]
-        return vectors
+        return np.asarray(units.mean + units.scale * rows.X[rows.place[self.support_]])
 
     @property
     def n_support_(self) -> int:

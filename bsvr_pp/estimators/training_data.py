@@ -1,9 +1,8 @@
 """Training data of estimators: checks, intervals, sample weights, and which rows of the data are left.
 
-Sample weights: equal rows are one row whose weight is the sum of theirs, and rows of weight 0 are left out. A row of
-weight w has the likelihood p(y|f)^w, so that the sum of the weights is the number of rows that the data are worth;
-scales of the data depend on w/Σw alone. A data set with whole weights and the one with repeated rows become the same
-arrays here, in the same order, so that everything that is computed from them agrees to the last bit.
+Equal rows are one row whose weight is the sum of theirs. A row of weight w has the likelihood p(y|f)^w; scales of the
+data depend on w/Σw alone. A data set with whole weights and the one with repeated rows become the same arrays, in the
+same order, so that everything that is computed from them agrees to the last bit.
 """
 
 from __future__ import annotations
@@ -343,27 +342,10 @@ def regression_data(
     return rows, columns
 
 
-def arriving_data(
-    estimator: BaseEstimator,
-    X: ArrayLike,
-    y: ArrayLike,
-    sample_weight: ArrayLike | None,
-    rows: TrainingData,
-    logs: bool,
-) -> TrainingData:
-    """Check rows that arrive after a fit to ``rows``, of whose kind they are; targets are their logs with ``logs``."""
-    inputs, targets = new_inputs(estimator, X), targets_of(y, allowed=True)
-    weight = checked_weights(sample_weight, len(inputs))
-    return rows.like(targets.rows(inputs, numbers("y", targets.y, (len(inputs),)), weight, logs=logs))
-
-
 def training_arrays(
     estimator: BaseEstimator, X: ArrayLike, y: ArrayLike, *, y_numeric: bool = False, ensure_min_samples: int = 1
 ) -> tuple[Array, Labels, Columns]:
-    """Training inputs and targets as arrays, and the columns of the inputs; the estimator is left as it is.
-
-    They must vary by more than rounding, and numeric targets must not be constant.
-    """
+    """Checked inputs and targets as arrays, and the columns of the inputs; the estimator is left as it is."""
     blank = type(estimator)(**estimator.get_params(deep=False))
     inputs, targets = _validated(blank, X, y, reset=True, numeric=y_numeric, least=ensure_min_samples)
     assert targets is not None
@@ -533,11 +515,7 @@ def codes_of(labels: Labels, classes: Labels) -> Array:
 
 
 class HoldsFit:
-    """An estimator that holds its fit, a value; its `score` checks labels and weights as `fit` does.
-
-    ``_attributes`` of a fit and its columns are what it has learned. ``_given`` are the options of the fit; those in
-    ``_of_predictions`` may change after it.
-    """
+    """An estimator that holds its fit, a value, and the options of the fit; ``_of_predictions`` may change after it."""
 
     predict: Callable[..., Any]
     get_params: Callable[..., dict[str, Any]]
@@ -574,10 +552,7 @@ class HoldsFit:
 
 
 def merged(X: Array, y: Array, sample_weight: ArrayLike | None) -> TrainingData:
-    """Merge equal rows of inputs (n, d) and targets (n,), and leave rows of weight 0 out.
-
-    Warns of weights that make the rows worth few.
-    """
+    """Merge equal rows, leave rows of weight 0 out, and warn of weights that make the rows worth few."""
     weight = checked_weights(sample_weight, len(y))
     used, worth = np.flatnonzero(weight > 0), weight.sum()
     if worth < _WORTH * used.size:
@@ -615,10 +590,9 @@ def as_given(X: Array, y: Array) -> TrainingData:
 
 
 def concordance(ends: ArrayLike, predicted: ArrayLike) -> float:
-    """Share of the pairs whose order is known that are predicted in this order; ties of predictions count one half.
+    """Share of the pairs of known order that are predicted in this order (Harrell et al. 1982); ties count one half.
 
-    The order of two targets is known if the upper end of one is at most the lower end of the other (Harrell et al.
-    1982 for right-censored targets). ValueError if no pair has a known order.
+    The order is known if the upper end of one target is at most the lower end of the other.
     """
     lower, upper = np.asarray(ends, dtype=np.float64).T
     f = np.asarray(predicted, dtype=np.float64)
@@ -633,10 +607,7 @@ def concordance(ends: ArrayLike, predicted: ArrayLike) -> float:
 
 
 def mean_and_width(X: Array, weight: Array, tied: Tied = None) -> tuple[Array, Array]:
-    """Mean and standard deviation of each column, of rows with weights; 1 is the deviation of a constant column.
-
-    The deviation of columns that are tied is that of all of them together (`width_of_tied`).
-    """
+    """Weighted mean and standard deviation of each column, 1 for a constant one; tied columns share a deviation."""
     mean = np.average(X, axis=0, weights=weight)
     spread = np.sqrt(np.average((X - mean) ** 2, axis=0, weights=weight))
     tiny = 1e-12 * np.maximum(np.abs(X).max(axis=0), 1e-300)
@@ -644,8 +615,5 @@ def mean_and_width(X: Array, weight: Array, tied: Tied = None) -> tuple[Array, A
 
 
 def width_of_tied(width: Array, tied: Tied) -> Array:
-    """Widths of the columns, of those that are tied the root of the sum of their squares.
-
-    A column of words then has the mean squared distance between its rows that a number has, 2, for any number of words.
-    """
+    """Widths of the columns; of tied ones the root of the sum of squares, so that words are as far apart as numbers."""
     return width if tied is None else np.asarray(of_inputs(np.sqrt(np.bincount(tied, width**2)), tied))

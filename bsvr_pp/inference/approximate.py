@@ -13,7 +13,6 @@ from typing import ClassVar, Literal
 import numpy as np
 import pytensor.tensor as pt
 from numpy.random import Generator
-from numpy.typing import ArrayLike
 from pytensor.compile.sharedvalue import SharedVariable
 from pytensor.tensor.variable import TensorConstant
 from scipy.special import softmax
@@ -26,12 +25,11 @@ from bsvr_pp.core.approximations import (
     annealed,
     laplace,
     mean_field,
-    reverse_annealed,
 )
 from bsvr_pp.core.approximations.mean_field import TARGET
 from bsvr_pp.core.approximations.smc import LogLikelihood
 from bsvr_pp.core.arrays import Array
-from bsvr_pp.core.checks import check_count, check_share, numbers
+from bsvr_pp.core.checks import check_count, check_share
 from bsvr_pp.core.covariance.block_diagonal import AnyCovariance
 from bsvr_pp.core.losses import NoiseModel
 from bsvr_pp.core.losses.noise import unit_noise
@@ -240,29 +238,14 @@ class Annealed:
         """Draws of f and the log evidence; the arguments are those of `bsvr_pp.approximations.annealed`."""
         return annealed(K, y, likelihood, mean=mean, random_seed=rng, **asdict(self))
 
-    def evidence(
-        self, K: AnyCovariance, y: Array, noise: NoiseModel, mean: Array, rng: Generator, draws: ArrayLike | None = None
-    ) -> Evidence:
-        """Estimate the log evidence with its standard error.
-
-        From exact ``draws`` (draws, n) of f, if given, the annealed path is followed in reverse: the expectation of
-        that estimate is above the log evidence, that of the forward run below it.
-        """
+    def evidence(self, K: AnyCovariance, y: Array, noise: NoiseModel, mean: Array, rng: Generator) -> Evidence:
+        """Estimate the log evidence with its standard error."""
         if isinstance(K, BlockDiagonal):  # the estimates of blocks are independent
-            f = None if draws is None else numbers("draws", draws, ("draws", K.size))
-            each = [
-                self.evidence(K.part(b), y[rows], noise, mean[rows], rng, None if f is None else f[:, rows])
-                for b, rows in enumerate(K.rows)
-            ]
+            each = [self.evidence(K.part(b), y[rows], noise, mean[rows], rng) for b, rows in enumerate(K.rows)]
             error = float(np.sqrt(sum(part.standard_error**2 for part in each)))
             return Evidence(float(sum(part.value for part in each)), error, True)
         forwards = self.posterior(K, y, noise, mean, rng)
-        if draws is None:
-            return Evidence(forwards.log_evidence, forwards.standard_error, True)
-        value, error = reverse_annealed(
-            draws, K, y, noise, forwards.powers, mean=mean, moves=self.moves, random_seed=rng
-        )
-        return Evidence(value, error, True)
+        return Evidence(forwards.log_evidence, forwards.standard_error, True)
 
 
 def at_optima(method: Method, problem: Problem, given: Point, options: Options, rng: Generator) -> Fitted:

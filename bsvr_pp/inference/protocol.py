@@ -15,7 +15,6 @@ from typing import ClassVar, Literal, NamedTuple, Protocol, _ProtocolMeta, runti
 import numpy as np
 import xarray as xr
 from numpy.random import Generator
-from numpy.typing import ArrayLike
 
 from bsvr_pp.core.approximations import AnnealedPosterior, Covariance
 from bsvr_pp.core.approximations.smc import LogLikelihood
@@ -155,10 +154,8 @@ class Anneals(Protocol, metaclass=_OfInstances):
     ) -> AnnealedPosterior:
         """Draws of f and the log evidence."""
 
-    def evidence(
-        self, K: AnyCovariance, y: Array, noise: NoiseModel, mean: Array, rng: Generator, draws: ArrayLike | None = None
-    ) -> Evidence:
-        """Log evidence with its standard error; from exact ``draws`` (draws, n) of f an upper bound."""
+    def evidence(self, K: AnyCovariance, y: Array, noise: NoiseModel, mean: Array, rng: Generator) -> Evidence:
+        """Log evidence with its standard error."""
 
 
 HasEvidence = IntegratesLatent | Anneals  # at given hyperparameters: what `log_evidence` accepts

@@ -1,21 +1,8 @@
-"""Fit of many rows into a folder, block by block.
+"""Fit of many rows into a folder, block by block, and rows that are added to it.
 
-Each stage leaves files in the folder ``work``, and a stage whose files are there as they were written is not computed
-again, so that a fit that was killed goes on where it was; one whose files are damaged is named and computed again:
-
-1. the data are encoded and standardised (`bsvr_pp.large.sources`);
-2. hyperparameters, blocks and scales of the noise are found as `BayesianSVR` finds them;
-3. the rows are sorted by block;
-4. each block is solved, as a task of its own with one BLAS thread, which writes a file;
-5. the files are joined.
-
-The numbers do not depend on the number of tasks that run at once, nor on where they run: in threads of this machine or
-on the workers of a Dask cluster.
-
-Rows that are added later keep the hyperparameters, the standardisation and the scales of the noise. A new row joins the
-block whose region holds it. Only these blocks are solved again, each in a task; one that has more rows than the fit
-allows is cut first. All their rows are in a folder of their own (`StoredRows`), and the model changes when this is
-complete.
+Each stage leaves files in the folder ``work``: a fit that was killed goes on where it was, and a stage whose files are
+damaged is computed again. The numbers do not depend on how many tasks run at once, nor on where they run. Rows that are
+added keep hyperparameters and units; only the blocks that they join are solved again.
 """
 
 from __future__ import annotations
@@ -38,7 +25,7 @@ from bsvr_pp.core.atomic_write import LOCK, SealedFile, check_writable, locked
 from bsvr_pp.core.compiler import threads_for
 from bsvr_pp.core.version import __version__
 from bsvr_pp.estimators.base import LocalBlocks, blocks_from, seeded
-from bsvr_pp.estimators.regression_fit import RegressionSpec
+from bsvr_pp.estimators.standard_fit import RegressionSpec
 from bsvr_pp.estimators.svr import BayesianSVR
 from bsvr_pp.estimators.training_data import log_of
 from bsvr_pp.inference.approximate import solve_at

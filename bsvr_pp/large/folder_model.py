@@ -1,37 +1,29 @@
-"""A fitted model in a folder: plain arrays and JSON, opened without being read.
+"""A fitted model in a folder, as plain arrays and JSON that are opened without being read, and its predictions.
 
-The rows are sorted by block, so that the rows of a block are one piece of each file. A prediction maps the pieces of
-the blocks that it needs into memory, one after another: the blocks that may hold nearest rows of its inputs, or the own
-blocks (`StoredRows`).
-
-- ``inputs.npy``, ``targets.npy``: standardised rows; ``row.npy``: their numbers in the data;
-- ``dual_coef.npy``, ``site_precision.npy``: the posterior of each block, from which its factor is computed when needed;
-- ``regions.npz``: where the blocks begin, their sizes and evidences, and regions that assign new inputs;
-- ``model.json``: options, scales, encoding of the columns, hyperparameters, and seals of the files, with a checksum;
-- ``added-1``, ``added-2``, ...: the same arrays for the blocks that `extend_folder` has solved again.
-
-Each file ends in checksums of its pieces (`core.atomic_write.seal`). Opening checks ``model.json``, the index, and
-the first piece of each file; a prediction checks the pieces that hold its rows when it first reads them.
+Rows are sorted by block: a prediction maps the pieces of the blocks that it needs into memory, one after another. Each
+file ends in checksums of its pieces (`core.atomic_write.seal`), which are checked when they are first read.
 """
 
 from __future__ import annotations
 
+import shutil
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, field, replace
-from functools import cached_property
+from dataclasses import asdict, dataclass, field, replace
+from functools import cached_property, lru_cache
 from pathlib import Path
-from typing import Self
+from typing import TYPE_CHECKING, Self
 
 import numpy as np
+import pandas as pd
 from numpy.typing import ArrayLike, NDArray
 from scipy.spatial import cKDTree
 
 from bsvr_pp.core.arrays import Array, Rows
-from bsvr_pp.core.atomic_write import PIECE, DamagedError, SealedFile
+from bsvr_pp.core.atomic_write import PIECE, DamagedError, SealedFile, atomic_write, check_writable, locked
 from bsvr_pp.core.checks import check_fields, check_positive, numbers
-from bsvr_pp.estimators.base import LocalBlocks, from_options
-from bsvr_pp.estimators.regression_fit import RegressionSpec
-from bsvr_pp.estimators.standard_models import StandardModel
+from bsvr_pp.core.compiler import threads_for
+from bsvr_pp.estimators.base import LocalBlocks, central_levels, from_options
+from bsvr_pp.estimators.standard_fit import RegressionSpec, StandardModel
 from bsvr_pp.estimators.svr import BayesianSVR
 from bsvr_pp.estimators.target_predictions import TargetPredictions, hyperparameters
 from bsvr_pp.estimators.training_data import Columns, Units, as_given, encoded
@@ -39,15 +31,32 @@ from bsvr_pp.inference.prediction.component import CHUNK, Component, component
 from bsvr_pp.inference.prediction.distribution import PredictiveDistribution
 from bsvr_pp.inference.prediction.neighbours import NoiseScales, moments_given, nearest_in
 from bsvr_pp.inference.prediction.predictive import JointTargets, mixture_of
-from bsvr_pp.large.sources import open_rows
-from bsvr_pp.large.tasks import Record, read_record, write_arrays
+from bsvr_pp.large.sources import Data, Source, new_rows_of, open_rows, write_array, writing_rows
+from bsvr_pp.large.tasks import (
+    NO_THREADS,
+    Record,
+    Records,
+    all_whole,
+    checksum,
+    connected,
+    read_record,
+    run_tasks,
+    write_arrays,
+)
 from bsvr_pp.model.blocks import ONE_BLOCK, Blocks, Partition, Regions
 from bsvr_pp.model.problem import Point, Problem
+from bsvr_pp.tables import of_file
 from bsvr_pp.tables.columns import Encoding, table_of
+from bsvr_pp.tables.files import writing_predictions
+
+if TYPE_CHECKING:
+    from distributed import Client
 
 FORMAT = "bsvr_pp folder 4"
 ARRAYS = ("inputs.npy", "targets.npy", "row.npy", "dual_coef.npy", "site_precision.npy", "regions.npz")
 OF_BLOCKS = ("start", "size", "log_evidence", "converged")  # arrays of the index
+_TASK = 5000  # rows of a task of `predict_folder`,
+_ROWS = 50_000  # and those that it writes together
 _TOGETHER = 100_000  # rows of blocks that are searched together
 _SEARCHED = 5000  # new inputs whose nearest rows are searched together
 _FIELDS = ("format", "run", "data", "point", "at_size", "neighbours", "noise_scales", "added", "files")
@@ -64,14 +73,9 @@ def names_of(segments: int) -> list[str]:
 class StoredRows:
     """Rows in the segments of a folder, sorted by block, of which the blocks that are needed are read.
 
-    In memory is an index: where each block begins, its size, and the regions of the blocks (`bsvr_pp.model.blocks`).
-    Rows have addresses: they are numbered through the segments, which are folders with the same files. The first
-    segment is that of the fit. Rows that were added later are in segments of their own, with all rows of the blocks
-    that they have joined, whose older addresses are no longer used.
-
-    ``start``, ``size``, ``log_evidence`` and ``converged`` have a value for each block: the address of its first row,
-    the number of its rows, and what its solve found. ``files`` are those of a finished model: of each the pieces that a
-    prediction needs are checked when they are first read.
+    Segments are folders with the same files, through which the rows are numbered: these numbers are their addresses.
+    The first segment is from the fit; each addition makes one, with all rows of the blocks that it changes. In memory
+    are the first address, the number of rows and the result of the solve of each block, and the regions of the blocks.
     """
 
     segments: tuple[Path, ...]
@@ -84,10 +88,7 @@ class StoredRows:
 
     @classmethod
     def opened(cls, folder: Path, seals: Mapping[str, str]) -> Self:
-        """Read the index, which the last segment has; ``seals`` are those of all files, by their names.
-
-        The names follow from their number, so that none can be outside of the folder.
-        """
+        """Read the index; ``seals`` are by names, which follow from their number: none is outside of the folder."""
         seals = check_fields(f"files of {folder / 'model.json'}", seals, names_of(len(seals) // len(ARRAYS)))
         files = dict[Path, SealedFile]()
         for name, seal in seals.items():
@@ -145,10 +146,7 @@ class StoredRows:
         return self.of(*used), Blocks(label, replace(self.regions, side=side))
 
     def nearest(self, X: Array, count: int) -> Rows:
-        """Addresses (m, count) of the nearest rows of each input, nearest first; all rows if there are fewer.
-
-        The blocks whose middles are nearest bound the distances; then all blocks within these are searched.
-        """
+        """Addresses (m, count) of the nearest rows of each input; blocks with near middles bound their distances."""
         few = 1 + int(np.searchsorted(np.cumsum(np.sort(self.size)), count))  # any so many blocks have enough rows
         wanted = np.arange(1, min(max(few, 2), self.size.size) + 1)
         first = np.unique(cKDTree(self.regions.middle).query(X / self.regions.lengthscale, wanted)[1])
@@ -332,6 +330,121 @@ def open_folder(folder: str | Path) -> FolderModel:
     if record.get("format") != FORMAT:
         raise ValueError(f"{path}: its format is {record.get('format')!r}, and this version reads {FORMAT!r}")
     return FolderModel(path, record)
+
+
+def predict_folder(
+    model: FolderModel,
+    data: Data,
+    out: str | Path,
+    *,
+    coverage: float = 0.9,
+    times: ArrayLike | None = None,
+    client: Client | str | None = None,
+) -> int:
+    """Predict for any number of rows, into a file.
+
+    In memory are the rows of a task, the blocks that they need, and some integers for each new row. If the call is
+    interrupted, the same call continues it.
+
+    Parameters
+    ----------
+    model : FolderModel
+        The model; its options ``blocks``, with ``n_jobs`` threads, and ``noise_scales`` may be set.
+    data : path, data frame or array
+        New inputs, as in `fit_folder`; other columns of tables are ignored.
+    out : str or Path
+        The file, Parquet if its name ends so and else CSV, with the columns of `FolderModel.predict_table`.
+    coverage, times
+        As in `FolderModel.predict_table`.
+    client : distributed.Client or str, optional
+        As in `fit_folder`.
+
+    Returns
+    -------
+    int
+        Number of rows.
+
+    Raises
+    ------
+    ValueError
+        If an option or the data cannot serve.
+    """
+    checked(model)
+    values = None if times is None else model._checked_times(times).tolist()
+    central_levels(coverage)
+    path = check_writable("out", out).absolute()
+    source, local = new_rows_of(data, model.encoding_), model._local()
+    run = {
+        "model": str(model.folder),
+        "checksum": checksum(model._record),
+        "data": source.identity,
+        "blocks": asdict(local) | NO_THREADS,
+        "noise_scales": bool(model.noise_scales),
+        "task": _TASK,
+        "options": {"coverage": float(coverage), "target": model.target or "y", "times": values},
+    }
+    place = path.parent / f".bsvr-pp-{path.name}"
+    with connected(client) as found, local.threads(), locked(place):
+        work = Records(place)
+        if work.get("run") != run:
+            for name in work:
+                (place / f"{name}.json").unlink()
+            work = Records(place)
+        work["run"] = run
+        if "order" not in work or not all_whole(place / "inputs.npy", place / "order.npy"):
+            with of_file(source.name):
+                _order(model, source, work)
+        rows = int(work["order"]["rows"])
+        files = run_tasks(_predict, work, -(-rows // _TASK), found, "predictions" if local.progressbar else "")
+        _join(files, path, rows)
+        shutil.rmtree(place, ignore_errors=True)
+    return rows
+
+
+def _order(model: FolderModel, source: Source, work: Records) -> None:
+    """Write the encoded inputs, and the order of their blocks."""
+    own = []
+    with writing_rows(work.folder / "inputs.npy") as add:
+        for inputs, _ in source.parts():
+            X = model._encoded(inputs)
+            add(X)
+            own.append(model._stored.regions.assign(model._standardised(X)))
+    order = np.argsort(np.concatenate(own), kind="stable")
+    write_array(work.folder / "order.npy", order)
+    work["order"] = {"rows": order.size}
+
+
+@lru_cache(maxsize=2)
+def _opened(folder: str, stamp: str) -> tuple[FolderModel, Record]:
+    """Model and options; ``stamp`` changes with them."""
+    run = Records(Path(folder))["run"]
+    model = open_folder(run["model"])
+    if checksum(model._record) != run["checksum"]:
+        raise ValueError(f"{model.folder}: has another model than the one that was given: open_folder reads it")
+    model.blocks, model.noise_scales = LocalBlocks(**run["blocks"]), run["noise_scales"]
+    return model, run
+
+
+def _predict(folder: str, stamp: str, part: int) -> dict[str, NDArray[np.generic]]:
+    """Predict some rows."""
+    model, run = _opened(folder, stamp)
+    rows = open_rows(Path(folder) / "order.npy")[part * run["task"] :][: run["task"]]
+    with threads_for(1):
+        table = model.predict_table(open_rows(Path(folder) / "inputs.npy")[rows], **run["options"])
+    return {"rows": rows, "values": table.to_numpy(), "names": table.columns.to_numpy(dtype=str)}
+
+
+def _join(parts: list[Path], path: Path, n: int) -> None:
+    """Write the predictions in the order of the rows."""
+    with np.load(parts[0]) as saved:
+        names = saved["names"].tolist()
+    found = np.lib.format.open_memmap(parts[0].with_name("found.npy"), "w+", float, (n, len(names)))
+    for part in parts:
+        with np.load(part) as saved:
+            found[saved["rows"]] = saved["values"]
+    with atomic_write(path) as fresh, writing_predictions(path, fresh) as add:
+        for at in range(0, n, _ROWS):
+            add(pd.DataFrame(found[at : at + _ROWS], columns=names))
 
 
 def spec_of(record: Mapping[str, Record]) -> tuple[RegressionSpec, Columns]:

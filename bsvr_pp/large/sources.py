@@ -1,8 +1,6 @@
 """Data in parts, and training data as standardised numbers in files, for which only the targets are in memory together.
 
-A source (Parquet files, data frames of Dask, arrays that may lie on disk) is read part by part, as often as needed: to
-summarise the columns of a table, which gives their encoding, and to encode the rows, which are then standardised. Files
-are written completely or not at all, and opened without being read.
+A source is read part by part: to summarise its columns, and to encode its rows, which are then standardised.
 """
 
 from __future__ import annotations
@@ -172,11 +170,7 @@ def _arrays(X: NDArray[np.generic], y: NDArray[np.generic]) -> Iterator[tuple[Ar
 
 
 def encode(source: Source, folder: Path, *, rows: int, log_targets: bool) -> Record:
-    """Write standardised inputs and targets of more than ``rows`` rows, ``inputs.npy`` and ``targets.npy`` of a folder.
-
-    What is returned is plain data: number of rows, names and encoding of the inputs, name of the target, means and
-    scales, and notes for the user.
-    """
+    """Write ``inputs.npy`` and ``targets.npy``, standardised, of more than ``rows`` rows; return their description."""
     encoding, n, d = _summarised(source)
     check_rows(source.name, n)
     if n <= rows:

@@ -131,11 +131,7 @@ def _stamp(file: Path) -> str:
 
 @contextmanager
 def connected(client: Client | str | None) -> Iterator[Client | None]:
-    """Open a client for the address of a scheduler; a client, or None, is passed through.
-
-    Dask uses the client inside of the context alone: the process's default client stays what it is, also where no
-    scheduler answers.
-    """
+    """Open a client for the address of a scheduler, for this context alone; a client, or None, is passed through."""
     with ExitStack() as stack:
         if isinstance(client, str):
             try:

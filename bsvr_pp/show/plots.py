@@ -1,41 +1,39 @@
-"""Plots that ArviZ does not have: bands with support vectors, evidence, relevance; and those of the report page.
-
-Plots that are made by ArviZ return its `PlotCollection`, the others a matplotlib figure.
-"""
+"""Plots that ArviZ does not have: bands with support vectors, evidence, effects; and those of the report page."""
 
 from __future__ import annotations
 
-import json
 from collections.abc import Iterable, Mapping, Sequence
-from contextlib import suppress
-from importlib import import_module
 from itertools import cycle
 from typing import Any
 
 import arviz as az
 import matplotlib.pyplot as plt
 import numpy as np
+import pandas as pd
 import pymc as pm
 import xarray as xr
-from arviz_base import rcParams
 from arviz_plots import PlotCollection
 from matplotlib.axes import Axes
+from matplotlib.axis import Axis
+from matplotlib.dates import AutoDateLocator, ConciseDateFormatter
 from matplotlib.figure import Figure
 from matplotlib.lines import Line2D
 from matplotlib.ticker import LogLocator, NullLocator
 from numpy.typing import ArrayLike
 
-from bsvr_pp.assess.evidence import Judged, JudgedModel, some_draws
+from bsvr_pp.assess.evidence import Judged, evidence_at
+from bsvr_pp.assess.partial_dependence import Column, effect
 from bsvr_pp.core.arrays import Array
 from bsvr_pp.core.checks import generator, is_number, numbers
 from bsvr_pp.core.docs import shared
 from bsvr_pp.inference.approximate import Annealed, Laplace, MeanField
+from bsvr_pp.inference.fitted import latent_posterior
 from bsvr_pp.inference.predict import predict
 from bsvr_pp.inference.protocol import Anneals, IntegratesLatent
 from bsvr_pp.inference.result import check_results, data_of, is_sampled, shown_names
-from bsvr_pp.tables.columns import Encoding
+from bsvr_pp.model.problem import read_model
 
-BAND, INK, _OFF_BOUND, _ON_BOUND = "#4477aa", "#224466", "#ee6677", "#aa3377"
+_BAND, _INK, _OFF_BOUND, _ON_BOUND = "#4477aa", "#224466", "#ee6677", "#aa3377"
 # One colour per method in every plot, also distinct for colour-blind readers (Paul Tol's bright scheme).
 _METHODS = {
     "MAP": "#777777",
@@ -46,8 +44,9 @@ _METHODS = {
     "NUTS (mean field)": "#66ccee",
     "NUTS (Laplace (local))": "#aa3377",
 }
+_IN_A_ROW = 4  # panels of effects
+_WORDS = ("#4477aa", "#ee6677", "#228833", "#ccbb44", "#66ccee", "#aa3377", "#777777")  # Paul Tol's bright scheme
 _POINTS = 9  # annealed points along a hyperparameter
-_HARDLY_RELEVANT = 0.01  # relative to the largest relevance: such inputs hardly change predictions
 
 
 @shared
@@ -145,12 +144,12 @@ def _in_units(seen: xr.Dataset, location: float, scale: float) -> xr.Dataset:
 
 def _draw_bands(axis: Axes, x: Array, seen: xr.Dataset, tube: float) -> None:
     quantile, centre = seen["y_quantile"].values, seen["f_mean"].values
-    axis.fill_between(x, quantile[0], quantile[4], color=BAND, alpha=0.18, lw=0, label="95 % of y")
-    axis.fill_between(x, quantile[1], quantile[3], color=BAND, alpha=0.3, lw=0, label="80 % of y")
-    axis.plot(x, centre, color=INK, lw=1.6, label="mean of f")
+    axis.fill_between(x, quantile[0], quantile[4], color=_BAND, alpha=0.18, lw=0, label="95 % of y")
+    axis.fill_between(x, quantile[1], quantile[3], color=_BAND, alpha=0.3, lw=0, label="80 % of y")
+    axis.plot(x, centre, color=_INK, lw=1.6, label="mean of f")
     if tube > 0:
         for edge, label in ((tube, "tube, ±epsilon"), (-tube, None)):
-            axis.plot(x, centre + edge, color=INK, lw=0.8, ls=(0, (4, 3)), label=label)
+            axis.plot(x, centre + edge, color=_INK, lw=0.8, ls=(0, (4, 3)), label=label)
 
 
 def _draw_data(axis: Axes, x: Array, y: Array, latent: xr.Dataset) -> None:
@@ -166,7 +165,7 @@ def _tube(result: xr.DataTree, model: pm.Model | None) -> float:
     """Half-width of the tube; 0 for draws, and for noise without a tube."""
     if is_sampled(result):
         return 0.0
-    _, noise = Judged(result, model).at_its_point()
+    _, noise = latent_posterior(Judged(result, model).problem, result)
     half = np.asarray(noise.parameters.get("epsilon", 0.0))
     return float(half) if half.ndim == 0 and noise.name != "huber" else 0.0
 
@@ -176,8 +175,8 @@ def _draw_against(axis: Axes, seen: xr.Dataset, y: Array) -> None:
     mean = seen["y_mean"].values
     # The interval is drawn at its prediction; a target outside it is marked.
     outside = (y < low) | (y > high)
-    axis.vlines(mean, low, high, color=BAND, alpha=0.25, lw=1, label="80 % of y")
-    axis.plot(mean[~outside], y[~outside], "o", ms=3, color=INK, label="inside")
+    axis.vlines(mean, low, high, color=_BAND, alpha=0.25, lw=1, label="80 % of y")
+    axis.plot(mean[~outside], y[~outside], "o", ms=3, color=_INK, label="inside")
     axis.plot(mean[outside], y[outside], "o", ms=3, color=_OFF_BOUND, label="outside")
     ends = [min(mean.min(), y.min()), max(mean.max(), y.max())]
     axis.plot(ends, ends, color="0.6", lw=0.8, zorder=0)
@@ -229,8 +228,7 @@ def plot_evidence(
     >>> [line.get_label() for line in figure.axes[0].lines][:2]
     ['Laplace', 'mean field']
     """
-    judged = JudgedModel(model)
-    problem = judged.problem
+    problem = read_model(model)
     if not isinstance(along, Mapping) or len(along) != 1:
         raise ValueError(f"along must map one hyperparameter to its values, got {along!r}")
     ((name, values),) = along.items()
@@ -251,7 +249,7 @@ def plot_evidence(
     def evidences(method: IntegratesLatent | Annealed, at: Array) -> Array:
         """Log evidences, NaN where the method did not converge, and their standard errors."""
         points = (centre | {name: np.full(problem.shape_of(name), x)} for x in at)
-        found = [judged.evidence(point, method, generator(random_seed)) for point in points]
+        found = [evidence_at(problem, point, method, generator(random_seed)) for point in points]
         return np.array([[each.value if each.converged else np.nan, each.standard_error] for each in found]).T
 
     figure, axis = plt.subplots(figsize=(6.6, 3.8), layout="constrained")
@@ -275,101 +273,176 @@ def plot_evidence(
     return figure
 
 
-def plot_relevance(
-    results: Mapping[str, xr.DataTree],
+def plot_effect(
+    estimator: Any,
+    X: Any,
+    features: Column | tuple[Column, Column] | list[Column | tuple[Column, Column]],
     *,
-    name: str = "lengthscale",
-    inputs: Sequence[str] | None = None,
-    plot_collection: PlotCollection | None = None,
-    backend: str | None = None,
-    visuals: Mapping[str, object] | None = None,
-    **pc_kwargs: object,
-) -> PlotCollection:
-    """Plot the relevance of each input, 1/lengthscale², on a log scale, with intervals if there are draws.
-
-    Relevances can be compared only if the inputs have the same scale, for example if they are standardised. The dotted
-    line is at a hundredth of the largest median: inputs to the left of it hardly change the prediction.
+    target: str = "f",
+    **options: Any,
+) -> Figure:
+    """Plot what columns of a table do to the function of a fit, with joint bands and shares of its variance.
 
     Parameters
     ----------
-    results : dict
-        Results of `fit`, or ``result_`` of estimators, by name.
-    name : str
-        The hyperparameter with one lengthscale per input.
-    inputs : sequence of str, optional
-        Names of the inputs; by default those of the encoded columns, for the ``result_`` of an estimator.
-    plot_collection : PlotCollection, optional
-        A collection to draw on; by default a new one.
-    backend : {"matplotlib", "bokeh", "plotly", "none"}, optional
-        Backend of ArviZ; by default ``arviz.rcParams["plot.backend"]``.
-    visuals : dict, optional
-        Options of the elements of the plot, as in `arviz.plot_forest`.
-    **pc_kwargs
-        Options of the new `PlotCollection`, such as ``figure_kwargs``.
+    estimator, X
+        As in `effect`: a fitted estimator or a result, and rows over which its function is averaged.
+    features : str, int, tuple of two, or a list of them
+        Columns by name or number, a panel each; a tuple is two columns together.
+    target : str
+        Name of what the effects are on.
+    **options
+        Options of `effect`: ``model``, ``values``, ``rows``, ``coverage``, ``random_seed``, and ``ice``, the number of
+        rows whose own curves are thin lines.
 
     Returns
     -------
-    arviz_plots.PlotCollection
-        As in `arviz.plot_forest`: median, central 50 % and 90 %; ``savefig`` writes it.
+    matplotlib.figure.Figure
+        Of numbers and dates a curve with its band, and ticks at the values; of words and booleans bars from the mean of
+        the panel, with the band as error bars; of two columns of numbers or dates filled contours of the mean, and
+        lines of equal standard deviation; of others a curve for each word.
 
     Raises
     ------
-    ValueError
-        If there is no result, no such hyperparameter, it is a number, or inputs does not have a name for each entry.
-    TypeError
-        If results is not a dict of results of `fit`.
+    ValueError, TypeError, MemoryError
+        As in `effect`; ValueError if there is no feature.
 
     Examples
     --------
     >>> import numpy as np, bsvr_pp as bp
-    >>> X = np.random.default_rng(0).normal(size=(15, 2))
-    >>> model = bp.default_model(X, X[:, 0], kernel="rbf")
-    >>> at = {"amplitude": 1.0, "inverse_lengthscale": [1, 0.1111], "C": 5.0, "epsilon": 0.1}
-    >>> result = bp.fit(bp.MeanField(), model, hyperparameters=at, progressbar=False)
-    >>> picture = bp.plot_relevance({"mean field": result}, inputs=["height", "width"])
-    >>> picture.viz["plot"].sel(column="forest").item().get_xlabel()
-    '1 / lengthscale²'
+    >>> X = np.random.default_rng(0).normal(size=(40, 2))
+    >>> svr = bp.LSSVR().fit(X, X[:, 0] * X[:, 1])
+    >>> figure = bp.plot_effect(svr, X, [0, (0, 1)], ice=5, target="y")
+    >>> [axis.get_ylabel() for axis in figure.axes[:2]]
+    ['effect on y', 'x1']
     """
-    check_results(results)
-    drawn, largest = {}, 0.0
-    for method, result in results.items():
-        posterior = result["posterior"].to_dataset()
-        if name not in posterior or posterior[name].ndim != 3:
-            raise ValueError(f"name must be a hyperparameter with an entry for each input, got {name!r}")
-        values = posterior[name].values
-        labels = list(inputs) if inputs is not None else _inputs_of(result, values.shape[2])
-        if len(labels) != values.shape[2]:
-            raise ValueError(f"inputs must have {values.shape[2]} names, one an entry of {name}, got {len(labels)}")
-        relevance = xr.DataArray(values**-2.0, dims=("chain", "draw", "input"), coords={"input": labels})
-        drawn[method] = xr.Dataset({"relevance": relevance})
-        largest = max(largest, float(np.median(values, axis=(0, 1)).min()) ** -2.0)
-    options = {"labels": ["input"], "plot_collection": plot_collection, "visuals": visuals}
-    picture = _forest(drawn, len(labels), backend, pc_kwargs, **options)
-    draw, target = _drawing(picture), picture.viz["plot"].sel(column="forest").item()
-    draw.xscale(target, "log")
-    limit, dotted = _HARDLY_RELEVANT * largest, draw.get_default_aes("linestyle", 3)[2]
-    draw.vline(limit, target, color="gray", width=1, linestyle=dotted)
-    draw.xlabel(f"1 / {name}²", target)
-    return picture
+    chosen = features if isinstance(features, list) else [features]
+    if not chosen:
+        raise ValueError("features must have at least one column of X, got []")
+    tables = [effect(estimator, X, feature, **options) for feature in chosen]
+    columns = min(len(tables), _IN_A_ROW)
+    lines = -(-len(tables) // columns)
+    size = (3.4 * columns, 3.2 * lines)
+    figure, axes = plt.subplots(lines, columns, figsize=size, squeeze=False, layout="constrained")
+    first = None
+    for axis, table in zip(axes.flat, tables, strict=False):
+        if table.index.nlevels == 2 and not any(map(_has_words, table.index.levels)):
+            _draw_contours(axis, table, target)
+            continue
+        _draw_curves(axis, table)
+        axis.set_title(f"share {table.attrs['share']:.2f}", fontsize="small")
+        axis.set_ylabel(f"effect on {target}")
+        first = first or axis
+        axis.sharey(first)
+    for axis in axes.flat[len(tables) :]:
+        axis.set_axis_off()
+    return figure
 
 
-def _inputs_of(result: xr.DataTree, n: int) -> list[str]:
-    """Names of the n inputs: of the encoded columns if the result is that of an estimator fitted to a table."""
-    columns = json.loads(result.attrs.get("recipe", "{}")).get("columns")
-    return [str(i) for i in range(n)] if columns is None else list(Encoding.from_json(columns).names)
+def _has_words(values: pd.Index) -> bool:
+    """Whether values are words or booleans, and not numbers or dates."""
+    return values.dtype.kind not in "iufM"
+
+
+def _draw_curves(axis: Axes, table: pd.DataFrame) -> None:
+    """The effect of a column; or of two, a curve for each word of the second, or of the only one with words."""
+    if table.index.nlevels == 2:
+        along, by = table.index.names if _has_words(table.index.levels[1]) else table.index.names[::-1]
+        words = table.index.unique(by)
+        for i, (word, colour) in enumerate(zip(words, cycle(_WORDS), strict=False)):
+            _draw_curve(axis, table.xs(word, level=by), colour, str(word), 0.8 * ((i + 0.5) / len(words) - 0.5))
+        axis.legend(title=by, fontsize="small")
+        axis.set_xlabel(along)
+        return
+    axis.set_xlabel(table.index.name)
+    at = np.arange(len(table)) if _has_words(table.index) else table.index
+    for curve in table.filter(regex=r"^row \d+$"):
+        axis.plot(at, table[curve], color="0.6", lw=0.6, alpha=0.7)
+    if _has_words(table.index):
+        base = table["mean"].mean()
+        axis.bar(at, table["mean"] - base, 0.6, base, color=_BAND, alpha=0.4)
+        axis.axhline(base, color="0.6", lw=0.8)
+    else:
+        axis.plot(at, np.zeros(len(at)), "|", color="0.4", transform=axis.get_xaxis_transform(), clip_on=False)
+    _draw_curve(axis, table, _INK)
+
+
+def _draw_curve(axis: Axes, table: pd.DataFrame, colour: str, label: str | None = None, shift: float = 0.0) -> None:
+    """Mean and band: a curve, or error bars of words, moved by a part of their distance."""
+    if _has_words(table.index):
+        at = np.arange(len(table))
+        reach = table["upper"] - table["mean"]
+        axis.errorbar(at + shift, table["mean"], reach, fmt="o", color=colour, ms=4, capsize=3, label=label)
+        axis.set_xticks(at, table.index.astype(str), rotation=0 if len(at) < 4 else 60)
+        return
+    axis.fill_between(table.index, table["lower"], table["upper"], color=colour, alpha=0.25, lw=0)
+    axis.plot(table.index, table["mean"], color=colour, lw=1.6, label=label)
+    _name_dates(axis.xaxis, table.index)
+
+
+def _draw_contours(axis: Axes, table: pd.DataFrame, target: str) -> None:
+    """Filled contours of the mean, and lines of the standard deviation."""
+    first, second = table.index.names
+    mean, sd = (table[name].unstack(first) for name in ("mean", "sd"))
+    filled = axis.contourf(mean.columns, mean.index, mean, levels=12)
+    axis.clabel(axis.contour(sd.columns, sd.index, sd, levels=4, colors="white", linewidths=0.8), fontsize="x-small")
+    axis.figure.colorbar(filled, ax=axis, label=f"effect on {target} (lines: its sd)")
+    axis.set(xlabel=first, ylabel=second)
+    _name_dates(axis.xaxis, mean.columns)
+    _name_dates(axis.yaxis, mean.index)
+
+
+def _name_dates(axis: Axis, values: pd.Index) -> None:
+    """Short names of dates, if the values are dates."""
+    if values.dtype.kind == "M":
+        axis.set_major_locator(AutoDateLocator(minticks=3, maxticks=7))
+        axis.set_major_formatter(ConciseDateFormatter(axis.get_major_locator()))
 
 
 def hyperparameters_picture(results: Mapping[str, xr.DataTree], names: Mapping[str, Sequence[str]]) -> PlotCollection:
     """Median and central 50 % and 90 % of every hyperparameter; ``names`` are those of the entries of vectors."""
-    drawn = {}
+    drawn, colour = {}, _colours(results)
+    sizes = {
+        name: result["posterior"].sizes["chain"] * result["posterior"].sizes["draw"] for name, result in results.items()
+    }
     for method, result in results.items():
         kept = result["posterior"].to_dataset()[shown_names(result)]
         entries = {d: list(names[v]) for v in names.keys() & kept.keys() for d in kept[v].dims[2:]}
-        drawn[method] = kept.assign_coords(entries)
-    first = next(iter(drawn.values()))
-    picture = _forest(drawn, sum(first[v][0, 0].size for v in first), None, {})
-    if all((data[name] > 0).all() for data in drawn.values() for name in data):
-        _drawing(picture).xscale(picture.viz["plot"].sel(column="forest").item(), "log")
+        # ArviZ compares methods only with equal shapes: draws are repeated evenly.
+        chosen = np.linspace(0, sizes[method] - 1, max(sizes.values())).astype(int)
+        flat = kept.drop_vars(["chain", "draw"], errors="ignore").stack(sample=("chain", "draw"), create_index=False)
+        drawn[method] = flat.isel(sample=chosen).rename(sample="draw").expand_dims("chain").assign_coords(entries)
+    rows = sum(each[0, 0].size for each in next(iter(drawn.values())).transpose("chain", "draw", ...).values())
+    figure = {
+        "figsize": (7.0, 0.9 + rows * (0.16 * len(drawn) + 0.22)),
+        "width_ratios": [1, 3],
+        "layout": "constrained",
+    }
+    picture = az.plot_forest(
+        {method: xr.DataTree.from_dict({"posterior": data}) for method, data in drawn.items()},
+        combined=True,
+        ci_kind="eti",
+        ci_probs=(0.5, 0.9),
+        point_estimate="median",
+        color=list(colour.values()),
+        figure_kwargs=figure,
+        backend="matplotlib",
+    )
+    for column, target in zip(picture.viz["plot"]["column"].values, picture.viz["plot"].values, strict=True):
+        target.margins(y=0.02)
+        if column != "forest":
+            target.spines["bottom"].set_visible(False)
+            target.set_xticks([])
+        elif all((data[name] > 0).all() for data in drawn.values() for name in data):
+            target.set_xscale("log")
+    picture.viz["figure"].item().legend(
+        [Line2D([], [], color=each, lw=2) for each in colour.values()],
+        list(colour),
+        loc="outside upper center",
+        ncols=min(len(colour), 4),
+        fontsize="small",
+        frameon=False,
+    )
     return picture
 
 
@@ -394,61 +467,6 @@ def calibration_picture(
             "layout": "constrained",
         },
     )
-
-
-def _forest(
-    drawn: Mapping[str, xr.Dataset],
-    rows: int,
-    backend: str | None,
-    pc_kwargs: Mapping[str, Any],
-    plot_collection: PlotCollection | None = None,
-    **options: Any,
-) -> PlotCollection:
-    """`arviz.plot_forest` of the variables of several methods, each in its colour."""
-    sizes = {method: data.sizes["chain"] * data.sizes["draw"] for method, data in drawn.items()}
-    # ArviZ compares methods only with equal shapes: draws are repeated evenly.
-    chosen = {method: np.linspace(0, size - 1, max(sizes.values())).astype(int) for method, size in sizes.items()}
-    equal = {method: {"posterior": some_draws(data, chosen[method])} for method, data in drawn.items()}
-    colour = _colours(drawn)
-    if plot_collection is None:
-        kind = str(rcParams["plot.backend"]) if backend is None else backend
-        figure: dict[str, Any] = {"figsize": (7.0, 0.9 + rows * (0.16 * len(drawn) + 0.22)), "width_ratios": [1, 3]}
-        figure |= {"layout": "constrained"} if kind == "matplotlib" else {}
-        figure |= pc_kwargs.get("figure_kwargs", {})
-        options |= {"color": list(colour.values()), **pc_kwargs, "figure_kwargs": figure, "backend": kind}
-    picture = az.plot_forest(
-        {method: xr.DataTree.from_dict(groups) for method, groups in equal.items()},
-        combined=True,
-        ci_kind="eti",
-        ci_probs=(0.5, 0.9),
-        point_estimate="median",
-        plot_collection=plot_collection,
-        **options,
-    )
-    if picture.backend == "matplotlib":
-        for target in picture.viz["plot"].values:
-            target.margins(y=0.02)
-        for target in picture.viz["plot"].sel(column=picture.viz["plot"].column != "forest").values:
-            target.spines["bottom"].set_visible(False)
-            target.set_xticks([])
-        handles = [Line2D([], [], color=each, lw=2) for each in colour.values()]
-        picture.viz["figure"].item().legend(
-            handles,
-            list(colour),
-            loc="outside upper center",
-            ncols=min(len(colour), 4),
-            fontsize="small",
-            frameon=False,
-        )
-    elif "model" in picture.aes_set or len(drawn) > 1:
-        with suppress(ValueError, KeyError):  # a collection without colours of models has no legend
-            picture.add_legend("model")
-    return picture
-
-
-def _drawing(picture: PlotCollection) -> Any:
-    """The functions of ArviZ that draw on the targets of a collection, in any of its backends."""
-    return import_module(f"arviz_plots.backend.{picture.backend}")
 
 
 def _colours(names: Iterable[str]) -> dict[str, str]:

@@ -27,8 +27,7 @@ from rich.table import Table
 
 from bsvr_pp.assess import assessment
 from bsvr_pp.assess.assessment import Numbers, Plain, Value, scores
-from bsvr_pp.assess.evidence import Judged
-from bsvr_pp.assess.reweighting import GOOD_K
+from bsvr_pp.assess.evidence import GOOD_K, Judged
 from bsvr_pp.assess.verdict import GOOD_R_HAT, Comparison
 from bsvr_pp.core.checks import generator
 from bsvr_pp.core.docs import shared
@@ -161,13 +160,13 @@ def compare(
     model = model if model is not None else pm.Model.get_context(error_if_none=False)
     needed = model is not None or X_test is not None or hyperparameters is not None
     judged = [Judged(result, model, f"results[{name!r}]") for name, result in results.items() if needed]
-    first = judged[0] if judged else None
+    first = judged[0].problem if judged else None
     if first is None or hyperparameters is None:
         fields = (name for name, result in results.items() if method_of(result) == MeanField())
         theta = assessment.own_point(results[next(fields, next(iter(results))) if reference is None else reference])
     else:
-        theta = {name: value.tolist() for name, value in sorted(first.problem.checked(hyperparameters).items())}
-    evidence = None if first is None else assessment.evidence_at(first, random_seed)
+        theta = {name: value.tolist() for name, value in sorted(first.checked(hyperparameters).items())}
+    evidence = None if first is None else assessment.known_evidences(first, random_seed)
     common = {}
     if evidence is not None:
         methods = [Laplace(), MeanField(), *(method_of(result).latent for result in results.values())]
@@ -320,11 +319,7 @@ def print_comparison(
     names: Mapping[str, Sequence[str]] | None = None,
     skipped: Mapping[str, str] | None = None,
 ) -> None:
-    """Print a comparison, with verdicts and summary at the end, where they are seen first.
-
-    ``names`` are those of the entries of a vector hyperparameter, ``skipped`` the methods that were not run, with the
-    reason. Four methods fit into 80 columns; with more methods, values with errors use two lines.
-    """
+    """Print a comparison, with verdicts and summary at the end, where they are seen; options as of `report_page`."""
     shown = sections(comparison, names, brief=True)
     lines = [line for section in shown for line in section.lines]
     label = min(max(len(line.label) for line in lines), console.width // 3)
@@ -384,11 +379,7 @@ class Section(NamedTuple):
 def sections(
     comparison: Comparison, names: Mapping[str, Sequence[str]] | None = None, *, brief: bool = False
 ) -> list[Section]:
-    """Arrange a comparison for readers, in those sections that have figures.
-
-    ``names`` are those of the entries of a vector hyperparameter, such as the inputs for ``lengthscale``. If it is
-    ``brief``, the distances of each hyperparameter are omitted.
-    """
+    """Arrange a comparison in those sections that have numbers; ``brief`` omits distances of each hyperparameter."""
     facts = {"reference": comparison.reference, "k_hat": GOOD_K, "r_hat": GOOD_R_HAT}
     named = {f"{name}[{i}]": f"{name} {x}" for name, each in (names or {}).items() for i, x in enumerate(each)}
     out = []

@@ -1,10 +1,8 @@
 """Columns of a table as numbers: words, dates and gaps are encoded, and the encoding is kept as plain data.
 
-`summarize` says what the encoding needs to know of each column. `merged` joins the summaries of two parts of a table,
-which need not fit into memory together. `Encoding.of` makes the encoding from them: it is immutable, transforms other
-tables with the same columns, and is saved as JSON. A column has `Numbers`, `Words` or `Dates`. Text such as 5 % or
-1.2 km is refused. Gaps in the training rows add an indicator of their own. They are filled with the median, or
-numbers, if the encoding is made from a table (`Encoding.of_table`), by a linear regression on the encoded columns.
+`summarize` says what the encoding needs to know of each column; `merged` joins the summaries of parts of a table.
+`Encoding.of` makes the encoding from them: it is immutable, transforms other tables, and is saved as JSON. Gaps in the
+training rows add an indicator. They are filled with the median or, by `Encoding.of_table`, by a linear regression.
 """
 
 from __future__ import annotations
@@ -78,10 +76,7 @@ class Summary:
 
 
 def table_of(data: object) -> pd.DataFrame | None:
-    """A table, of pandas or with ``to_pandas`` such as those of Polars, with the names of its columns as text.
-
-    None for anything else. Columns of Arrow have objects then. DataError if two columns have one name.
-    """
+    """A table of pandas or with ``to_pandas``, as of Polars, with names of columns as text; None for anything else."""
     found = data.to_pandas() if hasattr(data, "to_pandas") else data
     if not isinstance(found, pd.DataFrame):
         return None
@@ -214,8 +209,7 @@ def _thinned(parts: Sequence[Array], counts: Sequence[int]) -> Array:
     share = [count / max(part.size, 1) for part, count in zip(parts, counts, strict=True)]
     weight = np.repeat(share, [part.size for part in parts])
     # With the smallest and the largest, which say whether a column varies.
-    found: Array = np.quantile(values, np.linspace(0.0, 1.0, _KEPT), weights=weight, method="inverted_cdf")
-    return found
+    return np.asarray(np.quantile(values, np.linspace(0.0, 1.0, _KEPT), weights=weight, method="inverted_cdf"))
 
 
 @dataclass(frozen=True, slots=True)
@@ -466,10 +460,7 @@ class Encoding:
         return tuple(note for column in self.columns for note in column.notes)
 
     def transform(self, table: pd.DataFrame) -> tuple[Array, tuple[str, ...]]:
-        """Encode a table that has these columns in any order: the inputs (n, k) of a model.
-
-        The notes are on unknown words, and on gaps where the training rows had none.
-        """
+        """Encode a table with these columns to inputs (n, k); notes are on unknown words, and on gaps that are new."""
         found = [column.transform(table[column.name]) for column in self.columns]
         encoded = [np.empty((0, len(table))), *(np.array(columns) for columns, _ in found)]
         inputs = np.ascontiguousarray(np.concatenate(encoded).T)

@@ -51,10 +51,7 @@ _OTHER_DATE = re.compile(r"\d{1,2}([./-])\d{1,2}\1\d{2,4}\b|\d{4}([./])\d{1,2}\2
 
 @dataclass(frozen=True, slots=True)
 class TextTable:
-    """The cells of a CSV file as text: a DataFrame, indexed by the lines on which the rows end, as an editor counts.
-
-    ``notes`` tell the user what was recognised.
-    """
+    """The cells of a CSV file as text, indexed by the lines where rows end; ``notes`` say what was recognised."""
 
     path: str
     cells: pd.DataFrame
@@ -385,10 +382,7 @@ def opened(path: str | Path, wanted: Collection[str] = ()) -> TextTable | Parque
 
 @contextmanager
 def writing_predictions(path: Path, fresh: Path) -> Iterator[Callable[[pd.DataFrame], None]]:
-    """Write a table to ``fresh``, which replaces ``path``; as Parquet if ``path`` ends so, else as CSV.
-
-    What is yielded adds rows, a table with the same columns each time.
-    """
+    """Write tables to ``fresh``, which replaces ``path``, as Parquet or CSV; what is yielded adds the rows of one."""
     if not is_parquet(path):
         with fresh.open("w", newline="", encoding="utf-8") as file:
             yield lambda table: without_formulas(table).to_csv(

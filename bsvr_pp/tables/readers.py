@@ -1,8 +1,4 @@
-"""Data to fit a model to, and new data, from CSV and Parquet files with numbers, words, dates and gaps.
-
-The target is a column of finite numbers, or of ordered classes, or two columns that say in which interval it lies. The
-inputs are encoded (`Encoding`); the encoding belongs to the model and reads new tables.
-"""
+"""Data to fit a model to, and new data, from CSV and Parquet files with numbers, words, dates and gaps."""
 
 from __future__ import annotations
 
@@ -99,10 +95,7 @@ def read_data(path: str | Path, target: str | None = None, *, numeric: bool = Fa
 
 
 def read_intervals(path: str | Path, lower: str, upper: str) -> Table:
-    """Read a file with two columns of ends, between which the target is known to lie.
-
-    An empty cell is an infinite end, and equal ends are an exact target.
-    """
+    """Read a file with two columns of ends of the target: an empty cell is an infinite end, equal ends are exact."""
     frame, names, notes = _read(path, [lower, upper], Numbers)
     low, high = (_numbers(str(path), name, frame[name]) for name in names)
     ends = np.stack([np.where(np.isnan(low), -np.inf, low), np.where(np.isnan(high), np.inf, high)], axis=1)
@@ -114,10 +107,7 @@ def read_intervals(path: str | Path, lower: str, upper: str) -> Table:
 
 
 def read_times(path: str | Path, target: str | None, event: str) -> Table:
-    """Read a file with a column of times, and one that is 1 where the event was observed and 0 where it was censored.
-
-    By default the times are the last column that is not ``event``.
-    """
+    """Read a file with times, by default its last other column, and ``event``: 1 if observed, 0 if censored."""
     frame, (time, status), notes = _read(path, [target, event], Numbers)
     y, observed = targets_of(str(path), time, frame[time]), _numbers(str(path), status, frame[status])
     bad = ~np.isin(observed, (0.0, 1.0))
@@ -157,10 +147,7 @@ def read_new(path: str | Path, encoding: Encoding) -> tuple[pd.DataFrame, tuple[
 def _read(
     path: str | Path, targets: list[str | None], kind: type[Column] | None, others: type[Column] | None = None
 ) -> tuple[pd.DataFrame, list[str], tuple[str, ...]]:
-    """Read a file whose target and other columns are of a kind; None is the last column that is not another target.
-
-    Targets are read with the inputs, since a decimal comma is a property of the file.
-    """
+    """Read a file whose target and other columns are of a kind; None is the last column that is not another target."""
     stated = [name for name in targets if name is not None]
     table = opened(path, stated)
     names = list(table.columns)

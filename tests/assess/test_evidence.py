@@ -41,26 +41,10 @@ def test_gaussian_noise_is_exact():
     assert found.value == pytest.approx(exact, abs=4 * found.standard_error)
 
 
-def test_posterior_draws_bound_it_from_above(sinc_model):
-    model, _ = sinc_model
-    result = bp.fit(bp.MeanField(), model, hyperparameters=AT, random_seed=0, progressbar=False)
-    method = bp.Annealed(particles=500)
-    below = bp.log_evidence(method, model, hyperparameters=AT, random_seed=1)
-    above = bp.log_evidence(method, model, hyperparameters=AT, draws=result, random_seed=1)
-    # The mean-field draws are close to the posterior's.
-    assert above.value == pytest.approx(below.value, abs=0.5)
-    f = result["posterior"].to_dataset()["f"].values[0]
-    assert above == bp.log_evidence(method, model, hyperparameters=AT, draws=f, random_seed=1)
-
-
 def test_bad_arguments_are_named(sinc_model):
     model, _ = sinc_model
     with pytest.raises(TypeError, match=r"method must have an evidence, as Laplace\(\), .* have, got MAP"):
         bp.log_evidence(bp.MAP(), model, hyperparameters=AT)
-    with pytest.raises(ValueError, match=r"draws are for Annealed\(\), got them with MeanField\(\)"):
-        bp.log_evidence(bp.MeanField(), model, hyperparameters=AT, draws=np.zeros((3, 24)))
-    with pytest.raises(ValueError, match=r"f must be a \(draws, 24\) array"):
-        bp.log_evidence(bp.Annealed(particles=10), model, hyperparameters=AT, draws=np.zeros((3, 5)))
     with pytest.raises(ValueError, match="C, epsilon missing"):
         bp.log_evidence(bp.MeanField(), model, hyperparameters={"inverse_lengthscale": 1.0})
 

@@ -13,7 +13,7 @@ from scipy.stats import multivariate_normal, norm
 
 import bsvr_pp as bp
 from bsvr_pp.approximations import laplace
-from bsvr_pp.assess.reweighting import latent_k_hat, pareto_weights
+from bsvr_pp.assess.evidence import latent_k_hat, pareto_weights
 from bsvr_pp.datasets import sinc
 from bsvr_pp.losses import soft_insensitive
 from bsvr_pp.model.problem import read_model

@@ -68,55 +68,12 @@ def test_three_points_against_quadrature(kind):
 
 
 @pytest.mark.parametrize("kind", ["naive", "conditional", "joint"])
-def test_gradient_against_differences_of_quadrature(kind):
-    fine = bp.Annealed(particles=4000, groups=16, moves=4, efficiency=0.93)
-    options = {"hyperparameters": POINT, "kind": kind, "normaliser": fine, "random_seed": 2}
-    gradient = classification.evidence_gradient(fine, model(X3, Y3), **options)
-    for name, value in POINT.items():
-        h = 1e-3 * value
-        high, low = (exact(kind, **(POINT | {name: value + s * h})) for s in (1, -1))
-        assert abs(gradient[name] - (high - low) / (2 * h)) < 0.02
-
-
-@pytest.mark.parametrize("kind", ["naive", "conditional", "joint"])
 def test_a_weight_is_a_number_of_equal_rows(kind):
     weighted = model(X3, Y3, COPIES.astype(float))
     repeated = model(np.repeat(X3, COPIES, axis=0), np.repeat(Y3, COPIES))
     options = {"hyperparameters": POINT, "kind": kind, "random_seed": 1}
     found, expected = (classification.evidence(ANNEALED, each, **options) for each in (weighted, repeated))
     assert abs(found.value - expected.value) < 4 * np.hypot(found.standard_error, expected.standard_error)
-    options["normaliser"] = fine = bp.Annealed(particles=4000, groups=16, moves=4, efficiency=0.93)
-    found, expected = (classification.evidence_gradient(fine, each, **options) for each in (weighted, repeated))
-    for name in POINT:
-        assert abs(found[name] - expected[name]) < 0.03
-
-
-@pytest.mark.parametrize("weight", [None, np.array([0.7, 1.0, 2.5])], ids=["rows", "weights"])
-@pytest.mark.parametrize("method", [bp.MeanField(), bp.Laplace(), bp.Laplace(curvature="local")], ids=repr)
-def test_gradient_of_an_approximation_against_its_differences(method, weight):
-    built, h = model(X3, Y3, weight), 1e-5
-    gradient = classification.evidence_gradient(method, built, hyperparameters=POINT, kind="naive")
-    for name, value in POINT.items():
-        high, low = (
-            classification.evidence(method, built, hyperparameters=POINT | {name: value + s * h}, kind="naive").value
-            for s in (1, -1)
-        )
-        assert abs(gradient[name] - (high - low) / (2 * h)) < 1e-4
-
-
-def test_the_gradient_of_the_normaliser_is_subtracted():
-    built, options = model(X3, Y3), {"hyperparameters": POINT, "random_seed": 1}
-    naive, conditional = (
-        classification.evidence_gradient(bp.MeanField(), built, kind=kind, **options)
-        for kind in ("naive", "conditional")
-    )
-    for name, value in POINT.items():
-        h = 1e-3 * value
-        high, low = (
-            exact("naive", **(POINT | {name: value + s * h})) - exact("conditional", **(POINT | {name: value + s * h}))
-            for s in (1, -1)
-        )
-        assert abs(naive[name] - conditional[name] - (high - low) / (2 * h)) < 0.03
 
 
 def test_laplace_is_the_paper_s_formula():

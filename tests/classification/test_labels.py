@@ -60,15 +60,13 @@ def test_the_map_is_the_support_vector_machine(model):
 
 
 @pytest.mark.slow
-def test_sampling_agrees_with_annealing_and_mean_field(model):
+def test_sampling_agrees_with_mean_field(model):
     fields = bp.fit(bp.MeanField(), model, hyperparameters=POINT, progressbar=False)
     nuts = bp.fit(
         bp.NUTS(draws=800, tune=400, chains=2), model, hyperparameters=POINT, random_seed=1, progressbar=False
     )
     sampled = bp.predict(nuts, NEW, model=model)["y_probability"].values
-    annealed = classification.class_probability(bp.Annealed(), NEW, model, hyperparameters=POINT, random_seed=1)
-    assert np.allclose(sampled, annealed, atol=0.04)
-    assert np.allclose(bp.predict(fields, NEW, model=model)["y_probability"], annealed, atol=0.04)
+    assert np.allclose(bp.predict(fields, NEW, model=model)["y_probability"], sampled, atol=0.05)
 
 
 @pytest.mark.parametrize("method", [classification.Exchange(draws=7), classification.NormalisedEvidence("joint")])

@@ -81,7 +81,7 @@ def test_compare_writes_table_results_and_pictures(tmp_path):
     assert "[width]" in run.output
     assert "Hyperparameters" in run.output and "draws per second" not in run.output
     assert not [line for line in run.output.splitlines() if "…" in line and not line.startswith("  ")]  # progress alone
-    names = ("predictive", "hyperparameters", "relevance", "effects", "calibration", "evidence")
+    names = ("predictive", "hyperparameters", "effects", "calibration", "evidence")
     pictures = {f"{name}.png" for name in names}
     assert {"report.html", "comparison.csv", "map.nc", "laplace.nc"} | pictures == {file.name for file in out.iterdir()}
     assert run.output.rstrip().endswith(f"The page to read: {out / 'report.html'}")

@@ -12,7 +12,7 @@ import pytest
 
 import bsvr_pp as bp
 from bsvr_pp.estimators import training_data
-from bsvr_pp.estimators.regression_fit import fit_regression
+from bsvr_pp.estimators.standard_fit import fit_regression
 from bsvr_pp.estimators.training_data import as_given, merged
 from bsvr_pp.inference.prediction import neighbours
 from bsvr_pp.inference.protocol import Averages, MatchesMoments

@@ -11,7 +11,6 @@ import pytest
 import sklearn
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from scipy import stats
 from sklearn.linear_model import LinearRegression
 from sklearn.model_selection import cross_val_score
 from sklearn.pipeline import make_pipeline
@@ -21,7 +20,6 @@ from sklearn.svm import SVR
 import bsvr_pp as bp
 from bsvr_pp import classification
 from bsvr_pp.estimators.lssvr import LSSVRFit
-from bsvr_pp.estimators.residual_intervals import _dependence
 from bsvr_pp.estimators.training_data import as_given, merged
 from bsvr_pp.model.priors import location_and_scale, quantiles_of
 
@@ -49,7 +47,7 @@ ESTIMATORS = {
     "LSSVR": lambda: bp.LSSVR(),
     "LSSVR loo": lambda: bp.LSSVR(selection="loo"),
     "BayesianLSSVR": lambda: bp.BayesianLSSVR(lengthscale=1.0),
-    "residuals": lambda: bp.ResidualIntervals(groups=2, random_state=0),
+    "residuals": lambda: bp.ResidualIntervals(random_state=0),
     "histogram": lambda: bp.ResidualIntervals(family="histogram", random_state=0),
 }
 
@@ -216,21 +214,6 @@ def test_the_linear_system_with_weights_is_that_of_repeated_rows():
 
 
 @settings(deadline=None, max_examples=50)
-@given(st.lists(st.integers(0, 3), min_size=2, max_size=12), st.integers(0, 1000))
-def test_statistics_with_weights_are_those_of_repeated_values(weight, seed):
-    rng = np.random.default_rng(seed)
-    w = np.array(weight, dtype=float)
-    values, other = rng.integers(0, 5, w.size).astype(float), rng.normal(size=w.size)
-    many, rest = np.repeat(values, weight), np.repeat(other, weight)
-    if np.unique(many).size < 2:
-        return
-    kept = w > 0
-    if many.size > 3 and np.unique(rest).size > 1:
-        exact = stats.spearmanr(many, rest)
-        np.testing.assert_allclose(_dependence(values[kept], other[kept], w[kept]), exact, rtol=1e-7, atol=1e-12)
-
-
-@settings(deadline=None, max_examples=50)
 @given(st.lists(st.floats(1e-3, 1e3), min_size=1, max_size=12), st.integers(0, 1000))
 def test_quantiles_depend_on_the_shares_of_the_weights(weight, seed):
     """Ties, two rows and one dominating weight among them; equal weights give the quantiles of NumPy."""
@@ -284,7 +267,7 @@ def test_the_fit_of_the_mirrored_targets_is_the_mirror_image(name, scale):
 def test_distributions_of_residuals_depend_on_the_shares_of_the_weights(scale):
     X, y, weight, _ = data()
     for family in ("auto", "laplace_trimmed", "histogram"):
-        make = partial(bp.ResidualIntervals, LinearRegression(), family=family, groups=2, random_state=0)
+        make = partial(bp.ResidualIntervals, LinearRegression(), family=family, random_state=0)
         one, other = fitted(make, X, y, weight), fitted(make, X, y, scale * weight)
         assert one.test_[:3] == pytest.approx(other.test_[:3]) and one.family_ == other.family_
         np.testing.assert_allclose(one.predict_interval(X), other.predict_interval(X), rtol=1e-7)

@@ -187,7 +187,6 @@ def test_the_draws_are_those_of_pymc_with_the_options(named: Any):
         lambda result, model: bp.loo_predict(result, model=model),
         lambda result, model: bp.compare({"one": result}),
         lambda result, model: bp.verify(result, model=model),
-        lambda result, model: bp.sensitivity(result, model=model),
         lambda result, model: bp.plot_predictive({"one": result}, model=model),
         lambda result, model: bp.effect(result, X, 0, model=model),
     ],

@@ -171,11 +171,6 @@ def test_samples_are_recovered_on_their_own_data():
             bp.recover_latent(samples, model=marginal, progressbar=False)
 
 
-def test_backward_draws_are_at_the_same_hyperparameters(point):
-    with pytest.raises(ValueError, match="draws must be at the given hyperparameters, but have other values of C"):
-        bp.log_evidence(ANNEALED, build(), hyperparameters={**AT, "C": 6.0}, draws=point)
-
-
 def test_scores_are_of_the_targets_that_were_predicted(point):
     prediction = bp.predict(point, X, model=build(), y_new=Y)
     with pytest.raises(ValueError, match="y must be the targets that predict was given as y_new"):

@@ -17,7 +17,7 @@ import pytest
 import bsvr_pp as bp
 from bsvr_pp.core import atomic_write as files
 from bsvr_pp.core.atomic_write import LOCK, SealedFile, atomic_write, locked
-from bsvr_pp.large import folder_fit, folder_model, folder_predict
+from bsvr_pp.large import folder_fit, folder_model
 from bsvr_pp.large.folder_model import ARRAYS, StoredRows
 from bsvr_pp.large.tasks import Records, read_record
 from tests.damage import KINDS, damaged
@@ -279,7 +279,7 @@ def test_stages_of_predictions_and_additions_that_are_damaged_are_made_again(mod
     expected = model.predict_table(NEW)
     part, done = wave(40, seed=1), tmp_path / ".bsvr-pp-out.csv" / "done" / "0.npz"
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(folder_predict, "_join", lambda *_: 1 / 0)
+        patch.setattr(folder_model, "_join", lambda *_: 1 / 0)
         with pytest.raises(ZeroDivisionError):
             bp.predict_folder(model, NEW, tmp_path / "out.csv")
     with interrupted(folder_fit, "_solve", [], 1):
@@ -299,10 +299,10 @@ def test_rows_of_another_call_of_predict_folder_are_not_predicted(model, tmp_pat
     """Also if the second call ends before it has written its own rows."""
     out = tmp_path / "out.csv"
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(folder_predict, "_join", lambda *_: 1 / 0)
+        patch.setattr(folder_model, "_join", lambda *_: 1 / 0)
         with pytest.raises(ZeroDivisionError):
             bp.predict_folder(model, NEW[:10], out)
-        patch.setattr(folder_predict, "_order", lambda *_: 1 / 0)
+        patch.setattr(folder_model, "_order", lambda *_: 1 / 0)
         with pytest.raises(ZeroDivisionError):
             bp.predict_folder(model, NEW, out)
     assert bp.predict_folder(model, NEW, out) == len(NEW)

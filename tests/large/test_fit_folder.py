@@ -228,7 +228,7 @@ def test_another_version_is_named_and_says_what_it_uses_again(model, data, tmp_p
 
 
 def test_scales_of_the_noise_are_learned_where_predictions_use_them(data, tmp_path, monkeypatch):
-    monkeypatch.setattr("bsvr_pp.estimators.regression_fit.choose_neighbours", None)
+    monkeypatch.setattr("bsvr_pp.estimators.standard_fit.choose_neighbours", None)
     svr = machine(blocks=bp.LocalBlocks(60, neighbours=None))
     assert not bp.fit_folder(svr, *data, folder=tmp_path / "model").noise_scales_.several
 

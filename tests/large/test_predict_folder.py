@@ -11,7 +11,7 @@ import pandas as pd
 import pytest
 
 import bsvr_pp as bp
-from bsvr_pp.large import folder_predict
+from bsvr_pp.large import folder_model
 from tests.large.conftest import flights, interrupted, kill_a_worker, small_stages
 
 pytest.importorskip("dask", reason="models in folders need Dask")
@@ -23,7 +23,7 @@ N = 300
 @pytest.fixture(scope="module", autouse=True)
 def small():
     with small_stages() as patch:
-        patch.setattr(folder_predict, "_TASK", 40)
+        patch.setattr(folder_model, "_TASK", 40)
         yield
 
 
@@ -76,14 +76,14 @@ def test_options_of_the_model_reach_the_tasks(model, new, tmp_path, monkeypatch,
 
 
 def test_a_call_that_is_interrupted_continues_with_the_same_bits(model, new, tmp_path, monkeypatch):
-    out, once, predict, done = tmp_path / "out.parquet", tmp_path / "once.parquet", folder_predict._predict, []
+    out, once, predict, done = tmp_path / "out.parquet", tmp_path / "once.parquet", folder_model._predict, []
     bp.predict_folder(model, new[0], once)
-    with interrupted(folder_predict, "_predict", done, 2):
+    with interrupted(folder_model, "_predict", done, 2):
         bp.predict_folder(model, new[0], out)
     assert not out.exists()
     with monkeypatch.context() as patch:
-        patch.setattr(folder_predict, "_order", None)  # the rows are not encoded again
-        patch.setattr(folder_predict, "_predict", lambda *item: done.append(item[2]) or predict(*item))
+        patch.setattr(folder_model, "_order", None)  # the rows are not encoded again
+        patch.setattr(folder_model, "_predict", lambda *item: done.append(item[2]) or predict(*item))
         bp.predict_folder(model, new[0], out)
     assert sorted(done) == [0, 1, 2, 3]
     assert out.read_bytes() == once.read_bytes()
@@ -93,7 +93,7 @@ def test_a_call_that_is_interrupted_continues_with_the_same_bits(model, new, tmp
 def test_files_of_a_call_with_other_options_are_not_used(model, new, tmp_path, monkeypatch):
     out = tmp_path / "out.parquet"
     with monkeypatch.context() as patch:
-        patch.setattr(folder_predict, "_join", lambda *_: 1 / 0)
+        patch.setattr(folder_model, "_join", lambda *_: 1 / 0)
         with pytest.raises(ZeroDivisionError):
             bp.predict_folder(model, new[0], out, coverage=0.5)
     bp.predict_folder(model, new[0], out)
@@ -103,8 +103,8 @@ def test_files_of_a_call_with_other_options_are_not_used(model, new, tmp_path, m
 SCRIPT = """
 import sys
 import bsvr_pp as bp
-from bsvr_pp.large import folder_predict
-folder_predict._TASK = 40
+from bsvr_pp.large import folder_model
+folder_model._TASK = 40
 bp.predict_folder(bp.open_folder(sys.argv[1]), sys.argv[2], sys.argv[3])
 """
 

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import matplotlib.pyplot as plt
 import numpy as np
-import pandas as pd
 import pytest
 from arviz_plots import PlotCollection
 
@@ -87,50 +86,6 @@ def test_entries_of_vectors_are_named(two_inputs):
     assert {"first", "second"} <= set(written)
 
 
-def test_relevance_has_an_interval_for_draws(two_inputs):
-    results = dict(two_inputs[3])
-    rng = np.random.default_rng(1)
-    drawn = rng.lognormal(0.0, 0.3, size=(2, 80, 2))
-    sampled = results["Laplace"].copy()
-    sampled["posterior"] = sampled["posterior"].to_dataset().drop_vars(["f", "C", "epsilon"]).isel(draw=slice(80))
-    posterior = sampled["posterior"].to_dataset().isel(chain=[0, 0]).assign_coords(chain=[0, 1])
-    dims = posterior["lengthscale"].dims
-    sampled["posterior"] = posterior.assign(lengthscale=(dims, drawn))
-    results["NUTS"] = sampled
-    picture = bp.plot_relevance(results, inputs=["height", "width"])
-    assert isinstance(picture, PlotCollection)
-    axis = picture.viz["plot"].sel(column="forest").item()
-    assert axis.get_xscale() == "log"
-    reach = sorted(np.ptp(line.get_xdata()) for line in bars(axis))
-    relevance = np.quantile(drawn.reshape(-1, 2) ** -2.0, [0.05, 0.95], axis=0)
-    np.testing.assert_allclose(reach[-1], np.ptp(relevance, axis=0).max(), rtol=0.05)
-    assert reach[0] == pytest.approx(0.0, abs=1e-12)
-    # Left of a hundredth of the largest relevance is far to the left, and the axis shows where that is.
-    (limit,) = [line.get_xdata()[0] for line in axis.lines if line.get_linestyle() == ":"]
-    assert limit == pytest.approx(0.01 * np.median(drawn.reshape(-1, 2) ** -2.0, axis=0).max())
-    assert axis.get_xlim()[0] < limit < axis.get_xlim()[1]
-
-
-def test_relevance_has_the_names_of_an_estimator():
-    rng = np.random.default_rng(0)
-    table = pd.DataFrame({"town": rng.choice(["Ulm", "Bonn"], 30), "size": rng.normal(size=30)})
-    svr = bp.BayesianSVR(kernel="rbf", restarts=1, random_state=0).fit(table, table["size"])
-    picture = bp.plot_relevance({"mean field": svr.result_})
-    texts = [text.get_text() for axis in picture.viz["figure"].item().axes for text in axis.texts]
-    assert [text for text in texts if text in svr.relevance_.index] == ["town=Bonn", "town=Ulm", "size"]
-
-
-def test_relevance_names_bad_arguments(two_inputs, sinc_results):
-    with pytest.raises(ValueError, match="name must be a hyperparameter with an entry for each input, got 'C'"):
-        bp.plot_relevance(two_inputs[3], name="C")
-    with pytest.raises(ValueError, match="inputs must have 2 names, one an entry of lengthscale, got 1"):
-        bp.plot_relevance(two_inputs[3], inputs=["height"])
-    with pytest.raises(ValueError, match="got 'lengthscale'"):
-        bp.plot_relevance(sinc_results)
-    with pytest.raises(ValueError, match="at least one result"):
-        bp.plot_relevance({})
-
-
 def test_calibration_draws_the_shares(sinc_model, sinc_results):
     model, data = sinc_model
     chosen = {name: sinc_results[name] for name in ("MAP", "mean field")}
@@ -178,26 +133,7 @@ def test_evidence_names_bad_arguments(sinc_model, along, at, message):
         bp.plot_evidence(along, hyperparameters=at, model=sinc_model[0])
 
 
-@pytest.mark.parametrize("backend", ["none", "plotly", "bokeh"])
-def test_relevance_is_drawn_in_every_backend(two_inputs, backend):
-    """With options of the collection, which are passed on."""
-    if backend != "none":
-        pytest.importorskip(backend)
-    picture = bp.plot_relevance(two_inputs[3], backend=backend, figure_kwargs={"figsize": (5.0, 4.0)})
-    assert isinstance(picture, PlotCollection)
-    assert picture.backend == backend
-
-
-def test_a_collection_is_drawn_on_again(two_inputs):
-    results = two_inputs[3]
-    first = bp.plot_relevance(results, visuals={"point_estimate": {"color": "red"}})
-    axis = first.viz["plot"].sel(column="forest").item()
-    before = len(axis.lines)
-    assert bp.plot_relevance(results, plot_collection=first) is first
-    assert len(axis.lines) > before
-
-
 def test_each_method_has_its_colour_and_unknown_ones_have_others(two_inputs):
     results = {name: two_inputs[3]["Laplace"] for name in ("Laplace", "mean field, 40 rows", "NUTS")}
-    (legend,) = bp.plot_relevance(results).viz["figure"].item().legends
+    (legend,) = hyperparameters_picture(results, {}).viz["figure"].item().legends
     assert [line.get_color() for line in legend.get_lines()] == ["#ee6677", "#777777", "#228833"]

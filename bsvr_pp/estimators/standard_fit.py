@@ -1,43 +1,219 @@
-"""The fit of a regression, a value: checked options and rows go in, and what predicts comes out.
+"""Default models of standardised rows, compiled once per structure, and fits of them: values with all that predicts.
 
-Gross errors are set aside in rounds, and targets whose noise is far wider than most in further rounds
-(`bsvr_pp.estimators.outliers`). Each round makes a fit of its own, of which one is chosen.
+The fit of a regression sets gross errors aside in rounds, and targets whose noise is far wider than most in further
+rounds (`bsvr_pp.estimators.outliers`). Each round makes a fit of its own, of which one is chosen.
 """
 
 from __future__ import annotations
 
 import warnings
-from dataclasses import dataclass, replace
-from functools import cached_property, partial
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, fields, replace
+from functools import cached_property, lru_cache, partial
 from typing import Any, Self, cast
 
 import numpy as np
-from numpy.typing import NDArray
+import pymc as pm
+import xarray as xr
+from numpy.typing import ArrayLike, NDArray
+from scipy.sparse import sparray
 
+from bsvr_pp.assess.partial_dependence import sums_of_f
+from bsvr_pp.classification.default_models import class_thresholds, standard_label_model, standard_ordinal_model
 from bsvr_pp.core.approximations import LatentPosterior, Mode, find_mode
 from bsvr_pp.core.arrays import Array
-from bsvr_pp.core.compiler import threads_for
+from bsvr_pp.core.compiler import interruptible, rarely_collected, threads_for
 from bsvr_pp.estimators.base import LocalBlocks, warn_unless_converged
 from bsvr_pp.estimators.outliers import Mask, ScaledFit, determining_rows, kept_rows, listed
-from bsvr_pp.estimators.standard_models import StandardFit, StandardModel
-from bsvr_pp.estimators.training_data import PACKAGE, TrainingData, Units
+from bsvr_pp.estimators.training_data import PACKAGE, HoldsFit, TrainingData, Units, new_inputs
+from bsvr_pp.inference.approximate import at_optima, solve_at
+from bsvr_pp.inference.budget import check_budget
+from bsvr_pp.inference.fit import fit
+from bsvr_pp.inference.fitted import Fitted, fitted_at, fitted_draws, light, read_fitted
+from bsvr_pp.inference.prediction.component import Component
 from bsvr_pp.inference.prediction.distribution import PredictiveDistribution
 from bsvr_pp.inference.prediction.neighbours import NoiseScales, choose_neighbours, scales_of_posterior
 from bsvr_pp.inference.prediction.predictive import JointTargets, mixture_of
 from bsvr_pp.inference.protocol import Averages, IntegratesLatent, MatchesMoments, Method, Options, Samples
-from bsvr_pp.model.priors import Tied, mostly_equal
-from bsvr_pp.model.problem import Point, Problem
+from bsvr_pp.inference.result import blocks_of
+from bsvr_pp.inference.search.at_size import AtSize, cut, search_in_blocks
+from bsvr_pp.inference.search.optimize import initial_point
+from bsvr_pp.model.blocks import ONE_BLOCK, Partition
+from bsvr_pp.model.priors import Kernel, Tied, mostly_equal, standard_model
+from bsvr_pp.model.problem import Point, Problem, read_model
 
 _EFFECTS = 200  # number of rows from which the kernel has main effects,
 _SCALES = 200  # and a dense fit several scales of the noise, of which fewer tell little
 
 
 @dataclass(frozen=True, slots=True)
-class RegressionSpec:
-    """Checked options of a regression.
+class StandardModel:
+    """A default model without data: noise, kernel, and options of both.
 
-    The rows decide a kernel that is ``automatic``, and ``size``, that of blocks, None for a dense fit.
+    The noises "hinge" and "known_label" are for labels -1 and +1, with a fixed ``C`` if it is not learned, and
+    ``n_cutpoints`` > 0 for ordered classes 0, 1, ..., n_cutpoints. Inputs of one number in ``tied``
+    have one lengthscale.
     """
+
+    noise: str
+    kernel: Kernel
+    ard: bool
+    beta: float = 0.0
+    quantile: float = 0.5
+    n_cutpoints: int = 0
+    C: float | None = None
+    tied: Tied = None
+
+    def problem(self, rows: TrainingData, blocks: Partition = ONE_BLOCK) -> Problem:
+        """The model of standardised rows, read; models of one structure share compiled functions."""
+        if callable(self.kernel):  # the function may look at the inputs
+            return read_model(self.make(rows, blocks))
+        known: dict[str, ArrayLike] = {"beta": self.beta, "targets": rows.y, **rows.of_targets}
+        if self.C is not None:
+            known["C"] = float(self.C)
+        if self.n_cutpoints:
+            known["thresholds"] = class_thresholds(rows.y, self.n_cutpoints)
+        d = rows.X.shape[1]
+        structure = replace(self, ard=self.ard and d > 1, beta=0.5, C=None if self.C is None else 1.0)
+        return _compiled(structure, d, tuple(rows.of_targets)).with_data(rows.X, rows.y, blocks=blocks, **known)
+
+    def make(self, rows: TrainingData, blocks: Partition = ONE_BLOCK) -> pm.Model:
+        """A PyMC model of the rows in these blocks, whose priors are the same for all rows."""
+        return self._made(rows.X, rows.y, rows.of_targets, blocks)
+
+    def _made(self, X: Array, y: Array, of_targets: Mapping[str, Array], blocks: Partition = ONE_BLOCK) -> pm.Model:
+        options: dict[str, Any] = {"kernel": self.kernel, "ard": self.ard, "tied": self.tied}
+        if self.n_cutpoints:
+            return standard_ordinal_model(X, y, self.n_cutpoints, noise=self.noise, **options)
+        options |= {"blocks": blocks, "of_targets": of_targets}
+        if self.noise in ("hinge", "known_label"):
+            return standard_label_model(X, y, known=self.noise == "known_label", C=self.C, **options)
+        return standard_model(X, y, noise=self.noise, beta=self.beta, quantile=self.quantile, **options)
+
+
+@lru_cache(maxsize=64)
+@rarely_collected()
+def _compiled(model: StandardModel, d: int, of_targets: tuple[str, ...]) -> Problem:
+    """The problem of a structure, with data that do not matter."""
+    y = np.arange(model.n_cutpoints + 1.0) if model.n_cutpoints else np.array([1.0, -1.0])
+    X = np.tile(np.linspace(1.0, -1.0, y.size)[:, None], (1, d))
+    problem = read_model(model._made(X, y, dict.fromkeys(of_targets, np.ones(y.size))))
+    initial_point(problem)  # kept for all data
+    return problem
+
+
+@dataclass(frozen=True)
+class StandardFit:
+    """A default model, fitted to rows in given units; ``at_size`` says how hyperparameters of blocks were found."""
+
+    model: StandardModel
+    units: Units
+    rows: TrainingData
+    blocks: Partition
+    method: Method
+    fitted: Fitted
+    at_size: AtSize | None = None
+
+    @classmethod
+    @interruptible()
+    def of_rows(
+        cls,
+        model: StandardModel,
+        units: Units,
+        rows: TrainingData,
+        method: Method,
+        options: Options,
+        rng: np.random.Generator,
+        *,
+        size: int | None = None,
+        known: AtSize | None = None,
+        **more: Any,
+    ) -> Self:
+        """Fit rows in these units, in blocks of at most ``size``; ``known`` were found before for almost these rows."""
+        problem, latent, found = model.problem(rows), method.latent, None
+        assert latent is not None  # as the estimators check
+        if size is not None:
+            if known is None:
+                found = search_in_blocks(problem, latent, rows=size, options=options, rng=rng)
+            else:
+                found = replace(known, blocks=cut(problem, known.point, size))
+            problem = problem.take(np.arange(problem.targets.size), found.blocks)
+        if isinstance(method, Samples):
+            draws = fit(method, model.make(rows, problem.blocks), random_seed=rng, progressbar=False)
+            state = fitted_draws(problem, draws)
+        elif found is not None:
+            posterior = light(solve_at(problem, latent, found.point, options.progressbar))
+            state = fitted_at([found.point], [posterior], np.ones(1), found.optima, at_size=found.record())
+            message = found.end.message if posterior.converged else "the solve of a block"
+            state = replace(state, converged=posterior.converged and found.end.converged, message=message)
+        else:
+            check_budget(method, problem.targets.size, divisible=problem.ends.exact)
+            state = at_optima(method, problem, {}, options, rng)
+        return cls(model, units, rows, problem.blocks, method, state, found, **more).keeping(problem)
+
+    @classmethod
+    def of_result(
+        cls, model: StandardModel, units: Units, rows: TrainingData, method: Method, result: xr.DataTree, **more: Any
+    ) -> Self:
+        """Read a fit from its result."""
+        blocks = blocks_of(result)
+        problem = model.problem(rows, blocks)
+        return cls(model, units, rows, blocks, method, read_fitted(problem, result), **more).keeping(problem)
+
+    def keeping(self, problem: Problem) -> Self:
+        """The same fit, with its problem."""
+        vars(self)["problem"] = problem
+        return self
+
+    def changed(self, **fields: Any) -> Self:
+        """The fit of the same problem with other fields."""
+        return replace(self, **fields).keeping(self.problem)
+
+    @cached_property
+    def problem(self) -> Problem:
+        """The model with the rows."""
+        return self.model.problem(self.rows, self.blocks)
+
+    def __getstate__(self) -> dict[str, object]:
+        """All but what is compiled."""
+        return {field.name: getattr(self, field.name) for field in fields(self)}
+
+    @property
+    def point(self) -> Point:
+        """Hyperparameters of the best member, or the means of draws."""
+        return self.fitted.points[0]
+
+    @property
+    def cut(self) -> Partition | None:
+        """The blocks as an attribute; None for a dense fit."""
+        return self.blocks if self.blocks.local else None
+
+    def components(self, neighbours: int | None = None) -> Iterable[Component]:
+        """The fitted function."""
+        return self.fitted.components(self.problem, neighbours if self.blocks.local else None)
+
+    def result(self) -> xr.DataTree:
+        """The result in the format of `bp.fit`."""
+        return self.fitted.result(self.problem, self.method)
+
+
+class OfStandardModel(HoldsFit):
+    """An estimator that holds the fit of a default model to standardised inputs."""
+
+    def _standardised(self, X: ArrayLike) -> Array:
+        """New inputs on the standardised scale."""
+        inputs = new_inputs(self, X)
+        return np.asarray(self._fit.units.inputs(inputs))
+
+    def _sums_of_f(self, X: ArrayLike, weights: sparray) -> tuple[Array, list[tuple[Array, Array]]]:
+        """Shares of the members, and moments of sparse weights (k, m) times f at X, in units of the targets."""
+        inputs, units = self._standardised(X), self._fit.units
+        return sums_of_f(self._fit.components(), inputs, weights, location=units.location, unit=units.unit)
+
+
+@dataclass(frozen=True, slots=True)
+class RegressionSpec:
+    """Checked options of a regression; the rows decide an ``automatic`` kernel, and the ``size`` of any blocks."""
 
     model: StandardModel
     automatic: bool
@@ -50,10 +226,7 @@ class RegressionSpec:
     size: int | None = None
 
     def for_rows(self, rows: TrainingData, tied: Tied) -> tuple[Self, TrainingData]:
-        """Decide what depends on the number of rows; the rows come back as they are fitted.
-
-        ValueError if these rows cannot be fitted in blocks as the options ask.
-        """
+        """Decide what depends on the number of rows; the rows come back as they are fitted."""
         n, model, size = len(rows.y), replace(self.model, tied=tied), None
         if rows.exact and self.local.divides(n):
             if isinstance(self.method, Averages):
@@ -90,10 +263,7 @@ class RegressionFit(StandardFit):
     outliers: NDArray[np.intp]
 
     def predictive(self, X: Array, local: LocalBlocks, noise_scales: bool = True) -> PredictiveDistribution:
-        """The distribution of new targets at standardised inputs, in units of the target.
-
-        The options decide on the number of neighbours in blocks, and whether the noise has its scales.
-        """
+        """The distribution of new targets at standardised inputs, in units of the target."""
         fitted = self.fitted if noise_scales else replace(self.fitted, scales=NoiseScales.one())
         neighbours = local.neighbours_of(self.neighbours) if self.blocks.local else None
         parts = partial(fitted.components, self.problem, neighbours)
@@ -121,10 +291,7 @@ class RegressionFit(StandardFit):
         return mean, deviation
 
     def with_scales(self, far: TrainingData) -> tuple[Self, Array, Array]:
-        """The fit with scales of the noise, which it and standardised ``far`` rows, that it does not have, tell.
-
-        Also the log densities and precisions of its rows and of these.
-        """
+        """The fit with scales of the noise of its rows and of ``far`` ones; and log densities and precisions of all."""
         given = self.problem, self.point, self.fitted.posteriors[0], self.rows.weight
         found = scales_of_posterior(*given, far.X, far.y, far.weight)
         fitted = self.fitted.with_scales(self.problem, found.scales)
