@@ -13,8 +13,8 @@ from sklearn.base import BaseEstimator, RegressorMixin
 from bsvr_pp.core.approximations import Mode
 from bsvr_pp.core.arrays import Array
 from bsvr_pp.core.checks import check_choice, check_share, is_number
-from bsvr_pp.core.losses import NOISES
 from bsvr_pp.core.losses.noise import unit_noise
+from bsvr_pp.core.losses.registry import NOISES
 from bsvr_pp.estimators.base import (
     LocalBlocks,
     SavedEstimator,

@@ -18,7 +18,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field, replace
-from functools import cached_property
+from functools import cached_property, partial
 from pathlib import Path
 from typing import Self
 
@@ -38,7 +38,7 @@ from bsvr_pp.estimators.training_data import Columns, Units, as_given, encoded
 from bsvr_pp.inference.prediction.component import CHUNK, Component, component
 from bsvr_pp.inference.prediction.distribution import PredictiveDistribution
 from bsvr_pp.inference.prediction.neighbours import NoiseScales, moments_given, nearest_in
-from bsvr_pp.inference.prediction.predictive import JointTargets, mixture_of
+from bsvr_pp.inference.prediction.predictive import draw_jointly, mixture_of
 from bsvr_pp.large.sources import open_rows
 from bsvr_pp.large.tasks import Record, read_record, write_arrays
 from bsvr_pp.model.blocks import ONE_BLOCK, Blocks, Partition, Regions
@@ -193,7 +193,7 @@ class FolderFit:
     def predictive(self, X: Array, local: LocalBlocks, noise_scales: bool) -> PredictiveDistribution:
         """The distribution of new targets at standardised inputs, in units of the target."""
         part = self._part(Component(self.first, self.point, tuple), local, noise_scales)
-        joint = JointTargets(lambda: [self._part(each, local, noise_scales) for each in self.components(X)], X)
+        joint = partial(draw_jointly, lambda: [self._part(each, local, noise_scales) for each in self.components(X)], X)
         with local.threads():
             return mixture_of([part], X, joint=joint, **self.units.of_targets)[0]
 

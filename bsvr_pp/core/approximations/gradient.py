@@ -2,19 +2,17 @@
 
 from __future__ import annotations
 
-from typing import Literal, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import ArrayLike
 
 from bsvr_pp.core.approximations.laplace import Curvature, is_local, laplace_core
 from bsvr_pp.core.approximations.mean_field import TARGET, mean_field_core
-from bsvr_pp.core.approximations.posterior import Outcome, check_mode, checked_problem
+from bsvr_pp.core.approximations.posterior import Gradients, Outcome, check_mode, checked_problem
 from bsvr_pp.core.arrays import Array
 from bsvr_pp.core.covariance.covariance import Covariance
 from bsvr_pp.core.losses import NoiseModel
-
-_APPROXIMATIONS = ("laplace", "mean_field")
 
 
 class Gradient(NamedTuple):
@@ -57,8 +55,10 @@ def laplace_gradient(
     >>> gradient.K.round(6).tolist(), gradient.mean.round(6).tolist()
     ([[-0.125]], [0.5])
     """
-    which = "laplace_local" if is_local(curvature) else "laplace"
-    return _gradient(which, K, y, noise, mean, None)[1:]
+    check_mode(noise)
+    covariance, residual, _, pieces = checked_problem(K, y, noise, mean)
+    start = np.zeros((2, residual.size))
+    return _named(noise, *laplace_core(covariance.structure, residual, pieces, is_local(curvature), start))
 
 
 def mean_field_gradient(
@@ -77,72 +77,14 @@ def mean_field_gradient(
     >>> gradient.K.round(6).tolist(), gradient.mean.round(6).tolist()
     ([[-0.125]], [0.5])
     """
-    return _gradient("mean_field", K, y, noise, mean, None)[1:]
-
-
-class EvidencePath:
-    """`laplace_gradient` or `mean_field_gradient` along a path of hyperparameters.
-
-    Successive settings of an optimisation are close, and so are their modes and sites. The results are those of the
-    functions, up to the tolerance of their solves, with fewer steps.
-
-    Parameters
-    ----------
-    approximation : {"laplace", "mean_field"}
-        Laplace with exact curvature, or mean field.
-
-    Raises
-    ------
-    ValueError
-        If there is no such approximation.
-
-    Examples
-    --------
-    >>> import numpy as np
-    >>> from bsvr_pp.approximations import EvidencePath
-    >>> from bsvr_pp.losses import gaussian
-    >>> path = EvidencePath("mean_field")
-    >>> [round(path.gradient(v * np.eye(1), [1.0], gaussian(C=1.0))[0], 4) for v in (1.0, 1.1)]
-    [-1.5155, -1.528]
-    """
-
-    def __init__(self, approximation: Literal["laplace", "mean_field"]) -> None:
-        if approximation not in _APPROXIMATIONS:
-            raise ValueError(f"approximation must be one of {', '.join(_APPROXIMATIONS)}, got {approximation!r}")
-        self.approximation = approximation
-        self._sites: Array | None = None
-
-    def gradient(
-        self, K: ArrayLike | Covariance, y: ArrayLike, noise: NoiseModel, *, mean: ArrayLike | None = None
-    ) -> tuple[float, Gradient]:
-        """Log evidence and its gradient; parameters and errors are those of the functions."""
-        found, value, gradient = _gradient(self.approximation, K, y, noise, mean, self._sites)
-        if found.converged:
-            self._sites = np.stack([found.dual_coef, found.site_precision])
-        return value, gradient
-
-
-def _gradient(
-    approximation: str,
-    K: ArrayLike | Covariance,
-    y: ArrayLike,
-    noise: NoiseModel,
-    mean: ArrayLike | None,
-    start: Array | None,
-) -> tuple[Outcome, float, Gradient]:
-    """Solve from a start (2, n), or from the prior: the outcome, the log evidence and its gradient."""
-    if approximation != "mean_field":
-        check_mode(noise)
     covariance, residual, _, pieces = checked_problem(K, y, noise, mean)
-    n = residual.size
-    begin = start if start is not None and start.shape[1] == n else np.zeros((2, n))
-    given = covariance.structure, residual, pieces
-    if approximation == "mean_field":
-        found, by = mean_field_core(*given, begin, TARGET)
-    else:
-        found, by = laplace_core(*given, approximation == "laplace_local", begin)
+    return _named(noise, *mean_field_core(covariance.structure, residual, pieces, np.zeros((2, residual.size)), TARGET))
+
+
+def _named(noise: NoiseModel, found: Outcome, by: Gradients) -> tuple[float, Gradient]:
+    """The log evidence and its gradient by the parameters of the noise as they were given."""
     parameters = {
         name: float(row.sum()) if np.ndim(value) == 0 else row
         for (name, value), row in zip(noise.parameters.items(), by.parameters, strict=True)
     }
-    return found, found.value, Gradient(by.K, -by.residual, parameters)
+    return found.value, Gradient(by.K, -by.residual, parameters)

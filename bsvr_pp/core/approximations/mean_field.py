@@ -56,7 +56,6 @@ _MAX_SWEEPS = 1000
 _PATIENCE = 30  # number of sweeps without progress after which it stops
 _MEMORY = 3  # number of differences of sweeps in Anderson acceleration
 _NEAR = 0.1  # mismatch below which the acceleration is used
-_TRACED = 200  # largest number of sweeps in a trace
 
 
 @by_block
@@ -105,36 +104,6 @@ def mean_field(
     if found is None or not found.converged:
         found, _ = mean_field_value(*given, TARGET)
     return from_outcome(covariance, offset, found)
-
-
-def mean_field_trace(
-    K: ArrayLike | Covariance, y: ArrayLike, noise: NoiseModel, *, mean: ArrayLike | None = None
-) -> tuple[Array, Array]:
-    """Compute the convergence of `mean_field`: its result after one sweep, after two, and so on.
-
-    Parameters and errors are those of `mean_field`.
-
-    Returns
-    -------
-    mismatch, log_evidence : (sweeps,) arrays
-        Largest mismatch of moments, in posterior standard deviations, and the evidence, of the best sweep so far; of
-        the first 200 sweeps at most.
-
-    Examples
-    --------
-    >>> import numpy as np
-    >>> from bsvr_pp.approximations import mean_field_trace
-    >>> from bsvr_pp.losses import soft_insensitive
-    >>> mismatch, _ = mean_field_trace(np.eye(2), [1.0, -1.0], soft_insensitive(C=2.0, epsilon=0.1, beta=0.3))
-    >>> bool(mismatch[0] > 1e-2 > 1e-8 >= mismatch[-1])
-    True
-    """
-    covariance, residual, _, pieces = checked_problem(K, y, noise, mean)
-    # There are few sweeps: a new run for each is cheaper than storing a history in the compiled loop.
-    given = covariance.structure, residual, pieces
-    sweeps = mean_field_value(*given, _MAX_SWEEPS, TARGET)[0].iterations
-    ends = [mean_field_value(*given, most, TARGET)[0] for most in range(1, min(sweeps, _TRACED) + 1)]
-    return np.array([end.mismatch for end in ends]), np.array([end.value for end in ends])
 
 
 @separate(types.Tuple((OUTCOME, MATRIX)), STRUCTURE, VECTOR, PIECES, types.int64, types.float64)

@@ -103,7 +103,8 @@ def nearest_moments(
     Examples
     --------
     >>> import numpy as np
-    >>> from bsvr_pp.approximations import mean_field, nearest_moments
+    >>> from bsvr_pp.core.approximations.mean_field import mean_field
+    >>> from bsvr_pp.core.approximations.nearest import nearest_moments
     >>> from bsvr_pp.losses import absolute
     >>> x, y = np.arange(6.0), np.array([0.0, 1.0, 0.0, -1.0, 0.0, 1.0])
     >>> K, K_star = (np.exp(-0.5 * (at[:, None] - x) ** 2) for at in (x, np.array([0.5, 4.5])))

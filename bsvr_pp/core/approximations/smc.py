@@ -185,7 +185,7 @@ def reverse_annealed(
     Examples
     --------
     >>> import numpy as np
-    >>> from bsvr_pp.approximations import reverse_annealed
+    >>> from bsvr_pp.core.approximations.smc import reverse_annealed
     >>> from bsvr_pp.losses import gaussian
     >>> f = np.random.default_rng(0).normal(0.5, 0.5**0.5, (2000, 1))  # the posterior of f at y = 1
     >>> above, error = reverse_annealed(f, [[1.0]], [1.0], gaussian(C=1.0), np.linspace(0, 1, 5), random_seed=1)
