@@ -71,8 +71,11 @@ def test_quantiles_are_roots_of_scipy(noise):
     noises, weights = [widened(noise, factor) for factor in (0.25, 1.0)], rng.dirichlet(np.ones(2), 6).T
     means, variances = rng.normal(size=(2, 6)), rng.exponential(size=(2, 6)) * 10.0 ** rng.integers(-3, 1, (2, 6))
     for level, row in zip(LEVELS, quantiles(LEVELS, weights, means, variances, noises), strict=True):
-        ends = np.full(6, -1e4), np.full(6, 1e4)
-        expected = find_root(lambda y, level=level: cdf(y, weights, means, variances, noises) - level, ends)
+
+        def beyond(y, i, level=level):
+            return cdf(y, weights[:, i], means[:, i], variances[:, i], noises) - level
+
+        expected = find_root(beyond, (np.full(6, -1e4), np.full(6, 1e4)), args=(np.arange(6),))
         np.testing.assert_allclose(row, expected.x, atol=1e-10 if 0.01 < level < 0.99 else 1e-8)
 
 
