@@ -487,19 +487,7 @@ class IntervalNoise(NoiseModel):
 
 
 def noise_function(loss: str) -> Callable[..., NoiseModel]:
-    """Return the function that makes the noise model of a loss from its parameters, such as `soft_insensitive`.
-
-    Parameters
-    ----------
-    loss : str
-        Key of `LOSSES`.
-
-    Examples
-    --------
-    >>> from bsvr_pp.losses import noise_function
-    >>> noise_function("huber")(1.0, epsilon=0.5)
-    huber(C=1, epsilon=0.5)
-    """
+    """Return the function that makes the noise model of a loss, a key of `LOSSES`, from its parameters."""
     row = LOSSES[loss]
 
     def make(*values: ArrayLike, **named: ArrayLike) -> NoiseModel:
