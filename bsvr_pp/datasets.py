@@ -12,7 +12,7 @@ from bsvr_pp.core.checks import check_count, generator, is_number
 from bsvr_pp.tables import DataError
 from bsvr_pp.tables.readers import Dataset, checked, read_data
 
-__all__ = ["DataError", "Dataset", "data_folder", "load", "read_csv", "sinc"]
+__all__ = ["data_folder", "load", "read_csv", "sinc"]
 
 
 def sinc(

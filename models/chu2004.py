@@ -10,7 +10,6 @@ from __future__ import annotations
 
 import time
 from dataclasses import dataclass
-from functools import partial
 
 import numpy as np
 import pymc as pm
@@ -19,12 +18,13 @@ from sklearn.model_selection import GridSearchCV, KFold
 from sklearn.svm import SVR
 
 import bsvr_pp as bp
-from bsvr_pp.approximations import Covariance, EvidencePath, find_mode, laplace, mean_field
+from bsvr_pp.approximations import Covariance, find_mode, laplace, laplace_gradient, mean_field, mean_field_gradient
 from bsvr_pp.inference.search.quasi_newton import ascend
 from bsvr_pp.losses import gaussian, soft_insensitive
 
 JITTER = 1e-6  # of the signal variance
 METHODS = {"laplace": laplace, "mean field": mean_field}
+GRADIENTS = {"laplace": laplace_gradient, "mean field": mean_field_gradient}
 
 
 def model(X, y, beta=0.3, ard=True, flat=True):
@@ -111,10 +111,10 @@ def maximize(
         found = gaussian(values[0]) if n_noise == 1 else soft_insensitive(values[0], values[1], beta)
         return found, values[n_noise], np.broadcast_to(values[n_noise + 1 :], (d,))
 
-    def evaluate(theta, path):
+    def evaluate(theta):
         noise, bias, relevance = unpack(theta)
         K0 = kernel(X, X, signal, relevance)
-        value, by = path.gradient(Covariance(K0 + bias + same, jitter=jitter), y, noise)
+        value, by = GRADIENTS[method](Covariance(K0 + bias + same, jitter=jitter), y, noise)
         W = by.K * K0  # by ln κ_l: -½ κ_l Σ_ij W_ij (x_il - x_jl)², (40)
         spread = 2 * (W.sum(axis=0) @ X**2 - np.einsum("il,il->l", X, W @ X))
         by_relevance = -0.5 * relevance * spread
@@ -132,10 +132,7 @@ def maximize(
         both = (np.log([start.C, *[start.epsilon] * (n_noise - 1), start.bias, *relevance]),)
     best, evaluations = both[0], 0
     if search:
-        found = [
-            ascend(partial(evaluate, path=EvidencePath(method.replace(" ", "_"))), point, len(y))
-            for point in both[:starts]
-        ]
+        found = [ascend(evaluate, point, len(y)) for point in both[:starts]]
         best = max(found, key=lambda ascent: ascent.value).x
         evaluations = sum(ascent.n_evaluations for ascent in found)
     noise, bias, relevance = unpack(best)

@@ -28,8 +28,8 @@ from bsvr_pp.classification.normaliser import Known, MeanKnown, averaged_gradien
 from bsvr_pp.core.approximations.posterior import LatentDraws
 from bsvr_pp.core.losses.noise import noise_likelihood
 from bsvr_pp.core.losses.registry import label_probability
-from bsvr_pp.datasets import Dataset
 from bsvr_pp.losses import hinge
+from bsvr_pp.tables.readers import Dataset
 
 MINUTES = (1, 30)
 

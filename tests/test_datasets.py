@@ -5,7 +5,8 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from bsvr_pp.datasets import DataError, data_folder, load, read_csv, sinc
+from bsvr_pp.datasets import data_folder, load, read_csv, sinc
+from bsvr_pp.tables import DataError
 
 
 def test_sinc_is_what_the_paper_draws():

@@ -13,8 +13,8 @@ from scipy.stats import norm
 
 from bsvr_pp.classification.svm_label import KnownLabel, SVMLabel
 from bsvr_pp.core.arrays import Array
-from bsvr_pp.core.losses import LOSSES, NOISES
-from bsvr_pp.core.losses.registry import LABELS
+from bsvr_pp.core.losses import LOSSES
+from bsvr_pp.core.losses.registry import LABELS, NOISES
 from bsvr_pp.model.blocks import Partition
 from bsvr_pp.model.coordinates import unit_variance
 from bsvr_pp.model.distributions import observe_weighted

@@ -21,7 +21,7 @@ from pytensor.tensor.variable import TensorVariable as Variable
 from scipy.optimize import minimize
 
 from bsvr_pp.classification.normaliser import KINDS, EvidenceKind, NormaliserCloud, check_kind
-from bsvr_pp.core.approximations.gradient import Gradient
+from bsvr_pp.core.approximations.posterior import Gradient
 from bsvr_pp.core.arrays import Array
 from bsvr_pp.core.checks import check_count, generator
 from bsvr_pp.core.compiler import threads_for

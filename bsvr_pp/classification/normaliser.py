@@ -15,7 +15,7 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from bsvr_pp.core.approximations import smc
-from bsvr_pp.core.approximations.gradient import Gradient
+from bsvr_pp.core.approximations.posterior import Gradient
 from bsvr_pp.core.arrays import Array
 from bsvr_pp.core.checks import check_count, numbers
 from bsvr_pp.core.compiler import compiled, vectorized

@@ -21,7 +21,7 @@ from typer import Argument, Option
 
 from bsvr_pp.cli.messages import Output, Seed, Target, fail, failing, print_notes
 from bsvr_pp.core.checks import check_spread
-from bsvr_pp.datasets import Dataset, sinc
+from bsvr_pp.datasets import sinc
 from bsvr_pp.inference.methods import METHODS, make_method, method_of
 from bsvr_pp.tables import DataError
 from bsvr_pp.tables.files import without_formulas
@@ -37,6 +37,7 @@ if TYPE_CHECKING:
     from bsvr_pp.core.arrays import Array
     from bsvr_pp.inference.protocol import Method
     from bsvr_pp.show.report import Picture
+    from bsvr_pp.tables.readers import Dataset
 
 _METHODS = tuple(key for key, entry in METHODS.items() if entry.compared)
 _FULL_NUTS_ROWS = 150  # above this, full NUTS over f takes an hour or more

@@ -23,7 +23,7 @@ from typer import Argument, Option
 
 from bsvr_pp.cli.messages import Jobs, Scheduler, Seed, Target, fail, failing, print_notes
 from bsvr_pp.core.atomic_write import check_writable
-from bsvr_pp.core.losses import NOISES
+from bsvr_pp.core.losses.registry import NOISES
 from bsvr_pp.tables.readers import Table as DataTable
 from bsvr_pp.tables.readers import read_classes, read_data, read_intervals, read_times
 

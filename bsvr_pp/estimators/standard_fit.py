@@ -33,7 +33,7 @@ from bsvr_pp.inference.fitted import Fitted, fitted_at, fitted_draws, light, rea
 from bsvr_pp.inference.prediction.component import Component
 from bsvr_pp.inference.prediction.distribution import PredictiveDistribution
 from bsvr_pp.inference.prediction.neighbours import NoiseScales, choose_neighbours, scales_of_posterior
-from bsvr_pp.inference.prediction.predictive import JointTargets, mixture_of
+from bsvr_pp.inference.prediction.predictive import draw_jointly, mixture_of
 from bsvr_pp.inference.protocol import Averages, IntegratesLatent, MatchesMoments, Method, Options, Samples
 from bsvr_pp.inference.result import blocks_of
 from bsvr_pp.inference.search.at_size import AtSize, cut, search_in_blocks
@@ -268,7 +268,7 @@ class RegressionFit(StandardFit):
         neighbours = local.neighbours_of(self.neighbours) if self.blocks.local else None
         parts = partial(fitted.components, self.problem, neighbours)
         with threads_for(len(self.rows.y)), local.threads():
-            return mixture_of(parts(), X, joint=JointTargets(parts, X), **self.units.of_targets)[0]
+            return mixture_of(parts(), X, joint=partial(draw_jointly, parts, X), **self.units.of_targets)[0]
 
     @cached_property
     def machine(self) -> Mode:

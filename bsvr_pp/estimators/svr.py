@@ -14,8 +14,8 @@ from bsvr_pp.core.approximations import Mode
 from bsvr_pp.core.arrays import Array
 from bsvr_pp.core.checks import check_choice, check_share, checked_weights, is_number, numbers
 from bsvr_pp.core.docs import shared
-from bsvr_pp.core.losses import NOISES
 from bsvr_pp.core.losses.noise import unit_noise
+from bsvr_pp.core.losses.registry import NOISES
 from bsvr_pp.estimators.base import (
     METHODS,
     LocalBlocks,

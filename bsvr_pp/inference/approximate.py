@@ -17,17 +17,9 @@ from pytensor.compile.sharedvalue import SharedVariable
 from pytensor.tensor.variable import TensorConstant
 from scipy.special import softmax
 
-from bsvr_pp.core.approximations import (
-    AnnealedPosterior,
-    BlockDiagonal,
-    Covariance,
-    LatentPosterior,
-    annealed,
-    laplace,
-    mean_field,
-)
+from bsvr_pp.core.approximations import BlockDiagonal, Covariance, LatentPosterior, annealed, laplace, mean_field
 from bsvr_pp.core.approximations.mean_field import TARGET
-from bsvr_pp.core.approximations.smc import LogLikelihood
+from bsvr_pp.core.approximations.smc import AnnealedPosterior, LogLikelihood
 from bsvr_pp.core.arrays import Array
 from bsvr_pp.core.checks import check_count, check_share
 from bsvr_pp.core.covariance.block_diagonal import AnyCovariance

@@ -24,7 +24,7 @@ from bsvr_pp.inference.parts import check_part
 from bsvr_pp.inference.prediction.component import new_rows, noise_of_rows
 from bsvr_pp.inference.prediction.distribution import QUANTILES, PredictiveDistribution, mixed
 from bsvr_pp.inference.prediction.neighbours import NoiseScales
-from bsvr_pp.inference.prediction.predictive import JointTargets, mixture_of, predictions
+from bsvr_pp.inference.prediction.predictive import draw_jointly, mixture_of, predictions
 from bsvr_pp.inference.result import dim_of_new_rows, problem_of
 
 
@@ -67,9 +67,9 @@ def predict(
         ``f_variance`` of this part of f are returned.
     neighbours : int, optional
         Number of nearest training rows on which f has a mean-field fit of its own at each new input
-        (`approximations.nearest_moments`; Gramacy & Apley 2015), for the result of an approximation at one point of
-        the hyperparameters. 64 rows take about a millisecond an input. By default f is that of the model: if it has
-        blocks, of the block whose region holds the input.
+        (Gramacy & Apley 2015), for the result of an approximation at one point of the hyperparameters. 64 rows take
+        about a millisecond an input. By default f is that of the model: if it has blocks, of the block whose region
+        holds the input.
     noise_scales : NoiseScales, optional
         Scales of the noise from `learn_noise_scales`, for ``neighbours``.
     dims, coords : str, dict, optional
@@ -172,4 +172,4 @@ def predict_distribution(
         raise ValueError("predict_distribution takes real targets, and the model has classes: use predict")
     parts = partial(components, problem, result, neighbours=neighbours, scales=noise_scales)
     noise_of = noise_of_rows(problem, X, data)
-    return mixture_of(parts(), X, noise_of, joint=JointTargets(parts, X, noise_of))[0]
+    return mixture_of(parts(), X, noise_of, joint=partial(draw_jointly, parts, X))[0]

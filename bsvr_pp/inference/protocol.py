@@ -16,8 +16,8 @@ import numpy as np
 import xarray as xr
 from numpy.random import Generator
 
-from bsvr_pp.core.approximations import AnnealedPosterior, Covariance
-from bsvr_pp.core.approximations.smc import LogLikelihood
+from bsvr_pp.core.approximations import Covariance
+from bsvr_pp.core.approximations.smc import AnnealedPosterior, LogLikelihood
 from bsvr_pp.core.arrays import Array
 from bsvr_pp.core.covariance.block_diagonal import AnyCovariance
 from bsvr_pp.core.losses import NoiseModel

@@ -9,7 +9,7 @@ from __future__ import annotations
 import shutil
 from collections.abc import Iterator, Mapping
 from dataclasses import asdict, dataclass, field, replace
-from functools import cached_property, lru_cache
+from functools import cached_property, lru_cache, partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Self
 
@@ -30,7 +30,7 @@ from bsvr_pp.estimators.training_data import Columns, Units, as_given, encoded
 from bsvr_pp.inference.prediction.component import CHUNK, Component, component
 from bsvr_pp.inference.prediction.distribution import PredictiveDistribution
 from bsvr_pp.inference.prediction.neighbours import NoiseScales, moments_given, nearest_in
-from bsvr_pp.inference.prediction.predictive import JointTargets, mixture_of
+from bsvr_pp.inference.prediction.predictive import draw_jointly, mixture_of
 from bsvr_pp.large.sources import Data, Source, new_rows_of, open_rows, write_array, writing_rows
 from bsvr_pp.large.tasks import (
     NO_THREADS,
@@ -191,7 +191,7 @@ class FolderFit:
     def predictive(self, X: Array, local: LocalBlocks, noise_scales: bool) -> PredictiveDistribution:
         """The distribution of new targets at standardised inputs, in units of the target."""
         part = self._part(Component(self.first, self.point, tuple), local, noise_scales)
-        joint = JointTargets(lambda: [self._part(each, local, noise_scales) for each in self.components(X)], X)
+        joint = partial(draw_jointly, lambda: [self._part(each, local, noise_scales) for each in self.components(X)], X)
         with local.threads():
             return mixture_of([part], X, joint=joint, **self.units.of_targets)[0]
 

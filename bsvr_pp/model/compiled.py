@@ -24,7 +24,8 @@ from pytensor.tensor.elemwise import DimShuffle
 
 from bsvr_pp.core.arrays import Array, Tensor
 from bsvr_pp.core.compiler import rarely_collected
-from bsvr_pp.core.losses import Loss, NoiseModel
+from bsvr_pp.core.losses import NoiseModel
+from bsvr_pp.core.losses.registry import Loss
 from bsvr_pp.model.affine import Affine
 from bsvr_pp.model.gaussian import all_replaced, replaced
 from bsvr_pp.model.gp import Prior, localize

@@ -33,9 +33,9 @@ from pytensor.tensor.random.utils import normalize_size_param
 from pytensor.tensor.variable import TensorConstant
 
 from bsvr_pp.core.arrays import Tensor
-from bsvr_pp.core.losses import LOSSES, NOISES, Loss
+from bsvr_pp.core.losses import LOSSES
 from bsvr_pp.core.losses.noise import unit_noise
-from bsvr_pp.core.losses.registry import LIKELIHOODS
+from bsvr_pp.core.losses.registry import LIKELIHOODS, NOISES, Loss
 from bsvr_pp.model.density import log_density, log_factor, noise_quantile
 
 # The losses with closed forms, each with its beta if that is not a parameter.

@@ -12,7 +12,8 @@ from scipy.stats import norm
 
 from bsvr_pp.core.arrays import Array
 from bsvr_pp.core.checks import check_choice, check_share, check_size, check_spread, check_varies, is_number, numbers
-from bsvr_pp.core.losses import LOSSES, NOISES
+from bsvr_pp.core.losses import LOSSES
+from bsvr_pp.core.losses.registry import NOISES
 from bsvr_pp.model.blocks import Blocks, Partition
 from bsvr_pp.model.distributions import observe
 from bsvr_pp.model.gp import GP

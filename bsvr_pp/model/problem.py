@@ -25,7 +25,8 @@ from bsvr_pp.core.arrays import Array, Tensor
 from bsvr_pp.core.checks import check_size, check_spread
 from bsvr_pp.core.covariance.block_diagonal import AnyCovariance
 from bsvr_pp.core.covariance.covariance import CrossRoot
-from bsvr_pp.core.losses import Loss, NoiseModel
+from bsvr_pp.core.losses import NoiseModel
+from bsvr_pp.core.losses.registry import Loss
 from bsvr_pp.model.affine import affine_of, follows_rows, has_gaussian_mean
 from bsvr_pp.model.blocks import ONE_BLOCK, Partition
 from bsvr_pp.model.compiled import Compiled, CompiledModel, data_of, functions_of, prior_at, quick

@@ -25,8 +25,9 @@ from pytensor.tensor import TensorLike
 
 from bsvr_pp.core.arrays import Array, Tensor
 from bsvr_pp.core.checks import check_choice
-from bsvr_pp.core.losses import LOSSES, NOISES, Loss, NoiseModel
+from bsvr_pp.core.losses import LOSSES, NoiseModel
 from bsvr_pp.core.losses.noise import checked_ends
+from bsvr_pp.core.losses.registry import NOISES, Loss
 from bsvr_pp.model.density import log_factor
 from bsvr_pp.model.distributions import NoiseRV, constraints, distribution_class, valid_parameters
 

@@ -8,8 +8,9 @@ import pytest
 from problems import assert_gradient_matches_differences, smooth
 
 import bsvr_pp as bp
-from bsvr_pp.approximations import EvidencePath, find_mode, laplace, mean_field, nearest_moments
+from bsvr_pp.approximations import find_mode, laplace, mean_field, mean_field_gradient
 from bsvr_pp.classification import KnownLabel, default_label_model
+from bsvr_pp.core.approximations.nearest import nearest_moments
 from bsvr_pp.core.losses.registry import LIKELIHOODS, label_probability
 from bsvr_pp.losses import NoiseModel
 
@@ -52,11 +53,8 @@ def test_evidence_and_moments_of_two_labels_against_a_grid(C):
 def test_the_gradient_is_exact_without_sites_at_their_bound(C):
     K, y = labelled()
 
-    def gradient(K, y, likelihood, mean):
-        return EvidencePath("mean_field").gradient(K, y, likelihood, mean=mean)
-
     assert (mean_field(K, y, noise(C), mean=0.1 * y).site_precision > 0).all()
-    assert_gradient_matches_differences(mean_field, gradient, K, y, noise(C), 0.1 * y, rel=1e-4, abs=1e-4)
+    assert_gradient_matches_differences(mean_field, mean_field_gradient, K, y, noise(C), 0.1 * y, rel=1e-4, abs=1e-4)
 
 
 def test_sites_that_would_be_negative_are_zero_and_match_the_mean():

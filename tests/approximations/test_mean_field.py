@@ -19,7 +19,7 @@ from scipy.stats import norm, qmc
 
 from benchmarks.problems import from_the_box
 from benchmarks.robustness import moment_mismatch
-from bsvr_pp.approximations import laplace, mean_field, mean_field_gradient, mean_field_trace
+from bsvr_pp.approximations import laplace, mean_field, mean_field_gradient
 from bsvr_pp.losses import absolute, epsilon_insensitive, gaussian, hinge, huber, pinball, soft_insensitive
 
 
@@ -336,18 +336,6 @@ def test_what_fails_is_reported():
     K, y = smooth(5)
     posterior = mean_field(1e300 * K, y, soft_insensitive(1e200, 0.1, 0.3))
     assert posterior.converged == (np.isfinite(posterior.log_evidence) and posterior.mismatch <= 1e-6)
-
-
-def test_trace_ends_at_the_fixed_point():
-    x = np.linspace(-3, 3, 12)
-    K, y = np.exp(-0.5 * (x[:, None] - x) ** 2) + 1e-6 * np.eye(12), np.sin(x)
-    noise = soft_insensitive(C=5.0, epsilon=0.1, beta=0.3)
-    mismatch, evidence = mean_field_trace(K, y, noise)
-    found = mean_field(K, y, noise)
-    assert mismatch[-1] <= 1e-8 and (np.diff(mismatch) <= 0).all()
-    assert mismatch.size == evidence.size == found.n_iter
-    assert evidence[-1] == pytest.approx(found.log_evidence, abs=1e-9)
-    assert abs(evidence[-2] - evidence[-1]) < 1e-6 < abs(evidence[0] - evidence[-1])
 
 
 def test_converges_over_the_whole_range():

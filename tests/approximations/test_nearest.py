@@ -6,7 +6,8 @@ import numpy as np
 import pytest
 from problems import LOSSES, smooth
 
-from bsvr_pp.approximations import Covariance, mean_field, nearest_moments
+from bsvr_pp.approximations import Covariance, mean_field
+from bsvr_pp.core.approximations.nearest import nearest_moments
 from bsvr_pp.core.losses.noise import widened
 from bsvr_pp.losses import absolute, gaussian
 

@@ -7,8 +7,8 @@ import pytest
 from problems import LOSSES, exact_gaussian_process, smooth
 from scipy.integrate import quad
 
-from bsvr_pp.approximations import Covariance, annealed, mean_field, reverse_annealed
-from bsvr_pp.core.approximations.smc import Path
+from bsvr_pp.approximations import Covariance, annealed, mean_field
+from bsvr_pp.core.approximations.smc import Path, reverse_annealed
 from bsvr_pp.core.losses.noise import noise_likelihood
 from bsvr_pp.losses import epsilon_insensitive, gaussian, hinge, pinball, soft_insensitive
 

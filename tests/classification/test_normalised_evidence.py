@@ -15,7 +15,7 @@ from bsvr_pp import classification
 from bsvr_pp.approximations import annealed, mean_field
 from bsvr_pp.classification.normalised_evidence import LabelPrior, NormalisedEvidence, stochastic_ascent
 from bsvr_pp.classification.normaliser import Known, MeanKnown
-from bsvr_pp.core.approximations.gradient import Gradient
+from bsvr_pp.core.approximations.posterior import Gradient
 from bsvr_pp.inference.protocol import Options
 from bsvr_pp.losses import hinge
 from bsvr_pp.model.problem import read_model

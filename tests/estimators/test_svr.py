@@ -20,7 +20,7 @@ from sklearn.preprocessing import StandardScaler
 from sklearn.utils.estimator_checks import estimator_checks_generator
 
 import bsvr_pp as bp
-from bsvr_pp.losses import NOISES
+from bsvr_pp.core.losses.registry import NOISES
 from bsvr_pp.model.priors import location_and_scale
 
 CHECKS = list(estimator_checks_generator(bp.BayesianSVR(restarts=1, random_state=0)))

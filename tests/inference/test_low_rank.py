@@ -120,7 +120,7 @@ def test_gaussian_noise_is_bayesian_linear_regression():
     y = new @ m + 0.1
     together = stats.multivariate_normal(new @ m, new @ V @ new.T + np.eye(7) / 16).logpdf(y)
     assert joint.joint.log_density(y) == pytest.approx(together, abs=1e-6)
-    samples = joint.joint.draw(4000, np.random.default_rng(0))
+    samples = joint.joint(4000, np.random.default_rng(0))
     np.testing.assert_allclose(np.cov(samples.T), new @ V @ new.T + np.eye(7) / 16, atol=0.02)
 
 

@@ -4,6 +4,7 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from scipy.optimize.elementwise import find_root
 
 from bsvr_pp.core.losses.noise import widened
 from bsvr_pp.inference.prediction.distribution import mixture_quantile
@@ -42,7 +43,7 @@ def test_the_cdf_of_a_quantile_is_its_level(noise):
 
 @pytest.mark.parametrize("noise", NOISES, ids=repr)
 def test_many_levels(noise):
-    """Each starts where the last two lead to."""
+    """Each search starts where the last two quantiles lead to."""
     rng = np.random.default_rng(1)
     levels, noises = np.linspace(0.005, 0.995, 199), [widened(noise, factor) for factor in (1 / 16, 0.5, 4.0)]
     weights, means = rng.dirichlet(np.ones(3), 10).T, 3.0 * rng.normal(size=(3, 10))
@@ -62,6 +63,20 @@ def test_a_search_that_would_go_to_and_fro():
     found = quantiles(LEVELS, weights, means, variances, noises)
     below = [cdf(row, weights, means, variances, noises) for row in found]
     np.testing.assert_allclose(below, np.broadcast_to(LEVELS[:, None], found.shape), rtol=1e-9, atol=1e-11)
+
+
+@pytest.mark.parametrize("noise", NOISES, ids=repr)
+def test_quantiles_are_roots_of_scipy(noise):
+    rng = np.random.default_rng(3)
+    noises, weights = [widened(noise, factor) for factor in (0.25, 1.0)], rng.dirichlet(np.ones(2), 6).T
+    means, variances = rng.normal(size=(2, 6)), rng.exponential(size=(2, 6)) * 10.0 ** rng.integers(-3, 1, (2, 6))
+    for level, row in zip(LEVELS, quantiles(LEVELS, weights, means, variances, noises), strict=True):
+
+        def beyond(y, i, level=level):
+            return cdf(y, weights[:, i], means[:, i], variances[:, i], noises) - level
+
+        expected = find_root(beyond, (np.full(6, -1e4), np.full(6, 1e4)), args=(np.arange(6),))
+        np.testing.assert_allclose(row, expected.x, atol=1e-10 if 0.01 < level < 0.99 else 1e-8)
 
 
 def test_levels_of_each_row_in_any_order():

@@ -84,7 +84,6 @@ def test_cdf_with_a_wide_gaussian_is_an_integral(noise, sd):
 
 @pytest.mark.parametrize("noise", NOISES, ids=repr)
 def test_quantiles_with_a_gaussian_invert_the_cdf(noise):
-    """Solved one by one, and interpolated between variances that are close."""
     variance = noise.variance * np.array([0.0, 1e-12, 1e-3, 1.0, 1.002, 1.0035, 1.009, 1.02, 40.0, 1.002])
     levels = np.array([1e-6, 0.3, 0.5, 0.95])
     found = noise.predictive_quantile(levels[:, None], 3.0, variance)

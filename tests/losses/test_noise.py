@@ -251,7 +251,7 @@ def test_cdf_of_gaussian_plus_noise(noise, sd):
 
 @pytest.mark.parametrize("noise", NOISES, ids=repr)
 def test_quantiles_of_gaussian_plus_noise_invert_the_cdf(noise):
-    """For variances far apart, which are solved one by one, and close together, which are interpolated."""
+    """For variances far apart, and close together."""
     apart = noise.variance * np.array([0.0, 1e-12, 1e-3, 0.5, 40.0, 1e8])
     close = noise.variance * np.linspace(0.7, 1.3, 101)
     variance = np.random.default_rng(0).permutation(np.concatenate([apart, close, close[:5]]))

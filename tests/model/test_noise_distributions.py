@@ -11,7 +11,8 @@ import pytensor.tensor as pt
 import pytest
 
 import bsvr_pp as bp
-from bsvr_pp.core.losses import LOSSES, NOISES, noise_function
+from bsvr_pp.core.losses import LOSSES, noise_function
+from bsvr_pp.core.losses.registry import NOISES
 from bsvr_pp.model import distributions
 from bsvr_pp.model.density import log_density
 from bsvr_pp.model.distributions import distribution, distribution_named, noise_of, observe

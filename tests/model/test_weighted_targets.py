@@ -8,7 +8,7 @@ import pytest
 
 import bsvr_pp as bp
 from bsvr_pp.classification.default_models import standard_label_model
-from bsvr_pp.losses import NOISES
+from bsvr_pp.core.losses.registry import NOISES
 from bsvr_pp.model.priors import standard_model
 from bsvr_pp.model.problem import read_model
 

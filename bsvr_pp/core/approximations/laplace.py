@@ -1,12 +1,9 @@
-"""Laplace's approximation of the evidence around the mode, with its exact gradient.
+"""Laplace's approximation of the evidence around the mode, with its exact gradient (docs/explanation/laplace.md).
 
-    log p(y) ≈ -Σ E_i(r_i) - ½ aᵀK·a - Σ log Z_i - ½ log|I + W½ K W½|
+    log p(y) ≈ -Σ E_i(r_i) - ½ aᵀK·a - Σ log Z_i - ½ log|I + W½ K W½|        (Chu, Keerthi & Ong 2004, (36)-(37))
 
-(Chu, Keerthi & Ong 2004, (36)-(37)). Curvature "exact" uses W_i = d²E_i/df² at the mode, which is zero except for
-off-bound support vectors. At a kink, where this derivative does not exist, the kink is integrated with the local linear
-form ∓a_i of the prior (Sollich 2002, (31); Gao et al. 2002). It is sparse, and discontinuous where a residual crosses a
-knot. Curvature "local" integrates the whole site with this linear form, W = 2π/I², I = ∫ exp(a·(ρ - r) - E(ρ) + E(r))
-dρ. It is dense, and continuous in all hyperparameters.
+Curvature "exact" has W_i = d²E_i/df², and a kink is integrated with the linear form ∓a_i of the prior (Sollich 2002,
+(31)). Curvature "local" integrates the whole site with this form, W = 2π/I², I = ∫ exp(a·(ρ - r) - E(ρ) + E(r)) dρ.
 """
 
 from __future__ import annotations
@@ -22,6 +19,7 @@ from bsvr_pp.core.approximations.mode import FLAT, OFF_BOUND, ON_BOUND, TOLERANC
 from bsvr_pp.core.approximations.posterior import (
     GRADIENTS,
     OUTCOME,
+    Gradient,
     Gradients,
     LatentPosterior,
     Outcome,
@@ -30,6 +28,7 @@ from bsvr_pp.core.approximations.posterior import (
     checked_problem,
     failed,
     from_outcome,
+    named_gradient,
 )
 from bsvr_pp.core.arrays import Array
 from bsvr_pp.core.checks import numbers
@@ -109,6 +108,33 @@ def laplace(
     begin = np.zeros((2, residual.size)) if start is None else np.array(numbers("start", start, (2, residual.size)))
     found, _ = laplace_value(covariance.structure, residual, pieces, local, begin)
     return from_outcome(covariance, offset, found)
+
+
+def laplace_gradient(
+    K: ArrayLike | Covariance,
+    y: ArrayLike,
+    noise: NoiseModel,
+    *,
+    mean: ArrayLike | None = None,
+    curvature: Curvature = "exact",
+) -> tuple[float, Gradient]:
+    """Log evidence of `laplace` and its gradient: Chu, Keerthi & Ong 2004, (38)-(40), for any kernel and loss.
+
+    Parameters and errors are those of `laplace`.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from bsvr_pp.approximations import laplace_gradient
+    >>> from bsvr_pp.losses import gaussian
+    >>> value, gradient = laplace_gradient(np.eye(1), [1.0], gaussian(C=1.0))
+    >>> gradient.K.round(6).tolist(), gradient.mean.round(6).tolist()
+    ([[-0.125]], [0.5])
+    """
+    check_mode(noise)
+    covariance, residual, _, pieces = checked_problem(K, y, noise, mean)
+    start = np.zeros((2, residual.size))
+    return named_gradient(noise, *laplace_core(covariance.structure, residual, pieces, is_local(curvature), start))
 
 
 def is_local(curvature: str) -> bool:

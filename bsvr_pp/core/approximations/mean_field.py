@@ -1,20 +1,10 @@
-"""Mean field (TAP) for support vector noise, as expectation propagation with closed moments.
+"""Mean field (TAP) for support vector noise, as expectation propagation with closed moments (Gao et al. 2002).
 
-The mean-field equations of Gao, Gunn & Harris 2002 are the fixed point of expectation propagation with one Gaussian
-site per data point: if site i is replaced by the exact factor, mean and variance of f_i do not change. A site is
-represented by its precision τ_i and the dual coefficient a_i (so that the mean is m + K·a). The cavity of point i then
-has variance v = 1/(1/Σ_ii - τ_i) and mean μ_i - v·a_i, no digits are lost for weak sites, and the evidence is
+Site i has the precision τ_i and the dual coefficient a_i; its cavity has the variance v_i = 1/(1/Σ_ii - τ_i) and
 
-    log Z = -½ log|I + √τK√τ| - ½ aᵀK·a + Σ [log Z_i + ½ log(1 + τ_i v_i) + ½ v_i a_i²].
+    log Z = -½ log|I + √τK√τ| - ½ aᵀK·a + Σ [log Z_i + ½ log(1 + τ_i v_i) + ½ v_i a_i²]
 
-It is smooth in all hyperparameters and stationary in the sites, so that its gradient needs no derivative of the sites.
-
-Sweeps update all sites in parallel and start at the prior and, where that fails, at the mode with locally integrated
-curvature. The damping is adaptive, and near the fixed point Anderson acceleration combines the last sweeps. The factors
-of noise are log-concave, so that precisions are >= 0 and cavity variances positive. Those of known labels are not where
-a label is far on the wrong side: a site whose precision would be negative has the precision 0 and matches the mean
-alone, so that its variance is somewhat too small. The gradient then leaves out how the cavities of these sites change,
-some tenths of a nat per unit of log C. There may be several fixed points; the one that is found starts at the prior.
+is stationary in the sites, so that its gradient needs no derivative of them (docs/explanation/mean-field.md).
 """
 
 from __future__ import annotations
@@ -30,6 +20,7 @@ from bsvr_pp.core.approximations.laplace import laplace_value
 from bsvr_pp.core.approximations.posterior import (
     GRADIENTS,
     OUTCOME,
+    Gradient,
     Gradients,
     LatentPosterior,
     Outcome,
@@ -37,6 +28,7 @@ from bsvr_pp.core.approximations.posterior import (
     checked_problem,
     failed,
     from_outcome,
+    named_gradient,
     sites_of,
 )
 from bsvr_pp.core.arrays import Array
@@ -56,7 +48,6 @@ _MAX_SWEEPS = 1000
 _PATIENCE = 30  # number of sweeps without progress after which it stops
 _MEMORY = 3  # number of differences of sweeps in Anderson acceleration
 _NEAR = 0.1  # mismatch below which the acceleration is used
-_TRACED = 200  # largest number of sweeps in a trace
 
 
 @by_block
@@ -107,34 +98,26 @@ def mean_field(
     return from_outcome(covariance, offset, found)
 
 
-def mean_field_trace(
+def mean_field_gradient(
     K: ArrayLike | Covariance, y: ArrayLike, noise: NoiseModel, *, mean: ArrayLike | None = None
-) -> tuple[Array, Array]:
-    """Compute the convergence of `mean_field`: its result after one sweep, after two, and so on.
+) -> tuple[float, Gradient]:
+    """Log evidence of `mean_field` and its gradient at the fixed point.
 
     Parameters and errors are those of `mean_field`.
-
-    Returns
-    -------
-    mismatch, log_evidence : (sweeps,) arrays
-        Largest mismatch of moments, in posterior standard deviations, and the evidence, of the best sweep so far; of
-        the first 200 sweeps at most.
 
     Examples
     --------
     >>> import numpy as np
-    >>> from bsvr_pp.approximations import mean_field_trace
-    >>> from bsvr_pp.losses import soft_insensitive
-    >>> mismatch, _ = mean_field_trace(np.eye(2), [1.0, -1.0], soft_insensitive(C=2.0, epsilon=0.1, beta=0.3))
-    >>> bool(mismatch[0] > 1e-2 > 1e-8 >= mismatch[-1])
-    True
+    >>> from bsvr_pp.approximations import mean_field_gradient
+    >>> from bsvr_pp.losses import gaussian
+    >>> value, gradient = mean_field_gradient(np.eye(1), [1.0], gaussian(C=1.0))
+    >>> gradient.K.round(6).tolist(), gradient.mean.round(6).tolist()
+    ([[-0.125]], [0.5])
     """
     covariance, residual, _, pieces = checked_problem(K, y, noise, mean)
-    # There are few sweeps: a new run for each is cheaper than storing a history in the compiled loop.
-    given = covariance.structure, residual, pieces
-    sweeps = mean_field_value(*given, _MAX_SWEEPS, TARGET)[0].iterations
-    ends = [mean_field_value(*given, most, TARGET)[0] for most in range(1, min(sweeps, _TRACED) + 1)]
-    return np.array([end.mismatch for end in ends]), np.array([end.value for end in ends])
+    return named_gradient(
+        noise, *mean_field_core(covariance.structure, residual, pieces, np.zeros((2, residual.size)), TARGET)
+    )
 
 
 @separate(types.Tuple((OUTCOME, MATRIX)), STRUCTURE, VECTOR, PIECES, types.int64, types.float64)

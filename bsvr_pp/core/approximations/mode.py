@@ -1,15 +1,9 @@
 """The mode of the latent function: exact solution of the dual of support vector regression.
 
-The mode minimises Σ E_i(y_i - f_i) + ½ (f - m)ᵀK⁻¹(f - m) (Chu, Keerthi & Ong 2004, (17)). With f = m + K·a the
-optimum is a_i ∈ ∂E_i(r_i) for the residuals r = y - m - K·a: a is the difference of the dual variables in their
-(29)-(30), and a_i sits on a curved piece or kink (off-bound support vector), or is constant on a linear one.
-
-A semismooth Newton method determines the pieces. One step factors K + compliance only on the off-bound block, and an
-exact line search on the piecewise quadratic objective makes it converge from any start. A kink has compliance 0, and no
-curvature for a Newton step: the Moreau envelope min_e E(r - e) + e²/(2h) has one, and the same range of slopes. The
-method of multipliers decreases h and shifts the energies by h·(last a), which does not change the optimum, so that
-losses without a smooth part also reach their exact active set. The energy of a target that is known to lie in an
-interval is smooth: Newton's method takes its exact derivatives.
+A semismooth Newton method determines the piece of each point; it factors K + compliance only on the off-bound block
+(docs/explanation/mode.md). A kink has no curvature for a Newton step: the Moreau envelope min_e E(r - e) + e²/(2h) has
+one, and the same range of slopes. The method of multipliers decreases h and shifts the energies by h·(last a), which
+does not change the optimum. The energy of an interval is smooth: Newton's method takes its exact derivatives.
 """
 
 from __future__ import annotations

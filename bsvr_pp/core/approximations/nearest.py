@@ -1,12 +1,7 @@
-"""A mean-field posterior of its own for each new input, on its nearest rows (local approximate Gaussian process).
+"""A mean-field posterior of its own for each new input, on its nearest rows (Gramacy & Apley 2015), of the cost k³.
 
-At given hyperparameters f at a new input depends mostly on its neighbours. Here each new input has its own solve on k
-rows (Gramacy & Apley 2015, with nearest neighbours as the rows, and with a support vector noise), of the cost k³. There
-are no borders between regions, and all rows together need no solve. The posteriors of two inputs do not belong to one
-model, so that there are no joint draws.
-
-Whether the noise near an input is wider or narrower than elsewhere is seen in the density of each of its rows given the
-others, which the cavities have.
+The posteriors of two inputs do not belong to one model, so that there are no joint draws. The cavities have the density
+of each row given the others, which shows whether the noise near an input is wider or narrower than elsewhere.
 """
 
 from __future__ import annotations
@@ -37,18 +32,7 @@ _TOLERANCE = 1e-2  # moment mismatch that counts as converged if rounding errors
 
 
 class NearestMoments(NamedTuple):
-    """Moments of f at new inputs.
-
-    Attributes
-    ----------
-    mean, variance : (m,) arrays
-        Mean and variance of f.
-    converged : (m,) array of bool
-        Whether the solve of each new input converged.
-    log_density : (m, s) array
-        Mean over the rows of each new input of their log densities given the others, if the noise were wider by each
-        factor.
-    """
+    """Moments (m,) of f at new inputs, and the mean log density (m, s) of their rows for each factor of the noise."""
 
     mean: Array
     variance: Array
@@ -68,51 +52,10 @@ def nearest_moments(
     mean_star: ArrayLike = 0.0,
     factors: ArrayLike = (),
 ) -> NearestMoments:
-    """Moments of f at new inputs, each given its own rows by mean field.
+    """Moments of f at m new inputs, each given its own k rows by mean field; K (m, k, k) contains the jitter.
 
-    Parameters
-    ----------
-    K : (m, k, k) array
-        Prior covariance of the k rows of each of the m new inputs.
-    y : (m, k) array
-        Targets of these rows.
-    noise : NoiseModel
-        A loss of `bsvr_pp.losses`; parameters that differ between rows are (m·k,) arrays.
-    K_star : (m, k) array
-        Prior covariance between each new input and its rows.
-    k_star_diag : (m,) array
-        Prior variance at the new inputs.
-    jitter : float
-        The multiple of the identity that each K contains, as in `Covariance`.
-    mean : (m, k) array, optional
-        Prior mean at the rows.
-    mean_star : (m,) array or float
-        Prior mean at the new inputs.
-    factors : (s,) array, optional
-        Factors of the width of the noise, > 0, of which the densities of the rows are wanted.
-
-    Returns
-    -------
-    NearestMoments
-
-    Raises
-    ------
-    ValueError
-        If the shapes do not fit, something is not finite, a factor is not positive, or a K is not a covariance.
-
-    Examples
-    --------
-    >>> import numpy as np
-    >>> from bsvr_pp.approximations import mean_field, nearest_moments
-    >>> from bsvr_pp.losses import absolute
-    >>> x, y = np.arange(6.0), np.array([0.0, 1.0, 0.0, -1.0, 0.0, 1.0])
-    >>> K, K_star = (np.exp(-0.5 * (at[:, None] - x) ** 2) for at in (x, np.array([0.5, 4.5])))
-    >>> rows = np.array([[0, 1, 2], [5, 4, 3]])
-    >>> own = K[rows[:, :, None], rows[:, None, :]], y[rows], absolute(C=5.0), np.take_along_axis(K_star, rows, axis=1)
-    >>> found = nearest_moments(*own, np.ones(2))
-    >>> alone = mean_field(K[:3, :3], y[:3], absolute(C=5.0)).predict(K_star[:1, :3], [1.0])
-    >>> bool(np.allclose([found.mean[0], found.variance[0]], np.ravel(alone), atol=1e-5))
-    True
+    ``K_star`` is (m, k); parameters of the noise that differ between rows are (m·k,) arrays; ``factors`` (s,) are those
+    of the width of the noise of which the densities of the rows are wanted.
     """
     check_noise(noise)
     targets = numbers("y", y, ("m", "k"))

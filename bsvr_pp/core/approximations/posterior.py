@@ -83,6 +83,34 @@ class Gradients(NamedTuple):
     ends: Array  # (n, 2), by the ends of intervals at fixed t; 0 for exact targets
 
 
+class Gradient(NamedTuple):
+    """Gradient of a log evidence.
+
+    Attributes
+    ----------
+    K : (n, n) array
+        Derivative by the prior covariance: the change for a symmetric dK is the sum of K∘dK; of `Covariance.from_root`
+        the derivative by the root (n, r).
+    mean : (n,) array
+        Derivative by the prior mean; the derivative by the targets is its negative.
+    parameters : dict
+        Derivative by each parameter of the loss, with the shape of the parameter.
+    """
+
+    K: Array
+    mean: Array
+    parameters: dict[str, float | Array]
+
+
+def named_gradient(noise: NoiseModel, found: Outcome, by: Gradients) -> tuple[float, Gradient]:
+    """The log evidence and its gradient by the parameters of the noise as they were given."""
+    parameters = {
+        name: float(row.sum()) if np.ndim(value) == 0 else row
+        for (name, value), row in zip(noise.parameters.items(), by.parameters, strict=True)
+    }
+    return found.value, Gradient(by.K, -by.residual, parameters)
+
+
 _FACTOR = Sites(np.arange(1), np.ones(1), np.ones(1), np.eye(1), np.eye(1), 1.0, True)
 OUTCOME = typeof(Outcome(1.0, np.ones(1), np.ones(1), _FACTOR, np.arange(1), 1, True, 0.0, 0.0))
 GRADIENTS = typeof(Gradients(np.eye(1), np.ones(1), np.eye(1), np.eye(2)))

@@ -1,16 +1,8 @@
-"""Annealing: sequential Monte Carlo from a Gaussian to a posterior (Del Moral, Doucet & Jasra 2006).
+"""Annealing: sequential Monte Carlo from a Gaussian to a posterior (docs/explanation/evidence.md).
 
-It gives an unbiased estimate of the evidence, a slower reference for every approximation. Every power p in [0, 1] has
-the density ∝ N(f; centre, Σ)·exp(p·log_ratio(f)). The particles are weighted and resampled from one power to the next,
-and moved by elliptical slice sampling (Murray, Adams & MacKay 2010), which has no step size. The log ratio is any
-function that maps f (particles, n) to (particles,), compiled or not.
-
-For a general log likelihood the particles start from the prior. For a noise model they start from the mean-field
-posterior with sites weakened by a fifth. This Gaussian is slightly wider than the posterior, so that the path is short.
-A pilot run chooses the powers. With fixed powers the estimate of the evidence (not of its log) is unbiased for any
-start. Independent groups of particles give its standard error. The same powers can be followed in reverse from draws of
-the posterior (Grosse, Ghahramani & Adams 2015). In expectation, forward runs give a lower bound of the log evidence,
-and reverse runs an upper bound.
+Each power p has the density ∝ N(f; centre, Σ)·exp(p·log_ratio(f)); particles are resampled from one power to the next
+(Del Moral, Doucet & Jasra 2006) and moved by elliptical slice sampling (Murray, Adams & MacKay 2010). With a noise
+model the Gaussian is the mean-field posterior with sites weakened by a fifth, otherwise the prior.
 """
 
 from __future__ import annotations
@@ -161,36 +153,9 @@ def reverse_annealed(
     moves: int = 10,
     random_seed: int | np.random.Generator | None = None,
 ) -> tuple[float, float]:
-    """Move draws of the posterior back to the start of the path, which gives an upper bound of the log evidence.
+    """Move draws (draws, n) of the posterior back along the powers of a forward run: log evidence, standard error.
 
-    Parameters
-    ----------
-    f : (draws, n) array
-        Draws from the posterior, for example by NUTS.
-    powers : array
-        Powers of a forward run (`AnnealedPosterior.powers`).
-    K, y, likelihood, mean, moves, random_seed
-        As in `annealed`.
-
-    Returns
-    -------
-    log_evidence, standard_error : float
-        The expectation of log_evidence is an upper bound, tight for many powers (Grosse, Ghahramani & Adams 2015).
-
-    Raises
-    ------
-    ValueError
-        If an argument is out of range or K is not positive definite.
-
-    Examples
-    --------
-    >>> import numpy as np
-    >>> from bsvr_pp.approximations import reverse_annealed
-    >>> from bsvr_pp.losses import gaussian
-    >>> f = np.random.default_rng(0).normal(0.5, 0.5**0.5, (2000, 1))  # the posterior of f at y = 1
-    >>> above, error = reverse_annealed(f, [[1.0]], [1.0], gaussian(C=1.0), np.linspace(0, 1, 5), random_seed=1)
-    >>> bool(abs(above + 1.515512) < 4 * error)
-    True
+    The expectation of this estimate is an upper bound, tight for many powers (Grosse, Ghahramani & Adams 2015).
     """
     check_count("moves", moves, 1)
     rng = generator(random_seed)

@@ -1,9 +1,7 @@
-"""A prior covariance that is zero between blocks of rows.
+"""A prior covariance that is zero between blocks of rows, each a `Covariance` that is made when needed and not kept.
 
-Each block is a `Covariance` that is made when it is needed and not kept, so that the memory is that of one block for
-each thread. Solvers run block by block as they are (`approximations.posterior.blockwise`), and their results are joined
-in the order of the rows. The threads are those of joblib (``joblib.parallel_config(n_jobs=...)``, by default one), with
-one BLAS thread each, so that the results do not depend on their number.
+Solvers run block by block (`approximations.posterior.blockwise`). The threads are those of joblib (by default one),
+with one BLAS thread each, so that the results do not depend on their number.
 """
 
 from __future__ import annotations

@@ -1,9 +1,7 @@
-"""The prior covariance K of the latent function, and all algebra with it.
+"""The prior covariance K of the latent function, and all algebra with it: products, factors with sites, draws.
 
-A `Covariance` is made once from a matrix and its jitter, or from a low-rank root and a diagonal. It computes products,
-the factor of I + √τK√τ for given sites (`Factor`: determinant, solve, marginal variances, the variance of new inputs
-that the sites explain, draws), and draws from the prior. A new type of covariance needs only a constructor here: the
-solvers use only its `structure`.
+A `Covariance` is made from a matrix and its jitter, or from a low-rank root and a diagonal. A new type needs only a
+constructor here: the solvers use only its `structure`.
 """
 
 from __future__ import annotations

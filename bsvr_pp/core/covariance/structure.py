@@ -1,13 +1,8 @@
 """The structure of K that the compiled solvers use: a constant, a low-rank root, and accurate products.
 
-With a bias variance of 10⁶ every entry of K is about 10⁶, but the dual coefficients sum to about 0. The terms of K·a
-then cancel, and residuals would have errors of at least 1e-6. Here the constant is a separate term, which multiplies
-only the sum of a, computed without rounding errors.
-
-A smooth kernel of few inputs has few eigenvalues above rounding errors: K = constant + root·rootᵀ + diagonal, with a
-root of r « n columns that a pivoted Cholesky factorisation computes from r columns of K. Products then cost n·r and
-factorisations n·r² (`sites`). If the rank is not low, only the work for a few columns is wasted. A root may also be
-given without a matrix.
+A large constant of K multiplies only the sum of a, computed without rounding errors, since the terms of K·a cancel.
+A smooth kernel of few inputs is constant + root·rootᵀ + diagonal with r « n columns, by pivoted Cholesky factorisation:
+products cost n·r and factorisations n·r² (docs/explanation/mean-field.md).
 """
 
 from __future__ import annotations

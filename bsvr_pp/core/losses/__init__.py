@@ -7,12 +7,10 @@ makes its noise model.
 from collections.abc import Callable
 
 from bsvr_pp.core.losses.noise import NoiseModel, noise_function
-from bsvr_pp.core.losses.registry import LOSSES, NOISES, Loss
+from bsvr_pp.core.losses.registry import LOSSES
 
 __all__ = [
     "LOSSES",
-    "NOISES",
-    "Loss",
     "NoiseModel",
     "absolute",
     "epsilon_insensitive",

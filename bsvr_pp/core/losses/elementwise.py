@@ -28,12 +28,11 @@ from bsvr_pp.core.losses.pieces import (
 Rows = NDArray[np.intp]
 Mixture = tuple[Array, Array, Array, Rows]  # weights, means and variances of f, and rows of the table of the noise
 
-_STEP = 0.01  # largest relative difference of variances between which quantiles are interpolated
 _POINT = 1e-14  # a smaller standard deviation, times the largest density of the noise, is taken as 0
 _STEEP = 1e-3  # slope·sd, or width/sd of a flat piece, above which the integral over a piece by parts is exact
 _REACH = 9.0  # standard deviations within which a Gaussian counts
 _NEAR_TAIL = 3e-5  # relative error of the probability below which a step is the last
-NO_WEIGHT = 1e-16  # a smaller weight of a component is taken as 0
+_NO_WEIGHT = 1e-16  # a smaller weight of a component is taken as 0
 _FAR_TAIL = 1e-6  # probability below which the tail of the Gaussian beyond nine standard deviations may count
 
 
@@ -307,72 +306,6 @@ def interpolated(places: Array, lines: Array, table: Array) -> Array:
 
 
 @compiled
-def _cubic(u: float, width: float, first: float, second: float, first_slope: float, second_slope: float) -> float:
-    """Value at u of the cubic with these values and slopes at 0 and 1, two places that are ``width`` apart."""
-    return (
-        first
-        + u * u * (3.0 - 2.0 * u) * (second - first)
-        + u * (1.0 - u) * width * ((1.0 - u) * first_slope - u * second_slope)
-    )
-
-
-@compiled
-def convolved_quantile(levels: Array, variance: Array, rows: Rows, pieces: Pieces) -> Array:
-    """Quantiles of g + r for Gaussian g of mean 0 and the noise r; 0 < level < 1, variance >= 0.
-
-    The elements are in the order of row, level, then variance. For one row and level the quantile z is a function of
-    the variance v alone, with the derivative dz/dv = -½·p'(z)/p(z), where p is the density of g + r (by the heat
-    equation). The equation is solved at some of the elements; those between two that differ by less than `_STEP` in
-    log v are found by cubic Hermite interpolation in log v, with an error of the cdf below 1e-12.
-    """
-    n = levels.shape[0]
-    out = np.empty(n)
-    moments = np.empty((pieces.slope.shape[1], 3))
-    i = 0
-    while i < n:
-        level, row = levels[i], rows[i]
-        # Half of the level lies below the noise quantile of half of the level, or below -9 sd.
-        lowest = _solve_tail(log(0.5 * level), False, row, pieces)
-        highest = _solve_tail(log(0.5 - 0.5 * level), True, row, pieces)
-        start = _solve_tail(log(min(level, 1.0 - level)), level > 0.5, row, pieces)
-        out[i], slope = _solve_convolved(level, variance[i], start, lowest, highest, row, pieces, moments)
-        while i + 1 < n and levels[i + 1] == level and rows[i + 1] == row:
-            j = i + 1
-            while j + 1 < n and levels[j + 1] == level and rows[j + 1] == row:
-                if variance[j + 1] > (1.0 + _STEP) * variance[i]:
-                    break
-                j += 1
-            if variance[j] == variance[i]:
-                out[i + 1 : j + 1] = out[i]
-            else:
-                out[j], next_slope = _solve_convolved(level, variance[j], out[i], lowest, highest, row, pieces, moments)
-                width = log(variance[j] / variance[i]) if variance[i] > 0.0 else 0.0
-                for k in range(i + 1, j):
-                    u = log(variance[k] / variance[i]) / width
-                    out[k] = _cubic(u, width, out[i], out[j], slope, next_slope)
-                slope = next_slope
-            i = j
-        i += 1
-    return out
-
-
-@compiled
-def _solve_convolved(
-    level: float, variance: float, start: float, lowest: float, highest: float, k: int, pieces: Pieces, moments: Array
-) -> tuple[float, float]:
-    """Solve for one quantile, and return it with its derivative by log variance."""
-    upper_tail = level > 0.5
-    if sqrt(variance) * exp(-pieces.log_normalizer[k]) < _POINT:
-        return _solve_tail(log(1.0 - level if upper_tail else level), upper_tail, k, pieces), 0.0
-    reach = 9.0 * sqrt(variance)
-    low, high = lowest - reach, highest + reach
-    mixture = np.ones(1), np.zeros(1), np.full(1, variance), np.full(1, k)
-    z = _solve_mixture(level, min(max(start, low), high), low, high, mixture, pieces, moments)[0]
-    _, density, fall = convolved(z, sqrt(variance), upper_tail, k, pieces, moments)
-    return z, 0.5 * variance * fall / density if density > 0.0 else 0.0
-
-
-@compiled
 def _solve_mixture(
     level: float, z: float, below: float, above: float, mixture: Mixture, pieces: Pieces, moments: Array
 ) -> tuple[float, float, float]:
@@ -389,7 +322,7 @@ def _solve_mixture(
     for _ in range(200):
         tail, density, fall = 0.0, 0.0, 0.0
         for c in range(weights.shape[0]):
-            if weights[c] > NO_WEIGHT:
+            if weights[c] > _NO_WEIGHT:
                 found = convolved(z - means[c], sqrt(variances[c]), upper_tail, rows[c], pieces, moments)
                 tail += weights[c] * found[0]
                 density += weights[c] * found[1]
@@ -419,62 +352,36 @@ def _solve_mixture(
 
 
 @compiled
-def _quintic(u: float, width: float, first: Array, second: Array) -> float:
-    """Value at u of the polynomial with given values and two derivatives (3,) at 0 and 1, ``width`` apart."""
-    w = 1.0 - u
-    at_first = first[0] * (1.0 + 3.0 * u + 6.0 * u * u) + width * u * (
-        first[1] * (1.0 + 3.0 * u) + 0.5 * width * u * first[2]
-    )
-    at_second = second[0] * (1.0 + 3.0 * w + 6.0 * w * w) - width * w * (
-        second[1] * (1.0 + 3.0 * w) - 0.5 * width * w * second[2]
-    )
-    return w * w * w * at_first + u * u * u * at_second
-
-
-@compiled
 def mixture_quantiles(
-    levels: Array,
-    probits: Array,
-    weights: Array,
-    means: Array,
-    variances: Array,
-    pieces: Pieces,
-    lowest: Array,
-    highest: Array,
+    levels: Array, probits: Array, weights: Array, means: Array, variances: Array, rows: Rows, pieces: Pieces
 ) -> Array:
-    """Quantiles (levels, n) of mixtures of f + noise; weights, means and variances of f are (components, n).
+    """Quantiles (levels, n) of mixtures of f + noise, by `_solve_mixture`.
 
-    Levels (levels, n), which do not descend, come with their normal quantiles; all results lie between ``lowest`` and
-    ``highest`` (n,). The search for a quantile starts where the last two and their derivatives by the normal quantile
-    lead to.
+    Weights, means and variances of f, and the rows of the table of the noise, are (components, n). Levels (levels, n),
+    which do not descend, come with their normal quantiles. The search starts at the normal approximation, and for
+    further levels where the last two quantiles with their derivatives lead to.
     """
-    components, n = means.shape
-    of_point = 1 if pieces.knots.shape[0] > components else 0  # whether each point has a row of the table
-    out, moments = np.empty((levels.shape[0], n)), np.empty((pieces.slope.shape[1], 3))
-    last, now = np.empty(3), np.empty(3)  # quantile and its two derivatives at the last two levels
-    for i in range(n):
-        rows = np.arange(components) * (n * of_point + 1 - of_point) + i * of_point
-        mixture = weights[:, i].copy(), means[:, i].copy(), variances[:, i].copy(), rows
-        at_last, at_now, known = 0.0, 0.0, 0
+    out, moments = np.empty(levels.shape), np.empty((pieces.slope.shape[1], 3))
+    noise_mean, noise_variance = mean_variance(pieces)
+    for i in range(levels.shape[1]):
+        mixture = weights[:, i].copy(), means[:, i].copy(), variances[:, i].copy(), rows[:, i].copy()
+        each = means[:, i] + noise_mean[mixture[3]]
+        mean = float(np.sum(mixture[0] * each))
+        sd = sqrt(np.sum(mixture[0] * (mixture[2] + noise_variance[mixture[3]] + (each - mean) ** 2)))
+        # The normal quantile at which the search was last, and coefficients of a polynomial of the distance from it.
+        at, z, slope, bend, cubic, quartic = 0.0, mean, sd, 0.0, 0.0, 0.0
         for q in range(levels.shape[0]):
-            p = probits[q, i]
-            if known > 0 and p == at_now:
-                out[q, i] = out[q - 1, i]
-                continue
-            below, above = out[q - 1, i] if known > 0 else lowest[i], highest[i]
-            z = 0.5 * (below + above)
-            if known == 1:
-                width = p - at_now
-                z = now[0] + width * (now[1] + 0.5 * width * now[2])
-            elif known > 1:
-                width = at_now - at_last
-                z = _quintic((p - at_last) / width, width, last, now)
-            z, density, rate = _solve_mixture(
-                levels[q, i], min(max(z, below), above), below, above, mixture, pieces, moments
-            )
+            p, step = levels[q, i], probits[q, i] - at
+            if q == 0 or step > 0.0:
+                low, high = mean - sd * sqrt((1.0 - p) / p), mean + sd * sqrt(p / (1.0 - p))  # Cantelli's inequality
+                start = z + step * (slope + step * (bend + step * (cubic + step * quartic)))
+                low, last, last_slope, at = low if q == 0 else max(low, z), z, slope, probits[q, i]
+                z, density, rate = _solve_mixture(p, min(max(start, low), high), low, high, mixture, pieces, moments)
+                slope = exp(-0.5 * at * at) / (sqrt(2.0 * pi) * density) if density > 0.0 else 0.0
+                bend = 0.5 * slope * (slope * rate - at)
+                if q > 0:  # the polynomial also has the quantile before and its slope
+                    missing = (z - step * (slope - step * bend) - last) / step
+                    quartic = (3.0 * missing - last_slope + slope - 2.0 * step * bend) / step**3
+                    cubic = missing / step**2 + step * quartic
             out[q, i] = z
-            last, now = now, last
-            at_last, at_now, known = at_now, p, known + 1
-            slope = exp(-0.5 * p * p) / (sqrt(2.0 * pi) * density) if density > 0.0 else 0.0
-            now[0], now[1], now[2] = z, slope, slope * (slope * rate - p)
     return out

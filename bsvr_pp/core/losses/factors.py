@@ -1,19 +1,16 @@
 """The factor of a row: p(y|f)^weight of an exact target or a label, or the probability of the interval of a target.
 
-`NoiseLikelihood` is their product for many draws of f. Annealing also accepts any other function that maps f (draws, n)
-to log likelihoods (draws,), such as the normalisers of labels.
+A row of weight w counts like w equal rows. One site of weight w matches the moments of the whole factor, which is more
+accurate than w sites of one row each; the estimators therefore merge equal rows into one.
 
-A row of weight w counts like w equal rows with the same f: energies and log normaliser are w times those of one row.
-For the mode and for exact inference one row of weight w is the same as w rows. For expectation propagation it is not: w
-sites of one row each approximate the same factor w times, while one site of weight w matches the moments of the whole
-factor, which is more accurate. The estimators therefore merge equal rows into one row with a weight.
+The factor of a known label is (1 + exp(E))^-w, with E minus its log odds, linear on each piece (Sollich 2002, (11)).
 """
 
 from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from math import log, pi, sqrt
+from math import exp, inf, log, log1p, pi, sqrt
 from typing import Protocol
 
 import numpy as np
@@ -23,8 +20,27 @@ from numpy.typing import ArrayLike
 from bsvr_pp.core.arrays import Array
 from bsvr_pp.core.compiler import MATRIX, VECTOR, compiled, separate
 from bsvr_pp.core.losses.intervals import mass_row, tilted_interval
-from bsvr_pp.core.losses.known_labels import log_share, tilted_label
-from bsvr_pp.core.losses.pieces import PIECES, Pieces, d_energy_at, empty, energy, mean_d_energy, row_at, tilted_row
+from bsvr_pp.core.losses.pieces import (
+    FEW_NODES,
+    FEW_WEIGHTS,
+    PIECES,
+    ROW,
+    Pieces,
+    Row,
+    d_energy_at,
+    empty,
+    energy,
+    extent,
+    mean_d_energy,
+    reach,
+    row_at,
+    tilted_row,
+)
+
+_NEGLIGIBLE = 45.0  # a piece whose peak is below e⁻⁴⁵ of the largest is ignored
+_STEPS = 40  # largest number of steps to the maximum on a piece
+_PANEL = 3.0  # largest width of a panel, in standard deviations of the Gaussian
+_CHANGE, _MOST = 4.0, 12.0  # largest change of E on a panel at E = 0, and anywhere
 
 
 @separate(PIECES, PIECES, MATRIX, VECTOR)
@@ -204,3 +220,99 @@ def _slopes(f: Array, residual: Array, pieces: Pieces) -> tuple[Array, Array]:
             for q in range(n_parameters):
                 by_parameter[q, p, i] = here[q]
     return by_f, by_parameter
+
+
+@compiled
+def log_share(energy: float) -> tuple[float, float]:
+    """Log of 1/(1 + exp(E)), and minus its derivative by E."""
+    small = exp(-abs(energy))
+    return -max(energy, 0.0) - log1p(small), (1.0 if energy > 0.0 else small) / (1.0 + small)
+
+
+@compiled
+def _peak(shift: float, variance: float, count: float, value: float, slope: float, low: float, high: float) -> float:
+    """Maximum of the concave -(s + shift)²/(2·variance) - count·log(1 + exp(value + slope·s)) on [low, high]."""
+    ends = -shift, -shift - variance * count * slope  # where the share is 0, and 1
+    left, right = min(ends), max(ends)
+    if left >= high:
+        return high
+    if right <= low:
+        return low
+    left, right = max(left, low), min(right, high)
+    s = min(max(-shift, left), right)
+    for _ in range(_STEPS):
+        _, share = log_share(value + slope * s)
+        rise = -(s + shift) / variance - count * share * slope
+        if rise > 0.0:
+            left = s
+        else:
+            right = s
+        step = rise / (1.0 / variance + count * share * (1.0 - share) * slope * slope)
+        new = s + step
+        if not left < new < right:
+            new = 0.5 * (left + right)
+        if abs(new - s) <= 1e-3 * sqrt(variance):
+            return new
+        s = new
+    return s
+
+
+@separate(types.UniTuple(types.float64, 4), types.float64, types.float64, types.float64, ROW, MATRIX)
+def tilted_label(
+    mean: float, variance: float, count: float, row: Row, moments: Array
+) -> tuple[float, float, float, float]:
+    """Moments of a Gaussian of s = t - f times (1 + exp(E(s)))^-count, for a linear E on each piece.
+
+    Returns the log of the integral, the mean of s - mean, the variance of s, and the derivative of the log of the
+    integral by the mean of f. ``moments`` (m+1, 3) is filled as by `tilted_row`, with shares times count(1 - p) of the
+    probability p of the label.
+    """
+    knots, at_knots, slope, _ = row
+    pieces, top = slope.shape[0], -inf
+    for j in range(pieces):
+        anchor, low, high = extent(j, knots)
+        moments[j, 0], moments[j, 1], moments[j, 2] = 0.0, 0.0, -inf
+        if low < high:
+            shift, value = anchor - mean, at_knots[max(j - 1, 0)]
+            place = _peak(shift, variance, count, value, slope[j], low, high)
+            level = -0.5 * (place + shift) ** 2 / variance + count * log_share(value + slope[j] * place)[0]
+            moments[j, 1], moments[j, 2] = place, level
+            top = max(top, level)
+    mass, first, second, rise = 0.0, 0.0, 0.0, 0.0
+    for j in range(pieces):
+        place, level = moments[j, 1], moments[j, 2]
+        moments[j, 1] = moments[j, 2] = 0.0
+        if level < top - _NEGLIGIBLE:
+            continue
+        anchor, low, high = extent(j, knots)
+        shift, value = anchor - mean, at_knots[max(j - 1, 0)]
+        steep = -(place + shift) / variance - count * log_share(value + slope[j] * place)[1] * slope[j]
+        low = max(low, place - reach(max(steep, 0.0), 1.0 / variance))
+        high = min(high, place + reach(max(-steep, 0.0), 1.0 / variance))
+        unit = knots[j] - knots[j - 1] if 0 < j < pieces - 1 else 1.0
+        by_share, by_first, by_second = 0.0, 0.0, 0.0
+        s = low
+        while s < high:
+            change = min(_CHANGE + 0.5 * abs(value + slope[j] * s), _MOST) / max(count, 1.0)
+            width = min(high - s, _PANEL * sqrt(variance), change / abs(slope[j]))
+            for i in range(FEW_NODES.shape[0]):
+                at = s + width * FEW_NODES[i]
+                log_p, share = log_share(value + slope[j] * at)
+                distance = at + shift
+                density = width * FEW_WEIGHTS[i] * exp(-0.5 * distance * distance / variance + count * log_p - top)
+                mass += density
+                first += density * distance
+                second += density * distance * distance
+                density *= count * share
+                by_share += density
+                by_first += density * at
+                by_second += density * at * at
+            s += width
+        if by_share > 0.0:
+            moments[j, 0] = by_share
+            moments[j, 1], moments[j, 2] = by_first / by_share / unit, by_second / by_share / (unit * unit)
+            rise += by_share * slope[j]
+    for j in range(pieces):
+        moments[j, 0] /= mass
+    first /= mass
+    return top + log(mass) - 0.5 * log(2.0 * pi * variance), first, max(second / mass - first * first, 0.0), rise / mass

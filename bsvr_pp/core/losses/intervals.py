@@ -1,21 +1,8 @@
-"""Targets that are known only to lie in an interval: the mass of the noise between two residuals.
+"""Targets known only to lie in an interval: the mass P(lower < f + r ≤ upper) of the noise r, as a function of f.
 
-The factor of such a point is P(lower < f + r ≤ upper), r the noise, as a function of f: the integral of exp(-E(r))/Z
-from s + low to s + high, with s = t - f and the ends ``low`` and ``high`` relative to t. It is log-concave in f and in
-the ends, because exp(-E) is log-concave (Prékopa 1973). One end may be infinite.
-
-All quantities are sums over pieces of integrals by nodes, scaled by the largest integrand, so that they hold in both
-tails. Positions are measured from an end, so that a narrow interval loses no digits. With <.> the mean over the
-interval and p the normalised density at its ends, the derivatives of the log mass by s have two forms each,
-
-    L' = p(high) - p(low) = -<E'>,      L'' = p(low)E'(low) - p(high)E'(high) - L'² = var(E') - <E''>,
-
-of which the one with smaller rounding errors is used: the first in a wide interval, the second in a narrow one.
-
-Moments of a Gaussian times such a factor (`tilted_interval`): with f = mean + sd·x the integral is one over the noise r
-and over x, whose ends depend on r. The inner integral is that of a truncated Gaussian. The outer one is taken by nodes
-around the largest integrand of each piece of the noise, so that neither tail underflows, and the variance is a sum of
-squares.
+It is the integral of exp(-E(r))/Z from s + low to s + high, s = t - f, by nodes on each piece, scaled by the largest
+integrand and measured from an end, so that it holds in both tails and in narrow intervals. The derivatives of its log
+have two forms each, of which the one with smaller rounding errors is used (docs/explanation/intervals.md).
 """
 
 from __future__ import annotations

@@ -14,6 +14,7 @@ from typing import Self, cast
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
+from scipy.special import ndtri
 
 from bsvr_pp.core.arrays import Array
 from bsvr_pp.core.checks import check_positive, check_variance, generator, numbers
@@ -382,10 +383,8 @@ class NoiseModel:
             raise ValueError(f"q must lie strictly between 0 and 1, got {levels[~inside].flat[0]}")
 
         def of_noise(levels: Array, variances: Array, rows: NDArray[np.intp], pieces: Pieces) -> Array:
-            order = np.lexsort((variances, levels, rows))
-            out = np.empty(levels.size)
-            out[order] = elementwise.convolved_quantile(levels[order], variances[order], rows[order], pieces)
-            return out
+            own = np.ones((1, levels.size)), np.zeros((1, levels.size)), variances[None], rows[None]
+            return elementwise.mixture_quantiles(levels[None], ndtri(levels[None]), *own, pieces)[0]
 
         return m + self._elementwise(of_noise, levels, v)
 
@@ -488,19 +487,7 @@ class IntervalNoise(NoiseModel):
 
 
 def noise_function(loss: str) -> Callable[..., NoiseModel]:
-    """Return the function that makes the noise model of a loss from its parameters, such as `soft_insensitive`.
-
-    Parameters
-    ----------
-    loss : str
-        Key of `LOSSES`.
-
-    Examples
-    --------
-    >>> from bsvr_pp.losses import noise_function
-    >>> noise_function("huber")(1.0, epsilon=0.5)
-    huber(C=1, epsilon=0.5)
-    """
+    """Return the function that makes the noise model of a loss, a key of `LOSSES`, from its parameters."""
     row = LOSSES[loss]
 
     def make(*values: ArrayLike, **named: ArrayLike) -> NoiseModel:

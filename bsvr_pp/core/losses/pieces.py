@@ -1,14 +1,8 @@
 """The table of pieces: one noise model, or one label, as a convex piecewise quadratic energy.
 
-Every support vector loss is piecewise quadratic in the residual r = y - f. The site of a data point is exp(-E(r)) with
-the energy E = C·loss, and `Pieces` holds E, its derivative by each parameter of the loss and the log normaliser of the
-noise. All quantities of a loss that inference needs are computed from this table, by the same code for all losses:
-energy and slope (mode, Laplace), and the moments of a Gaussian times the site (mean field, predictions, leave-one-out).
-
-On one piece the logarithm of Gaussian times site is a concave quadratic, so that its moments are those of a truncated
-Gaussian, exponential or uniform density. Differences of normal cdfs lose all digits if the piece is narrow or in the
-far tail. Gauss-Legendre quadrature on the part of the piece that contains the mass (down to e⁻⁴⁵ of its peak) has no
-cancellation, so that one routine is accurate to about 1e-14 in all cases.
+The site of a point is exp(-E(r)) with E = C·loss, and everything that inference needs of a loss is computed from its
+table. On a piece Gaussian times site is a truncated Gaussian, exponential or uniform density; Gauss-Legendre nodes on
+the part with the mass (down to e⁻⁴⁵ of its peak) have no cancellation, with errors about 1e-14.
 """
 
 from __future__ import annotations

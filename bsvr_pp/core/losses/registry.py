@@ -239,20 +239,10 @@ NUMBERS, LABELS, KNOWN_LABELS = Numbers(), Labels(), KnownLabels()
 
 @dataclass(frozen=True, slots=True)
 class Loss:
-    """A loss: its name, the names of its parameters, and the function that gives its energy.
+    """A loss: the names of its parameters, and the function of them, and of labels, that gives its energy as a curve.
 
-    Attributes
-    ----------
-    name : str
-        Key in `LOSSES`.
-    parameters : tuple of str
-        Names of the parameters, in the order of the arguments of ``energy`` and of `Pieces.d_energy`.
-    energy : callable
-        The energy as a curve, from the parameters, and from the labels of a loss of labels.
-    degree : int
-        Power of |r| with which the loss grows, 1 or 2: the unit of C is one over that power of the target's.
-    targets : Numbers
-        What the targets are, and what does not exist for them.
+    Parameters are in the order of the arguments of ``energy`` and of `Pieces.d_energy`. The unit of C is one over the
+    power ``degree``, 1 or 2, of the target's, with which the loss grows.
     """
 
     name: str

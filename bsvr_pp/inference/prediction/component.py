@@ -83,15 +83,6 @@ class Component:
                 out[:, new] *= np.sqrt(variance[new] / joint.marginals()[0][part.targets.size :])
         return out
 
-    def jointly(self, X: Array) -> tuple[Array, Array]:
-        """Mean (n_new,) and covariance (n_new, n_new) of f at inputs, where it has sites."""
-        mean, covariance = self.linear(X, np.eye(len(X)))
-        if not self.apart:
-            return mean, covariance
-        mean, variance, _ = self.moments(X)
-        deviation = np.sqrt(variance / np.diag(covariance))
-        return mean, deviation[:, None] * covariance * deviation
-
     def linear(self, X: Array, weights: Any) -> tuple[Array, Array]:
         """Mean (k,) and covariance (k, k) of sums of f at X (m, d), of sparse weights (k, m), where f has sites.
 

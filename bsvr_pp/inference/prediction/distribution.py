@@ -17,7 +17,7 @@ from bsvr_pp.core.arrays import Array
 from bsvr_pp.core.checks import check_share, generator, numbers
 from bsvr_pp.core.covariance.block_diagonal import each_block
 from bsvr_pp.core.losses import NoiseModel, gaussian
-from bsvr_pp.core.losses.elementwise import NO_WEIGHT, mixture_quantiles
+from bsvr_pp.core.losses.elementwise import mixture_quantiles
 from bsvr_pp.core.losses.noise import Cdf, interpolated_cdf
 from bsvr_pp.core.losses.pieces import NODES, WEIGHTS
 from bsvr_pp.inference.prediction.component import CHUNK
@@ -49,8 +49,8 @@ class PredictiveDistribution:
         Location and unit of the targets, or of their logarithms.
     logarithm : bool
         Whether f + noise is the logarithm of the target.
-    joint : JointTargets, optional
-        Draws and density of f + noise at all rows together. It is not pickled.
+    joint : callable, optional
+        Function from a number of draws and a Generator to f + noise (draws, n) at all rows together. It is not pickled.
     offsets : (components, 1) array or 0
         Part of the means that belongs to the noise and not to f.
 
@@ -71,7 +71,7 @@ class PredictiveDistribution:
     location: float = 0.0
     unit: float = 1.0
     logarithm: bool = False
-    joint: Any = None
+    joint: Callable[[int, np.random.Generator], Array] | None = None
     offsets: Array | float = 0.0
 
     def __len__(self) -> int:
@@ -214,34 +214,10 @@ class PredictiveDistribution:
         rng = generator(random_state, "random_state")
         shape = () if size is None else tuple(np.atleast_1d(size))
         count = int(np.prod(shape))
-        drawn = self._whole().draw(count, rng) if joint else self._drawn(count, rng)
+        if joint and self.joint is None:
+            raise ValueError("joint=True takes the whole distribution from a model, not a part of it or a copy")
+        drawn = (self.joint if joint and self.joint else self._drawn)(count, rng)
         return self._in_units(drawn).reshape(*shape, len(self))
-
-    def joint_logpdf(self, y: ArrayLike) -> float:
-        """Log density of the targets (n,) of all rows together, which have one latent function.
-
-        It is log ∫ Π p(y_j|f_j) N(f) df, with the Gaussian posterior of f at the rows, and averaged over points or
-        draws of the hyperparameters: exact for Gaussian noise, otherwise the evidence of mean field whose prior is this
-        posterior, the ratio of evidences with and without the rows at fixed sites of the training rows. For one row it
-        is `logpdf`. Errors from quadrature were below .04 for two rows up to 4 standard deviations away (not pinball).
-        ValueError if y is not an (n,) array, for a part of a distribution or a copy, noise of several scales, and f
-        that was sampled.
-        """
-        targets = numbers("y", y, (len(self),))
-        joint, jacobian = self._whole(), len(self) * np.log(self.unit)
-        if self.logarithm:
-            if (targets <= 0).any():
-                return -inf
-            targets = np.log(targets)
-            jacobian += targets.sum()
-        return float(joint.log_density((targets - self.location) / self.unit) - jacobian)
-
-    def _whole(self) -> Any:
-        if self.joint is None:
-            raise ValueError(
-                "joint=True takes the whole distribution from a model, not a part of it or a copy, as does joint_logpdf"
-            )
-        return self.joint
 
     def crps(self, y: ArrayLike) -> Array:
         """Continuous ranked probability score of targets, which broadcast with (n,); smaller is better.
@@ -399,22 +375,17 @@ def mixture_quantile(
     Weights, which sum to one, means and variances of f are (components, n); each component has its noise, all of one
     loss, with parameters that are numbers or (n,) arrays.
     """
-    if len(noises) == 1:
-        return np.asarray(noises[0].predictive_quantile(levels, means[0], variances[0]))
     order = np.argsort(levels, axis=0)
     ascending = np.take_along_axis(levels, order, axis=0)
-    # The quantile of the mixture lies between those of its components.
-    each = zip(means, variances, noises, strict=True)
-    ends = np.stack([noise.predictive_quantile(ascending[[0, -1]], m, v) for m, v, noise in each])
-    some = weights > NO_WEIGHT
-    low, high = np.where(some, ends[:, 0], inf).min(axis=0), np.where(some, ends[:, 1], -inf).max(axis=0)
-    rows = means.shape[1] if any(noise.n_points is not None for noise in noises) else 1
-    parameters = np.concatenate(
-        [np.broadcast_to(noise.stacked_parameters(), (len(noise.parameters), rows)) for noise in noises], axis=1
-    )
-    pieces = noises[0].kind.table(np.ascontiguousarray(parameters), np.ones(parameters.shape[1]))
-    mixture = np.ascontiguousarray(weights), np.ascontiguousarray(means), np.ascontiguousarray(variances)
+    # The table has a row for each component, or for each component and point.
+    count, n = means.shape
+    each = n if any(noise.n_points is not None for noise in noises) else 1
+    stacked = [np.broadcast_to(noise.stacked_parameters(), (len(noise.parameters), each)) for noise in noises]
+    parameters = np.concatenate(stacked, axis=1)
+    pieces = noises[0].kind.table(parameters, np.ones(count * each))
+    rows = np.broadcast_to(np.arange(count * each).reshape(count, each), (count, n))
+    w, m, v = (np.ascontiguousarray(given) for given in (weights, means, variances))
+    solved = mixture_quantiles(ascending, ndtri(ascending), w, m, v, np.ascontiguousarray(rows), pieces)
     found = np.empty_like(levels)
-    solved = mixture_quantiles(ascending, ndtri(ascending), *mixture, pieces, low, high)
     np.put_along_axis(found, order, solved, axis=0)
     return found

@@ -375,7 +375,7 @@ def moments_given(
     """Mean and variance (m,) of f at inputs (m, d), by mean field on rows ``near`` (m, k) of each, not by blocks.
 
     For ``factors`` (s,) of the width of the noise also, (m, s), the mean over these rows of their log densities given
-    the others (`approximations.NearestMoments`). Warns if mean field does not converge for some inputs.
+    the others (`NearestMoments`). Warns if mean field does not converge for some inputs.
     """
     count = near.shape[1]
     (weight,) = problem.evaluate("weight", lambda: [problem.weight], point)
