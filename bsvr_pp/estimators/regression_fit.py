@@ -21,9 +21,9 @@ from bsvr_pp.estimators.base import LocalBlocks, warn_unless_converged
 from bsvr_pp.estimators.outliers import Mask, ScaledFit, determining_rows, kept_rows, listed
 from bsvr_pp.estimators.standard_models import StandardFit, StandardModel
 from bsvr_pp.estimators.training_data import PACKAGE, TrainingData, Units
+from bsvr_pp.inference.prediction.component import JointTargets, mixture_of
 from bsvr_pp.inference.prediction.distribution import PredictiveDistribution
 from bsvr_pp.inference.prediction.neighbours import NoiseScales, choose_neighbours, scales_of_posterior
-from bsvr_pp.inference.prediction.predictive import JointTargets, mixture_of
 from bsvr_pp.inference.protocol import Averages, IntegratesLatent, MatchesMoments, Method, Options, Samples
 from bsvr_pp.model.priors import Tied, mostly_equal
 from bsvr_pp.model.problem import Point, Problem

@@ -21,10 +21,9 @@ from bsvr_pp.core.checks import check_size, checked_levels, numbers
 from bsvr_pp.core.docs import shared
 from bsvr_pp.inference.fitted import components
 from bsvr_pp.inference.parts import check_part
-from bsvr_pp.inference.prediction.component import new_rows, noise_of_rows
+from bsvr_pp.inference.prediction.component import JointTargets, mixture_of, new_rows, noise_of_rows, predictions
 from bsvr_pp.inference.prediction.distribution import QUANTILES, PredictiveDistribution, mixed
 from bsvr_pp.inference.prediction.neighbours import NoiseScales
-from bsvr_pp.inference.prediction.predictive import JointTargets, mixture_of, predictions
 from bsvr_pp.inference.result import dim_of_new_rows, problem_of
 
 

@@ -35,10 +35,9 @@ from bsvr_pp.estimators.standard_models import StandardModel
 from bsvr_pp.estimators.svr import BayesianSVR
 from bsvr_pp.estimators.target_predictions import TargetPredictions, hyperparameters
 from bsvr_pp.estimators.training_data import Columns, Units, as_given, encoded
-from bsvr_pp.inference.prediction.component import CHUNK, Component, component
-from bsvr_pp.inference.prediction.distribution import PredictiveDistribution
+from bsvr_pp.inference.prediction.component import Component, JointTargets, component, mixture_of
+from bsvr_pp.inference.prediction.distribution import CHUNK, PredictiveDistribution
 from bsvr_pp.inference.prediction.neighbours import NoiseScales, moments_given, nearest_in
-from bsvr_pp.inference.prediction.predictive import JointTargets, mixture_of
 from bsvr_pp.large.sources import open_rows
 from bsvr_pp.large.tasks import Record, read_record, write_arrays
 from bsvr_pp.model.blocks import ONE_BLOCK, Blocks, Partition, Regions

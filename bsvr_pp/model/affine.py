@@ -34,6 +34,7 @@ from pytensor.graph.rewriting.utils import rewrite_graph
 from pytensor.graph.traversal import toposort
 
 from bsvr_pp.core.arrays import Array, Number, Rows, Tensor
+from bsvr_pp.model.compiled import Columns, value_of
 from bsvr_pp.model.gaussian import (
     above,
     gaussian_above,
@@ -45,7 +46,6 @@ from bsvr_pp.model.gaussian import (
 )
 from bsvr_pp.model.gp import Prior, localize
 from bsvr_pp.model.inventory import ModelError
-from bsvr_pp.model.rows import Columns, value_of
 
 _SIMPLIFY = ("ShapeOpt", "canonicalize", "specialize")
 _STEPS = (scalar.Sign, scalar.Ceil, scalar.Floor, scalar.Trunc, scalar.RoundHalfToEven, scalar.RoundHalfAwayFromZero)

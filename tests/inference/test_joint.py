@@ -11,7 +11,7 @@ from scipy.special import logsumexp
 from scipy.stats import multivariate_normal
 
 import bsvr_pp as bp
-from bsvr_pp.inference.prediction.predictive import JointTargets
+from bsvr_pp.inference.prediction.component import JointTargets
 
 NEW = np.array([[0.1], [0.4], [2.0], [2.0]])
 

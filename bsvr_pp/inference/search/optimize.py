@@ -318,7 +318,7 @@ class SearchObjective:
 
         def of_block(block: int) -> list[Array]:
             part = self._parts[block]
-            return of_rows(*values, part.rows.matrix, *data, part.targets, self._sites[block])
+            return of_rows(*values, part.rows, *data, part.targets, self._sites[block])
 
         return self._problem.blocks.each(of_block, range(len(self._parts)))
 
