@@ -20,9 +20,9 @@ from bsvr_pp.assess.reweighting import integrated_evidence, latent_k_hat, verify
 from bsvr_pp.core.arrays import Array
 from bsvr_pp.core.checks import generator, numbers
 from bsvr_pp.inference.approximate import Annealed
-from bsvr_pp.inference.methods import method_of
 from bsvr_pp.inference.protocol import Evidence, HasEvidence
 from bsvr_pp.inference.result import hyperparameters_of, is_mode, is_sampled, latent_draws, shown_names
+from bsvr_pp.methods import method_of
 
 Value = float | str
 Numbers = dict[str, Value]

@@ -18,9 +18,9 @@ from bsvr_pp.core.covariance.block_diagonal import AnyCovariance
 from bsvr_pp.core.docs import shared
 from bsvr_pp.core.losses import NoiseModel
 from bsvr_pp.inference.fitted import latent_posterior
-from bsvr_pp.inference.methods import method_of
 from bsvr_pp.inference.protocol import Anneals, Evidence, HasEvidence, Method, check_evidence
 from bsvr_pp.inference.result import check_match, latent_draws, points_of, problem_of
+from bsvr_pp.methods import method_of
 from bsvr_pp.model.problem import Point, Problem, read_model
 
 

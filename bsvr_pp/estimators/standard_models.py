@@ -19,11 +19,10 @@ from bsvr_pp.core.arrays import Array
 from bsvr_pp.core.compiler import interruptible, rarely_collected
 from bsvr_pp.estimators.training_data import HoldsFit, TrainingData, Units, new_inputs
 from bsvr_pp.inference.approximate import at_optima, solve_at
-from bsvr_pp.inference.budget import check_budget
 from bsvr_pp.inference.fit import fit
 from bsvr_pp.inference.fitted import Fitted, fitted_at, fitted_draws, light, read_fitted
 from bsvr_pp.inference.prediction.component import Component
-from bsvr_pp.inference.protocol import Method, Options, Samples
+from bsvr_pp.inference.protocol import Method, Options, Samples, check_budget
 from bsvr_pp.inference.result import blocks_of
 from bsvr_pp.inference.search.at_size import AtSize, cut, search_in_blocks
 from bsvr_pp.inference.search.optimize import initial_point

@@ -25,11 +25,10 @@ from bsvr_pp.core.arrays import Array
 from bsvr_pp.core.checks import check_count
 from bsvr_pp.core.covariance.block_diagonal import BlockFactor
 from bsvr_pp.core.losses import NoiseModel
-from bsvr_pp.inference.methods import to_record
 from bsvr_pp.inference.parts import names_of_latents
 from bsvr_pp.inference.prediction.component import Component, component, component_of_draw
 from bsvr_pp.inference.prediction.neighbours import NoiseScales
-from bsvr_pp.inference.protocol import Method
+from bsvr_pp.inference.protocol import Method, to_record
 from bsvr_pp.inference.result import (
     check_match,
     from_latent,

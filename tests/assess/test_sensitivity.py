@@ -14,7 +14,7 @@ from scipy import integrate, stats
 import bsvr_pp as bp
 from bsvr_pp import classification
 from bsvr_pp.assess.reweighting import log_power_ratio
-from bsvr_pp.inference.methods import to_record
+from bsvr_pp.inference.protocol import to_record
 from bsvr_pp.inference.result import from_samples
 from bsvr_pp.inference.sampling.recover import recover
 from bsvr_pp.losses import soft_insensitive
