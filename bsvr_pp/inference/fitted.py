@@ -1,10 +1,7 @@
 """What a method found: posteriors of f at one or several points of the hyperparameters, or draws.
 
-A result is a tree with hundreds of draws of f. `Fitted` is smaller and predicts at once, as estimators do; its ``tree``
-is the result, and `read_fitted` reads it back. `components` predicts from the tree itself.
-
-The factorisation made by a fit is reused for its result by `predict`, `loo` and others with the same model, but only if
-vectors, prior covariance and prior mean are equal to the last bit.
+A `Fitted` predicts at once, as estimators do; its ``tree`` is the result, and `read_fitted` reads it back. Results of a
+model share its last factorisations where vectors, prior covariance and prior mean are equal to the last bit.
 """
 
 from __future__ import annotations

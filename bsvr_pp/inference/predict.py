@@ -1,9 +1,7 @@
 """Predictions from any result, independent of the method that made it.
 
 At one point of the hyperparameters f is Gaussian at the new inputs (for MAP a point), and a new target is f plus noise.
-Its density is the integral of Gaussian times noise factor, and its cdf is the convolution of the two. With draws (or a
-committee), every draw gives such a component, and densities and cdfs are averaged over them; quantiles invert the
-averaged cdf (`PredictiveDistribution`).
+Densities and cdfs are averaged over draws, or members of a committee; quantiles invert the averaged cdf.
 """
 
 from __future__ import annotations

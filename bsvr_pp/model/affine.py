@@ -1,14 +1,4 @@
-"""The location of the noise as an affine function of jointly Gaussian variables.
-
-Given the hyperparameters, mu = B·f + A·z + c with processes f and standard normal z. It is then one Gaussian process
-with the covariance B·K·Bᵀ + A·Aᵀ (Rasmussen & Williams 2006, section 2.7), and all methods apply exactly. A model is
-read by this property, not by its form:
-
-1. Candidates are the Gaussian variables above mu. One on which a kernel, a scale, the noise or a variable that is not
-   Gaussian depends is a hyperparameter, and so is one with a transform.
-2. Each candidate is written as location + L·z, the first ones first, since one may be the mean of another.
-3. B and A are the differences of mu at the rows of identity matrices and at zero: graphs of the hyperparameters.
-4. The property is proved: no derivative of mu by z or f depends on z or f. Then numbers are compared.
+"""The location of the noise as an affine function of jointly Gaussian variables: docs/explanation/affine.md.
 
 A process whose rows are those of the targets is a function of the inputs of new rows. Of any other process, such as
 f[group], new rows use the values at its own inputs.

@@ -1,11 +1,8 @@
 """Conversion of a PyMC model to a PyMC model without its latent function.
 
 The targets of the new model are one random vector whose density is the evidence of Laplace or mean field, and whose
-draws are those of the original model: a draw of f plus noise. Everything else (hyperparameters, priors, transforms,
-data, coordinates) is unchanged, so that `pm.sample`, `pm.find_MAP`, `pm.sample_smc` and `pm.sample_prior_predictive`
-work with it.
-
-With blocks, the kernel and the evidence of one block are one graph, which a scan applies to the rows of each block.
+draws are those of the original model: a draw of f plus noise. Everything else is unchanged, so that PyMC's samplers
+work with it. The graph of the evidence of one block is applied to the rows of each by a scan.
 """
 
 from __future__ import annotations

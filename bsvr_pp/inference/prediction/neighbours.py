@@ -1,22 +1,8 @@
 """Nearest training rows of new inputs: a fit of f on these rows alone, and scales of the noise that they choose.
 
-The nearest rows are those of a k-d tree on the inputs in units of their lengthscales, or of their standard deviations
-if the kernel has none. `bsvr_pp.core.approximations.nearest` has the mathematics of the fits.
-
-One noise serves all rows of a model. In many data it is wider in some regions than in others, or most targets are
-nearly exact and some are far off. Hyperparameters that have to serve all rows then give intervals that are too narrow
-in one place and too wide in another. Here the noise of a new target is that of the model, wider by one of the factors
-s = 1/16, 1/8, ..., 64, with the probability
-
-    w_s ∝ π_s · exp(c · mean over the nearest rows of log p_s(y_i | the other rows)).
-
-The weights π say how frequent a scale is apart from what the neighbours show, and c, the number of rows that count, how
-far neighbours share it: with c = 0 the noise is one mixture for all rows, a density with another shape than that of the
-model. Both maximise the log density of random training rows, each given its nearest rows without itself; or of all
-rows, each given the others, if one posterior has all rows. The latent function stays as it is.
-
-Where a third or more of the targets have one value, f follows it, and noise around f would be as wide below as above.
-There each scale has an offset, the mean residual of its rows, so that predictions have the mean of the targets.
+Rows are near in a k-d tree on the inputs in units of their lengthscales, or of their standard deviations if the kernel
+has none. The mixture of scales is in docs/explanation/blocks.md. Where a third or more of the targets have one value,
+each scale has an offset, the mean residual of its rows, so that predictions have the mean of the targets.
 """
 
 from __future__ import annotations

@@ -1,14 +1,9 @@
 """Hyperparameters at the optimum of evidence times priors.
 
-The optimisation runs in the unconstrained space of the model, but without the Jacobian of its transforms, so that the
-optimum is the posterior mode of the constrained hyperparameters. With ``objective="evidence"`` the priors are ignored
-(Chu, Keerthi & Ong 2004 use a flat prior on the logs). The optimiser runs from several starts, of which the best
-continues. From 250 rows a random half of at most 200, or a quarter, chooses the start, and the search on all rows
-begins half way to the point that the quarter reached, with the second derivatives of the quarter. (A search that begins
-at that point, or at the optimum of the quarter, often ends in another, worse optimum: few rows do not see what is
-narrow, or small.) From 2000 rows a random half, of at least 1000 rows, is searched in this way from each start that is
-close behind the best, twice as many rows choose between their ends, and a few steps with the second derivatives of a
-quarter remain for all rows.
+The optimisation runs in the unconstrained space of the model, but without the Jacobian of its transforms: the optimum
+is the mode of the constrained hyperparameters. A part of the rows chooses between several starts. The search on all
+rows begins half way to the point that the part reached, with the second derivatives of the part: few rows do not see
+what is narrow, or small, so that a search from that point itself often ends in a worse optimum.
 """
 
 from __future__ import annotations

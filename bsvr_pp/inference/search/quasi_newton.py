@@ -1,10 +1,8 @@
 """Maximisation of an evidence that may be discontinuous: L-BFGS that tolerates discontinuities of the observed size.
 
-The exact Laplace evidence jumps where a residual enters or leaves the curved part of the loss. A line search that
-requires an increase stops at the first discontinuities. Here the value may decrease in a step by about the deviation of
-the last steps from the mean of their slopes, as in noise-tolerant quasi-Newton methods (Shi, Xie, Xuan & Nocedal 2022).
-For a smooth evidence this tolerance is zero, and the method is the usual one with a step that is bracketed by slopes
-(Lewis & Overton 2013). SciPy has no optimiser that tolerates discontinuities.
+The exact Laplace evidence jumps where a residual enters or leaves the curved part of the loss. The value may decrease
+in a step by about the deviation of the last steps from the mean of their slopes (Shi, Xie, Xuan & Nocedal 2022). For a
+smooth evidence this is zero, and the step is bracketed by slopes (Lewis & Overton 2013).
 """
 
 from __future__ import annotations
