@@ -7,9 +7,9 @@ functions of one matrix, whose rows are the training points.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import NamedTuple, cast
+from typing import ClassVar, NamedTuple, cast
 from weakref import WeakKeyDictionary
 
 import numpy as np
@@ -31,7 +31,6 @@ from bsvr_pp.core.losses import Loss, NoiseModel
 from bsvr_pp.model.gaussian import all_replaced, replaced
 from bsvr_pp.model.gp import Prior, localize
 from bsvr_pp.model.operation import CovarianceGraph
-from bsvr_pp.model.row_kinds import Exact
 
 # Compiled functions of a model, with what the model had when they were made.
 _FUNCTIONS: WeakKeyDictionary[pm.Model, tuple[object, dict[str, object]]] = WeakKeyDictionary()
@@ -230,6 +229,48 @@ def value_of(variable: TensorLike) -> Array:
         return np.asarray(variable.get_value())
     value: Array = pt.as_tensor_variable(variable).eval()
     return value
+
+
+@dataclass(frozen=True, slots=True)
+class Exact:
+    """Targets of a model that are known exactly; the other classes are those that lie between ends.
+
+    ``noise`` is the variable whose noise and location the targets have. ``bounds`` are graphs from which the ends
+    follow, and ``between`` maps observed values and bounds, as graphs, to lower and upper ends (n,).
+    """
+
+    noise: Tensor
+    bounds: tuple[Tensor, ...] = ()
+    between: Callable[..., tuple[Tensor, Tensor]] = lambda y: (y, y)
+
+    name: ClassVar[str] = "exact"
+    exact: ClassVar[bool] = True  # which blocks and nearest rows take
+
+    def graph(self, y: TensorLike) -> tuple[Tensor, Tensor]:
+        """Lower and upper ends of the targets as graphs (n,), one graph if all are exact."""
+        return self.between(y, *self.bounds)
+
+    @property
+    def row_bounds(self) -> tuple[Tensor, ...]:
+        """Those of the bounds that may have a value for each row."""
+        return self.bounds
+
+    @property
+    def cutpoints(self) -> tuple[Tensor, ...]:
+        """The cut points of ordered classes, if the targets are classes."""
+        return ()
+
+    def takes(self, loss: Loss) -> bool:
+        """Whether a loss has the factors of such targets."""
+        return True
+
+    def known(self, noise: NoiseModel, ends: Callable[[], Sequence[Array]]) -> NoiseModel:
+        """The noise with what is known of the targets, whose ends are computed where they are needed."""
+        return noise
+
+    def observed(self, y: Tensor, bounds: Iterator[Tensor]) -> Tensor:
+        """What is observed of a latent target, as a graph; ``bounds`` are the next inputs of its variable."""
+        return y
 
 
 @dataclass(frozen=True, eq=False)

@@ -32,6 +32,7 @@ from bsvr_pp.model.compiled import (
     Columns,
     Compiled,
     CompiledModel,
+    Exact,
     chosen_rows,
     data_of,
     functions_of,
@@ -43,8 +44,7 @@ from bsvr_pp.model.distributions import noise_of, unweighted
 from bsvr_pp.model.gaussian import gaussian_variables, gradients
 from bsvr_pp.model.gp import localize, processes_of
 from bsvr_pp.model.inventory import ModelError, NotRead, check_random, check_variables, inventory_of, target_of
-from bsvr_pp.model.missing import with_known_targets
-from bsvr_pp.model.row_kinds import Exact, ends_of
+from bsvr_pp.model.row_kinds import ends_of, with_known_targets
 
 Point = dict[str, Array]
 
