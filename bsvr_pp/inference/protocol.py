@@ -140,10 +140,7 @@ class IntegratesLatent(Integrator, Method, Protocol):
 
 @runtime_checkable
 class MatchesMoments(IntegratesLatent, Protocol):
-    """Sites whose moments are those of the factors up to a ``mismatch``: `MeanField`.
-
-    Its cavities predict a row as a fit without it does: asked for where they tell the scales of the noise.
-    """
+    """Sites with the moments of the factors, up to a ``mismatch``; cavities predict rows as fits without them do."""
 
     mismatch: float
 

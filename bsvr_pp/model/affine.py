@@ -293,10 +293,7 @@ def _columns(model: pm.Model, X: Tensor | None, n: int, kept: Rows | None = None
 
 
 def _nameless(graph: Tensor, model: pm.Model) -> Tensor:
-    """The graph with the model's random variables, and no names of copies of what depends on them.
-
-    `localize` takes variables by their names.
-    """
+    """The graph with the model's random variables, and no names of copies: `localize` takes variables by names."""
     copies = [v for v in above([graph]) if v.owner is not None and v is not model.named_vars.get(v.name, v)]
     basic = {v: model[v.name] for v in copies if model[v.name] in model.basic_RVs}
     for v in set(copies) - set(basic):

@@ -76,11 +76,7 @@ def whiten(problem: CompiledModel, precision: Array, natural_mean: Array) -> pm.
 
 
 class _Merged(pm.Model):
-    """A model whose log density has each factorisation once.
-
-    PyMC builds the densities of variables and of potentials apart, and writes shapes and scalar factors in two ways, so
-    that equal parts are not found.
-    """
+    """A model whose log density has each factorisation once: PyMC writes equal parts in two ways, and finds none."""
 
     def logp(self, *args: object, **kwargs: object) -> Tensor | list[Tensor]:
         """Log density, as `pm.Model.logp`."""

@@ -1,9 +1,8 @@
 """Predictions from components: f at new inputs, and the noise there, at points of the hyperparameters or draws.
 
-With blocks f at a new input is that of the block whose region holds it. If a parameter of the noise is computed from
-`pm.Data` with one row for each training point, such as ``C = exp(a + b * x)``, it is computed in the same way from the
-data of new rows. A vector that is not computed from data says nothing about new rows; it is recognised by its length,
-which does not follow that of the data.
+With blocks f at a new input is that of the block whose region holds it. A parameter of the noise that is computed from
+`pm.Data` with one row for each training point is computed in the same way from the data of new rows. A vector that is
+not says nothing about new rows; it is recognised by its length, which does not follow that of the data.
 """
 
 from __future__ import annotations
@@ -208,8 +207,7 @@ def _in_chunks[T: tuple[Array, ...]](moments: Callable[[Array], T], X: Array) ->
 def new_rows(problem: Problem, X_new: ArrayLike | None, data: Mapping[str, ArrayLike] | None = None) -> Array:
     """Check new inputs, and convert them to an (n_new, d) array that fits the model, with the data of its parts.
 
-    Without inputs the data say how many rows there are. ValueError if data are missing or have another shape, or a part
-    of f has a value for each training row that is not computed from data.
+    Without inputs the data say how many rows there are.
     """
     given, own = data or {}, str(problem.own_names[0])
     if own in given:
@@ -255,10 +253,9 @@ def new_rows(problem: Problem, X_new: ArrayLike | None, data: Mapping[str, Array
 
 
 def noise_of_rows(problem: Problem, X: Array, data: Mapping[str, ArrayLike] | None = None) -> NoiseOfRows:
-    """Return a function from hyperparameters to the noise of new rows.
+    """Return a function from hyperparameters to the noise of new rows, which have these values of other data.
 
-    ``data`` has the values at the new rows of other data of the model; ValueError if they do not fit or are missing.
-    The function raises it if the noise has a value for each training point that is not computed from data.
+    It raises an error if the noise has a value for each training point that is not computed from data.
     """
     known = rowwise_data(problem) if data else {}
     given: dict[str, Array] = {}

@@ -156,10 +156,7 @@ class ScalesOfRows(NoiseScales):
 
 
 class RowScales(NamedTuple):
-    """Scales of the noise, and for each row (n,) its log density given the others and the mean of one over its scale.
-
-    The mean is that given the target as well.
-    """
+    """Scales of the noise; for each row (n,) its log density given the others, and E[1/scale] given all targets."""
 
     scales: NoiseScales
     log_density: Array
@@ -235,8 +232,7 @@ def choose_neighbours(
     """Choose the number of nearest rows on which predictions have a fit of their own, and learn scales of the noise.
 
     From the first of ``counts`` to the next while this adds 0.05 nats to the mean log density of random training rows,
-    each given its nearest rows without itself. Fewer rows are compared where they cost more. The targets must be exact,
-    without weights. Scales of which the mean probability is below 0.001 are left out.
+    each given its nearest rows without itself. The targets must be exact, without weights.
     """
     n = problem.targets.size
     rows, best = rng.choice(n, min(_ROWS, n), replace=False), counts[0]
@@ -264,14 +260,10 @@ def scales_of_posterior(
 ) -> RowScales:
     """Learn the scales of the noise from a posterior of all rows, whose cavities predict each row from the others.
 
-    The targets must be exact, in one block, with sample weights (n,). Rows that do not determine the latent function
-    follow those of the posterior: inputs ``far`` (m, d), targets and how often each counts (m,).
+    Rows that do not determine f follow: inputs ``far`` (m, d), targets and how often each counts (m,).
     """
-    n, noise, own = (
-        problem.targets.size,
-        problem.noise_at(point),
-        densities_of_rows(problem, point, posterior, _FACTORS),
-    )
+    n, noise = problem.targets.size, problem.noise_at(point)
+    own = densities_of_rows(problem, point, posterior, _FACTORS)
     near = own[nearest_others(problem, point, np.arange(n), min(_NEAREST, n // 4))].mean(axis=1)
     mean, variance, y = posterior.cavity_mean, np.maximum(posterior.cavity_variance, 0.0), problem.targets
     if len(far[0]):

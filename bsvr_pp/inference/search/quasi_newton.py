@@ -36,10 +36,9 @@ _SETTLING = 3  # number of steps whose ascent is compared with the tolerance
 
 @dataclass(frozen=True, slots=True)
 class Ascent:
-    """End point of a maximisation: the best point (k,), the value there, and the reason of the end.
+    """The best point (k,) of a maximisation, the value there, the reason of the end, and whether it is an optimum.
 
-    It has converged if the function is flat there, or a restart from there found no better point. ``curvature`` are the
-    last steps and the changes of the gradient along them, with which a search can continue.
+    ``curvature`` are the last steps and the changes of the gradient along them, with which a search can continue.
     """
 
     x: Array
@@ -161,10 +160,7 @@ class _Search:
         return f"no end after {_STEPS} steps", False
 
     def hold_at_end(self, here: _Point, gradient: Array) -> bool:
-        """Hold each value that is at the end of the function's domain, as at a hard bound; return whether there is one.
-
-        The function has no value a little further up. Only ends along single values are found.
-        """
+        """Hold each value above which the function has none, as at a hard bound; return whether there is one."""
         found = False
         for i in np.flatnonzero(gradient):
             up = np.sign(gradient[i])
