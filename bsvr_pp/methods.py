@@ -1,7 +1,6 @@
 """The registry of methods, and the records of methods that results contain.
 
-A line of `METHODS` gives a method its name on the command line and makes its class a public name of `bsvr_pp`. The
-modules are imported when a method is used.
+A line of `METHODS` gives a method its name on the command line. The modules are imported when a method is used.
 """
 
 from __future__ import annotations
@@ -21,30 +20,23 @@ if TYPE_CHECKING:
 
 
 class Entry(NamedTuple):
-    """A line of the registry: name on the command line, name of the class, and options, of which latent is a key.
+    """Name of a class and its options, of which latent is a key of the registry; whether `compare` offers it."""
 
-    ``bsvr-pp compare`` offers what is ``compared``.
-    """
-
-    key: str
     class_name: str
     options: Mapping[str, str] = {}
     compared: bool = True
 
 
 METHODS: dict[str, Entry] = {
-    entry.key: entry
-    for entry in (
-        Entry("map", "MAP"),
-        Entry("laplace", "Laplace"),
-        Entry("laplace_local", "Laplace", {"curvature": "local"}),
-        Entry("mean_field", "MeanField"),
-        Entry("nuts", "NUTS"),
-        Entry("nuts_laplace_local", "NUTS", {"latent": "laplace_local"}),
-        Entry("nuts_mean_field", "NUTS", {"latent": "mean_field"}),
-        Entry("committee", "Committee", compared=False),
-        Entry("annealed", "Annealed", compared=False),
-    )
+    "map": Entry("MAP"),
+    "laplace": Entry("Laplace"),
+    "laplace_local": Entry("Laplace", {"curvature": "local"}),
+    "mean_field": Entry("MeanField"),
+    "nuts": Entry("NUTS"),
+    "nuts_laplace_local": Entry("NUTS", {"latent": "laplace_local"}),
+    "nuts_mean_field": Entry("NUTS", {"latent": "mean_field"}),
+    "committee": Entry("Committee", compared=False),
+    "annealed": Entry("Annealed", compared=False),
 }
 
 
@@ -58,11 +50,6 @@ def _classes() -> dict[str, Callable[..., Method]]:
     methods: list[Any] = [MAP, Laplace, MeanField, NUTS, Committee, Annealed]
     methods += [NormalisedEvidence, Exchange]
     return {method.__name__: method for method in methods}
-
-
-def class_named(name: str) -> Callable[..., Method] | None:
-    """The class of a method of the registry; None if there is none of that name."""
-    return _classes()[name] if any(entry.class_name == name for entry in METHODS.values()) else None
 
 
 def make_method(key: str) -> Method:
