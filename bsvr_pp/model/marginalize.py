@@ -68,8 +68,7 @@ class MarginalTargetsRV(SymbolicRandomVariable):
     """Targets with the latent function integrated out; ``problem`` is the original model, as it was read.
 
     The inputs are two generators, K without its jitter or a root of it, the prior mean, the other inputs of the
-    original random variable of the targets, bounds from which the ends of intervals follow, the parameters of its loss,
-    and what the ``evidence`` of several blocks needs.
+    original targets, bounds of intervals, the parameters of its loss, and what the ``evidence`` of blocks needs.
     """
 
     name = "marginal_targets"
@@ -194,8 +193,7 @@ class DenseEvidence:
 class BlockEvidence(DenseEvidence):
     """Log evidence of a problem with several blocks, with its gradients as outputs of the same operation.
 
-    ``inputs`` are X and the variables of the model on which kernel and prior mean depend, from which each block has its
-    covariance; that of all rows is only for draws.
+    Each block has its covariance from ``inputs``: X, and the variables on which kernel and prior mean depend.
     """
 
     def __init__(self, problem: Problem, method: Integrator, blocks: Blocks) -> None:

@@ -1,9 +1,8 @@
 """Support vector models read from PyMC, with their rows and the structure of their covariance.
 
-This is the only module that uses the internals of `pm.Model`. `read_model` finds the Gaussian process, the noise, the
-data and the hyperparameters by name, so that copies of a model (`pm.do`, `pm.observe`) work as well. A `Problem` is a
-compiled model (`bsvr_pp.model.compiled`) with rows and a partition of them into blocks.
-Functions are compiled once per model; data in `pm.Data` may change.
+`read_model` finds the Gaussian process, the noise, the data and the hyperparameters by name, so that copies of a model
+(`pm.do`, `pm.observe`) work as well. A `Problem` is a compiled model (`bsvr_pp.model.compiled`) with rows and a
+partition of them into blocks. Functions are compiled once per model; data in `pm.Data` may change.
 """
 
 from __future__ import annotations
@@ -207,8 +206,7 @@ class Problem(CompiledModel):
     def prior_of_each(self, point: Mapping[str, ArrayLike], X: Array) -> tuple[Array, Array]:
         """Prior covariance (m, r, r), without jitter, and prior mean (m, r) of each of m sets of inputs (m, r, d).
 
-        The graph for one set is vectorised, so that each operation is called once. A kernel that PyTensor cannot
-        vectorise is called once for each set.
+        A kernel that PyTensor cannot vectorise is called once for each set.
         """
         m, r, d = X.shape
 
@@ -302,11 +300,9 @@ class Problem(CompiledModel):
         return [str(v.name) for v, slope in zip(chosen, slopes, strict=True) if np.any(np.abs(slope) > 0)]
 
     def check_groups(self, matrix: Array) -> None:
-        """Check that numbers of groups in new rows, which choose one of several values, are those of the model.
+        """Check that numbers of groups in new rows, which choose one of several values, are those of the model."""
 
-        A place that is computed from several numbers, such as 2·g + h, may be known where one of them is not.
-        """
-
+        # Each number too: a place that is computed from several, such as 2·g + h, may be known where one is not.
         def compile_() -> tuple[list[int], Compiled, list[tuple[int, ...]]]:
             graphs = [self.mean, *self.parameters, *([self.K] if self.composite is None else [])]
             sizes, indices = list[int](), list[Tensor]()

@@ -73,10 +73,7 @@ class Component:
         return np.asarray(f + noise)
 
     def deviations(self, X: Array, size: int, rng: np.random.Generator, variance: Array | None = None) -> Array:
-        """Draws (size, n_new) of f less its mean, where f has sites; jointly for the inputs of each block.
-
-        If a variance (n_new,) is given, the sites give the correlations alone.
-        """
+        """Draws (size, n_new) of f less its mean, where f has sites, jointly in each block; of any given variance."""
         assert self.site_precision is not None
         out = np.empty((size, len(X)))
         for block, new in _by_block(self.problem, X):
@@ -98,10 +95,7 @@ class Component:
         return mean, deviation[:, None] * covariance * deviation
 
     def linear(self, X: Array, weights: Any) -> tuple[Array, Array]:
-        """Mean (k,) and covariance (k, k) of sums of f at X (m, d), of sparse weights (k, m), where f has sites.
-
-        f is that of the block of each input, and independent between blocks.
-        """
+        """Mean (k,) and covariance (k, k) of sums of f at X (m, d), of sparse weights (k, m), where f has sites."""
         assert self.site_precision is not None and self.dual_coef is not None
         k = weights.shape[0]
         mean, covariance = np.zeros(k), np.zeros((k, k))

@@ -101,10 +101,7 @@ class NoiseScales:
         return self.factors if self.several else np.empty(0)
 
     def at(self, log_density: Array) -> Array:
-        """Probabilities (s, n_new) of the scales, from the mean log densities of the nearest rows by ``compared``.
-
-        Where these are not finite, since a solve failed, the probabilities are the weights.
-        """
+        """Probabilities (s, n_new) of the scales, by mean log densities of nearest rows by ``compared``, if finite."""
         if not self.several:
             return np.ones((1, len(log_density)))
         known = np.where(np.isfinite(log_density).all(axis=1, keepdims=True), log_density, 0.0)
@@ -326,10 +323,7 @@ def _learned(
 
 
 def _weighed(known: Array, given: Array, times: Array, before: NoiseScales | None = None) -> NoiseScales:
-    """Weights of all scales, and how far neighbours share them, from log densities (n, s) of rows and those near.
-
-    From weights ``before``, with which no scale is preferred.
-    """
+    """Weights of all scales, from any ``before``, and how far neighbours share them, by log densities (n, s)."""
     prior = np.where((_FACTORS == 1.0) & (before is None), _PRIOR, _LEAST)
     start = np.log(prior if before is None else before.weights)
 
@@ -408,10 +402,7 @@ def nearest_others(problem: Problem, point: Point, rows: Rows, count: int) -> Ro
 
 
 def nearest_in(parts: Iterable[tuple[Rows, Array]], Z: Array, count: int) -> tuple[Array, Rows]:
-    """Distances and numbers (m, count) of the nearest rows of each of Z (m, d), nearest first.
-
-    The rows come in parts, their numbers and scaled inputs, for each of which a tree is made.
-    """
+    """Distances and numbers (m, count) of the rows nearest to each of Z (m, d), of parts with numbers and inputs."""
     distance, near = np.empty((len(Z), 0)), np.empty((len(Z), 0), dtype=np.int64)
     for of_rows, inputs in parts:
         found = cKDTree(inputs).query(Z, k=np.arange(1, min(count, len(inputs)) + 1))

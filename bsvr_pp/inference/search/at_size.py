@@ -74,8 +74,7 @@ def search_in_blocks(
 ) -> AtSize:
     """Find hyperparameters and blocks, of at most ``rows`` rows, of a problem without blocks.
 
-    Finished stages are kept in ``saved`` as plain data; with those of an interrupted call for the same problem they are
-    not computed again, and the result is the same.
+    Finished stages are kept in ``saved`` as plain data, and those of an interrupted call are not computed again.
     """
     n, saved = problem.targets.size, {} if saved is None else saved
     subset = np.sort(rng.choice(n, min(_SUBSET, max(2, n // 4)), replace=False))

@@ -63,12 +63,10 @@ def ascend(
 ) -> Ascent:
     """Maximise ``evaluate``, which returns value (-inf for a failure) and gradient, from a start (k,), as a rule logs.
 
-    No step changes one of them by more than 1 (the first by ``first_step``), none goes further than 30 from 0 and from
-    the start, nor above ``highest`` (k,) where that is above the start. The search ends where three steps together
-    ascend by less than ``tolerance``, or unfinished after ``limit`` evaluations. Jumps add up over ``n_rows``: an
-    ascent of less than 0.01 for each hundred rows is none. ``curvature`` is that of an earlier search, and ``second``
-    minus the second derivatives near the start (k, k), about: with these the search also ends where Newton's step would
-    ascend by less than the tolerance.
+    No step goes above ``highest`` (k,) where that is above the start. The search ends where three steps together ascend
+    by less than ``tolerance``, or unfinished after ``limit`` evaluations. Jumps add up over ``n_rows``. ``curvature``
+    is that of an earlier search, and ``second`` minus the second derivatives near the start (k, k), about: with these
+    the search also ends where Newton's step would ascend by less than the tolerance.
     """
     if start.size == 0:
         return Ascent(start, evaluate(start)[0], True, "all hyperparameters are given", 1)
