@@ -109,7 +109,7 @@ def fit(
         raise TypeError("method comes before model: write bp.fit(bp.Laplace(), model), or with another method")
     if not isinstance(method, Method):
         given = str(getattr(method, "__name__", method)).replace("_", "").lower()
-        named = next((name for name in ("MAP", "MeanField", "NUTS") if name.lower() == given), "Laplace")
+        named = next((name for name in ("MAP", "MeanField", "NUTS", "Committee") if name.lower() == given), "Laplace")
         raise TypeError(
             f"method must be MAP(), Laplace(), MeanField(), NUTS() or another method, got {method!r}: write "
             f"bp.fit(bp.{named}(), model)"
