@@ -1,8 +1,7 @@
 """Bayesian support vector machines in PyMC: one model, several inferences, results side by side.
 
 Public names are listed in ``__init__.pyi`` and loaded on first use, so that the array layer (`bsvr_pp.losses`,
-`bsvr_pp.approximations`) can be imported without PyMC. Methods of the registry (`bsvr_pp.inference.methods`) and the
-distributions of the registry of losses are public names too.
+`bsvr_pp.approximations`) can be imported without PyMC. Distributions of the registry of losses are public names too.
 """
 
 from typing import Any
@@ -22,13 +21,9 @@ def __getattr__(name: str) -> Any:
     except AttributeError:
         if name.startswith("_"):
             raise
-    from bsvr_pp.inference.methods import class_named
+    from bsvr_pp.model.distributions import distribution_named
 
-    found = class_named(name)
-    if found is None:
-        from bsvr_pp.model.distributions import distribution_named
-
-        found = distribution_named(name)
+    found = distribution_named(name)
     if found is None:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
     return found

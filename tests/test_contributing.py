@@ -224,7 +224,7 @@ assert table.loc["Gaussian noise", "converged"] and np.isfinite(table["elpd"]).a
 assert np.isfinite(bp.loo(free, model=model).elpd)
 assert np.isfinite(bp.verify(drawn, model=model, draws=30, particles=50, progressbar=False).log_ratio).all()
 assert np.isfinite(bp.predict(drawn, [[0.5]], model=model)["y_variance"]).all()
-from bsvr_pp.inference.methods import method_of
+from bsvr_pp.methods import method_of
 drawn.to_netcdf("drawn.nc")
 import xarray as xr
 assert method_of(xr.open_datatree("drawn.nc")).latent == method

@@ -19,9 +19,9 @@ from bsvr_pp.assess.loo import CavityLOO, loo
 from bsvr_pp.core.arrays import Array
 from bsvr_pp.core.checks import generator, numbers
 from bsvr_pp.inference.approximate import Annealed
-from bsvr_pp.inference.methods import method_of
 from bsvr_pp.inference.protocol import Evidence, HasEvidence
 from bsvr_pp.inference.result import hyperparameters_of, is_mode, is_sampled, latent_draws, shown_names
+from bsvr_pp.methods import method_of
 from bsvr_pp.model.problem import Problem
 
 Value = float | str

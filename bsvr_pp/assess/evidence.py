@@ -28,9 +28,9 @@ from bsvr_pp.core.checks import check_count, generator
 from bsvr_pp.core.covariance.block_diagonal import AnyCovariance
 from bsvr_pp.core.docs import shared
 from bsvr_pp.core.losses import NoiseModel
-from bsvr_pp.inference.methods import method_of
 from bsvr_pp.inference.protocol import Evidence, HasEvidence, check_evidence
 from bsvr_pp.inference.result import check_match, is_mode, is_sampled, latent_draws, points_of, problem_of
+from bsvr_pp.methods import method_of
 from bsvr_pp.model.problem import Point, Problem, read_model
 
 GOOD_K = 0.7  # k-hat up to which weights are reliable (Vehtari et al. 2024)

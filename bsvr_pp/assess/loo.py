@@ -31,10 +31,16 @@ from bsvr_pp.core.losses import NoiseModel
 from bsvr_pp.inference.fit import fit
 from bsvr_pp.inference.fitted import check_neighbours, components, latent_posterior
 from bsvr_pp.inference.predict import predict, predict_distribution
-from bsvr_pp.inference.prediction.component import Component, new_rows, noise_of_rows, rowwise_data
+from bsvr_pp.inference.prediction.component import (
+    Component,
+    mixture_of,
+    new_rows,
+    new_targets,
+    noise_of_rows,
+    rowwise_data,
+)
 from bsvr_pp.inference.prediction.distribution import QUANTILES, PredictiveDistribution
 from bsvr_pp.inference.prediction.neighbours import NoiseScales, moments_given, nearest_others
-from bsvr_pp.inference.prediction.predictive import mixture_of, new_targets
 from bsvr_pp.inference.result import is_mode, is_sampled, latent_draws
 from bsvr_pp.inference.search.optimize import initial_point
 from bsvr_pp.model.gp import copied, set_initial_values

@@ -22,7 +22,7 @@ from typer import Argument, Option
 from bsvr_pp.cli.messages import Output, Seed, Target, fail, failing, print_notes
 from bsvr_pp.core.checks import check_spread
 from bsvr_pp.datasets import sinc
-from bsvr_pp.inference.methods import METHODS, make_method, method_of
+from bsvr_pp.methods import METHODS, make_method, method_of
 from bsvr_pp.tables import DataError
 from bsvr_pp.tables.files import without_formulas
 from bsvr_pp.tables.readers import read_data
@@ -161,9 +161,8 @@ def _fit_all(
 ) -> tuple[dict[str, xr.DataTree], dict[str, str]]:
     """Run the methods and write their results; return the results, and the methods skipped with the reason."""
     from bsvr_pp.core.compiler import interruptible
-    from bsvr_pp.inference.budget import estimate
     from bsvr_pp.inference.netcdf import write
-    from bsvr_pp.inference.protocol import Samples
+    from bsvr_pp.inference.protocol import Samples, estimate
 
     results, skipped = {}, {}
     for method in made:

@@ -23,10 +23,10 @@ from bsvr_pp.core.docs import shared
 from bsvr_pp.estimators.training_data import PACKAGE, Columns, HoldsFit, Learned, RandomState, TrainingData
 from bsvr_pp.inference.approximate import Laplace, MeanField
 from bsvr_pp.inference.fitted import Fitted
-from bsvr_pp.inference.methods import from_record, to_record
 from bsvr_pp.inference.netcdf import load, save
-from bsvr_pp.inference.protocol import ConvergenceWarning, Method, Normalises
+from bsvr_pp.inference.protocol import ConvergenceWarning, Method, Normalises, to_record
 from bsvr_pp.inference.sampling.nuts import NUTS
+from bsvr_pp.methods import from_record
 from bsvr_pp.model.priors import check_kernel
 from bsvr_pp.tables.columns import Encoding
 

@@ -29,7 +29,7 @@ from bsvr_pp.estimators.training_data import (
     training_arrays,
 )
 from bsvr_pp.inference.approximate import Laplace
-from bsvr_pp.inference.prediction.predictive import predictions
+from bsvr_pp.inference.prediction.component import predictions
 from bsvr_pp.inference.protocol import Method, Options
 from bsvr_pp.model.priors import Kernel
 

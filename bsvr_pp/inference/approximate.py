@@ -28,8 +28,8 @@ from bsvr_pp.core.losses.noise import unit_noise
 from bsvr_pp.inference.fitted import Fitted, fitted_at, keep
 from bsvr_pp.inference.protocol import Averages, Evidence, IntegratesLatent, Method, Options, Search, check_latent
 from bsvr_pp.inference.search.optimize import maximize
+from bsvr_pp.model.compiled import value_of
 from bsvr_pp.model.problem import Point, Problem
-from bsvr_pp.model.rows import value_of
 
 _SMOOTH = 0.2  # smallest beta for which the jumps of exact Laplace are small
 _SAME = 1e-2  # relative distance of hyperparameters below which two optima are considered equal

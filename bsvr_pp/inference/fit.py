@@ -19,9 +19,16 @@ from numpy.typing import ArrayLike
 from bsvr_pp.core.checks import check_count, generator
 from bsvr_pp.core.compiler import interruptible
 from bsvr_pp.core.docs import shared
-from bsvr_pp.inference.budget import check_budget
-from bsvr_pp.inference.methods import METHODS, to_record
-from bsvr_pp.inference.protocol import ConvergenceWarning, Method, Normalises, Objective, Options, Samples
+from bsvr_pp.inference.protocol import (
+    ConvergenceWarning,
+    Method,
+    Normalises,
+    Objective,
+    Options,
+    Samples,
+    check_budget,
+    to_record,
+)
 from bsvr_pp.model.distributions import has_labels
 from bsvr_pp.model.inventory import ModelError, NotRead
 from bsvr_pp.model.problem import checked_point, read_model
@@ -101,8 +108,8 @@ def fit(
     if isinstance(method, pm.Model):
         raise TypeError("method comes before model: write bp.fit(bp.Laplace(), model), or with another method")
     if not isinstance(method, Method):
-        given = getattr(method, "__name__", method)
-        named = next((e.class_name for e in METHODS.values() if given in (e.key, e.class_name)), "Laplace")
+        given = str(getattr(method, "__name__", method)).replace("_", "").lower()
+        named = next((name for name in ("MAP", "MeanField", "NUTS", "Committee") if name.lower() == given), "Laplace")
         raise TypeError(
             f"method must be MAP(), Laplace(), MeanField(), NUTS() or another method, got {method!r}: write "
             f"bp.fit(bp.{named}(), model)"

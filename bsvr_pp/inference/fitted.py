@@ -1,10 +1,7 @@
 """What a method found: posteriors of f at one or several points of the hyperparameters, or draws.
 
-A result is a tree with hundreds of draws of f. `Fitted` is smaller and predicts at once, as estimators do; its ``tree``
-is the result, and `read_fitted` reads it back. `components` predicts from the tree itself.
-
-The factorisation made by a fit is reused for its result by `predict`, `loo` and others with the same model, but only if
-vectors, prior covariance and prior mean are equal to the last bit.
+A `Fitted` predicts at once, as estimators do; its ``tree`` is the result, and `read_fitted` reads it back. Results of a
+model share its last factorisations where vectors, prior covariance and prior mean are equal to the last bit.
 """
 
 from __future__ import annotations
@@ -25,11 +22,10 @@ from bsvr_pp.core.arrays import Array
 from bsvr_pp.core.checks import check_count
 from bsvr_pp.core.covariance.block_diagonal import BlockFactor
 from bsvr_pp.core.losses import NoiseModel
-from bsvr_pp.inference.methods import to_record
 from bsvr_pp.inference.parts import names_of_latents
 from bsvr_pp.inference.prediction.component import Component, component, component_of_draw
 from bsvr_pp.inference.prediction.neighbours import NoiseScales
-from bsvr_pp.inference.protocol import Method
+from bsvr_pp.inference.protocol import Method, to_record
 from bsvr_pp.inference.result import (
     check_match,
     from_latent,
@@ -53,24 +49,10 @@ _KEPT: WeakKeyDictionary[pm.Model, tuple[LatentPosterior, ...]] = WeakKeyDiction
 
 @dataclass(frozen=True, slots=True)
 class Fitted:
-    """Members of a committee (usually one) with their weights, best first; or a tree of draws.
+    """Members of a committee (usually one) with their weights, best first; or a tree of ``draws``.
 
-    Attributes
-    ----------
-    points, posteriors, weights
-        Hyperparameters, posterior of f and weight of each member; of draws the posterior mean, no posterior, weight 1.
-    optima : list of Optimum
-        End points of all starts of the optimiser; none if all hyperparameters were given.
-    converged, message, log_evidence
-        Of the optimiser and the best member, or of the chains, whose log evidence is NaN.
-    more : dict
-        Other attributes of the result.
-    plug_in : bool
-        Whether f is only the mode of its posterior.
-    draws : DataTree or None
-        The result with draws.
-    scales : NoiseScales
-        Scales of the noise, of fits on nearest rows, or of a dense fit, with the densities of its rows.
+    Of draws the point is the posterior mean, there is no posterior, and the log evidence is NaN. ``more`` are other
+    attributes of the result, ``plug_in`` is whether f is only its mode, and ``scales`` are those of the noise.
     """
 
     points: list[Point]
@@ -95,19 +77,13 @@ class Fitted:
         """Components of the averaged predictions."""
         if self.draws is not None:
             return components(problem, self.draws, neighbours=neighbours)
-        return [
-            component(
-                problem,
-                point,
-                posterior.dual_coef,
-                posterior.site_precision,
-                weight=float(weight),
-                predict=None if problem.blocks.several else posterior.predict,
-                neighbours=neighbours,
-                scales=self.scales,
-            )
-            for point, posterior, weight in zip(self.points, self.posteriors, self.weights, strict=True)
-        ]
+        found = []
+        for point, posterior, weight in zip(self.points, self.posteriors, self.weights, strict=True):
+            known = None if problem.blocks.several else posterior.predict
+            options: dict[str, Any] = {"predict": known, "neighbours": neighbours, "scales": self.scales}
+            sites = posterior.dual_coef, posterior.site_precision
+            found.append(component(problem, point, *sites, weight=float(weight), **options))
+        return found
 
     def diagnosis(self) -> dict[str, object]:
         """Attributes of the result."""
@@ -191,22 +167,13 @@ def read_fitted(problem: Problem, result: xr.DataTree) -> Fitted:
         return fitted_draws(problem, result)
     points, posteriors, weights = [], [], []
     for point, dual_coef, site_precision, weight in _members(problem, result):
-        K, mean, _ = problem.at(point)
-        found = from_sites(K, mean, dual_coef, site_precision)
         points.append(point)
-        posteriors.append(light(found))
+        posteriors.append(light(from_sites(*problem.at(point)[:2], dual_coef, site_precision)))
         weights.append(weight)
     attributes = result.attrs
-    fitted = Fitted(
-        points,
-        posteriors,
-        np.array(weights),
-        optima_of(problem, result),
-        bool(attributes["converged"]),
-        str(attributes["message"]),
-        float(attributes["log_evidence"]),
-        {name: attributes[name] for name in ("at_size", "log_evidence_error") if name in attributes},
-    )
+    end = bool(attributes["converged"]), str(attributes["message"]), float(attributes["log_evidence"])
+    more: dict[str, Any] = {name: attributes[name] for name in ("at_size", "log_evidence_error") if name in attributes}
+    fitted = Fitted(points, posteriors, np.array(weights), optima_of(problem, result), *end, more)
     scales = attributes.get("noise_scales")
     return fitted.with_scales(problem, NoiseScales.from_record(json.loads(scales))) if scales else fitted
 
@@ -271,16 +238,12 @@ def _members(problem: Problem, result: xr.DataTree) -> list[tuple[Point, Array, 
     if "committee" not in result.children:
         latent = result["latent_posterior"].to_dataset()
         return [(_point(problem, result), latent["dual_coef"].values, latent["site_precision"].values, 1.0)]
-    members = result["committee"].to_dataset()
-    return [
-        (
-            {name: members[name].values[i] for name in problem.hyperparameters},
-            members["dual_coef"].values[i],
-            members["site_precision"].values[i],
-            float(members["weight"][i]),
-        )
-        for i in range(members.sizes["member"])
-    ]
+    found = []
+    for i in range(result["committee"].sizes["member"]):
+        member = {str(name): array.values[i] for name, array in result["committee"].data_vars.items()}
+        point = {name: member[name] for name in problem.hyperparameters}
+        found.append((point, member["dual_coef"], member["site_precision"], float(member["weight"])))
+    return found
 
 
 def _point(problem: Problem, result: xr.DataTree) -> Point:

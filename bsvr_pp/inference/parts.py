@@ -179,10 +179,7 @@ def variables_at(problem: Problem, affine: Affine, point: Point, z: Array) -> di
 
 
 def coordinates_of_f(prior: Prior, K: Covariance | BlockDiagonal, mean: Array, f: Array) -> dict[str, Array]:
-    """The standard normal vectors v (size, n) of draws f = mean + L·v, L·Lᵀ = K, by their name in the model, if any.
-
-    PyMC computes f from them: without them it would draw f from the prior.
-    """
+    """The standard normal vectors v (size, n) of draws f = mean + L·v, L·Lᵀ = K, by their name in the model, if any."""
     return {} if prior.whitened is None else {prior.whitened: K.whiten((f - mean).T).T}
 
 

@@ -1,9 +1,7 @@
 """Predictions from any result, independent of the method that made it.
 
 At one point of the hyperparameters f is Gaussian at the new inputs (for MAP a point), and a new target is f plus noise.
-Its density is the integral of Gaussian times noise factor, and its cdf is the convolution of the two. With draws (or a
-committee), every draw gives such a component, and densities and cdfs are averaged over them; quantiles invert the
-averaged cdf (`PredictiveDistribution`).
+Densities and cdfs are averaged over draws, or members of a committee; quantiles invert the averaged cdf.
 """
 
 from __future__ import annotations
@@ -21,10 +19,9 @@ from bsvr_pp.core.checks import check_size, checked_levels, numbers
 from bsvr_pp.core.docs import shared
 from bsvr_pp.inference.fitted import components
 from bsvr_pp.inference.parts import check_part
-from bsvr_pp.inference.prediction.component import new_rows, noise_of_rows
+from bsvr_pp.inference.prediction.component import draw_jointly, mixture_of, new_rows, noise_of_rows, predictions
 from bsvr_pp.inference.prediction.distribution import QUANTILES, PredictiveDistribution, mixed
 from bsvr_pp.inference.prediction.neighbours import NoiseScales
-from bsvr_pp.inference.prediction.predictive import draw_jointly, mixture_of, predictions
 from bsvr_pp.inference.result import dim_of_new_rows, problem_of
 
 

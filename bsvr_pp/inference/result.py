@@ -35,8 +35,8 @@ from bsvr_pp.inference.parts import (
 from bsvr_pp.inference.search.optimize import Optimum
 from bsvr_pp.model.blocks import ONE_BLOCK, Blocks, Partition
 from bsvr_pp.model.inventory import ModelError
-from bsvr_pp.model.missing import missing_name
 from bsvr_pp.model.problem import Point, Problem, read_model
+from bsvr_pp.model.row_kinds import missing_name
 
 _OPTIMUM = ("objective", "converged", "message", "n_evaluations")  # attributes of `Optimum`, in their order
 _DRAWS = 500  # number of draws of f from a Gaussian approximation, and of new targets,

@@ -27,10 +27,9 @@ from bsvr_pp.estimators.standard_fit import RegressionSpec, StandardModel
 from bsvr_pp.estimators.svr import BayesianSVR
 from bsvr_pp.estimators.target_predictions import TargetPredictions, hyperparameters
 from bsvr_pp.estimators.training_data import Columns, Units, as_given, encoded
-from bsvr_pp.inference.prediction.component import CHUNK, Component, component
-from bsvr_pp.inference.prediction.distribution import PredictiveDistribution
+from bsvr_pp.inference.prediction.component import Component, component, draw_jointly, mixture_of
+from bsvr_pp.inference.prediction.distribution import CHUNK, PredictiveDistribution
 from bsvr_pp.inference.prediction.neighbours import NoiseScales, moments_given, nearest_in
-from bsvr_pp.inference.prediction.predictive import draw_jointly, mixture_of
 from bsvr_pp.large.sources import Data, Source, new_rows_of, open_rows, write_array, writing_rows
 from bsvr_pp.large.tasks import (
     NO_THREADS,

@@ -1,14 +1,4 @@
-"""The location of the noise as an affine function of jointly Gaussian variables.
-
-Given the hyperparameters, mu = B·f + A·z + c with processes f and standard normal z. It is then one Gaussian process
-with the covariance B·K·Bᵀ + A·Aᵀ (Rasmussen & Williams 2006, section 2.7), and all methods apply exactly. A model is
-read by this property, not by its form:
-
-1. Candidates are the Gaussian variables above mu. One on which a kernel, a scale, the noise or a variable that is not
-   Gaussian depends is a hyperparameter, and so is one with a transform.
-2. Each candidate is written as location + L·z, the first ones first, since one may be the mean of another.
-3. B and A are the differences of mu at the rows of identity matrices and at zero: graphs of the hyperparameters.
-4. The property is proved: no derivative of mu by z or f depends on z or f. Then numbers are compared.
+"""The location of the noise as an affine function of jointly Gaussian variables: docs/explanation/affine.md.
 
 A process whose rows are those of the targets is a function of the inputs of new rows. Of any other process, such as
 f[group], new rows use the values at its own inputs.
@@ -34,6 +24,7 @@ from pytensor.graph.rewriting.utils import rewrite_graph
 from pytensor.graph.traversal import toposort
 
 from bsvr_pp.core.arrays import Array, Number, Rows, Tensor
+from bsvr_pp.model.compiled import Columns, value_of
 from bsvr_pp.model.gaussian import (
     above,
     gaussian_above,
@@ -45,7 +36,6 @@ from bsvr_pp.model.gaussian import (
 )
 from bsvr_pp.model.gp import Prior, localize
 from bsvr_pp.model.inventory import ModelError
-from bsvr_pp.model.rows import Columns, value_of
 
 _SIMPLIFY = ("ShapeOpt", "canonicalize", "specialize")
 _STEPS = (scalar.Sign, scalar.Ceil, scalar.Floor, scalar.Trunc, scalar.RoundHalfToEven, scalar.RoundHalfAwayFromZero)
@@ -303,10 +293,7 @@ def _columns(model: pm.Model, X: Tensor | None, n: int, kept: Rows | None = None
 
 
 def _nameless(graph: Tensor, model: pm.Model) -> Tensor:
-    """The graph with the model's random variables, and no names of copies of what depends on them.
-
-    `localize` takes variables by their names.
-    """
+    """The graph with the model's random variables, and no names of copies: `localize` takes variables by names."""
     copies = [v for v in above([graph]) if v.owner is not None and v is not model.named_vars.get(v.name, v)]
     basic = {v: model[v.name] for v in copies if model[v.name] in model.basic_RVs}
     for v in set(copies) - set(basic):

@@ -1,9 +1,7 @@
 """Rows in local blocks: a partition of the inputs, for Gaussian processes that are independent between blocks.
 
 A partition is a set of plain arrays: one block number per row, and a tree of cuts that assigns new points. Rows that
-are too many for a block are cut in two again and again, across their longest direction. The cuts of very many rows are
-those of a sample; all rows are assigned to its blocks, and those that have too many, also of identical rows, are
-cut again. The cost is n·log n.
+are too many for a block are cut in two again and again, across their longest direction: docs/explanation/blocks.md.
 """
 
 from __future__ import annotations

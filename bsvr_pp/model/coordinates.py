@@ -1,13 +1,9 @@
 """A model in coordinates in which NUTS takes few steps; its posterior stays the same.
 
-`GP.prior` writes f = m + L·u with LLᵀ = K(θ) and u standard normal a priori. A posteriori u is correlated. With
-Gaussian sites, of precisions τ and natural means ν, held fixed for all θ, the posterior of u is N(M⁻¹Lᵀν, M⁻¹) with
-M = I + LᵀτL = GGᵀ. So u = G⁻ᵀ(v + G⁻¹Lᵀν) makes v nearly standard normal where the sites are those of a good
-approximation, whatever the hyperparameters are.
-
-Data determine the standard deviation of soft insensitive noise well, and hardly its shape, which depends on C·epsilon
-alone. So C and epsilon lie along a curve a posteriori. The coordinates here are log(C·epsilon) and the log of the
-standard deviation. The map from log C and log epsilon has the Jacobian 1.
+`GP.prior` writes f = m + L·u with u standard normal. With Gaussian sites, of precisions τ and natural means ν, held
+fixed, the posterior of u is N(M⁻¹Lᵀν, M⁻¹) with M = I + LᵀτL = GGᵀ. So u = G⁻ᵀ(v + G⁻¹Lᵀν) makes v nearly standard
+normal, whatever the hyperparameters are. Data determine the standard deviation of soft insensitive noise well, and
+hardly its shape, C·epsilon: the coordinates are the logs of both. The map from log C and log epsilon has Jacobian 1.
 """
 
 from __future__ import annotations
@@ -80,11 +76,7 @@ def whiten(problem: CompiledModel, precision: Array, natural_mean: Array) -> pm.
 
 
 class _Merged(pm.Model):
-    """A model whose log density has each factorisation once.
-
-    PyMC builds the densities of variables and of potentials apart, and writes shapes and scalar factors in two ways, so
-    that equal parts are not found.
-    """
+    """A model whose log density has each factorisation once: PyMC writes equal parts in two ways, and finds none."""
 
     def logp(self, *args: object, **kwargs: object) -> Tensor | list[Tensor]:
         """Log density, as `pm.Model.logp`."""

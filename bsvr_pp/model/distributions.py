@@ -120,10 +120,9 @@ def distribution_class(
     parent: type[Continuous | Discrete] = Continuous,
     **of_variable: object,
 ) -> type[Continuous]:
-    """Make a distribution class of PyMC of mu, the parameters of a loss, and bounds.
+    """Make a distribution class of PyMC of mu, the parameters of a loss, and bounds, printed as ``shown``.
 
-    ``ordered`` takes the arguments after mu out of positional and named ones. Random variables are printed as
-    ``shown``.
+    ``ordered`` takes the arguments after mu out of positional and named ones.
     """
     signature = ",".join(["()"] * (1 + len(LOSSES[loss].parameters))) + bounds
     of_variable |= {
@@ -342,10 +341,7 @@ True
 
 
 class WeightedTargetsRV(SymbolicRandomVariable):
-    """Targets whose likelihood is p(y|f)^weight; draws are those of single targets.
-
-    The inputs are those of the random variable of the targets, and the weights; ``base`` is its operation.
-    """
+    """Targets whose likelihood is p(y|f)^weight, by the ``base`` operation; draws are those of single targets."""
 
     name = "weighted_targets"
     _print_name = ("WeightedTargets", "\\operatorname{WeightedTargets}")

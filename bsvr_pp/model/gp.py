@@ -36,10 +36,8 @@ from bsvr_pp.model.blocks import ONE_BLOCK, Partition
 class Prior:
     """Arguments of a call of `GP.prior`: name of the latent variable, inputs (n, d), kernel and mean function.
 
-    Every method adds the jitter once to the diagonal of the covariance. ``whitened`` is the name of the standard normal
-    vector v with f = mean + chol(K)·v, if the prior is so parametrised. A sum of
-    processes has the names of all variables of its ``parts``. ``root`` is a function from rows to a root of the
-    covariance, if one has few columns.
+    ``whitened`` is the name of the standard normal vector v with f = mean + chol(K)·v, if the prior is so parametrised.
+    A sum of processes has the names of all variables of its ``parts``, and any ``root`` of few columns, from rows.
     """
 
     name: str

@@ -1,11 +1,8 @@
 """Conversion of a PyMC model to a PyMC model without its latent function.
 
 The targets of the new model are one random vector whose density is the evidence of Laplace or mean field, and whose
-draws are those of the original model: a draw of f plus noise. Everything else (hyperparameters, priors, transforms,
-data, coordinates) is unchanged, so that `pm.sample`, `pm.find_MAP`, `pm.sample_smc` and `pm.sample_prior_predictive`
-work with it.
-
-With blocks, the kernel and the evidence of one block are one graph, which a scan applies to the rows of each block.
+draws are those of the original model: a draw of f plus noise. Everything else is unchanged, so that PyMC's samplers
+work with it. The graph of the evidence of one block is applied to the rows of each by a scan.
 """
 
 from __future__ import annotations
@@ -71,8 +68,7 @@ class MarginalTargetsRV(SymbolicRandomVariable):
     """Targets with the latent function integrated out; ``problem`` is the original model, as it was read.
 
     The inputs are two generators, K without its jitter or a root of it, the prior mean, the other inputs of the
-    original random variable of the targets, bounds from which the ends of intervals follow, the parameters of its loss,
-    and what the ``evidence`` of several blocks needs.
+    original targets, bounds of intervals, the parameters of its loss, and what the ``evidence`` of blocks needs.
     """
 
     name = "marginal_targets"
@@ -197,8 +193,7 @@ class DenseEvidence:
 class BlockEvidence(DenseEvidence):
     """Log evidence of a problem with several blocks, with its gradients as outputs of the same operation.
 
-    ``inputs`` are X and the variables of the model on which kernel and prior mean depend, from which each block has its
-    covariance; that of all rows is only for draws.
+    Each block has its covariance from ``inputs``: X, and the variables on which kernel and prior mean depend.
     """
 
     def __init__(self, problem: Problem, method: Integrator, blocks: Blocks) -> None:

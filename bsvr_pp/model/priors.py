@@ -279,9 +279,8 @@ def standard_model(
 ) -> pm.Model:
     """`default_model` without checks, given widths of the inputs, and scale and mean square of the targets.
 
-    By default these are 1, as of data that are standardised: models of different data then have one structure.
-    ``of_targets`` are sample weights, "weight", or the ends of intervals, "lower" and "upper", of which y is a number
-    each.
+    By default these are 1, as of data that are standardised. ``of_targets`` are sample weights, "weight", or the ends
+    of intervals, "lower" and "upper", of which y is a number each.
     """
     width = np.ones(X.shape[1]) if width is None else width
     with pm.Model() as model:

@@ -1,9 +1,8 @@
 """Support vector models read from PyMC, with their rows and the structure of their covariance.
 
-This is the only module that uses the internals of `pm.Model`. `read_model` finds the Gaussian process, the noise, the
-data and the hyperparameters by name, so that copies of a model (`pm.do`, `pm.observe`) work as well. A `Problem` is a
-compiled model (`bsvr_pp.model.compiled`) with rows (`bsvr_pp.model.rows`) and a partition of them into blocks.
-Functions are compiled once per model; data in `pm.Data` may change.
+`read_model` finds the Gaussian process, the noise, the data and the hyperparameters by name, so that copies of a model
+(`pm.do`, `pm.observe`) work as well. A `Problem` is a compiled model (`bsvr_pp.model.compiled`) with rows and a
+partition of them into blocks. Functions are compiled once per model; data in `pm.Data` may change.
 """
 
 from __future__ import annotations
@@ -27,25 +26,41 @@ from bsvr_pp.core.covariance.block_diagonal import AnyCovariance
 from bsvr_pp.core.covariance.covariance import CrossRoot
 from bsvr_pp.core.losses import NoiseModel
 from bsvr_pp.core.losses.registry import Loss
-from bsvr_pp.model.affine import affine_of, follows_rows, has_gaussian_mean
+from bsvr_pp.model.affine import Affine, affine_of, follows_rows, has_gaussian_mean
 from bsvr_pp.model.blocks import ONE_BLOCK, Partition
-from bsvr_pp.model.compiled import Compiled, CompiledModel, data_of, functions_of, prior_at, quick
+from bsvr_pp.model.compiled import (
+    Columns,
+    Compiled,
+    CompiledModel,
+    Exact,
+    chosen_rows,
+    data_of,
+    functions_of,
+    prior_at,
+    quick,
+    value_of,
+)
 from bsvr_pp.model.distributions import noise_of, unweighted
 from bsvr_pp.model.gaussian import gaussian_variables, gradients
 from bsvr_pp.model.gp import localize, processes_of
 from bsvr_pp.model.inventory import ModelError, NotRead, check_random, check_variables, inventory_of, target_of
-from bsvr_pp.model.missing import with_known_targets
-from bsvr_pp.model.row_kinds import Exact, ends_of
-from bsvr_pp.model.rows import Columns, Rows, chosen_rows, value_of
+from bsvr_pp.model.row_kinds import ends_of, with_known_targets
 
 Point = dict[str, Array]
 
 
 @dataclass(frozen=True, eq=False)
 class Problem(CompiledModel):
-    """A compiled model with rows, values of its `pm.Data`, and blocks between which the prior is independent."""
+    """A compiled model with rows, values of its `pm.Data`, and blocks between which the prior is independent.
 
-    rows: Rows
+    ``rows`` are values of the matrix of `Columns` (n, w), of which f depends on the first ``width``; ``composite`` are
+    the parts of a latent function that is no single process.
+    """
+
+    composite: Affine | None
+    rows: Array
+    targets: Array
+    width: int
     data: dict[str, Array]
     blocks: Partition = ONE_BLOCK
     _of_rows: dict[object, object] = field(default_factory=dict, repr=False)
@@ -53,13 +68,8 @@ class Problem(CompiledModel):
 
     @property
     def inputs(self) -> Array:
-        """What f depends on, (n, w): the inputs, and in a sum of processes the data of its parts."""
-        return self.rows.inputs
-
-    @property
-    def targets(self) -> Array:
-        """Observed targets (n,)."""
-        return self.rows.targets
+        """What f depends on, (n, width): the inputs, and in a sum of processes the data of its parts."""
+        return self.rows[:, : self.width]
 
     @property
     def own_names(self) -> tuple[str | None, str | None]:
@@ -82,7 +92,7 @@ class Problem(CompiledModel):
 
     def take(self, chosen: NDArray[np.int64] | slice, blocks: Partition = ONE_BLOCK) -> Problem:
         """The problem of some rows, in one block or in given blocks; other data are as they are."""
-        return replace(self, rows=self.rows.take(chosen), blocks=blocks, _of_rows={})
+        return replace(self, rows=self.rows[chosen], targets=self.targets[chosen], blocks=blocks, _of_rows={})
 
     def with_data(
         self, inputs: Array, targets: Array, /, *, blocks: Partition = ONE_BLOCK, **data: ArrayLike
@@ -92,8 +102,8 @@ class Problem(CompiledModel):
         for name, value in [*data.items(), *zip(self.own_names, (inputs, targets), strict=True)]:
             if name in changed:
                 changed[name] = np.asarray(value, dtype=changed[name].dtype)
-        rows = Rows(self.columns.values(inputs, changed), targets, self.rows.width)
-        return replace(self, rows=rows, data=changed, blocks=blocks, _of_rows={})
+        rows = self.columns.values(inputs, changed)
+        return replace(self, rows=rows, targets=targets, data=changed, blocks=blocks, _of_rows={})
 
     def cached[Made](self, key: object, make: Callable[[], Made]) -> Made:
         """Return the result of ``make``, which is called once for these rows."""
@@ -181,7 +191,7 @@ class Problem(CompiledModel):
         """Covariance of new and training inputs, (n_new, n) or a `CrossRoot`, and prior variance and mean there."""
 
         def graphs(new: Tensor) -> list[Tensor]:
-            covariance, training = self.prior.cov_func, self.matrix[:, : self.rows.width]
+            covariance, training = self.prior.cov_func, self.matrix[:, : self.width]
             roots = [] if self.prior.root is None else [self.prior.root(new), self.prior.root(training)]
             each = *(roots or [covariance(new, training)]), covariance(new, diag=True), self.prior.mean_func(new)
             return [quick(localize(graph, self.model)) for graph in each]
@@ -197,8 +207,7 @@ class Problem(CompiledModel):
     def prior_of_each(self, point: Mapping[str, ArrayLike], X: Array) -> tuple[Array, Array]:
         """Prior covariance (m, r, r), without jitter, and prior mean (m, r) of each of m sets of inputs (m, r, d).
 
-        The graph for one set is vectorised, so that each operation is called once. A kernel that PyTensor cannot
-        vectorise is called once for each set.
+        A kernel that PyTensor cannot vectorise is called once for each set.
         """
         m, r, d = X.shape
 
@@ -223,12 +232,12 @@ class Problem(CompiledModel):
     @property
     def given_data(self) -> list[Array]:
         """Rows and other data, as functions of `compile_on` take them after their variables."""
-        return [self.rows.matrix, *self.data.values()]
+        return [self.rows, *self.data.values()]
 
     def arguments(self, point: Mapping[str, ArrayLike], matrix: Array | None = None) -> list[Array]:
         """Hyperparameters, rows and data in the order of the arguments of functions from `compile`."""
         variables = zip(self.hyperparameters, self.variables, strict=True)
-        rows = self.rows.matrix if matrix is None else matrix
+        rows = self.rows if matrix is None else matrix
         return [*(np.asarray(point[name], dtype=v.dtype) for name, v in variables), rows, *self.data.values()]
 
     def to_unconstrained(self, point: Mapping[str, ArrayLike]) -> list[Array]:
@@ -292,11 +301,9 @@ class Problem(CompiledModel):
         return [str(v.name) for v, slope in zip(chosen, slopes, strict=True) if np.any(np.abs(slope) > 0)]
 
     def check_groups(self, matrix: Array) -> None:
-        """Check that numbers of groups in new rows, which choose one of several values, are those of the model.
+        """Check that numbers of groups in new rows, which choose one of several values, are those of the model."""
 
-        A place that is computed from several numbers, such as 2·g + h, may be known where one of them is not.
-        """
-
+        # Each number too: a place that is computed from several, such as 2·g + h, may be known where one is not.
         def compile_() -> tuple[list[int], Compiled, list[tuple[int, ...]]]:
             graphs = [self.mean, *self.parameters, *([self.K] if self.composite is None else [])]
             sizes, indices = list[int](), list[Tensor]()
@@ -315,7 +322,7 @@ class Problem(CompiledModel):
             return sizes, self.compile_on([], indices), [at for each in used if len(each) > 1 for at in each]
 
         sizes, indices, several = self.function("groups", compile_)
-        old = self.rows.matrix
+        old = self.rows
         found = zip(sizes, indices(matrix, *self.data.values()), indices(*self.given_data), strict=True)
         # -1 may be meant, as in PyMC.
         each = [(size - 1, index, np.append(np.arange(size), known)) for size, index, known in found] if sizes else []
@@ -467,16 +474,14 @@ def _read(model: pm.Model) -> Problem:
         replace(ends, bounds=tuple(_at_rows(bound, columns, matrix) for bound in ends.bounds)),
         X,
         latent,
-        composite,
         columns.used(list(parameters)),
         terms,
         of_latent,
         functions_of(model, structure),
-        Rows(
-            columns.values(inputs)[slice(None) if columns.kept is None else columns.kept],
-            np.asarray(value_of(model.rvs_to_values[target]), dtype=np.float64),
-            width,
-        ),
+        composite,
+        columns.values(inputs)[slice(None) if columns.kept is None else columns.kept],
+        np.asarray(value_of(model.rvs_to_values[target]), dtype=np.float64),
+        width,
         data,
         blocks,
     )

@@ -33,10 +33,10 @@ from bsvr_pp.core.checks import generator
 from bsvr_pp.core.docs import shared
 from bsvr_pp.core.version import __version__
 from bsvr_pp.inference.approximate import Annealed, Laplace, MeanField
-from bsvr_pp.inference.methods import method_of
 from bsvr_pp.inference.predict import predict
 from bsvr_pp.inference.protocol import Anneals
 from bsvr_pp.inference.result import check_results, check_same, data_of
+from bsvr_pp.methods import method_of
 
 
 class _Text(TypedDict):

@@ -12,7 +12,8 @@ from scipy.special import logsumexp
 from scipy.stats import multivariate_normal, norm
 
 import bsvr_pp as bp
-from bsvr_pp.inference.methods import method_of, to_record
+from bsvr_pp.inference.protocol import to_record
+from bsvr_pp.methods import method_of
 
 AT = {"amplitude": 1.0, "inverse_lengthscale": 0.5, "C": 8.0, "epsilon": 0.1}
 

@@ -13,7 +13,7 @@ from scipy import stats
 
 import bsvr_pp as bp
 from bsvr_pp.approximations import annealed, laplace, mean_field
-from bsvr_pp.inference.methods import to_record
+from bsvr_pp.inference.protocol import to_record
 from bsvr_pp.inference.result import from_samples
 from bsvr_pp.inference.sampling.recover import recover
 from bsvr_pp.losses import gaussian, huber, pinball, soft_insensitive

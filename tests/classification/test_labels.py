@@ -12,8 +12,9 @@ import bsvr_pp as bp
 from bsvr_pp import classification
 from bsvr_pp.approximations import find_mode
 from bsvr_pp.core.losses.registry import label_probability
-from bsvr_pp.inference.methods import from_record, to_record
+from bsvr_pp.inference.protocol import to_record
 from bsvr_pp.losses import hinge
+from bsvr_pp.methods import from_record
 
 RNG = np.random.default_rng(0)
 X = np.sort(RNG.uniform(-2, 2, 20))[:, None]

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import sys
 
 import h5py
 import numpy as np
@@ -100,13 +101,13 @@ def test_a_crafted_recipe_is_refused_by_name(svr, part, change, message):
         bp.BayesianSVR.from_result(edited(svr.result_, **{part: recipe_of(svr, part) | change}))
 
 
-def test_no_module_is_imported_and_the_command_line_does_not_run(svr, monkeypatch):
-    monkeypatch.setattr("bsvr_pp.inference.methods.import_module", lambda name: pytest.fail(f"{name} is imported"))
+def test_no_module_is_imported_and_the_command_line_does_not_run(svr):
     for module in ("bsvr_pp.cli.__main__", "bsvr_pp.datasets", "antigravity", "bsvr_pp"):
         for name in ("MAIN", "sinc", "cov"):
             options = recipe_of(svr, "options") | {"inference": {"method": name, "module": module}}
             with pytest.raises(ValueError, match="is not known here"):
                 bp.BayesianSVR.from_result(edited(svr.result_, options=options))
+    assert not {"antigravity", "bsvr_pp.cli.__main__"} & set(sys.modules)
 
 
 @pytest.mark.parametrize("name", ["svr", "svc"])

@@ -13,7 +13,7 @@ import pytensor.tensor as pt
 import pytest
 
 import bsvr_pp as bp
-from bsvr_pp.inference.methods import method_of
+from bsvr_pp.methods import method_of
 from bsvr_pp.model.inventory import ModelError
 from bsvr_pp.model.problem import read_model
 

@@ -10,7 +10,7 @@ import pytest
 import xarray as xr
 
 import bsvr_pp as bp
-from bsvr_pp.inference.methods import to_record
+from bsvr_pp.inference.protocol import to_record
 from bsvr_pp.show.plots import calibration_picture
 
 N = 12

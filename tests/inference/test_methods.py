@@ -14,8 +14,8 @@ import pytest
 import bsvr_pp as bp
 from bsvr_pp.approximations import laplace
 from bsvr_pp.inference.approximate import run_at_optimum
-from bsvr_pp.inference.methods import METHODS, from_record, make_method, method_of, to_record
-from bsvr_pp.inference.protocol import Anneals, IntegratesLatent, Method, Normalises, Samples
+from bsvr_pp.inference.protocol import Anneals, IntegratesLatent, Method, Normalises, Samples, to_record
+from bsvr_pp.methods import METHODS, from_record, make_method, method_of
 
 
 def test_names_are_unique():

@@ -8,8 +8,8 @@ from scipy.optimize import brentq
 from scipy.stats import norm
 
 from bsvr_pp.core.losses.registry import label_probability
+from bsvr_pp.inference.prediction.component import new_targets, new_values
 from bsvr_pp.inference.prediction.distribution import PredictiveDistribution
-from bsvr_pp.inference.prediction.predictive import new_targets, new_values
 from bsvr_pp.losses import gaussian, hinge, pinball
 
 LEVELS = np.array([1e-5, 0.1, 0.5, 0.975])

@@ -1,16 +1,16 @@
-"""Components of predictions: f at new inputs, and the noise there, at one point of the hyperparameters or one draw.
+"""Predictions from components: f at new inputs, and the noise there, at points of the hyperparameters or draws.
 
-With blocks f at a new input is that of the block whose region holds it. If a parameter of the noise is computed from
-`pm.Data` with one row for each training point, such as ``C = exp(a + b * x)``, it is computed in the same way from the
-data of new rows. A vector that is not computed from data says nothing about new rows; it is recognised by its length,
-which does not follow that of the data.
+With blocks f at a new input is that of the block whose region holds it. A parameter of the noise that is computed from
+`pm.Data` with one row for each training point is computed in the same way from the data of new rows. A vector that is
+not says nothing about new rows; it is recognised by its length, which does not follow that of the data.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from functools import partial
+from itertools import pairwise
 from typing import Any, cast
 
 import numpy as np
@@ -20,7 +20,9 @@ from bsvr_pp.core.approximations.posterior import from_sites
 from bsvr_pp.core.arrays import Array
 from bsvr_pp.core.checks import check_size, numbers
 from bsvr_pp.core.losses import NoiseModel
+from bsvr_pp.core.losses.noise import widened
 from bsvr_pp.inference.parts import Gaussian, given_parts, given_white, part_cross
+from bsvr_pp.inference.prediction.distribution import CHUNK, PredictiveDistribution
 from bsvr_pp.inference.prediction.neighbours import NoiseScales, moments_given, nearest_rows
 from bsvr_pp.inference.result import other_data
 from bsvr_pp.model.problem import Point, Problem
@@ -30,7 +32,6 @@ Rows = NDArray[np.int64] | slice
 NoiseOfRows = Callable[[Point], NoiseModel]
 
 _ONE = NoiseScales.one()
-CHUNK = 500  # number of new inputs that are processed together, whose covariances stay in the cache
 
 
 @dataclass(frozen=True, slots=True)
@@ -68,10 +69,7 @@ class Component:
         return np.asarray(f + noise)
 
     def deviations(self, X: Array, size: int, rng: np.random.Generator, variance: Array | None = None) -> Array:
-        """Draws (size, n_new) of f less its mean, where f has sites; jointly for the inputs of each block.
-
-        If a variance (n_new,) is given, the sites give the correlations alone.
-        """
+        """Draws (size, n_new) of f less its mean, where f has sites, jointly in each block; of any given variance."""
         assert self.site_precision is not None
         out = np.empty((size, len(X)))
         for block, new in _by_block(self.problem, X):
@@ -84,10 +82,7 @@ class Component:
         return out
 
     def linear(self, X: Array, weights: Any) -> tuple[Array, Array]:
-        """Mean (k,) and covariance (k, k) of sums of f at X (m, d), of sparse weights (k, m), where f has sites.
-
-        f is that of the block of each input, and independent between blocks.
-        """
+        """Mean (k,) and covariance (k, k) of sums of f at X (m, d), of sparse weights (k, m), where f has sites."""
         assert self.site_precision is not None and self.dual_coef is not None
         k = weights.shape[0]
         mean, covariance = np.zeros(k), np.zeros((k, k))
@@ -193,8 +188,7 @@ def _in_chunks[T: tuple[Array, ...]](moments: Callable[[Array], T], X: Array) ->
 def new_rows(problem: Problem, X_new: ArrayLike | None, data: Mapping[str, ArrayLike] | None = None) -> Array:
     """Check new inputs, and convert them to an (n_new, d) array that fits the model, with the data of its parts.
 
-    Without inputs the data say how many rows there are. ValueError if data are missing or have another shape, or a part
-    of f has a value for each training row that is not computed from data.
+    Without inputs the data say how many rows there are.
     """
     given, own = data or {}, str(problem.own_names[0])
     if own in given:
@@ -218,7 +212,7 @@ def new_rows(problem: Problem, X_new: ArrayLike | None, data: Mapping[str, Array
         )
     values = {}
     for block in problem.columns.data:
-        if block.columns[-1] >= problem.rows.width:
+        if block.columns[-1] >= problem.width:
             continue
         if block.name is None:
             raise ValueError(
@@ -233,17 +227,16 @@ def new_rows(problem: Problem, X_new: ArrayLike | None, data: Mapping[str, Array
         whole = problem.data[block.name].dtype.kind in "iu"
         if whole and (values[block.name] != np.rint(values[block.name])).any():
             raise ValueError(f"data[{block.name!r}] must be whole numbers, as in the model")
-    found = problem.columns.values(X, values, problem.rows.width)
-    others = np.repeat(problem.rows.matrix[:1, problem.rows.width :], len(X), axis=0)  # of the noise alone
+    found = problem.columns.values(X, values, problem.width)
+    others = np.repeat(problem.rows[:1, problem.width :], len(X), axis=0)  # of the noise alone
     problem.check_groups(np.hstack([found, others]))
     return found
 
 
 def noise_of_rows(problem: Problem, X: Array, data: Mapping[str, ArrayLike] | None = None) -> NoiseOfRows:
-    """Return a function from hyperparameters to the noise of new rows.
+    """Return a function from hyperparameters to the noise of new rows, which have these values of other data.
 
-    ``data`` has the values at the new rows of other data of the model; ValueError if they do not fit or are missing.
-    The function raises it if the noise has a value for each training point that is not computed from data.
+    It raises an error if the noise has a value for each training point that is not computed from data.
     """
     known = rowwise_data(problem) if data else {}
     given: dict[str, Array] = {}
@@ -275,7 +268,7 @@ def noise_of_rows(problem: Problem, X: Array, data: Mapping[str, ArrayLike] | No
         n, same = problem.targets.size, False
         try:
             if not unknown:
-                more = np.concatenate([problem.rows.matrix, matrix])
+                more = np.concatenate([problem.rows, matrix])
                 new, old = (
                     problem.evaluate("parameters", lambda: problem.parameters, point, matrix=m) for m in (more, None)
                 )
@@ -298,3 +291,94 @@ def rowwise_data(problem: Problem) -> dict[str, NDArray[Any]]:
     """Return the data of a model with one row for each training point, without inputs and targets."""
     n = problem.columns.n
     return {name: value for name, value in other_data(problem).items() if np.shape(value)[:1] == (n,)}
+
+
+def draw_jointly(parts: Callable[[], Iterable[Component]], X: Array, size: int, rng: np.random.Generator) -> Array:
+    """Draws (size, n) of f + noise at X together; ``parts`` makes components, of which each holds n² numbers."""
+    out, found = np.empty((size, len(X))), list(parts())
+    weights = np.array([part.weight for part in found])
+    chosen = rng.choice(len(found), size=size, p=weights / weights.sum())
+    for i in np.unique(chosen):
+        at = np.flatnonzero(chosen == i)
+        out[at] = found[i].draw(X, at.size, rng)
+    return out
+
+
+def mixture_of(
+    parts: Iterable[Component], X: Array, noise_of: NoiseOfRows | None = None, **units: Any
+) -> tuple[PredictiveDistribution, list[Array]]:
+    """The distribution of targets at new inputs, with a component for each scale of the noise, and any cut points."""
+    moments, noises, weights, offsets = [], [], [], []
+    cutpoints: list[Array] = []
+    for part in parts:  # one at a time, since each holds a factor of n² numbers
+        noise_of = noise_of or noise_of_rows(part.problem, X)
+        mean, variance, probability = part.moments_and_scales(X)
+        noise, scales = noise_of(part.point), part.scales
+        for factor, offset, share in zip(scales.factors, np.asarray(scales.offsets), probability, strict=True):
+            moments.append((mean + offset, variance))
+            offsets.append([offset])
+            noises.append(noise if factor == 1.0 else widened(noise, factor))
+            weights.append(part.weight * share)
+        classes = part.problem.cutpoints_at(part.point)
+        if classes is not None:
+            cutpoints.append(classes)
+    means, variances = (np.stack(each) for each in zip(*moments, strict=True))
+    shares = np.stack(weights) / np.sum(weights, axis=0)
+    found = PredictiveDistribution(shares, means, variances, tuple(noises), offsets=np.array(offsets), **units)
+    return found, cutpoints
+
+
+def predictions(
+    parts: Iterable[Component], X: Array, levels: Array, targets: Array | None, noise_of: NoiseOfRows | None = None
+) -> dict[str, Array]:
+    """Compute the arrays that `predict` returns from components; without levels there are no quantiles."""
+    found, cutpoints = mixture_of(parts, X, noise_of)
+    if cutpoints or found.noises[0].kind.targets.values:
+        return new_values(found, cutpoints, targets)
+    return new_targets(found, levels, targets)
+
+
+def new_targets(distribution: PredictiveDistribution, levels: Array, targets: Array | None) -> dict[str, Array]:
+    """Moments of f and of real targets, quantiles (levels, n), and scores of targets, if they are given."""
+    f = distribution.mean_and_variance_of_f()
+    out = {"f_mean": f[0], "f_variance": f[1], "y_mean": distribution.mean(), "y_variance": distribution.var()}
+    if levels.size:
+        out["y_quantile"] = distribution.ppf(levels[:, None])
+    if targets is not None:
+        out["y_cdf"], out["y_crps"] = distribution.cdf(targets), distribution.crps(targets)
+        out["y_log_density"] = distribution.logpdf(targets)
+    return out
+
+
+def new_values(found: PredictiveDistribution, cutpoints: list[Array], targets: Array | None) -> dict[str, Array]:
+    """Predict labels, or ordered classes by the cut points of each component."""
+    kind: Any = found.noises[0].kind.targets
+    values = np.arange(cutpoints[0].size + 1.0) if cutpoints else np.array(kind.values)
+    probability = np.zeros((values.size, len(found)))
+    components = zip(found.weights, found.means, found.variances, found.noises, strict=True)
+    for i, (share, mean, variance, noise) in enumerate(components):
+        masses = _class_masses(noise, mean, variance, cutpoints[i]) if cutpoints else kind.masses(noise, mean, variance)
+        probability += share * masses
+    probability /= probability.sum(axis=0)
+    y_mean = values @ probability
+    f = found.mean_and_variance_of_f()
+    out = {
+        "f_mean": f[0],
+        "f_variance": f[1],
+        "y_mean": y_mean,
+        "y_variance": ((values[:, None] - y_mean) ** 2 * probability).sum(axis=0),
+    }
+    out |= {"y_class_probability": probability} if cutpoints else {"y_probability": probability[-1]}
+    if targets is not None:
+        if not np.isin(targets, values).all():
+            words = f"classes from 0 to {len(values) - 1}" if cutpoints else f"the {kind.words}"
+            raise ValueError(f"y_new must hold {words}, got {targets[~np.isin(targets, values)][0]}")
+        out["y_log_density"] = np.log(probability[np.searchsorted(values, targets), np.arange(targets.size)])
+    return out
+
+
+def _class_masses(noise: NoiseModel, mean: Array, variance: Array, cutpoints: Array) -> Array:
+    """Probability of each class (classes, n) for Gaussian f."""
+    zero, ends = np.zeros_like(mean), np.concatenate([[-np.inf], cutpoints, [np.inf]])
+    between = [noise.between(zero + low, zero + high) for low, high in pairwise(ends)]
+    return np.exp([each.predictive_log_density(zero, mean, variance) for each in between])

@@ -20,8 +20,8 @@ from bsvr_pp.core.losses import NoiseModel, gaussian
 from bsvr_pp.core.losses.elementwise import mixture_quantiles
 from bsvr_pp.core.losses.noise import Cdf, interpolated_cdf
 from bsvr_pp.core.losses.pieces import NODES, WEIGHTS
-from bsvr_pp.inference.prediction.component import CHUNK
 
+CHUNK = 500  # number of new inputs that are processed together, whose covariances stay in the cache
 QUANTILES = (0.025, 0.1, 0.5, 0.9, 0.975)
 _REACH = 12.0  # range of the integral for the continuous ranked probability score, in standard deviations
 _NODES, _WEIGHTS = NODES[:, None], WEIGHTS[:, None]

@@ -1,22 +1,8 @@
 """Nearest training rows of new inputs: a fit of f on these rows alone, and scales of the noise that they choose.
 
-The nearest rows are those of a k-d tree on the inputs in units of their lengthscales, or of their standard deviations
-if the kernel has none. `bsvr_pp.core.approximations.nearest` has the mathematics of the fits.
-
-One noise serves all rows of a model. In many data it is wider in some regions than in others, or most targets are
-nearly exact and some are far off. Hyperparameters that have to serve all rows then give intervals that are too narrow
-in one place and too wide in another. Here the noise of a new target is that of the model, wider by one of the factors
-s = 1/16, 1/8, ..., 64, with the probability
-
-    w_s ∝ π_s · exp(c · mean over the nearest rows of log p_s(y_i | the other rows)).
-
-The weights π say how frequent a scale is apart from what the neighbours show, and c, the number of rows that count, how
-far neighbours share it: with c = 0 the noise is one mixture for all rows, a density with another shape than that of the
-model. Both maximise the log density of random training rows, each given its nearest rows without itself; or of all
-rows, each given the others, if one posterior has all rows. The latent function stays as it is.
-
-Where a third or more of the targets have one value, f follows it, and noise around f would be as wide below as above.
-There each scale has an offset, the mean residual of its rows, so that predictions have the mean of the targets.
+Rows are near in a k-d tree on the inputs in units of their lengthscales, or of their standard deviations if the kernel
+has none. The mixture of scales is in docs/explanation/blocks.md. Where a third or more of the targets have one value,
+each scale has an offset, the mean residual of its rows, so that predictions have the mean of the targets.
 """
 
 from __future__ import annotations
@@ -115,10 +101,7 @@ class NoiseScales:
         return self.factors if self.several else np.empty(0)
 
     def at(self, log_density: Array) -> Array:
-        """Probabilities (s, n_new) of the scales, from the mean log densities of the nearest rows by ``compared``.
-
-        Where these are not finite, since a solve failed, the probabilities are the weights.
-        """
+        """Probabilities (s, n_new) of the scales, by mean log densities of nearest rows by ``compared``, if finite."""
         if not self.several:
             return np.ones((1, len(log_density)))
         known = np.where(np.isfinite(log_density).all(axis=1, keepdims=True), log_density, 0.0)
@@ -170,10 +153,7 @@ class ScalesOfRows(NoiseScales):
 
 
 class RowScales(NamedTuple):
-    """Scales of the noise, and for each row (n,) its log density given the others and the mean of one over its scale.
-
-    The mean is that given the target as well.
-    """
+    """Scales of the noise; for each row (n,) its log density given the others, and E[1/scale] given all targets."""
 
     scales: NoiseScales
     log_density: Array
@@ -249,8 +229,7 @@ def choose_neighbours(
     """Choose the number of nearest rows on which predictions have a fit of their own, and learn scales of the noise.
 
     From the first of ``counts`` to the next while this adds 0.05 nats to the mean log density of random training rows,
-    each given its nearest rows without itself. Fewer rows are compared where they cost more. The targets must be exact,
-    without weights. Scales of which the mean probability is below 0.001 are left out.
+    each given its nearest rows without itself. The targets must be exact, without weights.
     """
     n = problem.targets.size
     rows, best = rng.choice(n, min(_ROWS, n), replace=False), counts[0]
@@ -278,14 +257,10 @@ def scales_of_posterior(
 ) -> RowScales:
     """Learn the scales of the noise from a posterior of all rows, whose cavities predict each row from the others.
 
-    The targets must be exact, in one block, with sample weights (n,). Rows that do not determine the latent function
-    follow those of the posterior: inputs ``far`` (m, d), targets and how often each counts (m,).
+    Rows that do not determine f follow: inputs ``far`` (m, d), targets and how often each counts (m,).
     """
-    n, noise, own = (
-        problem.targets.size,
-        problem.noise_at(point),
-        densities_of_rows(problem, point, posterior, _FACTORS),
-    )
+    n, noise = problem.targets.size, problem.noise_at(point)
+    own = densities_of_rows(problem, point, posterior, _FACTORS)
     near = own[nearest_others(problem, point, np.arange(n), min(_NEAREST, n // 4))].mean(axis=1)
     mean, variance, y = posterior.cavity_mean, np.maximum(posterior.cavity_variance, 0.0), problem.targets
     if len(far[0]):
@@ -348,10 +323,7 @@ def _learned(
 
 
 def _weighed(known: Array, given: Array, times: Array, before: NoiseScales | None = None) -> NoiseScales:
-    """Weights of all scales, and how far neighbours share them, from log densities (n, s) of rows and those near.
-
-    From weights ``before``, with which no scale is preferred.
-    """
+    """Weights of all scales, from any ``before``, and how far neighbours share them, by log densities (n, s)."""
     prior = np.where((_FACTORS == 1.0) & (before is None), _PRIOR, _LEAST)
     start = np.log(prior if before is None else before.weights)
 
@@ -430,10 +402,7 @@ def nearest_others(problem: Problem, point: Point, rows: Rows, count: int) -> Ro
 
 
 def nearest_in(parts: Iterable[tuple[Rows, Array]], Z: Array, count: int) -> tuple[Array, Rows]:
-    """Distances and numbers (m, count) of the nearest rows of each of Z (m, d), nearest first.
-
-    The rows come in parts, their numbers and scaled inputs, for each of which a tree is made.
-    """
+    """Distances and numbers (m, count) of the rows nearest to each of Z (m, d), of parts with numbers and inputs."""
     distance, near = np.empty((len(Z), 0)), np.empty((len(Z), 0), dtype=np.int64)
     for of_rows, inputs in parts:
         found = cKDTree(inputs).query(Z, k=np.arange(1, min(count, len(inputs)) + 1))

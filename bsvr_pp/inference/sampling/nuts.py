@@ -155,11 +155,8 @@ class NUTS:
 
 
 def _drawn(problem: Problem, method: NUTS, rng: np.random.Generator, options: Options) -> xr.DataTree:
-    """Sample the model, with one BLAS thread per chain. An interruption ends the sampling and leaves the draws so far.
-
-    The same seed gives the same draws in every process: Numba may not reorder sums here (fastmath), since code from its
-    cache would do so in another way than fresh code.
-    """
+    """Sample the model, with one BLAS thread per chain; an interruption leaves the draws so far."""
+    # Without fastmath, by which cached code of Numba would reorder sums in another way than fresh code.
     seed, sampler = int(rng.integers(2**31)), _sampler_for(problem.model, method)
     with pytensor.config.change_flags(numba__fastmath=False):
         if method.latent is not None:
@@ -228,11 +225,7 @@ def _sample(model: pm.Model, method: NUTS, sampler: str, seed: int, progressbar:
 
 
 def sampled_model(problem: Problem, latent: IntegratesLatent | None, progressbar: bool) -> pm.Model:
-    """The model that is sampled: with coordinates of the noise, and of f by the sites of mean field at its optimum.
-
-    f stays as it is if it has no coordinates (``reparameterize=False``), the model sets initial values, has labels or
-    discrete hyperparameters, or mean field fails.
-    """
+    """The model that is sampled: with coordinates of the noise, and of f by any sites of mean field at its optimum."""
     moved = with_noise_coordinates(problem)
     same = moved is problem.model
     if latent is None and (found := _optimum(problem, progressbar)) is not None:

@@ -1,12 +1,8 @@
 """Hyperparameters and blocks of many rows.
 
-1. The hyperparameters are optimised on a random subset, which a dense covariance fits. It sees the data thinner than
-   they are.
-2. Neighbourhoods of random rows are cut at its lengthscales, and the sum of their evidences and that of the subset is
-   climbed from there. The partition is fixed while climbing, since the evidence jumps where rows change blocks.
-3. The result is kept only if rows that neither has seen have a larger log density, each given its own neighbourhood: on
-   data that are nearly free of noise, discrete or repeated, dense neighbourhoods can mislead.
-4. All rows are cut into blocks at the lengthscales that were kept.
+The hyperparameters are optimised on a random subset, which sees the data thinner than they are, and then on the subset
+and neighbourhoods cut at its lengthscales. The latter are kept only if rows that neither has seen have a larger log
+density: dense neighbourhoods mislead where data are nearly free of noise, discrete or repeated.
 """
 
 from __future__ import annotations
@@ -78,8 +74,7 @@ def search_in_blocks(
 ) -> AtSize:
     """Find hyperparameters and blocks, of at most ``rows`` rows, of a problem without blocks.
 
-    Finished stages are kept in ``saved`` as plain data; with those of an interrupted call for the same problem they are
-    not computed again, and the result is the same.
+    Finished stages are kept in ``saved`` as plain data, and those of an interrupted call are not computed again.
     """
     n, saved = problem.targets.size, {} if saved is None else saved
     subset = np.sort(rng.choice(n, min(_SUBSET, max(2, n // 4)), replace=False))

@@ -1,14 +1,9 @@
 """Hyperparameters at the optimum of evidence times priors.
 
-The optimisation runs in the unconstrained space of the model, but without the Jacobian of its transforms, so that the
-optimum is the posterior mode of the constrained hyperparameters. With ``objective="evidence"`` the priors are ignored
-(Chu, Keerthi & Ong 2004 use a flat prior on the logs). The optimiser runs from several starts, of which the best
-continues. If there are many rows, a random quarter of them chooses the start, and the search on all rows begins half
-way to the point that the quarter reached, with the second derivatives of the quarter. (A search that begins at that
-point, or at the optimum of the quarter, often ends in another, worse optimum: few rows do not see what is narrow, or
-small.) From 2000 rows a random half, of at least 1000 rows, is searched in this way from each start that is close
-behind the best, twice as many rows choose between their ends, and a few steps with the second derivatives of a quarter
-remain for all rows.
+The optimisation runs in the unconstrained space of the model, but without the Jacobian of its transforms: the optimum
+is the mode of the constrained hyperparameters. A part of the rows chooses between several starts. The search on all
+rows begins half way to the point that the part reached, with the second derivatives of the part: few rows do not see
+what is narrow, or small, so that a search from that point itself often ends in a worse optimum.
 """
 
 from __future__ import annotations
@@ -91,8 +86,7 @@ def maximize(
 ) -> list[Optimum]:
     """Run the optimiser from several starts, or from the given one, as described above; the best optimum is first.
 
-    An interruption ends the optimisation, and the optima so far are returned; contexts such as
-    `bsvr_pp.core.compiler.interruptible`, which estimators have, raise it then.
+    An interruption ends the optimisation, and the optima so far are returned.
     """
     check_continuous(problem, fixed)
     search = method.search._replace(starts=5, kept=1.0) if all_optima else method.search
@@ -210,9 +204,8 @@ def _left(optima: list[Optimum]) -> list[Optimum]:
 class SearchObjective:
     """Log evidence, with the log priors if they are in the objective, as a function of the free unconstrained values.
 
-    The evidence of blocks is a sum: the function of one block is compiled once with its rows as inputs, and called for
-    each block, in the threads of joblib. Each block is warm-started from its previous solution if that is near; further
-    away a warm start costs more sweeps than a new start. Without ``warm_starts`` a value depends on its point alone.
+    The evidence of blocks is a sum, of a function that is compiled once. Each block is warm-started from its previous
+    solution if that is near. Without ``warm_starts`` a value depends on its point alone.
     """
 
     def __init__(
@@ -255,10 +248,9 @@ class SearchObjective:
         return {**self._problem.to_constrained(self._split(x)), **self._fixed}
 
     def highest(self) -> Array:
-        """Free unconstrained values above which the noise is far below the jitter of the covariance, (k,).
+        """Free unconstrained values (k,) above which the noise is far below the jitter of the covariance.
 
-        Without this limit C has no largest value where rows are repeated: these have one f, and the density of their
-        common target has no bound.
+        Without this limit C has no largest value where rows are repeated, which have one f.
         """
         problem, point = self._problem, initial_point(self._problem)
         scale = _FINEST * float(problem.prior.jitter) ** 0.5
@@ -318,7 +310,7 @@ class SearchObjective:
 
         def of_block(block: int) -> list[Array]:
             part = self._parts[block]
-            return of_rows(*values, part.rows.matrix, *data, part.targets, self._sites[block])
+            return of_rows(*values, part.rows, *data, part.targets, self._sites[block])
 
         return self._problem.blocks.each(of_block, range(len(self._parts)))
 
@@ -357,8 +349,7 @@ def initial_point(problem: Problem) -> Point:
 def _starts(problem: Problem, restarts: int, rng: Generator) -> list[Point]:
     """Starting points: from the data with long and with short lengthscales, from the model, and the two of Chu et al.
 
-    Then they are draws from the priors; if a prior is improper, draws around the first point: standard normal in each
-    unconstrained value. Starts where a potential is -inf are left out.
+    Then draws from the priors, or around the first point if one is improper. None has a potential of -inf.
     """
     initial, roles = initial_point(problem), _roles(problem)
     y, X = problem.targets, problem.inputs

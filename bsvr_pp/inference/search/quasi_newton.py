@@ -1,10 +1,8 @@
 """Maximisation of an evidence that may be discontinuous: L-BFGS that tolerates discontinuities of the observed size.
 
-The exact Laplace evidence jumps where a residual enters or leaves the curved part of the loss. A line search that
-requires an increase stops at the first discontinuities. Here the value may decrease in a step by about the deviation of
-the last steps from the mean of their slopes, as in noise-tolerant quasi-Newton methods (Shi, Xie, Xuan & Nocedal 2022).
-For a smooth evidence this tolerance is zero, and the method is the usual one with a step that is bracketed by slopes
-(Lewis & Overton 2013). SciPy has no optimiser that tolerates discontinuities.
+The exact Laplace evidence jumps where a residual enters or leaves the curved part of the loss. The value may decrease
+in a step by about the deviation of the last steps from the mean of their slopes (Shi, Xie, Xuan & Nocedal 2022). For a
+smooth evidence this is zero, and the step is bracketed by slopes (Lewis & Overton 2013).
 """
 
 from __future__ import annotations
@@ -38,10 +36,9 @@ _SETTLING = 3  # number of steps whose ascent is compared with the tolerance
 
 @dataclass(frozen=True, slots=True)
 class Ascent:
-    """End point of a maximisation: the best point (k,), the value there, and the reason of the end.
+    """The best point (k,) of a maximisation, the value there, the reason of the end, and whether it is an optimum.
 
-    It has converged if the function is flat there, or a restart from there found no better point. ``curvature`` are the
-    last steps and the changes of the gradient along them, with which a search can continue.
+    ``curvature`` are the last steps and the changes of the gradient along them, with which a search can continue.
     """
 
     x: Array
@@ -66,12 +63,10 @@ def ascend(
 ) -> Ascent:
     """Maximise ``evaluate``, which returns value (-inf for a failure) and gradient, from a start (k,), as a rule logs.
 
-    No step changes one of them by more than 1 (the first by ``first_step``), none goes further than 30 from 0 and from
-    the start, nor above ``highest`` (k,) where that is above the start. The search ends where three steps together
-    ascend by less than ``tolerance``, or unfinished after ``limit`` evaluations. Jumps add up over ``n_rows``: an
-    ascent of less than 0.01 for each hundred rows is none. ``curvature`` is that of an earlier search, and ``second``
-    minus the second derivatives near the start (k, k), about: with these the search also ends where Newton's step would
-    ascend by less than the tolerance.
+    No step goes above ``highest`` (k,) where that is above the start. The search ends where three steps together ascend
+    by less than ``tolerance``, or unfinished after ``limit`` evaluations. Jumps add up over ``n_rows``. ``curvature``
+    is that of an earlier search, and ``second`` minus the second derivatives near the start (k, k), about: with these
+    the search also ends where Newton's step would ascend by less than the tolerance.
     """
     if start.size == 0:
         return Ascent(start, evaluate(start)[0], True, "all hyperparameters are given", 1)
@@ -163,10 +158,7 @@ class _Search:
         return f"no end after {_STEPS} steps", False
 
     def hold_at_end(self, here: _Point, gradient: Array) -> bool:
-        """Hold each value that is at the end of the function's domain, as at a hard bound; return whether there is one.
-
-        The function has no value a little further up. Only ends along single values are found.
-        """
+        """Hold each value above which the function has none, as at a hard bound; return whether there is one."""
         found = False
         for i in np.flatnonzero(gradient):
             up = np.sign(gradient[i])

@@ -1,0 +1,84 @@
+"""The registry of methods, and the records of methods that results contain.
+
+A line of `METHODS` gives a method its name on the command line. The modules are imported when a method is used.
+"""
+
+from __future__ import annotations
+
+import json
+import sys
+from collections.abc import Callable, Mapping
+from dataclasses import fields, is_dataclass
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+from bsvr_pp.core.checks import check_fields
+
+if TYPE_CHECKING:
+    import xarray as xr
+
+    from bsvr_pp.inference.protocol import Method
+
+
+class Entry(NamedTuple):
+    """Name of a class and its options, of which latent is a key of the registry; whether `compare` offers it."""
+
+    class_name: str
+    options: Mapping[str, str] = {}
+    compared: bool = True
+
+
+METHODS: dict[str, Entry] = {
+    "map": Entry("MAP"),
+    "laplace": Entry("Laplace"),
+    "laplace_local": Entry("Laplace", {"curvature": "local"}),
+    "mean_field": Entry("MeanField"),
+    "nuts": Entry("NUTS"),
+    "nuts_laplace_local": Entry("NUTS", {"latent": "laplace_local"}),
+    "nuts_mean_field": Entry("NUTS", {"latent": "mean_field"}),
+    "committee": Entry("Committee", compared=False),
+    "annealed": Entry("Annealed", compared=False),
+}
+
+
+def _classes() -> dict[str, Callable[..., Method]]:
+    """The classes of all methods by name: those of the registry, and those of labels."""
+    from bsvr_pp.classification.exchange import Exchange
+    from bsvr_pp.classification.normalised_evidence import NormalisedEvidence
+    from bsvr_pp.inference.approximate import MAP, Annealed, Committee, Laplace, MeanField
+    from bsvr_pp.inference.sampling.nuts import NUTS
+
+    methods: list[Any] = [MAP, Laplace, MeanField, NUTS, Committee, Annealed]
+    methods += [NormalisedEvidence, Exchange]
+    return {method.__name__: method for method in methods}
+
+
+def make_method(key: str) -> Method:
+    """Make the method of a key of the registry."""
+    if key not in METHODS:
+        raise ValueError(f"method must be one of {', '.join(METHODS)}, got {key!r}")
+    entry = METHODS[key]
+    options = {name: make_method(of) if name == "latent" else of for name, of in entry.options.items()}
+    return _classes()[entry.class_name](**options)
+
+
+def from_record(record: object) -> Method:
+    """Make the method of a record of `to_record`, whose options are checked as always.
+
+    A file makes only methods of this package, and dataclasses with a name and ``run`` or ``evidence`` that the running
+    program has defined. It makes Python import no other module.
+    """
+    name, module = (str(record.get(key)) if isinstance(record, dict) else "" for key in ("method", "module"))
+    found: Any = _classes().get(name) or vars(sys.modules.get(module, object)).get(name)
+    members = {*dir(found)} if isinstance(found, type) and is_dataclass(found) else set()
+    if "name" not in members or members.isdisjoint(("run", "evidence")):
+        raise ValueError(f"method {name!r} of {module} is not known here: import its module first")
+    options = check_fields(f"method {name}", record, ("method", "module", *(option.name for option in fields(found))))
+    for option, value in options.items():
+        if isinstance(value, dict) and {"method", "module"} <= value.keys():
+            options[option] = from_record(value)
+    return found(**{option: options[option] for option in list(options)[2:]})
+
+
+def method_of(result: xr.DataTree) -> Method:
+    """Return the method that made a result."""
+    return from_record(json.loads(result.attrs["method"]))
