@@ -77,6 +77,6 @@ def test_what_is_refused():
     with pytest.raises(ValueError, match="the noise has several scales"):
         svr.predict_distribution(NEW).joint_logpdf(np.full(4, 3.0))
     assert np.isfinite(svr.set_params(noise_scales=False).predict_distribution(NEW).joint_logpdf(np.full(4, 3.0)))
-    drawn = SimpleNamespace(scales=None, site_precision=None)
+    drawn = SimpleNamespace(scales=bp.NoiseScales.one(), site_precision=None)
     with pytest.raises(ValueError, match="f was sampled"):
         JointTargets(lambda: [drawn], NEW).log_density(np.zeros(4))
