@@ -55,7 +55,7 @@ def test_every_draw_is_a_component(small, chains, draws):
     for part in parts[:8]:
         (s,) = np.flatnonzero(C[:, 0] == float(part.point["C"]))
         assert part.problem.noise_at(part.point).parameters["C"] == pytest.approx(C[s, 0])
-        mean, variance = part.moments(NEW / 4)
+        mean, variance, _ = part.moments(NEW / 4)
         np.testing.assert_allclose(mean, OFFSET + cross @ np.linalg.solve(K, f[s] - OFFSET), atol=1e-6)
         np.testing.assert_allclose(variance, 1 - np.einsum("ij,ji->i", cross, np.linalg.solve(K, cross.T)), atol=1e-6)
 
@@ -71,11 +71,11 @@ def test_every_draw_of_the_hyperparameters_has_its_gaussian(small):
     assert len(parts) == 6
     K, cross = kernel(X, X) + 1e-6 * np.eye(7), kernel(NEW / 4, X)
     for part, a, tau in zip(parts, dual.reshape(6, 7), precision.reshape(6, 7), strict=True):
-        mean, variance = part.moments(NEW / 4)
+        mean, variance, _ = part.moments(NEW / 4)
         expected = 1 - np.einsum("ij,ji->i", cross, np.linalg.solve(K + np.diag(1 / tau), cross.T))
         np.testing.assert_allclose(mean, OFFSET + cross @ a)
         np.testing.assert_allclose(variance, expected, atol=1e-8)
-    mean, variance = parts[0].moments(NEW / 4)
+    mean, variance, _ = parts[0].moments(NEW / 4)
     draws = mean + parts[0].deviations(NEW / 4, 4000, rng)
     assert draws.shape == (4000, 4)
     np.testing.assert_allclose((draws.mean(axis=0) - mean) / np.sqrt(variance), 0.0, atol=0.08)
