@@ -3,7 +3,7 @@
 # make quick     style, types and the tests of core, models and house rules: the loop to work in
 # make test      set up, and run the tests
 # make test-all  the slow ones as well
-# make lint      style and types
+# make lint      style, types, and counts of lines and names beside their limits
 # make docs      build the documentation to site/
 # make dist      the source archive and the wheel, in dist/
 # make publish-docs  one version of the documentation, to the branch gh-pages (VERSION=dev, or VERSION=0.1 ALIAS=latest)
@@ -53,6 +53,7 @@ lint: $(STAMP)
 	.venv/bin/ruff check .
 	.venv/bin/ruff format --check .
 	.venv/bin/mypy
+	.venv/bin/python packaging/counts.py
 
 docs: $(DOCS_STAMP)
 	NO_MKDOCS_2_WARNING=1 .venv/bin/python -m mkdocs build --strict

@@ -130,7 +130,7 @@ def test_intervals_follow_noise_that_differs_between_regions():
         inside = (target >= interval[:, 0]) & (target <= interval[:, 1])
         left = new[:, 0] < 10
         held[used], width[used] = [inside[left].mean(), inside[~left].mean()], np.diff(interval)[left].mean()
-    np.testing.assert_allclose(held[True][1], 0.9, atol=0.04)
+    np.testing.assert_allclose(held[True][1], 0.9, atol=0.05)
     assert held[True][0] < 0.98 < held[False][0]  # f itself is known less well there than with narrow noise
     assert width[True] < 0.5 * width[False]
 
