@@ -28,7 +28,7 @@ from bsvr_pp.core.checks import check_count, generator
 from bsvr_pp.core.covariance.block_diagonal import AnyCovariance
 from bsvr_pp.core.docs import shared
 from bsvr_pp.core.losses import NoiseModel
-from bsvr_pp.inference.protocol import Evidence, HasEvidence, check_evidence
+from bsvr_pp.inference.protocol import Evidence, HasEvidence, Method, check_evidence
 from bsvr_pp.inference.result import check_match, is_mode, is_sampled, latent_draws, points_of, problem_of
 from bsvr_pp.methods import method_of
 from bsvr_pp.model.problem import Point, Problem, read_model
@@ -52,7 +52,11 @@ class Judged:
         if purpose and (refusal := loss.targets.refusal(purpose, name=loss.name)):
             raise ValueError(refusal)
         check_match(self.problem, result, name)
-        self.method = method_of(result)
+
+    @property
+    def method(self) -> Method:
+        """The method of the result."""
+        return method_of(self.result)
 
     @cached_property
     def points(self) -> list[Point]:

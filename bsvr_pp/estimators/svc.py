@@ -461,4 +461,4 @@ class BayesianSVC(OfStandardModel, SavedEstimator, ClassifierMixin, BaseEstimato
 
     def predict(self, X: ArrayLike) -> Labels:
         """Predict the most probable class at inputs (n_new, d)."""
-        return np.asarray(self._fit.classes[np.argmax(self.predict_proba(X), axis=1)])
+        return np.asarray(self._checked().classes[np.argmax(self.predict_proba(X), axis=1)])

@@ -80,9 +80,6 @@ def test_annealing_in_blocks_is_the_sum_of_the_blocks():
     assert abs(found.value - dense.log_evidence) < 5 * np.hypot(found.standard_error, dense.standard_error)
     value, error = importance(BLOCKS, Y, noise, MEAN, 2000, np.random.default_rng(0))
     assert abs(value - dense.log_evidence) < 5 * np.hypot(error, dense.standard_error)
-    draws = annealed(DENSE, Y, noise, mean=MEAN, particles=50, random_seed=2).f
-    above = method.evidence(BLOCKS, Y, noise, MEAN, np.random.default_rng(0), draws)
-    assert abs(above.value - dense.log_evidence) < 5 * np.hypot(above.standard_error, dense.standard_error)
 
 
 def test_threads_do_not_change_a_bit():

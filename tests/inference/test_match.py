@@ -81,9 +81,6 @@ ON_POINTS = {
 ON_DRAWS = ON_POINTS | {
     "verify": lambda result, model: bp.verify(result, model=model, progressbar=False),
     "integrated_evidence": lambda result, model: bp.integrated_evidence(result, model=model),
-    "log_evidence": lambda result, model: bp.log_evidence(
-        bp.Annealed(2, 2, 1), model, hyperparameters=AT, draws=result
-    ),
 }
 
 
