@@ -7,7 +7,7 @@ from .assess.evidence import integrated_evidence, log_evidence, verify
 from .assess.loo import loo, loo_predict
 from .assess.partial_dependence import effect
 from .classification.svm_label import SVMLabel
-from .core.version import __version__
+from .core import __version__
 from .estimators.base import LocalBlocks
 from .estimators.lssvr import LSSVR, BayesianLSSVR
 from .estimators.ordinal import BayesianOrdinalSVC

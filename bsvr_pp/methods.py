@@ -47,8 +47,7 @@ def _classes() -> dict[str, Callable[..., Method]]:
     from bsvr_pp.inference.approximate import MAP, Annealed, Committee, Laplace, MeanField
     from bsvr_pp.inference.sampling.nuts import NUTS
 
-    methods: list[Any] = [MAP, Laplace, MeanField, NUTS, Committee, Annealed]
-    methods += [NormalisedEvidence, Exchange]
+    methods: list[Any] = [MAP, Laplace, MeanField, NUTS, Committee, Annealed, NormalisedEvidence, Exchange]
     return {method.__name__: method for method in methods}
 
 

@@ -19,7 +19,7 @@ import pandas as pd
 from joblib import Memory
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn, TimeRemainingColumn
 
-from bsvr_pp.core.version import __version__
+from bsvr_pp.core import __version__
 
 __all__ = ["Experiment", "Job", "Report", "Table", "cache_folder", "find_experiments", "summarize"]
 

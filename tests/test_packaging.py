@@ -18,7 +18,7 @@ import numpy as np
 import pytest
 from packaging.requirements import Requirement
 
-from bsvr_pp.core.version import __version__
+from bsvr_pp.core import __version__
 
 ROOT = Path(__file__).parent.parent
 RECIPE = ROOT / "packaging" / "conda" / "recipe.yaml"

@@ -20,9 +20,9 @@ from scipy import sparse
 
 from bsvr_pp.core.arrays import Array, Rows
 from bsvr_pp.core.checks import check_count, check_share, generator, is_number, numbers
+from bsvr_pp.inference.budget import check_memory
 from bsvr_pp.inference.fitted import components
 from bsvr_pp.inference.prediction.component import Component
-from bsvr_pp.inference.protocol import check_memory
 from bsvr_pp.inference.result import check_match, check_result, is_mode
 from bsvr_pp.model.inventory import ModelError
 from bsvr_pp.model.problem import read_model

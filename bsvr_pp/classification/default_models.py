@@ -8,11 +8,10 @@ import numpy as np
 import pymc as pm
 import pytensor.tensor as pt
 from numpy.typing import ArrayLike
-from pytensor.tensor.variable import TensorVariable
 from scipy.stats import norm
 
 from bsvr_pp.classification.svm_label import KnownLabel, SVMLabel
-from bsvr_pp.core.arrays import Array
+from bsvr_pp.core.arrays import Array, Tensor
 from bsvr_pp.core.losses import LOSSES
 from bsvr_pp.core.losses.registry import LABELS, NOISES
 from bsvr_pp.model.blocks import Partition
@@ -247,7 +246,7 @@ def class_thresholds(classes: Array, m: int) -> Array:
     return np.asarray(norm.ppf(np.cumsum(counts)[:-1] / counts.sum()))
 
 
-def shaped_noise(noise: str) -> dict[str, float | TensorVariable]:
+def shaped_noise(noise: str) -> dict[str, float | Tensor]:
     """Parameters of the noise of variance 1, in the surrounding model, whose tails are free if there is a tube."""
     if noise not in _SMOOTH:
         return {"C": 1.0 if LOSSES[noise].degree == 2 else 2.0**0.5}

@@ -17,12 +17,11 @@ import pytensor.tensor as pt
 from numpy.typing import ArrayLike
 from pymc.blocking import DictToArrayBijection, RaveledVars
 from pytensor.gradient import zero_grad
-from pytensor.tensor.variable import TensorVariable as Variable
 from scipy.optimize import minimize
 
 from bsvr_pp.classification.normaliser import KINDS, EvidenceKind, NormaliserCloud, check_kind
 from bsvr_pp.core.approximations.posterior import Gradient
-from bsvr_pp.core.arrays import Array
+from bsvr_pp.core.arrays import Array, Tensor
 from bsvr_pp.core.checks import check_count, generator
 from bsvr_pp.core.compiler import threads_for
 from bsvr_pp.core.covariance.covariance import Covariance
@@ -193,7 +192,7 @@ class LabelPrior:
         self.start: Array = self._mode(np.asarray(packed.data, dtype=np.float64))
 
     def _mode(self, initial: Array) -> Array:
-        def graphs() -> list[Variable]:
+        def graphs() -> list[Tensor]:
             log_prior = self._problem.model.logp(vars=self._problem.prior_terms)
             return [log_prior, *gradients(log_prior, self._problem.values)]
 
@@ -222,7 +221,7 @@ class LabelPrior:
         """
         problem, inputs = self._problem, [pt.vector(), pt.matrix(), pt.matrix(), pt.scalar()]
 
-        def graphs() -> list[Variable]:
+        def graphs() -> list[Tensor]:
             y, sites, d_K, d_C = inputs
             K, C, log_prior = self._graphs()
             covariance = CovarianceGraph(K, problem.prior.jitter)
@@ -243,7 +242,7 @@ class LabelPrior:
         """Return all hyperparameters, constrained."""
         return self._problem.to_constrained(self._values(x))
 
-    def _graphs(self) -> list[Variable]:
+    def _graphs(self) -> list[Tensor]:
         """Graphs of covariance without jitter, C and log hyperprior, in the unconstrained values."""
         problem, model = self._problem, self._problem.model
         (C,) = problem.parameters
@@ -252,9 +251,9 @@ class LabelPrior:
     def _evaluate(
         self,
         key: str,
-        graphs: Callable[[], list[Variable]],
+        graphs: Callable[[], list[Tensor]],
         x: Array,
-        inputs: Sequence[Variable] = (),
+        inputs: Sequence[Tensor] = (),
         given: Sequence[Array | float] = (),
     ) -> list[Array]:
         """Values of graphs, which are compiled once under the name ``key``, with further inputs."""

@@ -7,19 +7,19 @@ from pymc.distributions.dist_math import check_icdf_parameters, check_parameters
 from pymc.distributions.distribution import Discrete
 from pymc.distributions.shape_utils import rv_size_is_none
 from pytensor.tensor import TensorLike
-from pytensor.tensor.variable import TensorVariable
 
+from bsvr_pp.core.arrays import Tensor
 from bsvr_pp.model.distributions import InvertedRV
 
 _CONSTRAINTS = "C > 0"
 
 
-def _log_label(label: TensorVariable | float, f: TensorVariable, C: TensorVariable) -> TensorVariable:
+def _log_label(label: Tensor | float, f: Tensor, C: Tensor) -> Tensor:
     """Log Q(y|f), (4), for y = -1 or +1."""
     return -pt.softplus(-2 * C) - C * pt.maximum(1 - label * f, 0.0)
 
 
-def _log_unknown(f: TensorVariable, C: TensorVariable) -> TensorVariable:
+def _log_unknown(f: Tensor, C: Tensor) -> Tensor:
     """log(1 - ν(f)).
 
     With a = |f|, 1 - ν is κ(1 - e^(-C(1-a)))(1 - e^(-C(1+a))) for a <= 1, and κ(e^(-2C) - e^(-C(1+a))) beyond.
@@ -41,7 +41,7 @@ class SVMLabelRV(InvertedRV):
     _print_name = ("SVMLabel", "\\operatorname{SVMLabel}")
 
     @classmethod
-    def drawn(cls, uniform: TensorVariable, *params: TensorVariable) -> TensorVariable:
+    def drawn(cls, uniform: Tensor, *params: Tensor) -> Tensor:
         """Return -1, 0 or +1 by comparing a uniform number with the masses."""
         f, C = params
         below = uniform < pt.exp(_log_label(-1.0, f, C))
@@ -109,32 +109,32 @@ class SVMLabel(Discrete):
     rv_op = SVMLabelRV.rv_op
 
     @classmethod
-    def dist(cls, f: TensorLike, C: TensorLike, **kwargs: object) -> TensorVariable:
+    def dist(cls, f: TensorLike, C: TensorLike, **kwargs: object) -> Tensor:
         """Return a variable without a name, outside a model."""
         return super().dist([f, C], **kwargs)
 
     @staticmethod
-    def support_point(rv: TensorVariable, size: object, f: TensorVariable, C: TensorVariable) -> TensorVariable:
+    def support_point(rv: Tensor, size: object, f: Tensor, C: Tensor) -> Tensor:
         """Likelier label."""
         label = pt.switch(pt.broadcast_arrays(f, C)[0] < 0, -1, 1)
         return label if rv_size_is_none(size) else pt.full(size, label)
 
     @staticmethod
-    def logp(value: TensorVariable, f: TensorVariable, C: TensorVariable) -> TensorVariable:
+    def logp(value: Tensor, f: Tensor, C: Tensor) -> Tensor:
         """Log mass of -1, 0 and +1."""
         unknown = pt.eq(value, 0)
         result = pt.switch(unknown, _log_unknown(f, C), _log_label(pt.switch(unknown, 1, value), f, C))
         return check_parameters(pt.switch(unknown | pt.eq(pt.abs(value), 1), result, -pt.inf), C > 0, msg=_CONSTRAINTS)
 
     @staticmethod
-    def logcdf(value: TensorVariable, f: TensorVariable, C: TensorVariable) -> TensorVariable:
+    def logcdf(value: Tensor, f: Tensor, C: Tensor) -> Tensor:
         """Log of the mass at or below the value."""
         rest = pt.log1mexp(_log_label(1.0, f, C))
         result = pt.switch(value < 0, _log_label(-1.0, f, C), pt.switch(value < 1, rest, 0.0))
         return check_parameters(pt.switch(value < -1, -pt.inf, result), C > 0, msg=_CONSTRAINTS)
 
 
-def _log_odds(f: TensorVariable, C: TensorVariable) -> TensorVariable:
+def _log_odds(f: Tensor, C: Tensor) -> Tensor:
     """Log of P(+1|f)/P(-1|f), (11)."""
     return C * (f + pt.clip(f, -1.0, 1.0))
 
@@ -147,7 +147,7 @@ class KnownLabelRV(SVMLabelRV):
     _print_name = ("KnownLabel", "\\operatorname{KnownLabel}")
 
     @classmethod
-    def drawn(cls, uniform: TensorVariable, *params: TensorVariable) -> TensorVariable:
+    def drawn(cls, uniform: Tensor, *params: Tensor) -> Tensor:
         """Return -1 or +1 by comparing a uniform number with the probability of +1."""
         f, C = params
         draws = pt.switch(uniform < pt.sigmoid(_log_odds(f, C)), 1, -1)
@@ -180,13 +180,13 @@ class KnownLabel(SVMLabel):
     rv_op = KnownLabelRV.rv_op
 
     @staticmethod
-    def logp(value: TensorVariable, f: TensorVariable, C: TensorVariable) -> TensorVariable:
+    def logp(value: Tensor, f: Tensor, C: Tensor) -> Tensor:
         """Log mass of -1 and +1."""
         result = pt.switch(pt.eq(pt.abs(value), 1), -pt.softplus(-value * _log_odds(f, C)), -pt.inf)
         return check_parameters(result, C > 0, msg=_CONSTRAINTS)
 
     @staticmethod
-    def logcdf(value: TensorVariable, f: TensorVariable, C: TensorVariable) -> TensorVariable:
+    def logcdf(value: Tensor, f: Tensor, C: Tensor) -> Tensor:
         """Log of the mass at or below the value."""
         result = pt.switch(value < -1, -pt.inf, pt.switch(value < 1, -pt.softplus(_log_odds(f, C)), 0.0))
         return check_parameters(result, C > 0, msg=_CONSTRAINTS)

@@ -9,7 +9,7 @@ import typer
 from bsvr_pp.cli.compare_command import compare
 from bsvr_pp.cli.fit_command import fit
 from bsvr_pp.cli.predict_command import predict
-from bsvr_pp.core.version import __version__
+from bsvr_pp.core import __version__
 
 __all__ = ["app"]
 

@@ -161,8 +161,9 @@ def _fit_all(
 ) -> tuple[dict[str, xr.DataTree], dict[str, str]]:
     """Run the methods and write their results; return the results, and the methods skipped with the reason."""
     from bsvr_pp.core.compiler import interruptible
+    from bsvr_pp.inference.budget import estimate
     from bsvr_pp.inference.netcdf import write
-    from bsvr_pp.inference.protocol import Samples, estimate
+    from bsvr_pp.inference.protocol import Samples
 
     results, skipped = {}, {}
     for method in made:

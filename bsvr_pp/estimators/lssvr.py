@@ -28,8 +28,8 @@ from bsvr_pp.estimators.training_data import (
     new_inputs,
     training_arrays,
 )
+from bsvr_pp.inference.budget import check_memory
 from bsvr_pp.inference.prediction.distribution import PredictiveDistribution
-from bsvr_pp.inference.protocol import check_memory
 
 Kernel = Literal["rbf"] | Callable[[Array, Array], Array]
 

@@ -27,20 +27,13 @@ from bsvr_pp.estimators.base import LocalBlocks, warn_unless_converged
 from bsvr_pp.estimators.outliers import Mask, ScaledFit, determining_rows, kept_rows, listed
 from bsvr_pp.estimators.training_data import PACKAGE, HoldsFit, TrainingData, Units, new_inputs
 from bsvr_pp.inference.approximate import at_optima, solve_at
+from bsvr_pp.inference.budget import check_budget
 from bsvr_pp.inference.fit import fit
 from bsvr_pp.inference.fitted import Fitted, fitted_at, fitted_draws, light, read_fitted
 from bsvr_pp.inference.prediction.component import Component, draw_jointly, mixture_of
 from bsvr_pp.inference.prediction.distribution import PredictiveDistribution
 from bsvr_pp.inference.prediction.neighbours import NoiseScales, choose_neighbours, scales_of_posterior
-from bsvr_pp.inference.protocol import (
-    Averages,
-    IntegratesLatent,
-    MatchesMoments,
-    Method,
-    Options,
-    Samples,
-    check_budget,
-)
+from bsvr_pp.inference.protocol import Averages, IntegratesLatent, MatchesMoments, Method, Options, Samples
 from bsvr_pp.inference.result import blocks_of
 from bsvr_pp.inference.search.at_size import AtSize, cut, search_in_blocks
 from bsvr_pp.inference.search.optimize import initial_point

@@ -42,9 +42,10 @@ from bsvr_pp.estimators.training_data import (
     training_arrays,
 )
 from bsvr_pp.inference.approximate import Annealed, MeanField
+from bsvr_pp.inference.budget import NO_BLOCKS, check_memory
 from bsvr_pp.inference.fitted import fitted_draws
 from bsvr_pp.inference.prediction.component import Component, component, predictions
-from bsvr_pp.inference.protocol import NO_BLOCKS, Normalises, Options, Samples, check_memory, to_record
+from bsvr_pp.inference.protocol import Normalises, Options, Samples, to_record
 from bsvr_pp.inference.result import row_of
 from bsvr_pp.methods import method_of
 from bsvr_pp.model.blocks import ONE_BLOCK, Blocks

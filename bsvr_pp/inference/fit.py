@@ -19,16 +19,8 @@ from numpy.typing import ArrayLike
 from bsvr_pp.core.checks import check_count, generator
 from bsvr_pp.core.compiler import interruptible
 from bsvr_pp.core.docs import shared
-from bsvr_pp.inference.protocol import (
-    ConvergenceWarning,
-    Method,
-    Normalises,
-    Objective,
-    Options,
-    Samples,
-    check_budget,
-    to_record,
-)
+from bsvr_pp.inference.budget import check_budget
+from bsvr_pp.inference.protocol import ConvergenceWarning, Method, Normalises, Objective, Options, Samples, to_record
 from bsvr_pp.model.distributions import has_labels
 from bsvr_pp.model.inventory import ModelError, NotRead
 from bsvr_pp.model.problem import checked_point, read_model

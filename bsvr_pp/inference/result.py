@@ -18,12 +18,12 @@ from numpy.typing import ArrayLike, NDArray
 from pymc.backends.arviz import coords_and_dims_for_inferencedata
 from pytensor.graph.traversal import ancestors
 
+from bsvr_pp.core import __version__
 from bsvr_pp.core.approximations import LatentPosterior
 from bsvr_pp.core.arrays import Array, Values
 from bsvr_pp.core.checks import check_fields, numbers
 from bsvr_pp.core.losses import NoiseModel
 from bsvr_pp.core.losses.noise import IntervalNoise
-from bsvr_pp.core.version import __version__
 from bsvr_pp.inference.parts import (
     coordinates_of_f,
     deterministics_at,

@@ -20,10 +20,10 @@ from typing import TYPE_CHECKING
 import numpy as np
 from numpy.typing import NDArray
 
+from bsvr_pp.core import __version__
 from bsvr_pp.core.arrays import Array, Rows
 from bsvr_pp.core.atomic_write import LOCK, SealedFile, check_writable, locked
 from bsvr_pp.core.compiler import threads_for
-from bsvr_pp.core.version import __version__
 from bsvr_pp.estimators.base import LocalBlocks, blocks_from, seeded
 from bsvr_pp.estimators.standard_fit import RegressionSpec
 from bsvr_pp.estimators.svr import BayesianSVR

@@ -14,9 +14,8 @@ from typing import Any, ClassVar, NamedTuple, Self
 import numpy as np
 import pytensor.tensor as pt
 from numpy.typing import ArrayLike, NDArray
-from pytensor.tensor.variable import TensorVariable
 
-from bsvr_pp.core.arrays import Array, Rows
+from bsvr_pp.core.arrays import Array, Rows, Tensor
 from bsvr_pp.core.checks import check_count, check_fields, check_size, generator, numbers
 from bsvr_pp.core.covariance.block_diagonal import AnyCovariance, BlockDiagonal, each_block
 from bsvr_pp.core.covariance.covariance import Covariance
@@ -145,7 +144,7 @@ class Partition:
         """The partition of the rows and of new points X (m, d), which follow them."""
         return self
 
-    def between(self, covariance: TensorVariable) -> TensorVariable:
+    def between(self, covariance: Tensor) -> Tensor:
         """The graph of a covariance of the rows, zero between blocks."""
         return covariance
 
@@ -268,7 +267,7 @@ class Blocks(Partition):
         """Block of each row."""
         return self.label
 
-    def between(self, covariance: TensorVariable) -> TensorVariable:
+    def between(self, covariance: Tensor) -> Tensor:
         """The graph of a covariance of the rows, zero between blocks."""
         return pt.switch(pt.eq(self.label[:, None], self.label[None, :]), covariance, 0.0)
 

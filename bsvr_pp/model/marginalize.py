@@ -22,10 +22,9 @@ from pytensor.compile.builders import OpFromGraph
 from pytensor.gradient import DisconnectedType
 from pytensor.graph.traversal import ancestors
 from pytensor.tensor import TensorLike
-from pytensor.tensor.variable import TensorVariable as Variable
 
 from bsvr_pp.core.approximations import LatentPosterior
-from bsvr_pp.core.arrays import Array
+from bsvr_pp.core.arrays import Array, Tensor
 from bsvr_pp.core.covariance.block_diagonal import AnyCovariance
 from bsvr_pp.core.docs import shared
 from bsvr_pp.core.losses import NoiseModel
@@ -58,8 +57,8 @@ class Integrator(Protocol):
         mean: TensorLike,
         targets: TargetsGraph,
         parameters: Sequence[TensorLike],
-        start: Variable | None = None,
-    ) -> tuple[Variable, Variable, Variable]:
+        start: Tensor | None = None,
+    ) -> tuple[Tensor, Tensor, Tensor]:
         """Log evidence of ``solve``, its convergence flag and its sites as graphs."""
         return latent_evidence(self.core, loss, K, mean, targets, parameters, start)
 
@@ -80,7 +79,7 @@ class MarginalTargetsRV(SymbolicRandomVariable):
 
 
 @_logprob.register(MarginalTargetsRV)
-def _marginal_logp(op: MarginalTargetsRV, values: Sequence[Variable], *inputs: Variable, **kwargs: object) -> Variable:
+def _marginal_logp(op: MarginalTargetsRV, values: Sequence[Tensor], *inputs: Tensor, **kwargs: object) -> Tensor:
     (y,) = values
     K, mean, *rest = inputs[2:]
     return op.evidence.graph(y, K, mean, rest)
@@ -158,7 +157,7 @@ def source_of(model: pm.Model) -> MarginalTargetsRV:
     raise ModelError("the model has no targets made by bp.marginalize")
 
 
-def _marginal(problem: CompiledModel, f: Variable, inputs: list[Variable], evidence: DenseEvidence) -> Variable:
+def _marginal(problem: CompiledModel, f: Tensor, inputs: list[Tensor], evidence: DenseEvidence) -> Tensor:
     """The targets as a random vector: f is drawn inside, and then the original random variable given f."""
     generators = [normalize_rng_param(None) for _ in range(2)]
     inner = [v.type() for v in (*generators, *inputs)]
@@ -179,9 +178,9 @@ class DenseEvidence:
 
     def __init__(self, problem: Problem, method: Integrator) -> None:
         self.problem, self.method = problem, method
-        self.inputs: list[Variable] = []
+        self.inputs: list[Tensor] = []
 
-    def graph(self, y: Variable, K: Variable, mean: Variable, rest: list[Variable]) -> Variable:
+    def graph(self, y: Tensor, K: Tensor, mean: Tensor, rest: list[Tensor]) -> Tensor:
         """Log evidence of the targets y (n,), given the inputs of `MarginalTargetsRV` after the prior mean."""
         problem, first = self.problem, len(rest) - len(self.problem.site_parameters)
         bounds, last = rest[first - len(problem.ends.bounds) : first], first + len(problem.parameters)
@@ -201,10 +200,10 @@ class BlockEvidence(DenseEvidence):
         self._blocks = blocks
         found = set(ancestors([problem.covariance.given, problem.mean]))
         leaves = [v for v in [*problem.variables, *data_of(problem.model)] if v in found]
-        self._leaves = cast(list[Variable], leaves)
+        self._leaves = cast(list[Tensor], leaves)
         self.inputs = [problem.X, *self._leaves]
 
-    def graph(self, y: Variable, K: Variable, mean: Variable, rest: list[Variable]) -> Variable:
+    def graph(self, y: Tensor, K: Tensor, mean: Tensor, rest: list[Tensor]) -> Tensor:
         """Log evidence of the targets y (n,), from the parameters of the loss and ``inputs``, which are last."""
         order, end = self._blocks.order, len(rest) - len(self.inputs)
         first = end - len(self.problem.site_parameters)
@@ -213,7 +212,7 @@ class BlockEvidence(DenseEvidence):
         outer = [pt.matrix(), pt.vector(), *(v.type() for v in given)]
         total, slopes = self._summed(outer, len(parameters))
 
-        def pullback(_: object, outputs: list[Variable], cotangents: list[Variable]) -> list[object]:
+        def pullback(_: object, outputs: list[Tensor], cotangents: list[Tensor]) -> list[object]:
             nothing = DisconnectedType()
             by = iter(outputs[1:])
             return [nothing(), nothing(), *(cotangents[0] * next(by) if _continuous(v) else nothing() for v in given)]
@@ -224,16 +223,16 @@ class BlockEvidence(DenseEvidence):
             outer, [total, *slopes], pullback=pullback, connection_pattern=connected, name="BlockEvidence"
         )
         node = operation.make_node(X[order], pt.as_tensor_variable(y)[order], *given)
-        return cast(Variable, node.outputs[0])
+        return cast(Tensor, node.outputs[0])
 
-    def _summed(self, outer: list[Variable], n_parameters: int) -> tuple[Variable, list[Variable]]:
+    def _summed(self, outer: list[Tensor], n_parameters: int) -> tuple[Tensor, list[Tensor]]:
         """Value, and gradients by the continuous variables, added up over the blocks."""
         problem, offsets = self.problem, self._blocks.offsets
         X, y, *given = outer
         differentiable = [v for v in given if _continuous(v)]
         start = [pt.constant(np.float64(0.0)), *(pt.zeros_like(v) for v in differentiable)]
 
-        def step(first: Variable, last: Variable, *state: Variable) -> list[Variable]:
+        def step(first: Tensor, last: Tensor, *state: Tensor) -> list[Tensor]:
             sums, (inputs, targets, *values) = state[: len(start)], state[len(start) :]
             rows, parameters, leaves = inputs[first:last], values[:n_parameters], values[n_parameters:]
             K, mean = problem.prior_at(rows)
@@ -252,5 +251,5 @@ class BlockEvidence(DenseEvidence):
         return total, slopes
 
 
-def _continuous(variable: Variable) -> bool:
+def _continuous(variable: Tensor) -> bool:
     return np.dtype(variable.dtype).kind == "f"

@@ -29,9 +29,9 @@ from bsvr_pp.assess import assessment
 from bsvr_pp.assess.assessment import Numbers, Plain, Value, scores
 from bsvr_pp.assess.evidence import GOOD_K, Judged
 from bsvr_pp.assess.verdict import GOOD_R_HAT, Comparison
+from bsvr_pp.core import __version__
 from bsvr_pp.core.checks import generator
 from bsvr_pp.core.docs import shared
-from bsvr_pp.core.version import __version__
 from bsvr_pp.inference.approximate import Annealed, Laplace, MeanField
 from bsvr_pp.inference.predict import predict
 from bsvr_pp.inference.protocol import Anneals

@@ -194,6 +194,6 @@ def test_limits(of_arrays, monkeypatch):
         bp.effect(three, X, 0)
     with pytest.raises(TypeError, match="got ResidualIntervals"):
         bp.effect(bp.ResidualIntervals(), X, 0)
-    monkeypatch.setattr("bsvr_pp.inference.protocol.available_memory", lambda: 1e6)
+    monkeypatch.setattr("bsvr_pp.inference.budget.available_memory", lambda: 1e6)
     with pytest.raises(MemoryError, match=r"effect at 1800 rows needs .* fewer values or rows"):
         bp.effect(of_arrays, X, 0)

@@ -13,8 +13,8 @@ from typer.testing import CliRunner
 
 import bsvr_pp as bp
 from bsvr_pp.cli import app
-from bsvr_pp.inference import protocol
-from bsvr_pp.inference.protocol import available_memory, check_budget, estimate
+from bsvr_pp.inference import budget
+from bsvr_pp.inference.budget import available_memory, check_budget, estimate
 
 N = 20_000
 
@@ -32,7 +32,7 @@ def large():
 
 @pytest.fixture
 def small_machine(monkeypatch):
-    monkeypatch.setattr(protocol, "available_memory", lambda: 8e9)
+    monkeypatch.setattr(budget, "available_memory", lambda: 8e9)
 
 
 @pytest.mark.parametrize("method", [bp.MAP(), bp.Laplace(), bp.MeanField(), bp.NUTS(bp.MeanField()), bp.NUTS()])
@@ -63,15 +63,15 @@ def test_estimators_and_commands_refuse_too(large, small_machine, tmp_path):
 
 
 def test_full_nuts_takes_two_hours_for_four_hundred_rows_on_one_core(monkeypatch):
-    monkeypatch.setattr(protocol, "cpu_count", lambda: 1)
+    monkeypatch.setattr(budget, "cpu_count", lambda: 1)
     assert estimate(bp.NUTS(), 404).seconds == pytest.approx(2 * 3600)
 
 
 def test_what_is_long_or_large_is_said(monkeypatch):
-    monkeypatch.setattr(protocol, "available_memory", lambda: 1e12)
+    monkeypatch.setattr(budget, "available_memory", lambda: 1e12)
     with pytest.warns(UserWarning, match=r"mean field at 8000 rows takes at least about 6 minutes and 3\.3 GB"):
         check_budget(bp.MeanField(), 8000)
-    monkeypatch.setattr(protocol, "available_memory", lambda: 1e9)
+    monkeypatch.setattr(budget, "available_memory", lambda: 1e9)
     with pytest.warns(UserWarning, match="mean field at 3000 rows takes"):
         check_budget(bp.MeanField(), 3000)
     with warnings.catch_warnings():
@@ -100,7 +100,7 @@ def test_the_limit_of_a_container_counts(monkeypatch, tmp_path):
     assert whole > 0
     (tmp_path / "max").write_text("3000000000\n")
     (tmp_path / "current").write_text("1000000000\n")
-    monkeypatch.setattr(protocol, "_control_groups", lambda: [(tmp_path / "max", tmp_path / "current")])
+    monkeypatch.setattr(budget, "_control_groups", lambda: [(tmp_path / "max", tmp_path / "current")])
     assert available_memory() == pytest.approx(min(2e9, whole), rel=0.2)
     (tmp_path / "max").write_text("max\n")
     assert available_memory() == pytest.approx(whole, rel=0.3)
@@ -117,4 +117,4 @@ def test_numbers_of_32_bits_are_taken_without_a_warning():
     ("seconds", "words"), [(5.0, "1 minute"), (80.0, "1 minute"), (100.0, "2 minutes"), (7200.0, "2.0 hours")]
 )
 def test_times_in_words(seconds, words):
-    assert str(protocol.Budget(seconds, 3e9)) == f"at least about {words} and 3.0 GB of memory"
+    assert str(budget.Budget(seconds, 3e9)) == f"at least about {words} and 3.0 GB of memory"

@@ -19,10 +19,10 @@ from joblib import cpu_count
 from pytensor.graph.traversal import ancestors
 from threadpoolctl import threadpool_limits
 
+from bsvr_pp.core import __version__
 from bsvr_pp.core.arrays import Array
 from bsvr_pp.core.checks import check_count, check_share
 from bsvr_pp.core.compiler import interruptible
-from bsvr_pp.core.version import __version__
 from bsvr_pp.inference.approximate import MeanField
 from bsvr_pp.inference.fitted import Draws
 from bsvr_pp.inference.protocol import IntegratesLatent, Options, check_latent
