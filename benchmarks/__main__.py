@@ -5,48 +5,38 @@ from __future__ import annotations
 import typer
 
 from benchmarks import (
-    calibration,
     classify,
     conformal,
     cost,
     coverage,
     gaps,
-    housing,
     large,
     marginal,
     middle,
-    mode,
     outliers,
     page,
     quality,
-    reference,
-    robustness,
     sampling,
     tables,
     uci,
 )
 
-app = typer.Typer(add_completion=False, help="Running times compared with other packages, and robustness.")
+app = typer.Typer(add_completion=False, help="Running times and scores compared with other packages.")
 TIMINGS = {
-    "mode": mode.main,
     "cost": cost.main,
     "sampling": sampling.main,
     "marginal": marginal.main,
 }
 OTHERS = {
-    "calibration": calibration.main,
     "conformal": conformal.main,
     "classify": classify.main,
     "coverage": coverage.main,
     "gaps": gaps.main,
-    "housing": housing.main,
     "large": large.main,
     "middle": middle.main,
     "page": page.main,
     "outliers": outliers.main,
-    "reference": reference.main,
     "quality": quality.main,
-    "robustness": robustness.main,
     "tables": tables.main,
     "uci": uci.main,
 }

@@ -15,9 +15,9 @@ distance of share and probability in ten bins of the largest probability, weight
 from __future__ import annotations
 
 import gzip
-import json
 import time
-import warnings
+from collections.abc import Callable
+from functools import cache
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -26,7 +26,6 @@ import pandas as pd
 import sklearn
 import typer
 from numpy.typing import NDArray
-from rich.progress import track
 from scipy.stats import rankdata
 from sklearn import datasets
 from sklearn.base import clone
@@ -42,6 +41,7 @@ from sklearn.preprocessing import StandardScaler
 from sklearn.svm import SVC
 
 import bsvr_pp as bp
+from benchmarks.finished import finished
 from benchmarks.large import read
 from benchmarks.side_by_side import Timing, publish
 from bsvr_pp.datasets import load
@@ -65,6 +65,7 @@ _GRID = {"svc__C": [0.1, 1.0, 10.0, 100.0], "svc__gamma": ["scale", 0.01, 0.1]}
 SCORES = ("log loss", "Brier", "calibration", "error", "seconds")
 
 
+@cache
 def data(name: str) -> tuple[Array, NDArray[Any]]:
     """Inputs and labels of a set."""
     if name in ARFF:
@@ -117,19 +118,26 @@ def split(name: str, seed: int, rows: int, wrong: float) -> tuple[Array, Array, 
     return X[train][:, varies], X[test][:, varies], classes[index], y[test]
 
 
-def peers(n: int, d: int) -> dict[str, Any]:
-    """The classifiers for n rows and d inputs."""
-    scaled = [make_pipeline(StandardScaler(), each) for each in (SVC(), LogisticRegression(max_iter=2000))]
-    found = {
-        "BayesianSVC": bp.BayesianSVC(random_state=0),
-        "SVC": CalibratedClassifierCV(GridSearchCV(scaled[0], _GRID, cv=5), cv=5),
-        "boosting": HistGradientBoostingClassifier(random_state=0),
-        "logistic": scaled[1],
-    }
-    if n <= _PROCESS:
-        kernel = ConstantKernel(1.0, (1e-3, 1e4)) * RBF(d**0.5, (1e-2, 1e4))
-        found["GP"] = make_pipeline(StandardScaler(), GaussianProcessClassifier(kernel, random_state=0))
-    return found
+PEERS: dict[str, Callable[[int], Any]] = {  # of the number of inputs
+    "BayesianSVC": lambda d: bp.BayesianSVC(random_state=0),
+    "SVC": lambda d: CalibratedClassifierCV(GridSearchCV(make_pipeline(StandardScaler(), SVC()), _GRID, cv=5), cv=5),
+    "boosting": lambda d: HistGradientBoostingClassifier(random_state=0),
+    "logistic": lambda d: make_pipeline(StandardScaler(), LogisticRegression(max_iter=2000)),
+    "GP": lambda d: make_pipeline(
+        StandardScaler(),
+        GaussianProcessClassifier(ConstantKernel(1.0, (1e-3, 1e4)) * RBF(d**0.5, (1e-2, 1e4)), random_state=0),
+    ),
+}
+
+
+def measured(**part: Any) -> dict[str, float]:
+    """Scores of a classifier on a split, and the number of its training rows."""
+    X, X_test, y, y_test = split(part["set"], part["seed"], part["cap"], part["wrong"])
+    machine = PEERS[part["peer"]](X.shape[1])
+    if part["peer"] == "BayesianSVC":
+        first = np.concatenate([np.flatnonzero(y == label)[:30] for label in np.unique(y)])
+        clone(machine).fit(X[first], y[first])  # compiles
+    return {"rows": len(y), **scores(machine, X, X_test, y, y_test)}
 
 
 def scores(peer: Any, X: Array, X_test: Array, y: NDArray[Any], y_test: NDArray[Any]) -> dict[str, float]:
@@ -153,7 +161,7 @@ def scores(peer: Any, X: Array, X_test: Array, y: NDArray[Any], y_test: NDArray[
 def table_of(lines: pd.DataFrame, wrong: float) -> Timing:
     """Mean scores of each set, and mean ranks."""
     chosen = lines[lines.wrong == wrong]
-    names = [name for name in peers(0, 1) if name in set(chosen.peer)]
+    names = [name for name in PEERS if name in set(chosen.peer)]
     title = f"class probabilities, {100 * wrong:.0f} % of the training labels wrong: " + "; ".join(SCORES)
     table = Timing(title, ("set", "rows", *names))
     mean = chosen.groupby(["set", "peer"], sort=False)[[*SCORES, "rows"]].mean()
@@ -178,33 +186,21 @@ def main(
     splits: Annotated[int, typer.Option(help="Number of splits.")] = 5,
     rows: Annotated[int, typer.Option(help="Largest number of training rows.")] = 1000,
     wrong: Annotated[list[float] | None, typer.Option(help="Shares of wrong labels.")] = None,
-    out: Annotated[Path, typer.Option(help="File of results; finished lines are kept.")] = Path(
-        "bsvr-pp-classify.jsonl"
-    ),
+    out: Annotated[Path, typer.Option(help="File of results; finished lines are kept.")] = Path("bsvr-pp-classify.csv"),
     save: Annotated[bool, typer.Option(help="Write to results.md.")] = False,
 ) -> None:
     """Score class probabilities on real sets beside calibrated machines, a Gaussian process and boosting."""
-    lines = [json.loads(line) for line in out.read_text().splitlines()] if out.exists() else []
-    known = {(line["set"], line["seed"], line["wrong"], line["cap"], line["peer"]) for line in lines}
     shares = wrong or [0.0, 0.1]
-    wanted = [(name, seed, share) for seed in range(splits) for name in only or SETS for share in shares]
-    for name, seed, share in track(wanted, description="sets"):
-        X, X_test, y, y_test = split(name, seed, rows, share)
-        for peer, machine in peers(*X.shape).items():
-            if (name, seed, share, rows, peer) in known or peer not in (methods or [peer]):
-                continue
-            with warnings.catch_warnings():
-                warnings.simplefilter("ignore")
-                first = np.concatenate([np.flatnonzero(y == label)[:30] for label in np.unique(y)])
-                clone(machine).fit(X[first], y[first]) if peer == "BayesianSVC" else None  # compiles
-                found = scores(machine, X, X_test, y, y_test)
-            lines.append(
-                {"set": name, "seed": seed, "wrong": share, "cap": rows, "rows": len(y), "peer": peer, **found}
-            )
-            with out.open("a") as file:
-                file.write(json.dumps(lines[-1]) + "\n")
-    frame = pd.DataFrame(lines)
-    publish("classify", [table_of(frame, share) for share in shares], save)
+    parts = [
+        {"set": name, "seed": seed, "wrong": share, "cap": rows, "peer": peer}
+        for seed in range(splits)
+        for name in only or SETS
+        for share in shares
+        for peer in methods or PEERS
+        if peer != "GP" or min(rows, 7 * len(data(name)[1]) // 10) <= _PROCESS
+    ]
+    found = finished(out, parts, measured)
+    publish("classify", [table_of(found, share) for share in shares], save)
 
 
 if __name__ == "__main__":

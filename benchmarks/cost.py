@@ -28,7 +28,6 @@ from sklearn.gaussian_process.kernels import RBF, ConstantKernel, WhiteKernel
 from sklearn.svm import LinearSVR
 
 import bsvr_pp as bp
-from benchmarks.problems import data
 from benchmarks.side_by_side import Timing, medians, publish, threads
 from bsvr_pp.estimators import training_data
 from bsvr_pp.inference.prediction import neighbours
@@ -37,6 +36,15 @@ from bsvr_pp.model.compiled import CompiledModel
 from bsvr_pp.model.problem import Problem, read_model
 
 METHODS = {method.name: method for method in (bp.Laplace(), bp.Laplace(curvature="local"), bp.MeanField())}
+
+
+def data(n: int, d: int) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
+    """Inputs and noisy targets of a smooth function of all inputs."""
+    weights = np.random.default_rng(d).normal(size=d)
+    weights /= np.linalg.norm(weights)
+    rng = np.random.default_rng(n + d)
+    X = rng.normal(size=(n, d))
+    return X, np.sin(2.0 * X @ weights) + 0.5 * np.cos(X[:, 0]) + 0.2 * rng.normal(size=n)
 
 
 def main(
@@ -53,7 +61,7 @@ def main(
             ("n", "scikit-learn GPR", *METHODS),
         )
         for n in sizes or [100, 200, 500, 1000, 2000]:
-            X, y, _, _ = data(n, d)
+            X, y = data(n, d)
             problem = read_model(bp.default_model(X, y, kernel="rbf", ard=False))
             at = problem.checked({"amplitude": 1.0, "inverse_lengthscale": d**-0.5, "C": 8.0, "epsilon": 0.1})
             functions: dict[str, Callable[[], object]] = {}

@@ -21,7 +21,6 @@ prints the table and plots ``docs/coverage.png``.
 from __future__ import annotations
 
 import time
-import warnings
 from collections.abc import Callable
 from functools import cache
 from pathlib import Path
@@ -97,18 +96,16 @@ def _warm_up() -> None:
 def measured(process: str, n: int, replication: int, method: str) -> dict[str, float]:
     """Coverages, scores, and processor seconds of the fit."""
     X, y = drawn(process, n, replication)
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore")
-        _warm_up()
-        began = time.process_time()
-        predict = METHODS[method](X[:n], y[:n])
-        seconds = time.process_time() - began
-        found, y = predict(X[n:]), y[n:]
-        inside = {}
-        for coverage in COVERAGES:
-            low, high = (found.ppf(0.5 + sign * coverage / 200.0) for sign in (-1.0, 1.0))
-            inside[f"cover {coverage}"] = float(np.mean((low <= y) & (y <= high)))
-        scores = {"CRPS": crps(y, found.ppf(LEVELS[:, None])), "log density": float(np.mean(found.logpdf(y)))}
+    _warm_up()
+    began = time.process_time()
+    predict = METHODS[method](X[:n], y[:n])
+    seconds = time.process_time() - began
+    found, y = predict(X[n:]), y[n:]
+    inside = {}
+    for coverage in COVERAGES:
+        low, high = (found.ppf(0.5 + sign * coverage / 200.0) for sign in (-1.0, 1.0))
+        inside[f"cover {coverage}"] = float(np.mean((low <= y) & (y <= high)))
+    scores = {"CRPS": crps(y, found.ppf(LEVELS[:, None])), "log density": float(np.mean(found.logpdf(y)))}
     return {**inside, **scores, "seconds": seconds}
 
 

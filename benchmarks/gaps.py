@@ -10,8 +10,6 @@ continuous ranked probability scores (CRPS) and negative log densities (NLPD) of
 
 from __future__ import annotations
 
-import json
-import warnings
 from collections.abc import Callable
 from pathlib import Path
 from typing import Annotated, Any
@@ -22,13 +20,13 @@ import pymc as pm
 import pytensor.tensor as pt
 import typer
 from numpy.typing import NDArray
-from rich.progress import track
 from scipy.stats import rankdata
 from sklearn.experimental import enable_iterative_imputer  # noqa: F401
 from sklearn.impute import IterativeImputer, SimpleImputer
 from sklearn.preprocessing import FunctionTransformer
 
 import bsvr_pp as bp
+from benchmarks.finished import finished
 from benchmarks.scores import LEVELS, crps
 from benchmarks.side_by_side import Timing, publish
 from bsvr_pp.datasets import load
@@ -131,7 +129,7 @@ def scores(way: str, name: str, share: float, by_value: bool, seed: int) -> dict
 
 def table_of(lines: pd.DataFrame) -> Timing:
     """CRPS relative to that of medians with indicators, mean and standard error, and the difference of NLPD."""
-    case = ["set", "share", "by value", "seed"]
+    case = ["name", "share", "by_value", "seed"]
     CRPS, NLPD = (lines.pivot_table(index=case, columns="way", values=score) for score in ("CRPS", "NLPD"))
     first, *others = [way for way in WAYS if way in CRPS]
     table = Timing("Missing inputs: CRPS relative to medians with indicators; more NLPD", ("set", "missing", *others))
@@ -155,23 +153,19 @@ def _groups(*frames: pd.DataFrame) -> Any:
 def main(
     seeds: Annotated[int, typer.Option(help="Random parts of each set.")] = 3,
     way: Annotated[list[str] | None, typer.Option(help="Ways, by default all.")] = None,
-    out: Annotated[Path, typer.Option(help="File of results; finished lines are kept.")] = Path("bsvr-pp-gaps.jsonl"),
+    out: Annotated[Path, typer.Option(help="File of results; finished lines are kept.")] = Path("bsvr-pp-gaps.csv"),
     save: Annotated[bool, typer.Option(help="Write to results.md.")] = False,
 ) -> None:
     """Score ways to fill missing inputs."""
-    lines = [json.loads(line) for line in out.read_text().splitlines()] if out.exists() else []
-    names = ("set", "share", "by value", "seed", "way")
-    known = {tuple(line[name] for name in names) for line in lines}
-    cases = [(name, share, by_value) for share in SHARES for by_value in (False, True) for name in SETS]
-    wanted = [(*case, seed, each) for seed in range(seeds) for case in cases for each in way or WAYS]
-    for each in track([each for each in wanted if each not in known], description="fits"):
-        with warnings.catch_warnings():
-            warnings.simplefilter("ignore")
-            found = scores(each[-1], *each[:-1])
-        lines.append(dict(zip(names, each, strict=True)) | found)
-        with out.open("a") as file:
-            file.write(json.dumps(lines[-1]) + "\n")
-    publish("gaps", [table_of(pd.DataFrame(lines))], save)
+    parts = [
+        {"name": name, "share": share, "by_value": by_value, "seed": seed, "way": each}
+        for seed in range(seeds)
+        for share in SHARES
+        for by_value in (False, True)
+        for name in SETS
+        for each in way or WAYS
+    ]
+    publish("gaps", [table_of(finished(out, parts, scores))], save)
 
 
 if __name__ == "__main__":

@@ -20,16 +20,15 @@ quantiles.
 
 from __future__ import annotations
 
-import json
 import resource
 import time
-import warnings
 from collections.abc import Callable
 from importlib.util import find_spec
 from pathlib import Path
 from typing import Annotated, Any
 
 import numpy as np
+import pandas as pd
 import typer
 from numpy.typing import NDArray
 from scipy.optimize import minimize
@@ -37,6 +36,7 @@ from scipy.stats import norm
 from sklearn.ensemble import HistGradientBoostingRegressor
 
 import bsvr_pp as bp
+from benchmarks.finished import finished
 from benchmarks.peers import Density, catboost, lightgbm
 from benchmarks.scores import LEVELS, crps
 from benchmarks.side_by_side import Timing, publish
@@ -60,6 +60,7 @@ SETS = (
     "era_wind_months",
     "flights3m",
 )
+COLUMNS = ("RMSE", "NLPD", "CRPS", "coverage", "fit", "ms", "seconds", "GB")
 _TAILS = np.array([0.025, 0.975])
 _DENSE = 4000
 _THREADS = 2
@@ -271,25 +272,25 @@ def measure(name: str, method: str, rows: int | None, test_rows: int | None) -> 
     """Run one method on one set; one line, or several for several kinds of predictions."""
     X, X_test, y, y_test = split(name, rows, test_rows)
     began = time.perf_counter()
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore")
-        lines = METHODS[method](X, X_test, y, y_test)
+    lines = METHODS[method](X, X_test, y, y_test)
     memory = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 2**20
-    common = {"set": name, "method": method, "rows": len(y), "tested": len(y_test)}
-    seconds = {"seconds": time.perf_counter() - began, "GB": memory}
+    common = {"rows": len(y), "tested": len(y_test), **dict.fromkeys(COLUMNS, np.nan)}
+    common |= {"seconds": time.perf_counter() - began, "GB": memory}
     unit = float(np.std(y))
-    return [common | {"label": label} | seconds | _scaled(scores, unit) for label, scores in lines.items()]
+    return [{"label": label} | common | _scaled(scores, unit) for label, scores in lines.items()]
 
 
-def table(lines: list[dict[str, Any]]) -> Timing:
+def table(lines: pd.DataFrame) -> Timing:
     """All results, by set."""
-    columns = ("RMSE", "NLPD", "CRPS", "coverage", "fit", "ms", "seconds", "GB")
     out = Timing(
         "errors and scores in standard deviations of the target; coverage of 95 % intervals",
-        ("set", "rows", "method", *columns),
+        ("set", "rows", "method", *COLUMNS),
     )
-    for row in sorted(lines, key=lambda row: (SETS.index(row["set"]), list(METHODS).index(row["method"]))):
-        out.add(row["set"], row["rows"], row["label"], *(f"{row[key]:.3g}" if key in row else "" for key in columns))
+    for row in sorted(
+        lines.to_dict("records"), key=lambda row: (SETS.index(row["set"]), [*METHODS].index(row["method"]))
+    ):
+        numbers = ("" if np.isnan(row[key]) else f"{row[key]:.3g}" for key in COLUMNS)
+        out.add(row["set"], row["rows"], row["label"], *numbers)
     return out
 
 
@@ -298,28 +299,19 @@ def main(
     methods: Annotated[str, typer.Option(help=f"Any of {', '.join(METHODS)}; separated by commas.")] = "",
     rows: Annotated[int | None, typer.Option(help="Largest number of training rows; for trials.")] = None,
     test_rows: Annotated[int | None, typer.Option(help="Largest number of test rows.")] = None,
-    out: Annotated[Path | None, typer.Option(help="File of finished lines, which continues a run.")] = None,
+    out: Annotated[Path, typer.Option(help="File of results; finished lines are kept.")] = Path("bsvr-pp-large.csv"),
     save: Annotated[bool, typer.Option(help="Write to results.md.")] = False,
 ) -> None:
     """Compare methods for many rows."""
-    lines = [json.loads(line) for line in out.read_text().splitlines()] if out and out.exists() else []
-    known = {(row["set"], row["method"]) for row in lines}
-    for name in sets.split(","):
-        for method in methods.split(",") if methods else METHODS:
-            missing = [package for package in NEEDS.get(method, ()) if find_spec(package) is None]
-            if missing:
-                print(f"{method} is left out: it needs {' and '.join(missing)} (benchmarks/requirements-large.txt)")
-                continue
-            if (name, method) in known:
-                continue
-            found = measure(name, method, rows, test_rows)
-            lines += found
-            for row in found:
-                print({k: round(v, 4) if isinstance(v, float) else v for k, v in row.items()}, flush=True)
-            if out:
-                with out.open("a") as file:
-                    file.writelines(json.dumps(row) + "\n" for row in found)
-    publish("large", [table(lines)], save)
+    chosen = methods.split(",") if methods else list(METHODS)
+    for method in chosen:
+        missing = [package for package in NEEDS.get(method, ()) if find_spec(package) is None]
+        if missing:
+            print(f"{method} is left out: it needs {' and '.join(missing)} (benchmarks/requirements-large.txt)")
+            chosen = [name for name in chosen if name != method]
+    parts = [{"set": name, "method": method} for name in sets.split(",") for method in chosen]
+    found = finished(out, parts, lambda **part: measure(part["set"], part["method"], rows, test_rows))
+    publish("large", [table(found)], save)
 
 
 if __name__ == "__main__":

@@ -14,22 +14,20 @@ quantiles, the negative log density (NLPD) is that of the predictive distributio
 
 from __future__ import annotations
 
-import json
 import time
-import warnings
 from collections.abc import Callable
-from functools import partial
+from functools import cache, partial
 from importlib.util import find_spec
 from pathlib import Path
 from typing import Annotated, Any
 
 import numpy as np
+import pandas as pd
 import typer
 from numpy.typing import NDArray
-from rich.progress import track
-from scipy.stats import rankdata
 
 import bsvr_pp as bp
+from benchmarks.finished import finished
 from benchmarks.large import read
 from benchmarks.peers import Density, catboost, explainable, gaussian_process, lightgbm, ngboost
 from benchmarks.scores import LEVELS, crps
@@ -44,17 +42,25 @@ SIZES = (300, 500, 1000, 2000, 4000)
 _TEST_ROWS = 1000
 
 
-def split(name: str, rows: int, seed: int) -> tuple[Array, Array, Array, Array] | None:
-    """Training and test data of a random part; None where the set has too few rows."""
+@cache
+def table(name: str) -> tuple[Array, Array]:
+    """Inputs and targets of a set."""
     if name in LARGE:
-        X, y, _ = read(name)
-    else:
-        data = load(name)
-        X, y = data.X, data.y
+        return read(name)[:2]
+    data = load(name)
+    return data.X, data.y
+
+
+def has(name: str, rows: int) -> bool:
+    """Whether a set has so many training rows, and enough others for the test."""
+    return len(table(name)[1]) - rows >= min(rows // 10, 50)
+
+
+def split(name: str, rows: int, seed: int) -> tuple[Array, Array, Array, Array]:
+    """Training and test data of a random part."""
+    X, y = table(name)
     order = np.random.default_rng([seed, rows, len(name)]).permutation(len(y))
     test, train = order[rows:][:_TEST_ROWS], order[:rows]
-    if test.size < min(rows // 10, 50):
-        return None
     varies = np.ptp(X[train], axis=0) > 0
     return X[train][:, varies], X[test][:, varies], y[train], y[test]
 
@@ -102,68 +108,54 @@ def scores(peer: Callable[..., Any], X: Any, X_test: Any, y: Array, y_test: Arra
     }
 
 
-def table_of(lines: list[dict[str, Any]]) -> Timing:
+def measured(**part: Any) -> dict[str, float]:
+    """Seconds and scores of a package on a random part of a set, and the number of inputs."""
+    data = split(part["set"], part["rows"], part["seed"])
+    return {"inputs": data[0].shape[1], **scores(PEERS[part["peer"]], *data)}
+
+
+def table_of(lines: pd.DataFrame) -> Timing:
     """The lines, and the ratio of the time of a fit to that of Gaussian process regression."""
-    peers = list(dict.fromkeys(name for line in lines for name, one in line.items() if isinstance(one, dict)))
+    peers = [name for name in PEERS if name in set(lines["peer"])]
     columns = ("set", "rows", "inputs", *(f"{name}: fit (s); NLPD; CRPS; RMSE" for name in peers))
     table = Timing("Default fits of middle sizes: processor seconds of a fit, and scores", columns)
-    for line in lines:
+    found = lines.set_index(["set", "rows", "inputs", "peer"])[["fit", "NLPD", "CRPS", "RMSE"]]
+    for case, part in found.groupby(level=[0, 1, 2], sort=False):
+        known = part.droplevel([0, 1, 2])
         cells = (
-            f"{one['fit']:.1f}; {one['NLPD']:.3f}; {one['CRPS']:.4g}; {one['RMSE']:.4g}"
-            if (one := line.get(name))
-            else "–"
-            for name in peers
+            "{:.1f}; {:.3f}; {:.4g}; {:.4g}".format(*known.loc[name]) if name in known.index else "–" for name in peers
         )
-        table.add(line["set"], line["rows"], line["inputs"], *cells)
-    ratio = {(line["set"], line["rows"]): line["bsvr_pp"]["fit"] / line["GPR"]["fit"] for line in lines}
-    of_many = [value for (_, rows), value in ratio.items() if rows >= 500]
+        table.add(*case, *cells)
+    ratio = found["fit"].unstack().rdiv(found["fit"].unstack()["bsvr_pp"], axis=0)
+    of_many = ratio["GPR"][ratio.index.get_level_values("rows") >= 500]
+    ranks = []
+    for score in ("NLPD", "CRPS", "RMSE"):
+        mean = found[score].unstack().drop(columns=_PRODUCT).dropna(axis=1, how="all").rank(axis=1).mean().sort_values()
+        ranks.append(f"{score} " + ", ".join(f"{name} {rank:.1f}" for name, rank in mean.items()))
     table.notes = (
-        f"Fit of bsvr_pp over that of GPR: median {np.median(list(ratio.values())):.2f}, "
-        f"largest from 500 rows {max(of_many, default=np.nan):.2f}. Over that {_PRODUCT}: median "
-        f"{np.median([line['bsvr_pp']['fit'] / line[_PRODUCT]['fit'] for line in lines]):.2f}. Mean ranks: "
-        + "; ".join(f"{score} {_ranks(lines, peers, score)}" for score in ("NLPD", "CRPS", "RMSE"))
-        + "."
+        f"Fit of bsvr_pp over that of GPR: median {ratio['GPR'].median():.2f}, largest from 500 rows "
+        f"{of_many.max():.2f}. Over that {_PRODUCT}: median {ratio[_PRODUCT].median():.2f}. Mean ranks: "
+        f"{'; '.join(ranks)}."
     )
     return table
-
-
-def _ranks(lines: list[dict[str, Any]], peers: list[str], score: str) -> str:
-    """Mean rank of each package over the lines, in words; the best first."""
-    peers = [name for name in peers if name != _PRODUCT]
-    values = np.array([[line.get(name, {}).get(score, np.nan) for name in peers] for line in lines])
-    with_score = ~np.isnan(values).all(axis=0)
-    mean = dict(
-        zip(
-            np.array(peers)[with_score],
-            np.nanmean(rankdata(values[:, with_score], axis=1, nan_policy="omit"), axis=0),
-            strict=True,
-        )
-    )
-    return ", ".join(f"{name} {rank:.1f}" for name, rank in sorted(mean.items(), key=lambda item: item[1]))
 
 
 def main(
     only: Annotated[list[str] | None, typer.Option(help="Sets.")] = None,
     rows: Annotated[list[int] | None, typer.Option("--n", help="Numbers of rows.")] = None,
     seed: Annotated[int, typer.Option(help="Of the choice of rows.")] = 0,
-    out: Annotated[Path, typer.Option(help="File of results; finished lines are kept.")] = Path("bsvr-pp-middle.jsonl"),
+    out: Annotated[Path, typer.Option(help="File of results; finished lines are kept.")] = Path("bsvr-pp-middle.csv"),
     save: Annotated[bool, typer.Option(help="Write to results.md.")] = False,
 ) -> None:
     """Time default fits on real sets beside Gaussian process regression and boosting, and score them."""
-    lines = [json.loads(line) for line in out.read_text().splitlines()] if out.exists() else []
-    known = {(line["set"], line["rows"], line["seed"]) for line in lines}
-    wanted = [(name, n) for n in rows or SIZES for name in only or (*FILES, *LARGE)]
-    for name, n in track([each for each in wanted if (*each, seed) not in known], description="sets"):
-        if (data := split(name, n, seed)) is None:
-            continue
-        line: dict[str, Any] = {"set": name, "rows": n, "seed": seed, "inputs": data[0].shape[1]}
-        with warnings.catch_warnings():
-            warnings.simplefilter("ignore")
-            line |= {peer: scores(function, *data) for peer, function in PEERS.items()}
-        lines.append(line)
-        with out.open("a") as file:
-            file.write(json.dumps(line) + "\n")
-    publish("middle", [table_of(lines)], save)
+    parts = [
+        {"set": name, "rows": n, "seed": seed, "peer": peer}
+        for n in rows or SIZES
+        for name in only or (*FILES, *LARGE)
+        if has(name, n)
+        for peer in PEERS
+    ]
+    publish("middle", [table_of(finished(out, parts, measured))], save)
 
 
 if __name__ == "__main__":

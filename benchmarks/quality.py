@@ -11,15 +11,12 @@ the prediction were Gaussian, for all methods alike.
 
 from __future__ import annotations
 
-import json
 import time
-import warnings
 from collections.abc import Callable
 from pathlib import Path
 from typing import Annotated, Any
 
 import numpy as np
-import pandas as pd
 import typer
 from numpy.typing import NDArray
 from scipy.stats import norm
@@ -33,6 +30,7 @@ from sklearn.preprocessing import StandardScaler
 from sklearn.svm import SVR
 
 import bsvr_pp as bp
+from benchmarks.finished import finished
 from benchmarks.scores import LEVELS, crps
 from benchmarks.side_by_side import Timing, publish
 from bsvr_pp.datasets import load
@@ -133,11 +131,12 @@ METHODS: dict[str, Callable[..., dict[str, float]]] = {
 }
 
 
+SCORES = ("seconds", "absolute error", "rms error", "CRPS", "log density", "coverage")
+
+
 def _timed(model: Any, X: Array, y: Array) -> dict[str, float]:
     began = time.process_time()
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore")
-        model.fit(X, y)
+    model.fit(X, y)
     return {"seconds": time.process_time() - began}
 
 
@@ -160,25 +159,9 @@ def _robust(y: Array) -> float:
     return float(np.subtract(*np.percentile(y, [75, 25]))) / 1.349
 
 
-def measure(
-    names: list[str], methods: dict[str, Callable[..., dict[str, float]]], splits: int, out: Path | None
-) -> Any:
-    """Scores of all methods on all splits; finished ones are read from the file ``out``, and new ones appended."""
-    done = [json.loads(line) for line in out.read_text().splitlines()] if out and out.exists() else []
-    known = {(row["set"], row["split"], row["method"]) for row in done}
-    for seed in range(splits):
-        for name in names:
-            data = split(name, seed)
-            for method, run in methods.items():
-                if (name, seed, method) in known:
-                    continue
-                row = {"set": name, "split": seed, "method": method, **run(*data)}
-                done.append(row)
-                print({k: round(v, 4) if isinstance(v, float) else v for k, v in row.items()}, flush=True)
-                if out:
-                    with out.open("a") as file:
-                        file.write(json.dumps(row) + "\n")
-    return pd.DataFrame(done)
+def measured(**part: Any) -> dict[str, float]:
+    """Scores of a method on a split, NaN where it predicts no distribution."""
+    return dict.fromkeys(SCORES, np.nan) | METHODS[part["method"]](*split(part["set"], part["split"]))
 
 
 def summarize(rows: Any) -> list[Timing]:
@@ -233,12 +216,17 @@ def main(
     splits: Annotated[int, typer.Option(help="Random splits of each set.")] = 10,
     sets: Annotated[str, typer.Option(help=f"Any of {', '.join(SETS)}; separated by commas.")] = ",".join(SETS),
     methods: Annotated[str, typer.Option(help=f"Any of {', '.join(METHODS)}; separated by semicolons.")] = "",
-    out: Annotated[Path | None, typer.Option(help="File of finished splits, which continues a run.")] = None,
+    out: Annotated[Path, typer.Option(help="File of results; finished splits are kept.")] = Path("bsvr-pp-quality.csv"),
     save: Annotated[bool, typer.Option(help="Write to results.md.")] = False,
 ) -> None:
     """Compare the default estimator with its peers."""
-    chosen = {name: METHODS[name] for name in (methods.split(";") if methods else METHODS)}
-    publish("quality", summarize(measure(sets.split(","), chosen, splits, out)), save)
+    parts = [
+        {"set": name, "split": seed, "method": method}
+        for seed in range(splits)
+        for name in sets.split(",")
+        for method in (methods.split(";") if methods else METHODS)
+    ]
+    publish("quality", summarize(finished(out, parts, measured)), save)
 
 
 if __name__ == "__main__":

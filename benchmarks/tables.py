@@ -14,8 +14,6 @@ the tests that are installed with scikit-learn.
 from __future__ import annotations
 
 import gzip
-import json
-import warnings
 from collections.abc import Callable
 from io import StringIO
 from pathlib import Path
@@ -26,7 +24,6 @@ import pandas as pd
 import sklearn
 import typer
 from numpy.typing import NDArray
-from rich.progress import track
 from scipy.linalg import cho_solve, lapack
 from sklearn.compose import make_column_selector, make_column_transformer
 from sklearn.gaussian_process import GaussianProcessRegressor
@@ -35,6 +32,7 @@ from sklearn.impute import SimpleImputer
 from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import OneHotEncoder, StandardScaler
 
+from benchmarks.finished import finished
 from benchmarks.middle import bayesian, scores
 from benchmarks.peers import Density, catboost, normal_density
 from benchmarks.side_by_side import Timing, publish
@@ -164,6 +162,11 @@ PEERS: dict[str, Callable[..., Any]] = {
 SCORES = ("fit", "NLPD", "CRPS", "RMSE")
 
 
+def measured(**part: Any) -> dict[str, float]:
+    """Seconds and scores of a package on a random part of a set."""
+    return scores(PEERS[part["peer"]], *split(part["set"], part["rows"], part["seed"]))
+
+
 def table_of(lines: pd.DataFrame) -> Timing:
     """Means over the random parts, and the number of cases in which the default is at least as good."""
     means = lines.groupby(["set", "rows", "peer"], sort=False)[list(SCORES)].mean().unstack()
@@ -191,22 +194,18 @@ def main(
     only: Annotated[list[str] | None, typer.Option(help="Sets.")] = None,
     rows: Annotated[list[int] | None, typer.Option("--n", help="Numbers of rows.")] = None,
     seeds: Annotated[int, typer.Option(help="Random parts of each set.")] = 3,
-    out: Annotated[Path, typer.Option(help="File of results; finished lines are kept.")] = Path("bsvr-pp-tables.jsonl"),
+    out: Annotated[Path, typer.Option(help="File of results; finished lines are kept.")] = Path("bsvr-pp-tables.csv"),
     save: Annotated[bool, typer.Option(help="Write to results.md.")] = False,
 ) -> None:
     """Score default fits of tables with words beside CatBoost and Gaussian process regression."""
-    lines = [json.loads(line) for line in out.read_text().splitlines()] if out.exists() else []
-    known = {(line["set"], line["rows"], line["seed"], line["peer"]) for line in lines}
-    cases = [(name, n) for name, n in CASES if name in (only or [name]) and n in (rows or [n])]
-    wanted = [(*case, seed, peer) for seed in range(seeds) for case in cases for peer in PEERS]
-    for name, n, seed, peer in track([each for each in wanted if each not in known], description="fits"):
-        with warnings.catch_warnings():
-            warnings.simplefilter("ignore")
-            found = scores(PEERS[peer], *split(name, n, seed))
-        lines.append({"set": name, "rows": n, "seed": seed, "peer": peer} | found)
-        with out.open("a") as file:
-            file.write(json.dumps(lines[-1]) + "\n")
-    publish("tables", [table_of(pd.DataFrame(lines))], save)
+    parts = [
+        {"set": name, "rows": n, "seed": seed, "peer": peer}
+        for seed in range(seeds)
+        for name, n in CASES
+        if name in (only or [name]) and n in (rows or [n])
+        for peer in PEERS
+    ]
+    publish("tables", [table_of(finished(out, parts, measured))], save)
 
 
 if __name__ == "__main__":

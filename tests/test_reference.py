@@ -1,15 +1,40 @@
-"""Mean field against the reference posteriors, and the references against themselves."""
+"""Mean field against the reference posteriors, and the references against themselves.
+
+``reference_posteriors.json`` has small problems. Their log evidence with its standard error, and mean and variance of
+f, are of `annealed` with 10 groups of 20,000 particles and 20 moves; for intervals 500 particles and 10 moves.
+"""
 
 from __future__ import annotations
+
+import json
+from pathlib import Path
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
 
-from benchmarks.reference import problems, reference_posteriors
 from bsvr_pp.approximations import annealed, laplace, mean_field
 from bsvr_pp.core.losses.noise import IntervalNoise
+from bsvr_pp.losses import LOSSES, NoiseModel
 
-REFERENCES = reference_posteriors()
+
+def reference(record):
+    """A problem of the file: arrays, noise, and the covariance K of a process with a bias and a jitter."""
+    for key in ("X", "y", "mean", "variance"):
+        record[key] = np.asarray(record[key])
+    noise, ends = NoiseModel(LOSSES[record["loss"]], record["parameters"]), record.get("ends")
+    if ends is not None:  # JSON has no infinite numbers
+        lower, upper = (np.array(side, dtype=np.float64) for side in zip(*ends, strict=True))
+        noise = noise.between(np.nan_to_num(lower, nan=-np.inf), np.nan_to_num(upper, nan=np.inf))
+    truth = SimpleNamespace(**record, noise=noise)
+    distance = ((truth.X[:, None] - truth.X) ** 2).sum(-1)
+    truth.K = truth.signal_variance * np.exp(-0.5 * distance / truth.lengthscale**2) + truth.bias_variance
+    truth.K += truth.jitter * np.eye(len(truth.K))
+    return truth
+
+
+FILE = Path(__file__).with_name("reference_posteriors.json")
+REFERENCES = [reference(record) for record in json.loads(FILE.read_text())]
 # Where the variance is off by more than 12 %: tubes and margins that hold f almost like walls, and narrow intervals,
 # whose exact targets have the same error.
 WIDEST = {"epsilon-insensitive, wide tube": 0.15, "hinge": 0.15, "soft insensitive, intervals of 0.1 sd": 0.25}
@@ -31,15 +56,6 @@ def test_local_curvature_is_within_five_nats(truth):
     found = laplace(truth.K, truth.y, truth.noise, curvature="local")
     kinked = truth.noise.name in ("absolute", "pinball")
     assert abs(found.log_evidence - truth.log_evidence) < (10 if kinked else 5)
-
-
-def test_the_problems_are_those_of_the_file():
-    for made, stored in zip(problems(), REFERENCES, strict=True):
-        assert made.name == stored.name
-        assert made.noise.kind == stored.noise.kind and made.noise.parameters == stored.noise.parameters
-        np.testing.assert_array_equal(made.noise.sites(made.y).ends, stored.noise.sites(stored.y).ends)
-        np.testing.assert_array_equal(made.K, stored.K)
-        np.testing.assert_array_equal(made.y, stored.y)
 
 
 SHORT = [pytest.param(r, marks=pytest.mark.slow if isinstance(r.noise, IntervalNoise) else ()) for r in REFERENCES[::3]]

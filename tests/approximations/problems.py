@@ -6,6 +6,7 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
+from scipy.linalg import cholesky, solve_triangular
 from scipy.stats import multivariate_normal
 
 from bsvr_pp.losses import absolute, epsilon_insensitive, gaussian, hinge, huber, pinball, soft_insensitive
@@ -79,3 +80,69 @@ def factor_grid(K, factor):
     f = np.stack(np.meshgrid(*[side] * len(K), indexing="ij"), axis=-1).reshape(-1, len(K))
     cell = sum(np.meshgrid(*[np.log(weight)] * len(K), indexing="ij")).ravel()
     return f, multivariate_normal(np.zeros(len(K)), K).logpdf(f) + factor(f) + cell
+
+
+# C, ε, squared lengthscale, bias variance, signal variance
+LOW, HIGH = np.log([0.1, 0.001, 0.01, 0.001, 0.01]), np.log([1000, 2, 100, 1000, 100])
+BETAS = (0.0, 1e-6, 0.01, 0.1, 0.3, 1.0)
+
+
+def from_the_box(index, n=100):
+    """A setting drawn log-uniformly from the whole range, on noisy sinc or on five inputs with repeated rows."""
+    rng = np.random.default_rng(index)
+    if index % 2:
+        X = rng.normal(size=(n, 5))
+        X[n // 2 : n // 2 + n // 5] = X[: n // 5]
+        y = np.sin(X[:, 0]) + 0.5 * X[:, 1] + 0.1 * rng.normal(size=n)
+    else:
+        X = rng.uniform(-10, 10, (n, 1))
+        y = np.sinc(X[:, 0] / np.pi) + 0.1 * rng.normal(size=n)
+        y[rng.choice(n, n // 20, replace=False)] += 5 * rng.normal(size=n // 20)
+        X = X / X.std()
+    C, epsilon, squared, bias, signal = np.exp(rng.uniform(LOW, HIGH))
+    beta = rng.choice(BETAS)
+    distance = ((X[:, None] - X) ** 2).sum(-1)
+    K = signal * np.exp(-0.5 * distance / squared) + bias + 1e-6 * np.eye(n)
+    return K, y, soft_insensitive(C, epsilon, beta)
+
+
+def duality_gap(K, y, noise, dual_coef):
+    """Relative duality gap of Chu, Keerthi & Ong 2004, (17) and (29), from the dual coefficients only.
+
+    It is infinite if a coefficient exceeds C.
+    """
+    wide = np.longdouble
+    C, epsilon, beta = (wide(noise.parameters[name]) for name in ("C", "epsilon", "beta"))
+    a = dual_coef.astype(wide)
+    if np.abs(a).max() > C * (1 + wide(1e-12)):
+        return np.inf
+    f = K.astype(wide) @ a
+    excess = np.abs(y - f) - (1 - beta) * epsilon
+    width = 2 * beta * epsilon
+    u = np.clip(excess / width, 0, 1) if width > 0 else np.asarray(excess >= 0, dtype=wide)
+    loss = 0.5 * width * u**2 + np.maximum(excess - width, 0)
+    quadratic = 0.5 * (a @ f)
+    primal = C * loss.sum() + quadratic
+    dual = y @ a - quadratic - ((1 - beta) * epsilon * np.abs(a) + beta * epsilon / C * a**2).sum()
+    return float((primal - dual) / (1 + abs(primal) + abs(dual)))
+
+
+def moment_mismatch(K, y, noise, dual_coef, site_precision):
+    """Largest difference between the moments of the posterior and of the tilted distributions.
+
+    Means in posterior standard deviations, variances relative (Gao, Gunn & Harris 2002, (3.10) and (3.12)).
+    """
+    mean = (K.astype(np.longdouble) @ dual_coef.astype(np.longdouble)).astype(float)
+    root = np.sqrt(site_precision)
+    factor = cholesky(np.eye(y.size) + root[:, None] * K * root, lower=True)
+    half = solve_triangular(factor, root[:, None] * K, lower=True)
+    kept = np.sum(solve_triangular(factor, np.eye(y.size), lower=True) ** 2, axis=0)  # Σ_ii over the cavity variance
+    precise = site_precision * np.diag(K) > 1e-2
+    variance = np.where(
+        precise, (1 - kept) / np.where(precise, site_precision, 1), np.diag(K) - np.sum(half**2, axis=0)
+    )
+    cavity_variance = variance / kept
+    _, tilted_mean, tilted_variance = noise.tilted(mean - cavity_variance * dual_coef, cavity_variance, y)
+    return float(
+        max(np.max(np.abs(tilted_mean - mean) / np.sqrt(variance)), np.max(np.abs(tilted_variance / variance - 1)))
+    )

@@ -11,11 +11,11 @@ from problems import (
     REGRESSION,
     assert_gradient_matches_differences,
     exact_gaussian_process,
+    from_the_box,
     smooth,
 )
 from scipy.integrate import quad
 
-from benchmarks.problems import from_the_box
 from bsvr_pp.approximations import laplace, laplace_gradient
 from bsvr_pp.losses import absolute, epsilon_insensitive, gaussian, hinge, soft_insensitive
 

@@ -12,13 +12,13 @@ from problems import (
     LOSSES,
     assert_gradient_matches_differences,
     exact_gaussian_process,
+    from_the_box,
+    moment_mismatch,
     smooth,
 )
 from scipy.special import erf, erfc, logsumexp
 from scipy.stats import norm, qmc
 
-from benchmarks.problems import from_the_box
-from benchmarks.robustness import moment_mismatch
 from bsvr_pp.approximations import laplace, mean_field, mean_field_gradient
 from bsvr_pp.losses import absolute, epsilon_insensitive, gaussian, hinge, huber, pinball, soft_insensitive
 

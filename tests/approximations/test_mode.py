@@ -7,11 +7,9 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from problems import LOSSES, smooth
+from problems import LOSSES, duality_gap, from_the_box, smooth
 from sklearn.svm import SVC, SVR
 
-from benchmarks.problems import from_the_box
-from benchmarks.robustness import duality_gap
 from bsvr_pp.approximations import find_mode
 from bsvr_pp.core.approximations.mode import OFF_BOUND, ON_BOUND, locate, mode_core, subgradient
 from bsvr_pp.core.approximations.posterior import checked_problem

@@ -6,9 +6,8 @@ from dataclasses import FrozenInstanceError
 
 import numpy as np
 import pytest
-from problems import LOSSES, smooth
+from problems import LOSSES, from_the_box, smooth
 
-from benchmarks.problems import from_the_box
 from bsvr_pp.approximations import laplace, mean_field
 from bsvr_pp.core.approximations.mean_field import mean_field_value
 from bsvr_pp.core.approximations.posterior import LatentDraws, checked_problem, failed
