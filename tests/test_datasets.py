@@ -60,9 +60,9 @@ def test_read_csv_takes_the_last_column_or_the_one_named(tmp_path):
         (table(), "price", "has no column 'price'; it has: a, b, y"),
         (table(header="y", line="{2}"), None, "has no column except the target 'y'"),
         ("", None, "is empty"),
-        (table(header="a,y"), None, "the rows have more cells than the header, which has 2"),
-        (table() + "1,2,3,4,5\n", None, "is not a CSV file"),
-        (table().encode() + b"\xff\xfe,1,2\n", None, "is not UTF-8 text"),
+        (table(header="a,y"), None, "row 2 has 3 cells, more than the header, which has 2"),
+        (table() + "1,2,3,4,5\n", None, "has 5 cells, more than the header, which has 3"),
+        (table().encode() + b"\xff\xfe,1,2\n", None, "cannot be read .*: give UTF-8 text"),
     ],
 )
 def test_files_that_cannot_serve(tmp_path, content, target, message):
@@ -78,10 +78,10 @@ def test_files_that_cannot_serve(tmp_path, content, target, message):
 def test_broken_archives_and_addresses(tmp_path, ending):
     path = tmp_path / f"data.csv.{ending}"
     path.write_bytes(b"no archive at all")
-    with pytest.raises(DataError, match=r"cannot be (read|unpacked)") as caught:
+    with pytest.raises(DataError, match="cannot be read") as caught:
         read_csv(path)
     assert "\n" not in str(caught.value)
-    with pytest.raises(DataError, match="is a web address, give a file"):
+    with pytest.raises(DataError, match="cannot be read"):
         read_csv("https://example.org/data.csv")
 
 

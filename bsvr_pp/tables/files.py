@@ -9,10 +9,9 @@ from __future__ import annotations
 import csv
 import io
 import re
-import zipfile
 import zlib
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 from functools import partial
 from lzma import LZMAError
@@ -20,6 +19,7 @@ from pathlib import Path
 from types import ModuleType
 from typing import TYPE_CHECKING
 from urllib.parse import unquote
+from zipfile import BadZipFile
 
 import numpy as np
 import pandas as pd
@@ -34,10 +34,6 @@ if TYPE_CHECKING:
 _SEPARATORS = {",": "commas", ";": "semicolons", "\t": "tabs", "|": "vertical bars"}
 _MISSING = {"", "na", "n/a", "#n/a", "<na>", "nan", "-nan", "nat", "null", "none"}
 _WORDS = {"true": 1.0, "false": 0.0}
-_PACKED = {"gzip": b"\x1f\x8b", "bz2": b"BZh", "xz": b"\xfd7zXZ\x00", "zip": b"PK\x03\x04"}  # first bytes
-_ENDINGS = {".gz": "gzip", ".bz2": "bz2", ".xz": "xz", ".zip": "zip"}
-_UNPACKED, _RATIO = 2**26, 100  # bytes that any archive may unpack to, and how many times its own size
-_OLD_WORKBOOK = b"\xd0\xcf\x11\xe0"  # .xls
 _NAMELESS = re.compile(r"__index_level_\d+__|__null_dask_index__")  # an index of pandas or Dask without a name
 _FORMULA = ("=", "+", "-", "@", "\t", "\r")  # first characters of a formula in a spreadsheet
 
@@ -109,22 +105,15 @@ class TextTable:
 
     def _numbers(self, given: pd.Series, decimal: str) -> pd.Series:
         """A column as numbers, NaN where a cell is missing."""
-        numbers = given.map(partial(_number, decimal=decimal), na_action="ignore").astype(np.float64)
+        numbers = given.map(lambda cell: _number(cell.replace(decimal, ".")), na_action="ignore").astype(np.float64)
         for line in given.index[given.notna() & ~np.isfinite(numbers)]:
             if np.isinf(numbers[line]):
                 raise DataError(f"{self.path}: column {given.name!r} is not finite in row {line}")
             raise DataError(
-                f"{self.path}: column {given.name!r} is not numeric, row {line} has {given[line]!r}"
-                f"{self._hint(given[line])}"
+                f"{self.path}: column {given.name!r} is not numeric, row {line} has {given[line]!r}: write numbers "
+                "with a decimal point and without thousands separators, units and other signs; a gap is an empty cell"
             )
         return numbers
-
-    def _hint(self, cell: str) -> str:
-        if len(self.columns) == 1 and len(cell.split()) > 1:
-            return ": separate the columns by commas"
-        if re.search(r"\d", cell):
-            return ": write numbers with a decimal point and without thousands separators, units and other signs"
-        return ": leave a cell without a number empty"
 
 
 def _kind(cells: pd.Series) -> type[Column]:
@@ -132,7 +121,7 @@ def _kind(cells: pd.Series) -> type[Column]:
     dates = cells.map(lambda cell: _DATE.match(cell) is not None or _OTHER_DATE.match(cell) is not None)
     if 2 * dates.sum() > len(cells):
         return Dates
-    numbers = [cell for cell in cells if _LIKE_A_NUMBER.fullmatch(cell) or _number(cell, ".") is not None]
+    numbers = [cell for cell in cells if _LIKE_A_NUMBER.fullmatch(cell) or _number(cell) is not None]
     many = 2 * len(numbers) > len(cells) or 10 * len(set(numbers)) >= 9 * cells.nunique() > 0
     return Numbers if many else Words
 
@@ -164,16 +153,14 @@ def read_table(path: str | Path, wanted: Collection[str] = ()) -> TextTable:
     if not rows:
         raise DataError(f"{path}: is empty")
     header = rows.pop(next(iter(rows)))
-    numeric = all(_number(name, ".") is not None for name in header) and not set(wanted) & set(header)
+    numeric = all(_number(name) is not None for name in header) and not set(wanted) & set(header)
     if numeric and header != [str(j) for j in range(len(header))]:
         raise DataError(
             f"{path}: the first row holds numbers, and the names of the columns, or of a target, are needed"
         )
     for line, row in rows.items():
         if any(row[len(header) :]):
-            if row is next(iter(rows.values())):
-                raise DataError(f"{path}: the rows have more cells than the header, which has {len(header)}")
-            raise DataError(f"{path}: is not a CSV file (row {line} has {len(row)} cells, the header {len(header)})")
+            raise DataError(f"{path}: row {line} has {len(row)} cells, more than the header, which has {len(header)}")
     cells_of = [[row[j] if j < len(row) else "" for row in rows.values()] for j in range(len(header))]
     notes = [] if separator == "," else [f"{path}: the columns are separated by {_SEPARATORS[separator]}"]
     cells = pd.DataFrame(_named(str(path), header, cells_of, notes), list(rows), dtype=object)
@@ -190,35 +177,17 @@ def without_formulas(table: pd.DataFrame) -> pd.DataFrame:
 
 
 def _text(path: str | Path) -> str:
-    """Return the text of a file, unpacked and without its byte order mark."""
-    if "://" in str(path):
-        raise DataError(f"{path}: is a web address, give a file")
+    """Return the text of a file, unpacked if its ending says so, and without its byte order mark."""
     try:
-        with Path(path).open("rb") as file:
-            first = file.read(8)
-        named = _ENDINGS.get(Path(path).suffix.lower())  # a file that is named as an archive must be one
-        packed, names = next((name for name, start in _PACKED.items() if first.startswith(start)), named), [""]
-        if packed == "zip":
-            with zipfile.ZipFile(path) as archive:
-                names = archive.namelist()
-        if first.startswith(_OLD_WORKBOOK) or "[Content_Types].xml" in names or "mimetype" in names:
-            raise DataError(f"{path}: is a spreadsheet, save it as CSV")
-        if len(names) != 1:
-            raise DataError(f"{path}: holds {len(names)} files, and one is needed")
-        most = max(_UNPACKED, _RATIO * Path(path).stat().st_size)
-        with get_handle(path, "rb", compression=packed, is_text=False) as opened:
-            content = bytes(opened.handle.read(most + 1))
-        if len(content) > most:
-            raise DataError(f"{path}: unpacks to more than {most >> 20} MB: unpack it first, if it is a table")
-        return content.decode("utf-8-sig")
+        with get_handle(Path(path), "r", encoding="utf-8-sig", compression="infer") as opened:
+            return str(opened.handle.read())
     except FileNotFoundError:
         raise DataError(f"{path}: there is no such file") from None
-    except UnicodeDecodeError as error:
-        raise DataError(f"{path}: is not UTF-8 text (byte {error.start})") from None
-    except OSError as error:  # a folder, no permission, a broken archive
-        raise DataError(f"{path}: cannot be read ({error.strerror or error})") from None
-    except (EOFError, RuntimeError, LZMAError, zipfile.BadZipFile, zlib.error) as error:  # RuntimeError: a password
-        raise DataError(f"{path}: cannot be unpacked ({error})") from None
+    # A folder, no permission, other text, a broken archive, several files in it, or a password (RuntimeError).
+    except (OSError, ValueError, RuntimeError, EOFError, LZMAError, BadZipFile, zlib.error) as error:
+        raise DataError(
+            f"{path}: cannot be read ({error}): give UTF-8 text or one archived file, save a spreadsheet as CSV"
+        ) from None
 
 
 def _separator(text: str) -> str:
@@ -257,20 +226,14 @@ def _named(path: str, header: list[str], cells: list[list[str]], notes: list[str
 
 def _labels(column: list[str]) -> bool:
     """Return whether a column has a different integer, or a different text, in each row."""
-    if len(set(column)) < len(column):
-        return False
-    numbers = [_number(cell, ".") for cell in column]
-    return all(value is None or float(value).is_integer() for value in numbers)
+    numbers = [number for cell in column if (number := _number(cell)) is not None]
+    return len(set(column)) == len(column) and all(number.is_integer() for number in numbers)
 
 
-def _number(cell: str, decimal: str) -> float | None:
+def _number(cell: str) -> float | None:
     """Return the number in a cell; None if there is none."""
-    if cell.lower() in _WORDS:
-        return _WORDS[cell.lower()]
-    if "_" in cell:  # Python allows this between digits
-        return None
     try:
-        return float(cell.replace(",", ".") if decimal == "," else cell)
+        return _WORDS.get(cell.lower()) if "_" in cell or cell.lower() in _WORDS else float(cell)  # not 1_0
     except ValueError:
         return None
 
@@ -392,16 +355,13 @@ def writing_predictions(path: Path, fresh: Path) -> Iterator[Callable[[pd.DataFr
     parquet = parquet_library(path)
     import pyarrow
 
-    writers: list[ParquetWriter] = []
+    with ExitStack() as stack:
+        writers: list[ParquetWriter] = []
 
-    def add(table: pd.DataFrame) -> None:
-        rows = pyarrow.Table.from_pandas(table, preserve_index=False)
-        if not writers:
-            writers.append(parquet.ParquetWriter(fresh, rows.schema))
-        writers[0].write_table(rows)
+        def add(table: pd.DataFrame) -> None:
+            rows = pyarrow.Table.from_pandas(table, preserve_index=False)
+            if not writers:
+                writers.append(stack.enter_context(parquet.ParquetWriter(fresh, rows.schema)))
+            writers[0].write_table(rows)
 
-    try:
         yield add
-    finally:
-        for writer in writers:
-            writer.close()

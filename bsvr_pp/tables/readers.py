@@ -124,8 +124,7 @@ def read_classes(path: str | Path, target: str | None = None) -> Table:
     """Read a file with a column of ordered classes, numbers or words, whose order is that of sorting."""
     frame, (chosen,), notes = _read(path, [target], None)
     values = frame[chosen]
-    if values.isna().any():
-        raise DataError(f"{path}: column {chosen!r} has a missing value in row {values.index[values.isna()][0]}")
+    _refuse_gaps(str(path), chosen, values)
     kind = kind_of(chosen, values)
     with of_file(path):
         labels = kind.labels(chosen, values)
@@ -162,9 +161,13 @@ def _read(
 
 def targets_of(path: str, name: str, values: pd.Series) -> Array:
     """The column to predict as finite numbers, without gaps."""
+    _refuse_gaps(path, name, values)
+    return _numbers(path, name, values)
+
+
+def _refuse_gaps(path: str, name: str, values: pd.Series) -> None:
     if values.isna().any():
         raise DataError(f"{path}: column {name!r} has a missing value in row {values.index[values.isna()][0]}")
-    return _numbers(path, name, values)
 
 
 def _numbers(path: str, name: str, values: pd.Series) -> Array:

@@ -33,6 +33,7 @@ def zipped(text):
     return out.getvalue()
 
 
+ENDINGS = {gzip.compress: "gz", bz2.compress: "bz2", lzma.compress: "xz", zipped: "zip"}
 PLAIN = FRAME.to_csv(index=False)
 READ = {
     "plain": (PLAIN, []),
@@ -56,7 +57,6 @@ READ = {
     "first line of Excel, semicolons": ("\ufeffsep=;\r\n" + FRAME.to_csv(index=False, sep=";"), [SEMICOLONS]),
     "first line of Excel, quoted": ('"sep=;";;\n' + FRAME.to_csv(index=False, sep=";"), [SEMICOLONS]),
     "spaces around names": (PLAIN.replace("a,b,y", "\ufeff a , b , y "), []),
-    "packed without an ending": (gzip.compress(PLAIN.encode()), []),
 }
 
 
@@ -72,9 +72,9 @@ def test_every_form_of_a_file_gives_the_same_numbers(tmp_path, name):
     np.testing.assert_array_equal(read_new(path, SWAPPED)[0], FRAME[["b", "a"]].to_numpy())
 
 
-@pytest.mark.parametrize("pack", [gzip.compress, bz2.compress, lzma.compress, zipped], ids=["gz", "bz2", "xz", "zip"])
+@pytest.mark.parametrize("pack", ENDINGS, ids=ENDINGS.get)
 def test_archives_are_unpacked(tmp_path, pack):
-    path = tmp_path / f"data.csv.{'zip' if pack is zipped else pack.__module__}"
+    path = tmp_path / f"data.csv.{ENDINGS[pack]}"
     path.write_bytes(pack(PLAIN.encode()))
     np.testing.assert_array_equal(read_csv(path).y, FRAME["y"])
 
@@ -95,7 +95,7 @@ REFUSED = {
     "point and comma": (lines("a;y", lambda i: f"0.5;{i},25"), f"row 2 has '0,25': {POINT}"),
     "decimal commas between commas": (
         lines("a,y", lambda i: f"{i},5,{i * i % 7},5"),
-        "have more cells than the header",
+        "row 2 has 4 cells, more than the header, which has 2",
     ),
     "a nameless column": (lines("a,,y", lambda i: f"{i},{i * i},{i}"), "column 2 has no name"),
     "nameless measurements": (lines(",a,y", lambda i: f"{i / 8},{i},{i * i}"), "column 1 has no name"),
@@ -106,19 +106,19 @@ REFUSED = {
         f"column 'name' is not numeric, row 2 has 'c0': {POINT}",
     ),
     "categories": (lines("kind,y", lambda i: f"{'abc'[i % 3]},{i}"), "column 'kind' is not numeric, row 2 has 'a'"),
-    "columns by spaces": (lines("a y", lambda i: f"{i} {i * i}"), "row 2 has '0 0': separate the columns by commas"),
+    "columns by spaces": (lines("a y", lambda i: f"{i} {i * i}"), "row 2 has '0 0'"),
     "twice": (lines("a;a;y", lambda i: f"{i};{i};{i}"), "two columns have the name 'a': rename one"),
     "underscores": (lines("a,y", lambda i: f"1_{i},{i}"), "row 2 has '1_0'"),
     "per cent": (lines("a,y", lambda i: f"{i} %,{i}"), f"row 2 has '0 %': {POINT}, units and other signs"),
     "dashes for gaps": (
         lines("a,y", lambda i: f"{i if i % 3 else '-'},{i}"),
-        "row 2 has '-': leave a cell without a number empty",
+        "row 2 has '-': .*a gap is an empty cell",
     ),
     "rows of Excel's first line count": (lines("sep=;\na;y", lambda i: f"{'x' if i == 2 else i};{i}"), "row 5 has 'x'"),
     "an open quotation mark": (PLAIN + '"3,4,5\n', "is not a CSV file"),
     "only row labels": (lines("Unnamed: 0", str), "has no column with a name"),
-    "a workbook": (zipped("x").replace(b"data.csv", b"mimetype"), "is a spreadsheet, save it as CSV"),
-    "an old workbook": (b"\xd0\xcf\x11\xe0" + bytes(100), "is a spreadsheet, save it as CSV"),
+    "a workbook": (zipped("x" * 99), "cannot be read .*save a spreadsheet as CSV"),
+    "an old workbook": (b"\xd0\xcf\x11\xe0" + bytes(100), "cannot be read .*save a spreadsheet as CSV"),
 }
 
 
@@ -136,25 +136,17 @@ def test_archives_hold_one_file(tmp_path):
     with zipfile.ZipFile(tmp_path / "two.zip", "w") as archive:
         for name in ("a.csv", "b.csv"):
             archive.writestr(name, PLAIN)
-    with pytest.raises(DataError, match="holds 2 files, and one is needed"):
+    with pytest.raises(DataError, match=r"cannot be read .*Multiple files.*one archived file"):
         read_csv(tmp_path / "two.zip")
 
 
-@pytest.mark.parametrize("pack", [gzip.compress, bz2.compress, lzma.compress, zipped], ids=["gz", "bz2", "xz", "zip"])
-def test_archives_are_not_unpacked_without_limit(tmp_path, pack, monkeypatch):
-    monkeypatch.setattr(files, "_UNPACKED", 2**20)
-    path = tmp_path / "data.csv"
-    path.write_bytes(pack(b"a,y\n" + b"0,1\n" * 2**20))
-    with pytest.raises(DataError, match=r"unpacks to more than . MB: unpack it first, if it is a table"):
-        read_csv(path)
-
-
-@pytest.mark.parametrize("pack", [gzip.compress, bz2.compress, lzma.compress, zipped], ids=["gz", "bz2", "xz", "zip"])
+@pytest.mark.parametrize("pack", ENDINGS, ids=ENDINGS.get)
 def test_archives_that_are_damaged_are_refused_and_an_error_of_the_package_is_not(tmp_path, pack, monkeypatch):
-    path, whole = tmp_path / "data.csv", pack(PLAIN.encode())
+    path = tmp_path / f"data.csv.{ENDINGS[pack]}"
+    whole = pack(PLAIN.encode())
     for content in (whole[: len(whole) // 2], whole[:12] + bytes(20) + whole[32:]):
         path.write_bytes(content)
-        with pytest.raises(DataError, match=r"data\.csv: (cannot be|is not|holds)"):
+        with pytest.raises(DataError, match=r"data\.csv.*: cannot be read"):
             read_csv(path)
 
     def bug(*_, **__):
