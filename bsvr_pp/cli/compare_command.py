@@ -10,9 +10,9 @@ import warnings
 from collections.abc import Callable, Mapping
 from dataclasses import replace
 from functools import partial
-from importlib.resources import files
+from importlib.resources import files as resources
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Any
 
 import numpy as np
 from rich.console import Console
@@ -43,7 +43,6 @@ _METHODS = tuple(key for key, entry in METHODS.items() if entry.compared)
 _FULL_NUTS_ROWS = 150  # above this, full NUTS over f takes an hour or more
 _EVIDENCE_ROWS = 250  # above this, the plot of the evidence takes minutes
 _CALIBRATION_ROWS = 5
-_LONG = 60.0  # seconds from which a method's time is said
 
 
 def compare(
@@ -68,9 +67,9 @@ def compare(
     Inputs and target are standardised by the training rows; every input has its own lengthscale. Errors and densities
     are in the units of the target, hyperparameters in standardised units.
     """
+    sampling = {"draws": draws, "tune": tune, "chains": chains}
     with failing(ValueError):
         chosen = _chosen(methods)
-        sampling = {"draws": draws, "tune": tune, "chains": chains}
         for option, value in sampling.items():
             if value < 1:
                 raise ValueError(f"--{option} must be at least 1, got {value}")
@@ -81,11 +80,7 @@ def compare(
         _check_train(train)
         output = Output(out)
     # PyMC is slow to import; the input is checked before.
-    import matplotlib
-
-    matplotlib.use("Agg")
     import bsvr_pp as bp
-    from bsvr_pp.inference.protocol import Samples
     from bsvr_pp.show.report import print_comparison, to_table
 
     logging.getLogger("pymc").setLevel(logging.WARNING)
@@ -103,9 +98,7 @@ def compare(
     )
     model = bp.default_model(X, y)
     fit = partial(bp.fit, model=model, random_seed=seed, progressbar=progress and sys.stderr.isatty())
-    made = [make_method(key) for key in chosen]
-    made = [replace(method, **sampling) if isinstance(method, Samples) else method for method in made]
-    results, skipped = _fit_all(made, fit, n, full_nuts, console, output)
+    results, skipped = _fit_all(_methods(chosen, sampling), fit, n, full_nuts, console, output)
     if not results:
         fail("no method was run: " + "; ".join(f"{method_name}: {why}" for method_name, why in skipped.items()))
     console.print("  comparison …")
@@ -113,11 +106,9 @@ def compare(
     standardised = bp.compare(results, _reference(results), **options).comparison
     assert standardised is not None
     comparison = standardised.in_units(scale)
-    labels = {"lengthscale": train.inputs}
     errors = f"Test errors in units of {train.target}"
-    print_comparison(
-        console, comparison, title=f"{errors}; hyperparameters standardised", names=labels, skipped=skipped
-    )
+    known: dict[str, Any] = {"names": {"lengthscale": train.inputs}, "skipped": skipped}
+    print_comparison(console, comparison, title=f"{errors}; hyperparameters standardised", **known)
     units = {"location": location, "scale": scale, "input_location": centre[0], "input_scale": width[0]}
     pictures = _pictures(results, comparison.theta, model, (X_test, y_test), units, train)
     table = to_table(comparison)
@@ -125,14 +116,12 @@ def compare(
         f"Support vector regression of {train.target} on {', '.join(train.inputs)}: {n} rows to train on, "
         f"{len(y_test)} to test. {errors}; inputs, target and hyperparameters standardised."
     )
-    shown = list(pictures.values())
-    page = bp.report_page(table, title=name, description=description, pictures=shown, names=labels, skipped=skipped)
+    page = bp.report_page(table, title=name, description=description, pictures=list(pictures.values()), **known)
     for method_name, why in skipped.items():
         table.loc[method_name, "verdict"] = why
-    output.write("comparison.csv", without_formulas(table).to_csv)
-    for file, picture in pictures.items():
-        output.write(f"{file}.png", picture.png)
-    output.write("report.html", page.encode())
+    files = {"comparison.csv": without_formulas(table).to_csv, "report.html": page.encode()}
+    for file, content in (files | {f"{file}.png": picture.png for file, picture in pictures.items()}).items():
+        output.write(file, content)
     output.close()
     console.print(f"Table, results and pictures are in [bold]{escape(str(output.folder))}[/]", soft_wrap=True)
     console.print(f"The page to read: [bold]{escape(str(output.folder / 'report.html'))}[/]", soft_wrap=True)
@@ -140,12 +129,18 @@ def compare(
 
 def _chosen(methods: str) -> list[str]:
     chosen = [m.strip().lower().replace("-", "_") for m in methods.split(",") if m.strip()]
-    unknown = [m for m in chosen if m not in _METHODS]
-    if unknown or not chosen:
-        raise ValueError(
-            f"--methods must name some of {', '.join(_METHODS)}, got {unknown[0] if unknown else 'none'!r}"
-        )
+    unknown = [m for m in chosen if m not in _METHODS] if chosen else ["none"]
+    if unknown:
+        raise ValueError(f"--methods must name some of {', '.join(_METHODS)}, got {unknown[0]!r}")
     return list(dict.fromkeys(chosen))
+
+
+def _methods(chosen: list[str], sampling: dict[str, int]) -> list[Method]:
+    """The methods, with the options of sampling."""
+    from bsvr_pp.inference.protocol import Samples
+
+    made = [make_method(key) for key in chosen]
+    return [replace(method, **sampling) if isinstance(method, Samples) else method for method in made]
 
 
 def _check_train(train: Dataset) -> None:
@@ -161,21 +156,19 @@ def _fit_all(
 ) -> tuple[dict[str, xr.DataTree], dict[str, str]]:
     """Run the methods and write their results; return the results, and the methods skipped with the reason."""
     from bsvr_pp.core.compiler import interruptible
-    from bsvr_pp.inference.budget import estimate
     from bsvr_pp.inference.netcdf import write
     from bsvr_pp.inference.protocol import Samples
 
     results, skipped = {}, {}
     for method in made:
-        budget = estimate(method, n)
         samples_f = isinstance(method, Samples) and method.latent is None
         if samples_f and n > _FULL_NUTS_ROWS and not full_nuts:
             skipped[method.name] = (
-                f"skipped: {budget} at {n} rows; --full-nuts runs it anyway, and --methods nuts_mean_field samples the "
-                "hyperparameters alone"
+                f"skipped: takes an hour or more at {n} rows; --full-nuts runs it anyway, and --methods "
+                "nuts_mean_field samples the hyperparameters alone"
             )
             continue
-        console.print(f"  {method.name} {f'({budget}) ' if budget.seconds > _LONG else ''}…")
+        console.print(f"  {method.name} …")
         try:
             with warnings.catch_warnings(), interruptible():
                 warnings.simplefilter("ignore")  # convergence is in the table
@@ -183,7 +176,8 @@ def _fit_all(
         except MemoryError as error:
             skipped[method.name] = f"skipped: {error}"
             continue
-        output.write(f"{_slug(method.name)}.nc", partial(write, results[method.name]))
+        slug = method.name.lower().replace(" ", "-").replace("(", "").replace(")", "")
+        output.write(f"{slug}.nc", partial(write, results[method.name]))
     return results, skipped
 
 
@@ -192,7 +186,7 @@ def _reference(results: dict[str, xr.DataTree]) -> str | None:
     from bsvr_pp.inference.result import is_sampled
 
     draws = [name for name, result in results.items() if is_sampled(result)]
-    return next((name for name in draws if results[name].attrs["converged"]), draws[0] if draws else None)
+    return max(draws, key=lambda name: bool(results[name].attrs["converged"]), default=None)
 
 
 def _pictures(
@@ -204,8 +198,11 @@ def _pictures(
     train: Dataset,
 ) -> dict[str, Picture]:
     """Make the pictures of the page, by file name; their titles and captions are in ``pictures.toml``."""
-    import matplotlib.pyplot as plt
+    import matplotlib
     import pandas as pd
+
+    matplotlib.use("Agg")
+    import matplotlib.pyplot as plt
 
     import bsvr_pp as bp
     from bsvr_pp.assess.partial_dependence import ResultInUnits
@@ -241,7 +238,7 @@ def _pictures(
             annealed=bp.Annealed(particles=50),
             model=model,
         )
-    texts = tomllib.loads((files(__package__) / "pictures.toml").read_text("utf-8"))
+    texts = tomllib.loads((resources(__package__) / "pictures.toml").read_text("utf-8"))
     out = {}
     for file, picture in drawn.items():
         text = texts["predictive_of_several" if file == "predictive" and d > 1 else file]
@@ -251,8 +248,3 @@ def _pictures(
         out[file] = Picture(title, caption, buffer.getvalue())
     plt.close("all")
     return out
-
-
-def _slug(name: str) -> str:
-    """The name of a method as that of a file."""
-    return name.lower().replace(" ", "-").replace("(", "").replace(")", "")

@@ -28,6 +28,7 @@ from bsvr_pp.tables.readers import Table as DataTable
 from bsvr_pp.tables.readers import read_classes, read_data, read_intervals, read_times
 
 if TYPE_CHECKING:
+    from bsvr_pp.estimators.ordinal import BayesianOrdinalSVC
     from bsvr_pp.estimators.svr import BayesianSVR
     from bsvr_pp.large import FolderModel
 
@@ -81,7 +82,6 @@ def fit(
         check_writable("--out", out, folder=into_folder)
     import bsvr_pp as bp
     from bsvr_pp.estimators.base import METHODS, blocks_from
-    from bsvr_pp.estimators.outliers import listed
 
     options: dict[str, Any] = {"kernel": kernel, "inference": inference, "ard": ard, "restarts": restarts}
     with failing(TypeError, ValueError):
@@ -99,50 +99,34 @@ def fit(
             options["outliers"] = "keep" if keep_outliers else "set_aside"
             options["intervals"] = not into_folder and table.known.ndim == 2
             model = bp.BayesianSVR(noise, **options, random_state=seed)
-    console = Console()
     if into_folder:
         with failing(ImportError, MemoryError, ValueError), warnings.catch_warnings():
             warnings.simplefilter("ignore", UserWarning)  # what did not converge is reported below
             folder = bp.fit_folder(model, data, folder=out, target=target, client=scheduler)
         print_notes(folder.notes)
         title = f"{folder.target}: {folder.blocks_.n} rows, in its own units"
-        _print(console, title, _numbers(folder) | {"blocks": len(folder.blocks_)}, folder)
-        if not folder.converged_:
-            console.print("[bold red]The solves of some blocks did not converge.[/]")
-        console.print(f"The model is in [bold]{escape(out)}[/]: bsvr-pp predict {escape(out)} NEW.parquet")
+        _print(title, folder, "The solves of some blocks")
+        _say_where(out, "NEW.parquet")
         return
     with (
         failing(MemoryError, ValueError),
-        console.status(f"fitting {len(dataset.y)} rows", spinner="dots") if sys.stdout.isatty() else nullcontext(),
+        Console().status(f"fitting {len(dataset.y)} rows", spinner="dots") if sys.stdout.isatty() else nullcontext(),
         warnings.catch_warnings(record=True) as said,
     ):
         warnings.simplefilter("ignore", UserWarning)  # what did not converge or is set aside is reported below
         warnings.filterwarnings("always", ".* rows repeat others")
         model.fit(table.inputs, table.known)
-    result = model.result_
-    result.attrs["target"] = dataset.target
+    model.result_.attrs["target"] = dataset.target
     print_notes([*dataset.notes, *(f"{data}: {warning.message}" for warning in said)])
+    title = f"{table.target}: {len(table.y)} rows, in its own units"
     if isinstance(model, bp.BayesianOrdinalSVC):
-        rows = {"log evidence": model.log_evidence_, "amplitude of the function": model.amplitude_}
-        for below, above, cut in zip(model.classes_[:-1], model.classes_[1:], model.cutpoints_, strict=True):
-            rows[f"cut point, {below} to {above}"] = cut
         title = f"{table.target}: {model.classes_.size} classes, in standard deviations of the noise"
-        _print(console, title, rows, model, table.inputs)
-    else:
-        rows = _numbers(model) | {"support vectors": model.n_support_}
-        _print(console, f"{table.target}: {len(table.y)} rows, in its own units", rows, model, table.inputs)
-        if model.outliers_.size:
-            console.print(
-                "Gross errors, or targets with far wider noise than most, are set aside: "
-                f"{listed(model.outliers_ + 1)} (--keep-outliers keeps them)."  # counted from 1
-            )
-    if not model.converged_:
-        console.print("[bold red]The search for the hyperparameters did not converge.[/]")
+    _print(title, model, "The search for the hyperparameters", table.inputs)
     try:
-        bp.save(result, out)
+        bp.save(model.result_, out)
     except (OSError, ValueError) as error:
         fail(f"the model cannot be written to {out}: {error}")
-    console.print(f"The model is in [bold]{escape(out)}[/]: bsvr-pp predict {escape(out)} NEW.csv")
+    _say_where(out, "NEW.csv")
 
 
 def _read(
@@ -164,22 +148,30 @@ def _read(
     return read_classes(data, target) if ordinal else read_data(data, target)
 
 
-def _numbers(svr: BayesianSVR | FolderModel) -> dict[str, float]:
+def _numbers(model: BayesianSVR | BayesianOrdinalSVC | FolderModel) -> dict[str, float]:
+    """Numbers of a model, NaN where it has none."""
+    import bsvr_pp as bp
+
+    if isinstance(model, bp.BayesianOrdinalSVC):
+        cuts = zip(model.classes_[:-1], model.classes_[1:], model.cutpoints_, strict=True)
+        found = {f"cut point, {below} to {above}": cut for below, above, cut in cuts}
+        return {"log evidence": model.log_evidence_, "amplitude of the function": model.amplitude_} | found
+    in_folder = isinstance(model, bp.FolderModel)
     return {
-        "log evidence": svr.log_evidence_,
-        "C": svr.C_,
-        "epsilon": getattr(svr, "epsilon_", np.nan),
-        "noise, standard deviation": float(np.sqrt(svr.noise_variance_)),
+        "log evidence": model.log_evidence_,
+        "C": model.C_,
+        "epsilon": getattr(model, "epsilon_", np.nan),
+        "noise, standard deviation": float(np.sqrt(model.noise_variance_)),
+        "blocks" if in_folder else "support vectors": len(model.blocks_) if in_folder else model.n_support_,
     }
 
 
-def _print(
-    console: Console, title: str, rows: dict[str, float], model: Any, inputs: pd.DataFrame | None = None
-) -> None:
-    """Print numbers of a model, and what says which inputs matter, the first most."""
+def _print(title: str, rows: dict[str, float], model: Any, search: str, inputs: pd.DataFrame | None = None) -> None:
+    """Print numbers of a model, which inputs matter, the first most, and what is wrong."""
     import bsvr_pp as bp
+    from bsvr_pp.estimators.outliers import listed
 
-    table = Table("", title=title)
+    rows, table = _numbers(model), Table("", title=title)
     table.add_column("", justify="right")
     names = model.relevance_.index
     if getattr(model, "kernel_", "") == "main_effects" and len(names) > 1:
@@ -193,4 +185,17 @@ def _print(
     for name, value in rows.items():
         if np.isfinite(value):
             table.add_row(escape(name), f"{value:.4g}")
+    console = Console()
     console.print(table)
+    outliers = getattr(model, "outliers_", np.empty(0))
+    if outliers.size:
+        console.print(
+            "Gross errors, or targets with far wider noise than most, are set aside: "
+            f"{listed(outliers + 1)} (--keep-outliers keeps them)."  # counted from 1
+        )
+    if not model.converged_:
+        console.print(f"[bold red]{search} did not converge.[/]")
+
+
+def _say_where(out: str, new: str) -> None:
+    Console().print(f"The model is in [bold]{escape(out)}[/]: bsvr-pp predict {escape(out)} {new}")

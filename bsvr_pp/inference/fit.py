@@ -89,8 +89,7 @@ def fit(
     ConvergenceWarning
         If the result did not converge.
     UserWarning
-        If the fit will take more than a minute or a quarter of the memory, before it starts; if coefficients of mu are
-        optimised and not integrated out.
+        If coefficients of mu are optimised and not integrated out.
 
     <pymc_model>
     ...     result = bp.fit(bp.Laplace(), hyperparameters={"C": 10.0}, progressbar=False)
@@ -151,7 +150,6 @@ def fit(
     check_budget(
         method,
         problem.targets.size,
-        search=bool(free),
         blocks=len(problem.blocks),
         rank=problem.rank,
         divisible=problem.ends.exact and not problem.loss.targets.refusal("blocks", target=problem.target),
