@@ -11,7 +11,6 @@ import pytest
 from arviz_plots import PlotCollection
 
 import bsvr_pp as bp
-from bsvr_pp.assess.loo import Refit
 
 KINDS = ("MAP", "Laplace", "Laplace (local)", "mean field", "NUTS", "NUTS (mean field)")
 WITH_DRAWS = KINDS[1:]
@@ -104,10 +103,6 @@ def _finite(table):
     return np.isfinite(np.asarray(table, dtype=np.float64)).all()
 
 
-def _folds(result, model):
-    return az.loo_kfold(result, Refit(result, model=model, restarts=1), k=2, pointwise=True)
-
-
 READERS = {
     "summary": lambda r, m: len(az.summary(r, var_names=NAMES)) == 3,
     "ess": lambda r, m: _finite([az.ess(r, var_names=["f"])["f"]]),
@@ -116,7 +111,6 @@ READERS = {
     "loo_pit": lambda r, m: ((az.loo_pit(r)["y"] >= 0) & (az.loo_pit(r)["y"] <= 1)).all(),
     "loo_expectations": lambda r, m: _finite(az.loo_expectations(r, kind="mean")[0]),
     "loo_metrics": lambda r, m: az.loo_metrics(r).mean > 0,
-    "loo_kfold": lambda r, m: _finite(_folds(r, m).elpd_i),
     "compare": lambda r, m: list(az.compare({"a": r, "b": r}).index) == ["a", "b"],
     "psense_summary": lambda r, m: _finite(az.psense_summary(r, var_names=NAMES)[["prior", "likelihood"]]),
     "plot_trace_dist": lambda r, m: isinstance(az.plot_trace_dist(r, var_names=NAMES), PlotCollection),
@@ -129,23 +123,17 @@ READERS = {
 NO_DRAWS = "the mode has no posterior of f, so that there is no log_likelihood"
 OPTIMISED = "the hyperparameters were optimised, so that there is no log_prior of draws"
 READS_LIKELIHOOD = (
-    "loo", "loo_pit", "loo_expectations", "loo_metrics", "loo_kfold", "compare", "plot_loo_pit", "plot_khat",
+    "loo", "loo_pit", "loo_expectations", "loo_metrics", "compare", "plot_loo_pit", "plot_khat",
 )  # fmt: skip
 POINTS = ("MAP", "Laplace", "Laplace (local)", "mean field")
 DOES_NOT_APPLY = {("MAP", reader): NO_DRAWS for reader in READS_LIKELIHOOD}
 DOES_NOT_APPLY |= {(kind, "psense_summary"): OPTIMISED for kind in POINTS}
-# A refit by NUTS takes a minute on two cores.
-SLOW = {("NUTS", "loo_kfold"), ("NUTS (mean field)", "loo_kfold")}
 
 
 @pytest.mark.filterwarnings("ignore")
 @pytest.mark.parametrize(
     ("kind", "reader"),
-    [
-        pytest.param(kind, reader, marks=[pytest.mark.slow] if (kind, reader) in SLOW else [])
-        for kind in KINDS
-        for reader in READERS
-    ],
+    [(kind, reader) for kind in KINDS for reader in READERS],
 )
 def test_every_reader_takes_every_kind_of_result(sinc_model, results, kind, reader):
     """What does not apply is refused by ArviZ, and the table says why."""

@@ -22,7 +22,6 @@ from typer.testing import CliRunner
 
 import bsvr_pp as bp
 from bsvr_pp import cli
-from bsvr_pp.assess.loo import Refit
 from bsvr_pp.core.compiler import _njit, interruptible, separate
 from bsvr_pp.inference.search import at_size
 from tests.signals import interrupt_call, interrupt_evidence
@@ -232,17 +231,7 @@ def test_an_interruption_while_pytensor_compiles(number):
     assert bp.fit(bp.MeanField(), model, progressbar=False).attrs["converged"]
 
 
-def test_refits_and_the_command_line_do_not_go_on(tmp_path):
-    X, y = wave(20)
-    with pm.Model() as model:
-        inputs, observed = pm.Data("inputs", X), pm.Data("observed", y)
-        lengthscale = pm.HalfNormal("lengthscale", 1.0)
-        f = bp.GP(cov_func=pm.gp.cov.ExpQuad(2, ls=lengthscale)).prior("f", X=inputs)
-        bp.SoftInsensitive("y", mu=f, C=1.0, epsilon=0.1, beta=0.3, observed=observed)
-    refit = Refit(bp.fit(bp.MeanField(), model, progressbar=False), model=model)
-    with pytest.MonkeyPatch.context() as patch, pytest.raises(KeyboardInterrupt):
-        interrupt_evidence(patch, 4)
-        refit.sample(np.arange(18))
+def test_the_command_line_does_not_go_on(tmp_path):
     with pytest.MonkeyPatch.context() as patch:
         interrupt_evidence(patch, 5)
         run = CliRunner().invoke(cli.app, ["compare", "--methods", "mean_field", "--out", str(tmp_path / "out")])

@@ -1,12 +1,8 @@
-"""Predictions of rows by the others: leave-one-out of any result, and fits of the same model to some of its rows.
-
-`loo` and `loo_predict` fit nothing again. `Refit` is what `arviz.reloo` and `arviz.loo_kfold` need to do so.
-"""
+"""Predictions of rows by the others: leave-one-out of any result, which fits nothing again."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from copy import deepcopy
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import Any, ClassVar
 
@@ -14,37 +10,27 @@ import arviz as az
 import numpy as np
 import pymc as pm
 import xarray as xr
-from arviz_stats import SamplingWrapper
 from arviz_stats.utils import ELPDData
-from numpy.typing import ArrayLike, NDArray
-from pymc.model.fgraph import clone_model
-from pytensor.compile.sharedvalue import SharedVariable
+from numpy.typing import ArrayLike
 
 from bsvr_pp.assess.evidence import Judged, pareto_weights
 from bsvr_pp.core.approximations.posterior import LatentPosterior, from_sites
 from bsvr_pp.core.arrays import Array
 from bsvr_pp.core.checks import checked_levels
-from bsvr_pp.core.compiler import interruptible
 from bsvr_pp.core.covariance.covariance import Factor
 from bsvr_pp.core.docs import shared
 from bsvr_pp.core.losses import NoiseModel
-from bsvr_pp.inference.fit import fit
 from bsvr_pp.inference.fitted import check_neighbours, components, latent_posterior
-from bsvr_pp.inference.predict import predict, predict_distribution
+from bsvr_pp.inference.predict import predict_distribution
 from bsvr_pp.inference.prediction.component import (
     Component,
     mixture_of,
     new_rows,
     new_targets,
-    noise_of_rows,
-    rowwise_data,
 )
 from bsvr_pp.inference.prediction.distribution import QUANTILES, PredictiveDistribution
 from bsvr_pp.inference.prediction.neighbours import NoiseScales, moments_given, nearest_others
 from bsvr_pp.inference.result import is_mode, is_sampled, latent_draws
-from bsvr_pp.inference.search.optimize import initial_point
-from bsvr_pp.model.gp import copied, set_initial_values
-from bsvr_pp.model.inventory import ModelError
 
 _DRAWS = 500  # largest number of draws that are reweighted
 
@@ -273,85 +259,3 @@ def _checked(result: xr.DataTree, model: pm.Model | None, neighbours: object, no
         )
     check_neighbours(result, neighbours, noise_scales)
     return fitted
-
-
-class Refit(SamplingWrapper):  # type: ignore[misc]
-    """The `arviz.SamplingWrapper` of a result of any method: it fits the model again, without some of its rows.
-
-    Inputs and targets of the model, and other data with a row for each training point, are `pm.Data`. Hyperparameters
-    are optimised or sampled again at each refit, unless they are given. ``options`` are those of `fit`, such as
-    ``restarts``. The density of a row that was left out is that of `predict`, with f, and draws of the
-    hyperparameters, integrated out.
-    """
-
-    def __init__(
-        self,
-        result: xr.DataTree,
-        *,
-        model: pm.Model | None = None,
-        hyperparameters: Mapping[str, ArrayLike] | None = None,
-        random_seed: int = 0,
-        **options: Any,
-    ) -> None:
-        fitted = Judged(result, model)
-        problem = fitted.problem
-        for label, variable in (("X", problem.X), (problem.target, problem.y)):
-            if not isinstance(variable, SharedVariable) or variable.name not in problem.data:
-                raise ModelError(f"{label} must be pm.Data, so that the model can be fitted to some of its rows")
-        self._others = rowwise_data(problem)
-        noise_of_rows(problem, problem.inputs[1:], self._chosen_others(slice(1, None)))(initial_point(problem))
-        super().__init__(problem.model, idata_orig=result)
-        values = {str(problem.X.name): problem.inputs, str(problem.y.name): problem.targets, **self._others}
-        self._values = {name: np.asarray(value, dtype=problem.data[name].dtype) for name, value in values.items()}
-        rowwise = [*self._values, problem.target, problem.prior.name]
-        dims = [problem.model.named_vars_to_dims.get(name, (None,))[0] for name in rowwise]
-        self._dims = {dim: problem.model.coords.get(dim) for dim in dims if dim is not None}
-        self._copy, self._inputs, self._method = _free_copy(problem.model), problem.inputs, fitted.method
-        self._targets = result["observed_data"].to_dataset()[problem.target]
-        self._given = {"hyperparameters": hyperparameters, "random_seed": random_seed, "progressbar": False} | options
-
-    def choose(self, rows: NDArray[np.intp]) -> pm.Model:
-        """Return a copy of the model, always the same, with the rows at these positions; it is compiled once."""
-        for dim, labels in self._dims.items():
-            self._copy.set_dim(dim, len(rows), None if labels is None else [labels[i] for i in rows])
-        for name, values in self._values.items():
-            self._copy[name].set_value(values[rows])
-        return self._copy
-
-    def _chosen_others(self, rows: NDArray[np.intp] | slice) -> dict[str, NDArray[np.generic]]:
-        """Values at these positions of the data with a row for each point, without inputs and targets."""
-        return {name: np.asarray(values)[rows] for name, values in self._others.items()}
-
-    def sel_observations(self, idx: ArrayLike) -> tuple[NDArray[np.intp], NDArray[np.intp]]:
-        """Positions of the rows that are kept, and of those that are left out."""
-        left_out = np.atleast_1d(np.asarray(idx, dtype=np.intp))
-        return np.setdiff1d(np.arange(self._targets.size), left_out), left_out
-
-    @interruptible()
-    def sample(self, modified_observed_data: NDArray[np.intp]) -> xr.DataTree:
-        """Fit the model to the rows at these positions, which are the attribute ``rows`` of the result."""
-        result = fit(self._method, self.choose(modified_observed_data), **self._given)
-        result.attrs["rows"] = modified_observed_data
-        return result
-
-    def get_inference_data(self, fitted_model: xr.DataTree) -> xr.DataTree:
-        """Return the result of a refit."""
-        return fitted_model
-
-    def log_likelihood__i(self, excluded_obs: NDArray[np.intp], idata__i: xr.DataTree) -> xr.DataArray:
-        """Log density of each row that was left out, (1, 1, rows), averaged over the posterior of the refit."""
-        model, targets = self.choose(idata__i.attrs["rows"]), self._targets[excluded_obs]
-        inputs, others = self._inputs[excluded_obs], self._chosen_others(excluded_obs)
-        seen = predict(idata__i, inputs, model=model, y_new=targets.values, quantiles=(0.5,), data=others)
-        return targets.copy(data=seen["y_log_density"].values).expand_dims(("chain", "draw"))
-
-
-def _free_copy(model: pm.Model) -> pm.Model:
-    """Copy a model, whose data and dimensions can be set without a change of the model itself."""
-    copy = set_initial_values(copied(model, clone_model), model)
-    copy._coords = dict(copy._coords)
-    # PyMC's copy has other variables, which hold the same values.
-    for variable in {*copy.named_vars.values(), *copy.dim_lengths.values()}:
-        if isinstance(variable, SharedVariable):
-            variable.container = deepcopy(variable.container)
-    return copy

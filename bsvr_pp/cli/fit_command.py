@@ -116,14 +116,15 @@ def fit(
         warnings.simplefilter("ignore", UserWarning)  # what did not converge or is set aside is reported below
         warnings.filterwarnings("always", ".* rows repeat others")
         model.fit(table.inputs, table.known)
-    model.result_.attrs["target"] = dataset.target
+    result = model.result_
+    result.attrs["target"] = dataset.target
     print_notes([*dataset.notes, *(f"{data}: {warning.message}" for warning in said)])
     title = f"{table.target}: {len(table.y)} rows, in its own units"
     if isinstance(model, bp.BayesianOrdinalSVC):
         title = f"{table.target}: {model.classes_.size} classes, in standard deviations of the noise"
     _print(title, model, "The search for the hyperparameters", table.inputs)
     try:
-        bp.save(model.result_, out)
+        bp.save(result, out)
     except (OSError, ValueError) as error:
         fail(f"the model cannot be written to {out}: {error}")
     _say_where(out, "NEW.csv")
@@ -156,17 +157,18 @@ def _numbers(model: BayesianSVR | BayesianOrdinalSVC | FolderModel) -> dict[str,
         cuts = zip(model.classes_[:-1], model.classes_[1:], model.cutpoints_, strict=True)
         found = {f"cut point, {below} to {above}": cut for below, above, cut in cuts}
         return {"log evidence": model.log_evidence_, "amplitude of the function": model.amplitude_} | found
-    in_folder = isinstance(model, bp.FolderModel)
+    last = (
+        {"blocks": len(model.blocks_)} if isinstance(model, bp.FolderModel) else {"support vectors": model.n_support_}
+    )
     return {
         "log evidence": model.log_evidence_,
         "C": model.C_,
         "epsilon": getattr(model, "epsilon_", np.nan),
         "noise, standard deviation": float(np.sqrt(model.noise_variance_)),
-        "blocks" if in_folder else "support vectors": len(model.blocks_) if in_folder else model.n_support_,
-    }
+    } | last
 
 
-def _print(title: str, rows: dict[str, float], model: Any, search: str, inputs: pd.DataFrame | None = None) -> None:
+def _print(title: str, model: Any, search: str, inputs: pd.DataFrame | None = None) -> None:
     """Print numbers of a model, which inputs matter, the first most, and what is wrong."""
     import bsvr_pp as bp
     from bsvr_pp.estimators.outliers import listed
@@ -187,7 +189,7 @@ def _print(title: str, rows: dict[str, float], model: Any, search: str, inputs: 
             table.add_row(escape(name), f"{value:.4g}")
     console = Console()
     console.print(table)
-    outliers = getattr(model, "outliers_", np.empty(0))
+    outliers = getattr(model, "outliers_", np.empty(0, dtype=np.int64))
     if outliers.size:
         console.print(
             "Gross errors, or targets with far wider noise than most, are set aside: "
