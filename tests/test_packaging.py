@@ -80,7 +80,8 @@ def test_wheel_holds_the_package_and_nothing_else(archives):
         "bsvr_pp/show/report.html",
         "bsvr_pp/cli/pictures.toml",
         "bsvr_pp/show/sections.toml",
-        "bsvr_pp/show/words.txt",
+        "bsvr_pp/show/summary.txt",
+        "bsvr_pp/show/evidence.txt",
     }
     assert {name for name in held if name.startswith("bsvr_pp/")} == modules | data
     assert held[f"{info}/licenses/LICENSE"] == (ROOT / "LICENSE").read_bytes()

@@ -1,7 +1,7 @@
 """A comparison of results, and what readers see of it: a table, words, a self-contained page, lines in a terminal.
 
-The sentences are in ``words.txt``, titles and lines of numbers in ``sections.toml``, and the page, for a phone or on
-paper, is ``report.html``; Jinja escapes all text in the page.
+The sentences are in ``summary.txt`` and ``evidence.txt``, titles and lines of numbers in ``sections.toml``. The page,
+for a phone or on paper, is ``report.html``; Jinja escapes all text in it.
 """
 
 from __future__ import annotations
@@ -10,10 +10,9 @@ import base64
 import re
 import tomllib
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from importlib.resources import files
 from math import floor, isfinite, log10, nan
-from typing import ClassVar, NamedTuple, TypedDict
+from typing import ClassVar, NamedTuple
 
 import numpy as np
 import pandas as pd
@@ -26,9 +25,8 @@ from rich.markup import escape
 from rich.table import Table
 
 from bsvr_pp.assess import assessment
-from bsvr_pp.assess.assessment import Numbers, Plain, Value, scores
+from bsvr_pp.assess.assessment import GOOD_R_HAT, Comparison, Numbers, Plain, Value, scores
 from bsvr_pp.assess.evidence import GOOD_K, Judged
-from bsvr_pp.assess.verdict import GOOD_R_HAT, Comparison
 from bsvr_pp.core import __version__
 from bsvr_pp.core.checks import generator
 from bsvr_pp.core.docs import shared
@@ -38,20 +36,10 @@ from bsvr_pp.inference.protocol import Anneals
 from bsvr_pp.inference.result import check_results, check_same, data_of
 from bsvr_pp.methods import method_of
 
-
-class _Text(TypedDict):
-    """A section of the file of sections."""
-
-    title: str
-    explanation: str
-    error: str
-    columns: dict[str, str]
-
-
 _ANNEALED = Annealed(particles=200)
 _MISSING = "–"
 _DECIMALS = {"evidence at theta": 2, "error at theta": 3, "evidence error": 3}  # at most: less decides nothing
-_TEXTS: list[_Text] = tomllib.loads((files(__package__) / "sections.toml").read_text("utf-8"))["section"]
+_TEXTS = tomllib.loads((files(__package__) / "sections.toml").read_text("utf-8"))["section"]
 _MINUS = re.compile(r"(?<!\w)-(?=[\d.])")
 UNITS = (
     "Exact targets have densities and intervals have probabilities: log evidences depend on the unit of y, and "
@@ -135,7 +123,7 @@ def compare(
         - ``against the reference``: a warning if the mean of f is far from that of the reference;
         - ``verdict``: the problems that were found with the result, in words.
 
-        Its attribute ``comparison`` is the same as data (`bsvr_pp.assess.verdict.Comparison`), with the evidences at
+        Its attribute ``comparison`` is the same as data (`bsvr_pp.assess.assessment.Comparison`), with the evidences at
         θ. ``attrs`` has the common hyperparameters ``theta``, the ``reference``, and the ``summary`` and
         ``evidence_summary`` in words.
 
@@ -213,8 +201,8 @@ def to_table(comparison: Comparison) -> ComparisonTable:
     """Write a comparison as a table."""
     results, far = comparison.results, comparison.far
     held = columns(comparison)
-    held["note"] = [found.message for found in results.values()]
-    held["inference"] = [found.inference for found in results.values()]
+    held |= {"note": [found.message for found in results.values()]}
+    held |= {"inference": [found.inference for found in results.values()]}
     if comparison.reference is not None:
         held["against the reference"] = [str(far.get(name, "")) for name in results]
     held["verdict"] = [str(verdict) for verdict in comparison.verdicts.values()]
@@ -227,21 +215,15 @@ def to_table(comparison: Comparison) -> ComparisonTable:
 
 def summary(comparison: Comparison) -> str:
     """State which result to use, in one to three sentences."""
-    return _said("summary", comparison)
+    return _ENVIRONMENT.get_template("summary.txt").render(comparison=comparison).strip()
 
 
 def evidence_words(comparison: Comparison) -> str:
     """State whether the evidences at the common hyperparameters agree, and what their values depend on."""
-    return _said("evidence", comparison, UNITS)
+    return _ENVIRONMENT.get_template("evidence.txt").render(comparison=comparison, units=UNITS).strip()
 
 
-def _said(macro: str, *facts: object) -> str:
-    """A sentence of the file of sentences."""
-    return str(getattr(_ENVIRONMENT.get_template("words.txt").module, macro)(*facts))
-
-
-@dataclass(frozen=True, slots=True)
-class Picture:
+class Picture(NamedTuple):
     """A picture for the report page: title, explanation for the reader, and the image."""
 
     title: str

@@ -9,8 +9,7 @@ import numpy as np
 import pytest
 from scipy.stats import binom
 
-from bsvr_pp.assess.assessment import Assessment
-from bsvr_pp.assess.verdict import Comparison, Kind, Reason, Status, Verdict, judge
+from bsvr_pp.assess.assessment import Assessment, Comparison, Kind, Reason, Status, Verdict, judge
 from bsvr_pp.inference.protocol import Evidence
 from bsvr_pp.show.report import evidence_words, summary
 

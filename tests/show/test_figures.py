@@ -9,8 +9,7 @@ from math import inf, nan
 import pytest
 from rich.console import Console
 
-from bsvr_pp.assess.assessment import Assessment
-from bsvr_pp.assess.verdict import Comparison
+from bsvr_pp.assess.assessment import Assessment, Comparison
 from bsvr_pp.show.report import cell, duration, point_words, print_comparison, sections, summary
 
 BARE = Assessment("mean field", False, False, "", {}, {"converged": True, "seconds": 2.0, "log_evidence": nan}, {})
