@@ -765,8 +765,15 @@ PUBLIC = {
         *each(lambda s, bad: bp.plot_predictive(s.results, model=s.model, X_test=X, y_test=bad), NO_VECTOR, "y_test"),
         *options(
             lambda s, **o: bp.plot_predictive(s.results, model=s.model, **o),
-            scale=("a", 0.0, -1.0, np.nan, "must be a positive number, got"),
-            input_scale=("a", 0.0, "must be a positive number, got"),
+            target_units=(
+                "ab",
+                1.0,
+                (0.0, 0.0),
+                (0.0, -1.0),
+                (np.nan, 1.0),
+                "must be a number and a positive number, got",
+            ),
+            input_units=((0.0,), (0.0, 0.0), "must be a number and a positive number, got"),
             labels=(("x",), "must be two"),
         ),
     ],

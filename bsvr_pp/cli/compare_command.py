@@ -109,7 +109,7 @@ def compare(
     errors = f"Test errors in units of {train.target}"
     known: dict[str, Any] = {"names": {"lengthscale": train.inputs}, "skipped": skipped}
     print_comparison(console, comparison, title=f"{errors}; hyperparameters standardised", **known)
-    units = {"location": location, "scale": scale, "input_location": centre[0], "input_scale": width[0]}
+    units = {"input_units": (centre[0], width[0]), "target_units": (location, scale)}
     pictures = _pictures(results, comparison.theta, model, (X_test, y_test), units, train)
     table = to_table(comparison)
     description = (
@@ -194,7 +194,7 @@ def _pictures(
     at: Mapping[str, Plain],
     model: pm.Model,
     test: tuple[Array, Array],
-    units: dict[str, float],
+    units: dict[str, tuple[float, float]],
     train: Dataset,
 ) -> dict[str, Picture]:
     """Make the pictures of the page, by file name; their titles and captions are in ``pictures.toml``."""
@@ -223,7 +223,7 @@ def _pictures(
         if banded:
             facts["shown"], rows = banded[0], pd.DataFrame(train.X, columns=train.inputs)
             centre, width = train.X.mean(axis=0), train.X.std(axis=0)
-            seen = ResultInUnits.of(results[banded[0]], model, centre, width, units["scale"])
+            seen = ResultInUnits.of(results[banded[0]], model, centre, width, units["target_units"][1])
             shares = [bp.effect(seen, rows, i).attrs["share"] for i in range(d)]
             largest = np.argsort(-np.array(shares), kind="stable")[:4].tolist()
             drawn["effects"] = bp.plot_effect(seen, rows, largest, target=train.target)

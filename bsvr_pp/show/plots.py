@@ -45,7 +45,7 @@ _METHODS = {
     "NUTS (Laplace (local))": "#aa3377",
 }
 _IN_A_ROW = 4  # panels of effects
-_WORDS = ("#4477aa", "#ee6677", "#228833", "#ccbb44", "#66ccee", "#aa3377", "#777777")  # Paul Tol's bright scheme
+_WORDS = ("#4477aa", "#ee6677", "#228833", "#ccbb44", "#66ccee", "#aa3377", "#777777")  # of the same scheme
 _POINTS = 9  # annealed points along a hyperparameter
 
 
@@ -56,15 +56,11 @@ def plot_predictive(
     model: pm.Model | None = None,
     X_test: ArrayLike | None = None,
     y_test: ArrayLike | None = None,
-    location: float = 0.0,
-    scale: float = 1.0,
-    input_location: float = 0.0,
-    input_scale: float = 1.0,
+    input_units: tuple[float, float] = (0.0, 1.0),
+    target_units: tuple[float, float] = (0.0, 1.0),
     labels: tuple[str, str] = ("x", "y"),
 ) -> Figure:
     """Plot predictive bands with the data and the support vectors, in one panel per result.
-
-    The figure is drawn in matplotlib.
 
     With one input the plot shows the mean of f, the tube around it, and the central 80 % and 95 % intervals of y. With
     several inputs it shows test targets (or training targets, if there is no test set) against their predictions, with
@@ -77,10 +73,9 @@ def plot_predictive(
     <model>
     X_test, y_test : arrays, optional
         Test data.
-    location, scale : float
-        If the targets were standardised, their mean and standard deviation: the plot is in the original units.
-    input_location, input_scale : float
-        The same for a single input.
+    input_units, target_units : (float, float)
+        If a single input or the targets were standardised, their mean and standard deviation: the plot is in the
+        original units.
     labels : (str, str)
         Names of the input and the target.
 
@@ -91,7 +86,7 @@ def plot_predictive(
     Raises
     ------
     ValueError
-        If there is no result, one of X_test and y_test is missing or does not fit, or scales or labels are invalid.
+        If there is no result, one of X_test and y_test is missing or does not fit, or units or labels are invalid.
     TypeError
         If results is not a dict of results of `fit`.
 
@@ -106,40 +101,46 @@ def plot_predictive(
     if y_test is not None:
         X_test = numbers("X_test", X_test, ("n_test", "d"))
         y_test = numbers("y_test", y_test, (len(X_test),))
-    for label, value in (("scale", scale), ("input_scale", input_scale)):
-        if not (is_number(value) and value > 0):
-            raise ValueError(f"{label} must be a positive number, got {value!r}")
+    for label, units in (("input_units", input_units), ("target_units", target_units)):
+        if np.shape(units) != (2,) or not all(map(is_number, units)) or units[1] <= 0:
+            raise ValueError(f"{label} must be a number and a positive number, got {units!r}")
     if len(labels) != 2:
         raise ValueError(f"labels must be two, of the input and the target, got {labels!r}")
-    n, columns = len(results), min(len(results), 2)
-    size, shared_axes = (5.2 * columns, 3.6 * -(-n // columns)), {"sharex": True, "sharey": True, "squeeze": False}
-    figure, axes = plt.subplots(-(-n // columns), columns, figsize=size, layout="constrained", **shared_axes)
-    for axis in axes.flat[n:]:
-        axis.set_visible(False)
-    for axis, (name, result) in zip(axes.flat, results.items(), strict=False):
+    (middle, width), (location, scale) = input_units, target_units
+    figure, axes = _panels(len(results), min(len(results), 2), (5.2, 3.6), sharex=True, sharey=True)
+    for axis, (name, result) in zip(axes, results.items(), strict=True):
         data = data_of(result)
         X, y = data["inputs"], data["targets"]
         if X.shape[1] == 1:
             margin = 0.05 * np.ptp(X)
             grid = np.linspace(X.min() - margin, X.max() + margin, 200)[:, None]
-            x, at = (input_location + input_scale * each[:, 0] for each in (grid, X))
-            seen = _in_units(predict(result, grid, model=model), location, scale)
-            _draw_bands(axis, x, seen, scale * _tube(result, model))
-            _draw_data(axis, at, location + scale * y, result["latent_posterior"].to_dataset())
+            seen = _in_units(predict(result, grid, model=model), target_units)
+            _draw_bands(axis, middle + width * grid[:, 0], seen, scale * _tube(result, model))
+            _draw_data(axis, middle + width * X[:, 0], location + scale * y, result["latent_posterior"].to_dataset())
             axis.set(title=name, xlabel=labels[0], ylabel=labels[1])
         else:
             if X_test is not None and y_test is not None:
                 X, y = np.asarray(X_test), np.asarray(y_test)
-            _draw_against(axis, _in_units(predict(result, X, model=model), location, scale), location + scale * y)
+            _draw_against(axis, _in_units(predict(result, X, model=model), target_units), location + scale * y)
             axis.set(title=name, xlabel=f"predicted {labels[1]}", ylabel=labels[1])
-    handles, names = axes.flat[0].get_legend_handles_labels()
+    handles, names = axes[0].get_legend_handles_labels()
     figure.legend(handles, names, loc="outside lower center", ncols=3, fontsize="small")
     return figure
 
 
-def _in_units(seen: xr.Dataset, location: float, scale: float) -> xr.Dataset:
+def _panels(n: int, columns: int, size: tuple[float, float], **options: bool) -> tuple[Figure, list[Axes]]:
+    """A figure with so many panels of a size, some of them in a row."""
+    rows = -(-n // columns)
+    total = size[0] * columns, size[1] * rows
+    figure, axes = plt.subplots(rows, columns, figsize=total, squeeze=False, layout="constrained", **options)
+    for axis in axes.flat[n:]:
+        axis.set_axis_off()
+    return figure, list(axes.flat[:n])
+
+
+def _in_units(seen: xr.Dataset, units: tuple[float, float]) -> xr.Dataset:
     """Means and quantiles in the units of the target."""
-    return location + scale * seen[["f_mean", "y_mean", "y_quantile"]]
+    return units[0] + units[1] * seen[["f_mean", "y_mean", "y_quantile"]]
 
 
 def _draw_bands(axis: Axes, x: Array, seen: xr.Dataset, tube: float) -> None:
@@ -193,8 +194,6 @@ def plot_evidence(
     random_seed: int | None = 0,
 ) -> Figure:
     """Plot the log evidence along a hyperparameter.
-
-    The figure is drawn in matplotlib.
 
     Parameters
     ----------
@@ -264,9 +263,7 @@ def plot_evidence(
         axis.axvline(centre[name].item(), color="0.6", lw=1, ls=":")
     if grid[0] > 0 and grid[-1] > 5 * grid[0]:
         axis.set_xscale("log")
-        axis.xaxis.set_major_locator(LogLocator(subs=(1, 2, 5)))
-        axis.xaxis.set_major_formatter("{x:g}")
-        axis.xaxis.set_minor_locator(NullLocator())
+        axis.xaxis.set(major_locator=LogLocator(subs=(1, 2, 5)), major_formatter="{x:g}", minor_locator=NullLocator())
     axis.set(xlabel=name, ylabel="log evidence")
     axis.legend(fontsize="small", frameon=False)
     axis.spines[["top", "right"]].set_visible(False)
@@ -320,12 +317,9 @@ def plot_effect(
     if not chosen:
         raise ValueError("features must have at least one column of X, got []")
     tables = [effect(estimator, X, feature, **options) for feature in chosen]
-    columns = min(len(tables), _IN_A_ROW)
-    lines = -(-len(tables) // columns)
-    size = (3.4 * columns, 3.2 * lines)
-    figure, axes = plt.subplots(lines, columns, figsize=size, squeeze=False, layout="constrained")
+    figure, axes = _panels(len(tables), min(len(tables), _IN_A_ROW), (3.4, 3.2))
     first = None
-    for axis, table in zip(axes.flat, tables, strict=False):
+    for axis, table in zip(axes, tables, strict=True):
         if table.index.nlevels == 2 and not any(map(_has_words, table.index.levels)):
             _draw_contours(axis, table, target)
             continue
@@ -334,8 +328,6 @@ def plot_effect(
         axis.set_ylabel(f"effect on {target}")
         first = first or axis
         axis.sharey(first)
-    for axis in axes.flat[len(tables) :]:
-        axis.set_axis_off()
     return figure
 
 
@@ -402,22 +394,16 @@ def _name_dates(axis: Axis, values: pd.Index) -> None:
 def hyperparameters_picture(results: Mapping[str, xr.DataTree], names: Mapping[str, Sequence[str]]) -> PlotCollection:
     """Median and central 50 % and 90 % of every hyperparameter; ``names`` are those of the entries of vectors."""
     drawn, colour = {}, _colours(results)
-    sizes = {
-        name: result["posterior"].sizes["chain"] * result["posterior"].sizes["draw"] for name, result in results.items()
-    }
-    for method, result in results.items():
-        kept = result["posterior"].to_dataset()[shown_names(result)]
+    found = {method: result["posterior"].to_dataset()[shown_names(result)] for method, result in results.items()}
+    most = max(kept.sizes["chain"] * kept.sizes["draw"] for kept in found.values())
+    for method, kept in found.items():
         entries = {d: list(names[v]) for v in names.keys() & kept.keys() for d in kept[v].dims[2:]}
-        # ArviZ compares methods only with equal shapes: draws are repeated evenly.
-        chosen = np.linspace(0, sizes[method] - 1, max(sizes.values())).astype(int)
         flat = kept.drop_vars(["chain", "draw"], errors="ignore").stack(sample=("chain", "draw"), create_index=False)
+        # ArviZ compares methods only with equal shapes: draws are repeated evenly.
+        chosen = np.linspace(0, flat.sizes["sample"] - 1, most).astype(int)
         drawn[method] = flat.isel(sample=chosen).rename(sample="draw").expand_dims("chain").assign_coords(entries)
     rows = sum(each[0, 0].size for each in next(iter(drawn.values())).transpose("chain", "draw", ...).values())
-    figure = {
-        "figsize": (7.0, 0.9 + rows * (0.16 * len(drawn) + 0.22)),
-        "width_ratios": [1, 3],
-        "layout": "constrained",
-    }
+    height = 0.9 + rows * (0.16 * len(drawn) + 0.22)
     picture = az.plot_forest(
         {method: xr.DataTree.from_dict({"posterior": data}) for method, data in drawn.items()},
         combined=True,
@@ -425,7 +411,7 @@ def hyperparameters_picture(results: Mapping[str, xr.DataTree], names: Mapping[s
         ci_probs=(0.5, 0.9),
         point_estimate="median",
         color=list(colour.values()),
-        figure_kwargs=figure,
+        figure_kwargs={"figsize": (7.0, height), "width_ratios": [1, 3], "layout": "constrained"},
         backend="matplotlib",
     )
     for column, target in zip(picture.viz["plot"]["column"].values, picture.viz["plot"].values, strict=True):
@@ -460,12 +446,7 @@ def calibration_picture(
         envelope_prob=0.95,
         visuals={"xlabel": {"text": "predicted share"}, "ylabel": {"text": "observed − predicted"}},
         col_wrap=len(pit),
-        figure_kwargs={
-            "figsize": (max(2.7 * len(pit), 4.0), 5.6),
-            "sharex": True,
-            "sharey": True,
-            "layout": "constrained",
-        },
+        figure_kwargs=dict(figsize=(max(2.7 * len(pit), 4.0), 5.6), sharex=True, sharey=True, layout="constrained"),
     )
 
 

@@ -31,7 +31,7 @@ def two_inputs():
 
 def test_predictive_bands_mark_the_support_vectors(sinc_model, sinc_results):
     model, data = sinc_model
-    figure = bp.plot_predictive(sinc_results, model=model, input_location=5.0)
+    figure = bp.plot_predictive(sinc_results, model=model, input_units=(5.0, 1.0))
     visible = [axis for axis in figure.axes if axis.get_visible()]
     assert [axis.get_title() for axis in visible] == list(sinc_results)
     drawn = {line.get_label(): line.get_xdata() for line in visible[1].lines}
@@ -50,7 +50,7 @@ def test_predictive_bands_mark_the_support_vectors(sinc_model, sinc_results):
 
 def test_several_inputs_are_drawn_against_their_predictions(two_inputs):
     model, X, y, results = two_inputs
-    figure = bp.plot_predictive(results, model=model, X_test=X[:4], y_test=y[:4], scale=2.0)
+    figure = bp.plot_predictive(results, model=model, X_test=X[:4], y_test=y[:4], target_units=(0.0, 2.0))
     points = sum(len(line.get_xdata()) for line in figure.axes[0].lines if line.get_label() in ("inside", "outside"))
     assert points == 4
 
