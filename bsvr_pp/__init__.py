@@ -8,11 +8,7 @@ from typing import Any
 
 import lazy_loader
 
-from bsvr_pp.core.caches import prepare_pytensor
-
 _listed, __dir__, __all__ = lazy_loader.attach_stub(__name__, __file__)
-
-prepare_pytensor()
 
 
 def __getattr__(name: str) -> Any:

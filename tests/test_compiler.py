@@ -7,7 +7,6 @@ import os
 import shutil
 import subprocess
 import sys
-import warnings
 from pathlib import Path
 from types import ModuleType
 
@@ -17,7 +16,7 @@ import threadpoolctl
 from numba.core.caching import CacheImpl
 
 import bsvr_pp
-from bsvr_pp.core import caches, compiler
+from bsvr_pp.core import compiler
 from bsvr_pp.core.approximations.mean_field import mean_field_core
 from bsvr_pp.core.compiler import cached, core_stamp, rarely_collected, threads_for
 
@@ -87,19 +86,8 @@ def test_numba_asks_for_that_stamp():
     assert mean_field_core.compiled._cache._impl.locator.get_source_stamp() == core_stamp()
 
 
-@pytest.fixture
-def fresh_cache(monkeypatch):
-    caches.temporary_cache.cache_clear()
-    monkeypatch.setattr(numba.config, "CACHE_DIR", numba.config.CACHE_DIR)
-    yield
-    caches.temporary_cache.cache_clear()
-
-
-def test_without_any_folder_code_is_compiled_in_each_process(fresh_cache, monkeypatch):
-    def nowhere():
-        raise FileNotFoundError(2, "No usable temporary directory found")
-
-    monkeypatch.setattr("tempfile.gettempdir", nowhere)
+def test_without_any_folder_code_is_compiled_in_each_process(monkeypatch):
+    compiler._warn_of_no_folder.cache_clear()
     monkeypatch.setattr(CacheImpl, "_locator_classes", [])
     with pytest.warns(UserWarning, match="no folder for compiled code can be written.*NUMBA_CACHE_DIR") as caught:
         functions = [cached(numba.njit)(lambda x: x + 1.0), cached(numba.njit)(lambda x: x + 2.0)]
@@ -107,55 +95,25 @@ def test_without_any_folder_code_is_compiled_in_each_process(fresh_cache, monkey
     assert len(caught) == 1
 
 
-@pytest.mark.parametrize("given", ["a folder of another user", "a link", "open to all"])
-def test_the_temporary_folder_is_nobody_elses(fresh_cache, tmp_path, monkeypatch, given):
-    monkeypatch.setattr("tempfile.tempdir", str(tmp_path))
-    taken = tmp_path / f"bsvr-pp-cache-{os.getuid()}"
-    if given == "a link":
-        (tmp_path / "elsewhere").mkdir()
-        taken.symlink_to(tmp_path / "elsewhere")
-    else:
-        taken.mkdir()
-        taken.chmod(0o777 if given == "open to all" else 0o700)
-    if given == "a folder of another user":
-        os.chown(taken, 12345, -1) if os.getuid() == 0 else pytest.skip("needs root")
-    with pytest.warns(UserWarning, match="compiled code is kept in"):
-        folder = caches.temporary_cache()
-    assert folder is not None and folder != taken and folder.is_dir()
-
-
-def test_a_read_only_package_without_a_home_uses_a_temporary_folder(tmp_path):
+def test_a_read_only_package_without_a_home_is_imported_with_a_warning(tmp_path):
     """As in a container. A file where a folder should be stops root as well."""
     package = shutil.copytree(
         Path(bsvr_pp.__file__).parent, tmp_path / "bsvr_pp", ignore=shutil.ignore_patterns("__pycache__")
     )
     for folder in [package, *(path for path in package.rglob("*") if path.is_dir())]:
         (folder / "__pycache__").write_text("")
-    temporary = tmp_path / "tmp"
-    temporary.mkdir()
     kept = {name: value for name, value in os.environ.items() if name not in ("NUMBA_CACHE_DIR", "PYTENSOR_FLAGS")}
     nowhere = str(package / "__pycache__")
-    environment = {"HOME": nowhere, "XDG_CACHE_HOME": nowhere, "TMPDIR": str(temporary), "PYTHONPATH": str(tmp_path)}
+    environment = {"HOME": nowhere, "XDG_CACHE_HOME": nowhere, "PYTHONPATH": str(tmp_path)}
     code = f"""if True:
-        import bsvr_pp, numba, bsvr_pp.approximations, pytensor
+        import bsvr_pp, bsvr_pp.approximations
         assert bsvr_pp.__file__.startswith({str(tmp_path)!r}), bsvr_pp.__file__
-        assert numba.config.CACHE_DIR.startswith({str(temporary)!r}), numba.config.CACHE_DIR
-        assert str(pytensor.config.base_compiledir).startswith({str(temporary)!r})
     """
     run = subprocess.run(
         [sys.executable, "-B", "-c", code], env=kept | environment, cwd=tmp_path, capture_output=True, text=True
     )
     assert run.returncode == 0, run.stderr
-    assert run.stderr.count("UserWarning: compiled code is kept in") == 1
-
-
-def test_folders_that_can_be_written_need_no_other(monkeypatch):
-    monkeypatch.delitem(sys.modules, "pytensor", raising=False)
-    monkeypatch.delenv("PYTENSOR_FLAGS", raising=False)
-    with warnings.catch_warnings():
-        warnings.simplefilter("error")
-        caches.prepare_pytensor()
-    assert "PYTENSOR_FLAGS" not in os.environ
+    assert run.stderr.count("UserWarning: no folder for compiled code can be written") == 1
 
 
 def test_garbage_is_collected_as_usual_after_compilation():

@@ -14,6 +14,7 @@ import os
 import re
 import signal
 import sys
+import warnings
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager, nullcontext
@@ -24,7 +25,6 @@ from threading import Lock, RLock, Timer, current_thread, main_thread
 from types import FrameType
 from typing import cast
 
-import numba
 import numpy as np
 from llvmlite import binding, ir
 from numba import njit, types
@@ -36,8 +36,6 @@ from numba.core.typing import Signature, signature
 from numba.core.typing.typeof import typeof_impl
 from numba.extending import intrinsic
 from threadpoolctl import ThreadpoolController
-
-from bsvr_pp.core.caches import temporary_cache
 
 _SMALL = 1000
 _SOON = 0.1  # seconds after which compiled code has returned to Python
@@ -133,21 +131,27 @@ def _njit[F: Callable[..., object]](**options: object) -> Callable[[F], F]:
 
 
 def cached[F: Callable[..., object]](compile_: Callable[..., Callable[[F], F]], **options: object) -> Callable[[F], F]:
-    """The decorator ``compile_(cache=True, **options)``, in a temporary folder where Numba finds no other.
-
-    Without any folder the code is compiled anew in each process.
-    """
+    """The decorator ``compile_(cache=True, **options)``, without a cache where Numba finds no folder for it."""
 
     def decorate(function: F) -> F:
         try:
             return compile_(cache=True, **options)(function)
         except RuntimeError:  # Numba has found no folder that can be written
-            if (folder := temporary_cache()) is None:
-                return compile_(**options)(function)
-        numba.config.CACHE_DIR = str(folder / "numba")
-        return compile_(cache=True, **options)(function)
+            _warn_of_no_folder()
+            return compile_(**options)(function)
 
     return decorate
+
+
+@cache
+def _warn_of_no_folder() -> None:
+    """Warn once a process, in containers and on clusters, where package and home are read-only."""
+    warnings.warn(
+        "no folder for compiled code can be written: compiling takes minutes in each process; set NUMBA_CACHE_DIR and "
+        "PYTENSOR_FLAGS=base_compiledir=... to folders that can be written",
+        UserWarning,
+        stacklevel=4,
+    )
 
 
 # Compiled code is kept on disk. Division by zero gives inf or NaN, as in NumPy: nothing raises inside a sampler, and
