@@ -707,7 +707,6 @@ PUBLIC = {
         (lambda s: bp.loo_predict(s.mode, model=s.model), "result must have a posterior of f, and MAP has none"),
         (lambda s: bp.loo_predict(s.result, model=s.labels), "model must have targets that are not labels"),
         (lambda s: bp.loo_predict(s.result, model=s.model, quantiles=[1.5]), "quantiles must lie strictly between 0"),
-        *each(lambda s, bad: bp.loo_predict(s.result, bad, model=s.model), NO_MATRIX[:2], "X_new"),
         *NEAREST(bp.loo_predict),
     ],
     "calibrate": [

@@ -11,13 +11,11 @@ import numpy as np
 import pymc as pm
 import xarray as xr
 from arviz_stats.utils import ELPDData
-from numpy.typing import ArrayLike
 
 from bsvr_pp.assess.evidence import Judged, pareto_weights
-from bsvr_pp.core.approximations.posterior import LatentPosterior, from_sites
+from bsvr_pp.core.approximations.posterior import from_sites
 from bsvr_pp.core.arrays import Array
 from bsvr_pp.core.checks import checked_levels
-from bsvr_pp.core.covariance.covariance import Factor
 from bsvr_pp.core.docs import shared
 from bsvr_pp.core.losses import NoiseModel
 from bsvr_pp.inference.fitted import check_neighbours, components, latent_posterior
@@ -25,7 +23,6 @@ from bsvr_pp.inference.predict import predict_distribution
 from bsvr_pp.inference.prediction.component import (
     Component,
     mixture_of,
-    new_rows,
     new_targets,
 )
 from bsvr_pp.inference.prediction.distribution import QUANTILES, PredictiveDistribution
@@ -135,7 +132,6 @@ def loo(
 @shared
 def loo_predict(
     result: xr.DataTree,
-    X_new: ArrayLike | None = None,
     *,
     model: pm.Model | None = None,
     quantiles: Sequence[float] = QUANTILES,
@@ -152,10 +148,6 @@ def loo_predict(
     ----------
     result, model, neighbours, noise_scales
         As in `loo`.
-    X_new : (n_new, d) array, optional
-        New inputs, at which f is predicted without each of the rows, for jackknife+ (Barber et al. 2021): of Laplace
-        and mean field without blocks. The other sites stay as they are: exact for Gaussian noise, otherwise
-        with errors of 0 to 8 % of the movement of the mean in two data sets.
     quantiles : sequence of float
         Levels of quantiles, between 0 and 1.
 
@@ -164,14 +156,13 @@ def loo_predict(
     xarray.Dataset
         The variables of `predict` with targets, over the dimension of the targets: ``f_mean``, ``f_variance``,
         ``y_mean``, ``y_variance``, ``y_quantile``, ``y_log_density``, ``y_cdf`` (the probability integral transform),
-        ``y_crps``; and ``pareto_k`` for draws. With X_new also ``f_mean_new`` (n, n_new), the mean of f at each new
-        input without each of the rows.
+        ``y_crps``; and ``pareto_k`` for draws.
 
     Raises
     ------
     ValueError
-        If a quantile is outside (0, 1), X_new does not fit the model, or comes with draws or blocks, for MAP, which has
-        no posterior of f, for labels, or if result and model do not belong together.
+        If a quantile is outside (0, 1), for MAP, which has no posterior of f, for labels, or if result and model do not
+        belong together.
     <no_result>
 
     <sinc_model>
@@ -182,27 +173,22 @@ def loo_predict(
     """
     levels = checked_levels(quantiles)
     fitted = _checked(result, model, neighbours, noise_scales)
-    k_hat = None
-    if not is_sampled(result):
-        posterior, noise = latent_posterior(fitted.problem, result)
-        means, variances, own = posterior.cavity_mean[None], posterior.cavity_variance[None], noise.weighted()
-        noises: tuple[NoiseModel, ...] = (own,)
-        weights = np.ones(means.shape)
-    else:
-        means, variances, noises, density = _of_draws(fitted)
-        each = [pareto_weights(-column) for column in density.T]
-        weights, k_hat = np.exp([log for log, _ in each]).T, np.array([k for _, k in each])
-    distribution = PredictiveDistribution(weights, means, variances, noises)
+    reliability = {}
     if neighbours is not None:
         distribution = _of_nearest(fitted, neighbours, noise_scales)
-    found = new_targets(distribution, levels, fitted.targets)
-    if k_hat is not None:
-        found["pareto_k"] = k_hat
-    if X_new is not None:
-        found["f_mean_new"] = _without_each(fitted, X_new, None if k_hat is not None else posterior)
+    elif is_sampled(result):
+        means, variances, noises, density = _of_draws(fitted)
+        each = [pareto_weights(-column) for column in density.T]
+        reliability["pareto_k"] = np.array([k for _, k in each])
+        distribution = PredictiveDistribution(np.exp([log for log, _ in each]).T, means, variances, noises)
+    else:
+        posterior, noise = latent_posterior(fitted.problem, result)
+        mean, variance = posterior.cavity_mean[None], posterior.cavity_variance[None]
+        distribution = PredictiveDistribution(np.ones(mean.shape), mean, variance, (noise.weighted(),))
+    found = new_targets(distribution, levels, fitted.targets) | reliability
     observed = result["observed_data"].to_dataset()[fitted.target]
     (row,) = observed.dims
-    dims = {"y_quantile": ("quantile", row), "f_mean_new": (row, "obs_new")}
+    dims = {"y_quantile": ("quantile", row)}
     coords = dict(observed.coords) | ({"quantile": levels} if levels.size else {})
     return xr.Dataset({name: (dims.get(name, (row,)), values) for name, values in found.items()}, coords=coords)
 
@@ -218,20 +204,6 @@ def _of_nearest(fitted: Judged, neighbours: int, scales: NoiseScales | None) -> 
 
     parts = components(problem, fitted.result, neighbours=neighbours, scales=scales)
     return mixture_of(map(without_own, parts), problem.inputs, problem.noise_at)[0]
-
-
-def _without_each(fitted: Judged, X_new: ArrayLike, posterior: LatentPosterior | None) -> Array:
-    """Mean (n, n_new) of f at new inputs without the site of each row.
-
-    A site changes f elsewhere through f_i alone: the mean moves with that of f_i by their covariance over its variance.
-    """
-    factor = None if posterior is None else posterior.factor
-    if posterior is None or not isinstance(factor, Factor):
-        raise ValueError("X_new takes the result of Laplace or mean field at one point, without blocks")
-    cross, _, mean = fitted.problem.cross(fitted.points[0], new_rows(fitted.problem, X_new))
-    joint = factor.given_sites(cross)
-    move = posterior.cavity_variance * posterior.dual_coef / posterior.variance
-    return np.asarray((mean + cross @ posterior.dual_coef)[None] - (joint * move).T)
 
 
 def _of_draws(fitted: Judged) -> tuple[Array, Array, tuple[NoiseModel, ...], Array]:

@@ -208,34 +208,6 @@ def test_a_mode_is_refused(sinc_model, sinc_results):
         bp.loo_predict(sinc_results["mean field"], model=sinc_model[0], quantiles=[1.5])
 
 
-@pytest.mark.parametrize("noise", ["gaussian", "soft_insensitive"])
-def test_new_inputs_without_each_row_are_those_of_refits(noise):
-    """Exact for Gaussian noise, at fixed hyperparameters; otherwise the other sites do not change."""
-    new, x = np.array([[-1.9], [0.3], [1.5]]), np.linspace(-3, 3, 30)[:, None]
-    y = np.sin(x[:, 0]) + 0.2 * np.random.default_rng(0).laplace(size=30)
-    model = bp.default_model(x, y, kernel="rbf", noise=noise)
-    at = {name: value for name, value in AT.items() if noise != "gaussian" or name != "epsilon"}
-    result = bp.fit(bp.MeanField(), model, hyperparameters=at, progressbar=False)
-    found = bp.loo_predict(result, new, model=model)["f_mean_new"]
-    whole, every, expected = bp.predict(result, new, model=model)["f_mean"].values, read_model(model), []
-    point = every.complete(at)
-    for i in range(30):
-        some = every.take(np.delete(np.arange(30), i))
-        K, mean, law = some.at(point)
-        expected.append(mean_field(K, some.targets, law, mean=mean).predict(*some.cross(point, new))[0])
-    assert found.dims[1:] == ("obs_new",)
-    error, move = found.values - expected, whole - expected
-    assert np.sqrt(np.mean(error**2)) < 0.2 * np.sqrt(np.mean(move**2))
-    if noise == "gaussian":
-        np.testing.assert_allclose(found, expected, atol=1e-8)
-
-
-def test_new_inputs_take_one_posterior(sinc_results, sinc_model):
-    model, data = sinc_model
-    with pytest.raises(ValueError, match="X_new takes the result of Laplace or mean field at one point"):
-        bp.loo_predict(sinc_results["NUTS"], data.X[:2], model=model)
-
-
 @pytest.mark.parametrize("scaled", [False, True])
 def test_from_nearest_rows_is_the_gaussian_of_these_rows(scaled):
     rng = np.random.default_rng(0)
