@@ -554,7 +554,7 @@ PUBLIC = {
     ],
     "save": [
         (lambda s: bp.save("a", "fit.nc"), "result must be a DataTree, got str"),
-        (lambda s: bp.save(s.result, "/dev/null"), "path must be a regular file, got the device /dev/null"),
+        (lambda s: bp.save(s.result, "/dev/null"), "path must be a file, got the device /dev/null"),
         (lambda s: bp.save(s.result, "/dev/null/fit.nc"), "path must lie in a folder, and /dev/null is a file"),
     ],
     "load": [

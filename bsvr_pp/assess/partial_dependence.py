@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
+from functools import partial
 from typing import Any, Protocol, runtime_checkable
 
 import numpy as np
@@ -149,8 +150,9 @@ def effect(
     weights = sparse.block_diag([averages, sparse.eye_array(r)], format="csr")
     shares, gaussians = fitted._sums_of_f(inputs, weights)
     mean, sd = _mixture_moments(shares, [(m, np.diag(C)) for m, C in gaussians])
+    draw = partial(rng.multivariate_normal, method="eigh", check_valid="ignore")  # the covariance may be singular
     sizes = rng.multinomial(_DRAWS, shares)
-    drawn = [_gaussian_draws(m[:k], C[:k, :k], size, rng) for (m, C), size in zip(gaussians, sizes, strict=True)]
+    drawn = [draw(m[:k], C[:k, :k], size) for (m, C), size in zip(gaussians, sizes, strict=True)]
     lower, upper = _joint_band(np.concatenate(drawn), mean[:k], sd[:k], coverage)
     curves = {f"row {row}": curve for row, curve in zip(chosen[single], mean[k:-r].reshape(-1, k), strict=True)}
     out = pd.DataFrame({"mean": mean[:k], "sd": sd[:k], "lower": lower, "upper": upper} | curves, index)
@@ -219,12 +221,6 @@ def _mixture_moments(weights: Array, gaussians: Sequence[tuple[Array, Array]]) -
     means, variances = (np.stack(each) for each in zip(*gaussians, strict=True))
     mean = weights @ means
     return mean, np.sqrt(np.maximum(weights @ (variances + (means - mean) ** 2), 0.0))
-
-
-def _gaussian_draws(mean: Array, covariance: Array, size: int, rng: np.random.Generator) -> Array:
-    """Draws (size, k) of a Gaussian whose covariance may be singular."""
-    scale, axes = np.linalg.eigh(covariance)
-    return np.asarray(mean + (rng.standard_normal((size, mean.size)) * np.sqrt(np.maximum(scale, 0.0))) @ axes.T)
 
 
 def _in_steps(estimator: object) -> tuple[SumsOfF, list[Any]]:

@@ -34,12 +34,10 @@ def check_writable(name: str, path: str | Path, *, folder: bool = False) -> Path
     The ValueError names the argument, the path and the problem.
     """
     path = Path(path)
-    if folder and path.exists() and not path.is_dir():
-        raise ValueError(f"{name} must be a folder, got the file {path}")
-    if not folder and path.is_dir():
-        raise ValueError(f"{name} must be a file, got the folder {path}")
-    if not folder and path.exists() and not path.is_file():
-        raise ValueError(f"{name} must be a regular file, got the device {path}")
+    wanted = "folder" if folder else "file"
+    found = "folder" if path.is_dir() else "file" if path.is_file() else "device"
+    if path.exists() and found != wanted:
+        raise ValueError(f"{name} must be a {wanted}, got the {found} {path}")
     place = path.absolute() if folder else path.absolute().parent
     nearest = next(each for each in (place, *place.parents) if each.exists())
     if not nearest.is_dir():

@@ -31,17 +31,8 @@ from bsvr_pp.estimators.training_data import log_of
 from bsvr_pp.inference.approximate import solve_at
 from bsvr_pp.inference.protocol import ConvergenceWarning, IntegratesLatent
 from bsvr_pp.inference.search.at_size import search_in_blocks
-from bsvr_pp.large.folder_model import (
-    FORMAT,
-    OF_BLOCKS,
-    FolderModel,
-    StoredRows,
-    checked,
-    names_of,
-    open_folder,
-    problem_in,
-    spec_of,
-)
+from bsvr_pp.large import folder_model
+from bsvr_pp.large.folder_model import FolderModel, StoredRows, open_folder
 from bsvr_pp.large.sources import Data, Source, encode, open_rows, source_of, write_array, writing_rows
 from bsvr_pp.large.tasks import NO_THREADS, Record, Records, all_whole, connected, dask, run_tasks, write_arrays
 from bsvr_pp.model.blocks import Blocks
@@ -150,7 +141,7 @@ def _run_of(estimator: BayesianSVR, source: Source) -> Record:
     seed, recipe = estimator.random_state, estimator._options(estimator.get_params(deep=False))
     shown = {"blocks": {"blocks": asdict(blocks_from(estimator.blocks)) | NO_THREADS}, "random_state": None}
     run = {
-        "format": FORMAT,
+        "format": folder_model.FORMAT,
         "version": __version__,
         "data": source.identity,
         "target": source.target,
@@ -179,7 +170,7 @@ def _fitted(
     local: LocalBlocks, work: Records, path: Path, rng: np.random.Generator, client: Client | None
 ) -> FolderModel:
     """Run the stages after the first."""
-    spec, data = spec_of(work)[0], work["data"]
+    spec, data = folder_model.spec_of(work)[0], work["data"]
     if "hyperparameters" not in work or not all_whole(work.folder / "partition.npz"):
         (path / "row.npy").unlink(missing_ok=True)
         _find_hyperparameters(spec, work, local, rng)
@@ -191,7 +182,7 @@ def _fitted(
     evidence, converged = solve_blocks(path, work, blocks.sizes, client, local)
     StoredRows((path,), blocks.regions, blocks.offsets[:-1], blocks.sizes, evidence, converged).write_index()
     record = {
-        "format": FORMAT,
+        "format": folder_model.FORMAT,
         "run": work["run"],
         "data": data,
         **{name: value for name, value in work["hyperparameters"].items() if name != "partition"},
@@ -202,7 +193,7 @@ def _fitted(
 
 def finish(path: Path, record: Record, work: Path, converged: NDArray[np.bool_]) -> FolderModel:
     """Write what the model of a folder is, which ends a fit or an addition, and remove the files of the work."""
-    seals = {name: SealedFile(path / name).seal for name in names_of(1 + len(record["added"]))}
+    seals = {name: SealedFile(path / name).seal for name in folder_model.names_of(1 + len(record["added"]))}
     Records(path)["model"] = record | {"files": seals}
     for rest in (work, *path.glob(".bsvr-pp-*")):  # the latter of calls that were killed while they wrote
         shutil.rmtree(rest, ignore_errors=True)
@@ -218,7 +209,8 @@ def _find_hyperparameters(spec: RegressionSpec, work: Records, local: LocalBlock
     """Find hyperparameters and blocks, with the random numbers of the first start of this fit."""
     stages = Records(work.folder / "stages")
     rng.bit_generator.state = stages.setdefault("random numbers", dict(rng.bit_generator.state))
-    problem, options = problem_in(work.folder, spec.model), spec.options._replace(progressbar=local.progressbar)
+    problem = folder_model.problem_in(work.folder, spec.model)
+    options = spec.options._replace(progressbar=local.progressbar)
     assert isinstance(spec.method, IntegratesLatent)  # as `fit_folder` checks
     found = search_in_blocks(problem, spec.method, rows=local.rows, options=options, rng=rng, saved=stages)
     write_arrays(work.folder / "partition.npz", **found.blocks.to_arrays())
@@ -263,14 +255,14 @@ def solve_blocks(
 def _opened(work: str, stamp: str) -> tuple[RegressionSpec, Point, Rows]:
     """Model, hyperparameters and first rows of the blocks; ``stamp`` changes with the fit."""
     records = Records(Path(work))
-    return spec_of(records)[0], records["hyperparameters"]["point"], np.load(Path(work) / "offsets.npy")
+    return folder_model.spec_of(records)[0], records["hyperparameters"]["point"], np.load(Path(work) / "offsets.npy")
 
 
 def _solve(work: str, stamp: str, block: int) -> dict[str, NDArray[np.generic]]:
     """Solve a block."""
     spec, point, offsets = _opened(work, stamp)
     assert isinstance(spec.method, IntegratesLatent)
-    part = problem_in(Path(work).parent, spec.model, slice(offsets[block], offsets[block + 1]))
+    part = folder_model.problem_in(Path(work).parent, spec.model, slice(offsets[block], offsets[block + 1]))
     with threads_for(1):
         found = solve_at(part, spec.method, point)
     return {name: getattr(found, name) for name in ("dual_coef", "site_precision", "log_evidence", "converged")}
@@ -307,7 +299,7 @@ def extend_folder(
     ConvergenceWarning
         If blocks did not converge.
     """
-    path = check_writable("model", checked(model).folder, folder=True)
+    path = check_writable("model", folder_model.checked(model).folder, folder=True)
     source = source_of(data, y, (model.target or None) if y is None else None)
     if bool(source.target) != (model.encoding_ is not None):
         raise ValueError("data must be of the kind of the fit: a table with the same columns, or arrays")
@@ -364,6 +356,6 @@ def _sorted(model: FolderModel, segment: Path, new: Mapping[str, Array]) -> tupl
             for block, label in zip(joining, labels, strict=True):
                 add(joined(name, block)[np.argsort(label, kind="stable")])
     more = len(regions.middle) - stored.size.size
-    start, size, evidence, converged = (np.pad(getattr(stored, name), (0, more)) for name in OF_BLOCKS)
+    start, size, evidence, converged = (np.pad(getattr(stored, name), (0, more)) for name in folder_model.OF_BLOCKS)
     start[solved], size[solved] = stored.base[-1] + np.cumsum(sizes) - sizes, sizes
     return StoredRows((*stored.segments, segment), regions, start, size, evidence, converged), solved

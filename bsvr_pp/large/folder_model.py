@@ -30,18 +30,9 @@ from bsvr_pp.estimators.training_data import Columns, Units, as_given, encoded
 from bsvr_pp.inference.prediction.component import Component, component, draw_jointly, mixture_of
 from bsvr_pp.inference.prediction.distribution import CHUNK, PredictiveDistribution
 from bsvr_pp.inference.prediction.neighbours import NoiseScales, moments_given, nearest_in
+from bsvr_pp.large import tasks
 from bsvr_pp.large.sources import Data, Source, new_rows_of, open_rows, write_array, writing_rows
-from bsvr_pp.large.tasks import (
-    NO_THREADS,
-    Record,
-    Records,
-    all_whole,
-    checksum,
-    connected,
-    read_record,
-    run_tasks,
-    write_arrays,
-)
+from bsvr_pp.large.tasks import Record, Records
 from bsvr_pp.model.blocks import ONE_BLOCK, Blocks, Partition, Regions
 from bsvr_pp.model.problem import Point, Problem
 from bsvr_pp.tables import of_file
@@ -107,7 +98,7 @@ class StoredRows:
     def write_index(self) -> None:
         """Write the index into the last segment."""
         own = {name: getattr(self, name) for name in OF_BLOCKS}
-        write_arrays(self.segments[-1] / "regions.npz", **own, **vars(self.regions))
+        tasks.write_arrays(self.segments[-1] / "regions.npz", **own, **vars(self.regions))
 
     @cached_property
     def base(self) -> Rows:
@@ -325,7 +316,7 @@ def open_folder(folder: str | Path) -> FolderModel:
         if (path / "work" / "run.json").is_file():
             raise ValueError(f"{path}: the fit of this model has not ended: the same call of fit continues it")
         raise ValueError(f"{path}: is not the folder of a model: it has no model.json")
-    record = read_record(path / "model.json")
+    record = tasks.read_record(path / "model.json")
     if record.get("format") != FORMAT:
         raise ValueError(f"{path}: its format is {record.get('format')!r}, and this version reads {FORMAT!r}")
     return FolderModel(path, record)
@@ -375,26 +366,26 @@ def predict_folder(
     source, local = new_rows_of(data, model.encoding_), model._local()
     run = {
         "model": str(model.folder),
-        "checksum": checksum(model._record),
+        "checksum": tasks.checksum(model._record),
         "data": source.identity,
-        "blocks": asdict(local) | NO_THREADS,
+        "blocks": asdict(local) | tasks.NO_THREADS,
         "noise_scales": bool(model.noise_scales),
         "task": _TASK,
         "options": {"coverage": float(coverage), "target": model.target or "y", "times": values},
     }
     place = path.parent / f".bsvr-pp-{path.name}"
-    with connected(client) as found, local.threads(), locked(place):
+    with tasks.connected(client) as found, local.threads(), locked(place):
         work = Records(place)
         if work.get("run") != run:
             for name in work:
                 (place / f"{name}.json").unlink()
             work = Records(place)
         work["run"] = run
-        if "order" not in work or not all_whole(place / "inputs.npy", place / "order.npy"):
+        if "order" not in work or not tasks.all_whole(place / "inputs.npy", place / "order.npy"):
             with of_file(source.name):
                 _order(model, source, work)
         rows = int(work["order"]["rows"])
-        files = run_tasks(_predict, work, -(-rows // _TASK), found, "predictions" if local.progressbar else "")
+        files = tasks.run_tasks(_predict, work, -(-rows // _TASK), found, "predictions" if local.progressbar else "")
         _join(files, path, rows)
         shutil.rmtree(place, ignore_errors=True)
     return rows
@@ -418,7 +409,7 @@ def _opened(folder: str, stamp: str) -> tuple[FolderModel, Record]:
     """Model and options; ``stamp`` changes with them."""
     run = Records(Path(folder))["run"]
     model = open_folder(run["model"])
-    if checksum(model._record) != run["checksum"]:
+    if tasks.checksum(model._record) != run["checksum"]:
         raise ValueError(f"{model.folder}: has another model than the one that was given: open_folder reads it")
     model.blocks, model.noise_scales = LocalBlocks(**run["blocks"]), run["noise_scales"]
     return model, run

@@ -259,7 +259,7 @@ def test_fit_says_what_is_wrong_in_one_line(tmp_path):
         (["compare"], "houses.csv/out", "--out must lie in a folder, and"),
         (["compare"], "/proc/none/out", "--out cannot be written to /proc/none/out: "),
         (["fit"], "/proc/none.nc", "--out cannot be written to /proc/none.nc: "),
-        (["fit"], "/dev/full", "--out must be a regular file, got the device /dev/full"),
+        (["fit"], "/dev/full", "--out must be a file, got the device /dev/full"),
         (["predict", "none.nc"], "/proc/none.csv", "--out cannot be written to /proc/none.csv: "),
     ],
 )
