@@ -34,6 +34,7 @@ if TYPE_CHECKING:
 _SEPARATORS = {",": "commas", ";": "semicolons", "\t": "tabs", "|": "vertical bars"}
 _MISSING = {"", "na", "n/a", "#n/a", "<na>", "nan", "-nan", "nat", "null", "none"}
 _WORDS = {"true": 1.0, "false": 0.0}
+_UNPACKED, _RATIO = 2**26, 100  # letters that any archive may unpack to, and how many times its own size
 _NAMELESS = re.compile(r"__index_level_\d+__|__null_dask_index__")  # an index of pandas or Dask without a name
 _FORMULA = ("=", "+", "-", "@", "\t", "\r")  # first characters of a formula in a spreadsheet
 
@@ -179,8 +180,9 @@ def without_formulas(table: pd.DataFrame) -> pd.DataFrame:
 def _text(path: str | Path) -> str:
     """Return the text of a file, unpacked if its ending says so, and without its byte order mark."""
     try:
+        most = max(_UNPACKED, _RATIO * Path(path).stat().st_size)
         with get_handle(Path(path), "r", encoding="utf-8-sig", compression="infer") as opened:
-            return str(opened.handle.read())
+            text = str(opened.handle.read(most + 1))
     except FileNotFoundError:
         raise DataError(f"{path}: there is no such file") from None
     # A folder, no permission, other text, a broken archive, several files in it, or a password (RuntimeError).
@@ -188,6 +190,9 @@ def _text(path: str | Path) -> str:
         raise DataError(
             f"{path}: cannot be read ({error}): give UTF-8 text or one archived file, save a spreadsheet as CSV"
         ) from None
+    if len(text) > most:
+        raise DataError(f"{path}: unpacks to more than {most >> 20} MB: unpack it first, if it is a table")
+    return text
 
 
 def _separator(text: str) -> str:

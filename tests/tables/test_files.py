@@ -141,6 +141,15 @@ def test_archives_hold_one_file(tmp_path):
 
 
 @pytest.mark.parametrize("pack", ENDINGS, ids=ENDINGS.get)
+def test_archives_are_not_unpacked_without_limit(tmp_path, pack, monkeypatch):
+    monkeypatch.setattr(files, "_UNPACKED", 2**20)
+    path = tmp_path / f"data.csv.{ENDINGS[pack]}"
+    path.write_bytes(pack(b"a,y\n" + b"0,1\n" * 2**20))
+    with pytest.raises(DataError, match=r"unpacks to more than . MB: unpack it first, if it is a table"):
+        read_csv(path)
+
+
+@pytest.mark.parametrize("pack", ENDINGS, ids=ENDINGS.get)
 def test_archives_that_are_damaged_are_refused_and_an_error_of_the_package_is_not(tmp_path, pack, monkeypatch):
     path = tmp_path / f"data.csv.{ENDINGS[pack]}"
     whole = pack(PLAIN.encode())
