@@ -81,7 +81,7 @@ def test_broken_archives_and_addresses(tmp_path, ending):
     with pytest.raises(DataError, match="cannot be read") as caught:
         read_csv(path)
     assert "\n" not in str(caught.value)
-    with pytest.raises(DataError, match="cannot be read"):
+    with pytest.raises(DataError, match="there is no such file"):
         read_csv("https://example.org/data.csv")
 
 
