@@ -1426,14 +1426,14 @@ FILES = {
         "column 'x' has times without a zone and in the zone",
     ),
     "numbers.csv": (rows().replace("x,z,y", "1,2,3", 1), "the first row holds numbers, and the names of the columns"),
-    "latin.csv": (rows().replace("z", "größe", 1).encode("latin-1"), "is not UTF-8 text"),
+    "latin.csv": (rows().replace("z", "größe", 1).encode("latin-1"), "): give UTF-8 text"),
     "short.csv": (rows(n=3), "has 3 rows, at least 10 are needed"),
     "one.csv": (rows(n=1), "has 1 rows, at least 10 are needed"),
     "header.csv": (rows(n=0), "has 0 rows, at least 10 are needed"),
     "empty.csv": ("", "is empty"),
-    "ragged.csv": (rows() + "1,2,3,4,5\n", "is not a CSV file"),
-    "narrow.csv": (rows().replace("x,z,y", "x,y", 1), "the rows have more cells than the header"),
-    "binary.csv": (bytes(range(256)), "is not"),
+    "ragged.csv": (rows() + "1,2,3,4,5\n", "has 5 cells, more than the header, which has 3"),
+    "narrow.csv": (rows().replace("x,z,y", "x,y", 1), "has 3 cells, more than the header, which has 2"),
+    "binary.csv": (bytes(range(256)), "): give UTF-8 text"),
 }
 
 
