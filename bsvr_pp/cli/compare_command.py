@@ -10,7 +10,7 @@ import warnings
 from collections.abc import Callable, Mapping
 from dataclasses import replace
 from functools import partial
-from importlib.resources import files as resources
+from importlib.resources import files
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -119,9 +119,10 @@ def compare(
     page = bp.report_page(table, title=name, description=description, pictures=list(pictures.values()), **known)
     for method_name, why in skipped.items():
         table.loc[method_name, "verdict"] = why
-    files = {"comparison.csv": without_formulas(table).to_csv, "report.html": page.encode()}
-    for file, content in (files | {f"{file}.png": picture.png for file, picture in pictures.items()}).items():
-        output.write(file, content)
+    output.write("comparison.csv", without_formulas(table).to_csv)
+    for file, picture in pictures.items():
+        output.write(f"{file}.png", picture.png)
+    output.write("report.html", page.encode())
     output.close()
     console.print(f"Table, results and pictures are in [bold]{escape(str(output.folder))}[/]", soft_wrap=True)
     console.print(f"The page to read: [bold]{escape(str(output.folder / 'report.html'))}[/]", soft_wrap=True)
@@ -238,7 +239,7 @@ def _pictures(
             annealed=bp.Annealed(particles=50),
             model=model,
         )
-    texts = tomllib.loads((resources(__package__) / "pictures.toml").read_text("utf-8"))
+    texts = tomllib.loads((files(__package__) / "pictures.toml").read_text("utf-8"))
     out = {}
     for file, picture in drawn.items():
         text = texts["predictive_of_several" if file == "predictive" and d > 1 else file]

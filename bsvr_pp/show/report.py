@@ -201,8 +201,8 @@ def to_table(comparison: Comparison) -> ComparisonTable:
     """Write a comparison as a table."""
     results, far = comparison.results, comparison.far
     held = columns(comparison)
-    held |= {"note": [found.message for found in results.values()]}
-    held |= {"inference": [found.inference for found in results.values()]}
+    held["note"] = [found.message for found in results.values()]
+    held["inference"] = [found.inference for found in results.values()]
     if comparison.reference is not None:
         held["against the reference"] = [str(far.get(name, "")) for name in results]
     held["verdict"] = [str(verdict) for verdict in comparison.verdicts.values()]
