@@ -234,26 +234,17 @@ def NEAREST(call):
     scales = bp.NoiseScales(np.ones(1), np.ones(1), 0.0)
     return [
         *options(lambda s, **o: call(s.result, model=s.model, **o), neighbours=NO_COUNT_OR_NONE),
-        (
-            lambda s: call(s.result, model=s.model, neighbours=3, noise_scales="nonsense"),
-            "noise_scales must be what learn_noise_scales returns, or None, got 'nonsense'",
-        ),
-        (
-            lambda s: call(s.result, model=s.model, noise_scales="nonsense"),
-            "noise_scales must be what learn_noise_scales returns, or None, got 'nonsense'",
-        ),
+        (lambda s: call(s.result, model=s.model, neighbours=3, noise_scales="nonsense"), "noise_scales must be what"),
+        (lambda s: call(s.result, model=s.model, noise_scales="nonsense"), "noise_scales must be what"),
         (lambda s: call(s.result, model=s.model, noise_scales=scales), "noise_scales needs neighbours"),
-        (
-            lambda s: call(sampled(), model=s.model, neighbours=3),
-            "neighbours=3 takes the result of an approximation that integrates f out at one point",
-        ),
+        (lambda s: call(sampled(), model=s.model, neighbours=3), "neighbours=3 takes the result of an approximation"),
     ]
 
 
 @cache
 def sampled():
     model = bp.default_model(X, Y, kernel="rbf")
-    method = bp.NUTS(latent=bp.MeanField(), draws=5, tune=5, chains=1)
+    method = bp.NUTS(latent=bp.MeanField(), draws=5, tune=5, chains=1, nuts_sampler="pymc")
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
         return bp.fit(method, model, random_seed=0, progressbar=False)
@@ -270,14 +261,8 @@ def LABELLED(cls):
             for y in [*(["a", bad] + ["b", "a"] * 9 for bad in missing), *columns, *words, np.array([1.0, np.nan] * 10)]
         ],
         (lambda s: fitted(cls, y=["a", 1] * 10), "y must have labels of one type, words or numbers, got int, str"),
-        (
-            lambda s: fitted(cls, y=["a", "b"] * 10).score(MANY, [None, "b"] * 10),
-            "y must have a label in each row, got None in row 0",
-        ),
-        (
-            lambda s: fitted(cls, y=["a", "b"] * 10).score(MANY, ["c", "b"] * 10),
-            "y must hold the classes of fit, a, b, got c",
-        ),
+        (lambda s: fitted(cls, y=["a", "b"] * 10).score(MANY, [None, "b"] * 10), "y must have a label in each row"),
+        (lambda s: fitted(cls, y=["a", "b"] * 10).score(MANY, ["c", "b"] * 10), "y must hold the classes of fit, a"),
         (
             lambda s: fitted(cls, y=["a", "b"] * 10).score(MANY, ["a", "b"] * 10, -np.ones(20)),
             "sample_weight must be >= 0, got -1",
@@ -316,15 +301,9 @@ PUBLIC = {
         (lambda s: prior(n_outputs=2), "n_outputs must be 1"),
         (lambda s: prior(blocks=3), "blocks must be those of bp.local_blocks, got int"),
         (lambda s: blocked(bp.local_blocks(X[:4], rows=2)), "blocks must be of the 6 rows of X, got those of 4 rows"),
-        (
-            lambda s: blocked(bp.local_blocks(X, rows=3), C=np.ones(N)),
-            "the noise has a value for each training point, and",
-        ),
+        (lambda s: blocked(bp.local_blocks(X, rows=3), C=np.ones(N)), "the noise has a value for each training"),
         (lambda s: blocked(bp.local_blocks(X, rows=3), labels=True), "y are labels, whose model has no blocks"),
-        (
-            lambda s: fitted_in_intervals(bp.local_blocks(X, rows=3)),
-            "y are intervals or classes, whose model has no blocks",
-        ),
+        (lambda s: fitted_in_intervals(bp.local_blocks(X, rows=3)), "y are intervals or classes, whose model has no"),
     ],
     "Blocks": [
         *each(
@@ -349,9 +328,10 @@ PUBLIC = {
     "MAP": [(lambda s: bp.fit(bp.MAP, s.model), "method must be MAP.*got <class")],
     "Laplace": [
         (lambda s: bp.Laplace("x"), "curvature must be 'exact' or 'local', got 'x'"),
-        (lambda s: bp.Laplace("y", mu=X[:, 0]), "bp.Laplace is a method .*write pm.Laplace"),
-        (lambda s: bp.Laplace("y", X[:, 0], 1.0), "bp.Laplace is a method .*write pm.Laplace"),
-        (lambda s: bp.Laplace("y", observed=Y), "bp.Laplace is a method .*write pm.Laplace"),
+        *(
+            (lambda s, o=o: bp.Laplace("y", *o[0], **o[1]), "bp.Laplace is a method .*write pm.Laplace")
+            for o in (((), {"mu": Y}), ((Y, 1.0), {}), ((), {"observed": Y}))
+        ),
     ],
     "MeanField": [(lambda s: bp.fit(bp.MeanField, s.model), "method must be .*got <class")],
     "NUTS": [
@@ -386,10 +366,7 @@ PUBLIC = {
             steps=("a", -1, 1.5, None, "must be an integer of at least 0, got"),
             particles=(1, *NO_COUNT),
         ),
-        (
-            lambda s: bp.fit(classification.NormalisedEvidence(), s.model),
-            "y is no label but has soft_insensitive noise",
-        ),
+        (lambda s: bp.fit(classification.NormalisedEvidence(), s.model), "y is no label but has soft_insensitive"),
     ],
     "Exchange": [
         *options(
@@ -408,11 +385,12 @@ PUBLIC = {
         ),
     ],
     "SoftInsensitive": [
-        (lambda s: observed(C=-1.0, beta=0.3), r"C must be finite and > 0, got -1\.0"),
-        (lambda s: observed(C=np.nan, beta=0.3), "C must be finite and > 0, got nan"),
-        (lambda s: observed(epsilon=-0.1, beta=0.3), r"epsilon must be finite and >= 0, got -0\.1"),
-        (lambda s: observed(epsilon=np.inf, beta=0.3), "epsilon must be finite and >= 0, got inf"),
-        (lambda s: observed(beta=1.5), r"beta must be finite and between 0 and 1, got 1\.5"),
+        *options(
+            lambda s, **o: observed(**{"beta": 0.3} | o),
+            C=(-1.0, np.nan, "must be finite and > 0, got"),
+            epsilon=(-0.1, np.inf, "must be finite and >= 0, got"),
+            beta=(1.5, "must be finite and between 0 and 1, got"),
+        ),
         (lambda s: observed(beta=0.3, y=NAN), "the targets y_observed have no value"),
         (lambda s: observed(beta=0.3, y=INF), "y and X must be finite"),
         (lambda s: observed(beta=0.3, kernel=pm.gp.cov.ExpQuad(1, ls=0.0)), "K must be finite, got nan"),
@@ -450,10 +428,7 @@ PUBLIC = {
         *each(lambda s, bad: classification.default_ordinal_model(bad, LABELS[:N]), NO_MATRIX, "X"),
         *each(lambda s, bad: classification.default_ordinal_model(X, bad), NO_VECTOR, "y"),
         (lambda s: classification.default_ordinal_model(X, Y), r"y must hold classes 0, 1, ..., got"),
-        (
-            lambda s: classification.default_ordinal_model(X, np.ones(N)),
-            "y must hold at least two classes, got only 1",
-        ),
+        (lambda s: classification.default_ordinal_model(X, np.ones(N)), "y must hold at least two classes, got only 1"),
         (
             lambda s: classification.default_ordinal_model(X, np.arange(N), noise="pinball"),
             "noise of classes must be one of",
@@ -476,6 +451,7 @@ PUBLIC = {
     ],
     "SVMLabel": [
         (lambda s: pm.logp(bp.SVMLabel.dist(0.0, -1.0), 1).eval(), "C > 0"),
+        (lambda s: pm.draw(bp.SVMLabel.dist(0.0, -1.0)), "C > 0"),
         (lambda s: bp.fit(bp.MAP(), s.labels), "C would be chosen by the naive evidence of y"),
         (
             lambda s: bp.fit(bp.NUTS(latent=bp.MeanField(), nuts_sampler="numpyro"), s.model, progressbar=False),
@@ -587,14 +563,8 @@ PUBLIC = {
         *options(lambda s, **o: bp.predict_distribution(s.result, X, model=s.model, **o), neighbours=NO_COUNT_OR_NONE),
     ],
     "PredictiveDistribution": [
-        (
-            lambda s: bp.predict_distribution(s.result, X, model=s.model).ppf(2.0),
-            r"q must be between 0 and 1, got 2\.0",
-        ),
-        (
-            lambda s: bp.predict_distribution(s.result, X, model=s.model).cdf("a"),
-            "y must be an array of numbers, got str",
-        ),
+        (lambda s: bp.predict_distribution(s.result, X, model=s.model).ppf(2.0), "q must be between 0 and 1, got"),
+        (lambda s: bp.predict_distribution(s.result, X, model=s.model).cdf("a"), "y must be an array of numbers, got"),
         (lambda s: bp.predict_distribution(s.result, X, model=s.model).cdf(np.ones(2)), r"y must be .*got \(2,\)"),
         *seeds(
             lambda s, seed: bp.predict_distribution(s.result, X, model=s.model).rvs(random_state=seed), "random_state"
@@ -630,10 +600,7 @@ PUBLIC = {
     ],
     "MainEffects": [
         (lambda s: bp.cov.MainEffects(0, 1.0, 1.0), "input_dim must"),
-        (
-            lambda s: bp.cov.MainEffects(2, [1.0, 2.0, 3.0], 1.0),
-            r"amplitude must be a number, or have 2 .*got shape \(3,\)",
-        ),
+        (lambda s: bp.cov.MainEffects(2, [1.0, 2.0, 3.0], 1.0), "amplitude must be a number, or have 2 .*got shape"),
         (lambda s: bp.cov.MainEffects(2, 1.0, np.ones((2, 2))), "ls must be a number, or have 2 values"),
     ],
     "RationalQuadratic": [
@@ -725,10 +692,7 @@ PUBLIC = {
         (lambda s: bp.compare(s.results, "x", model=s.model), "reference must be one of mean field, got 'x'"),
         (lambda s: bp.compare(s.results, X_test=X, model=s.model), "X_test and y_test must be given together"),
         (lambda s: bp.compare(s.results, annealed=3, model=s.model), "annealed must be .*got 3"),
-        (
-            lambda s: bp.compare(s.results, hyperparameters={"C": 1.0}, model=s.model),
-            "inverse_lengthscale, epsilon missing",
-        ),
+        (lambda s: bp.compare(s.results, hyperparameters={"C": 1.0}, model=s.model), "inverse_lengthscale, epsilon"),
         *seeds(lambda s, seed: bp.compare(s.results, model=s.model, random_seed=seed)),
     ],
     "scores": [
@@ -787,10 +751,7 @@ PUBLIC = {
         ),
     ],
     "evidence": [
-        (
-            lambda s: classification.evidence(bp.MeanField(), s.labels),
-            "hyperparameters must give every .*C missing",
-        ),
+        (lambda s: classification.evidence(bp.MeanField(), s.labels), "hyperparameters must give every .*C missing"),
         (lambda s: evidence_of_labels(s, hyperparameters={"C": -1.0}), r"hyperparameter C must .*got -1\.0"),
         (lambda s: evidence_of_labels(s, model=s.model, hyperparameters=AT), "y is no label but has soft_insensitive"),
         *options(
@@ -806,27 +767,15 @@ PUBLIC = {
     ],
     "fit_folder": [
         (lambda s: into_folder(MANY, noise="x"), "noise must be one of"),
-        (
-            lambda s: into_folder(MANY, blocks=1),
-            "blocks must be 'auto', None, an integer of at least 2 or LocalBlocks, got 1",
-        ),
+        (lambda s: into_folder(MANY, blocks=1), "blocks must be 'auto', None, an integer of at least 2 or"),
         (lambda s: into_folder(MANY, random_state=-1), "random_state must be an integer of at least 0"),
         *(
-            (
-                lambda s, o=o: into_folder(MANY, **o),
-                "estimator must have blocks and a kernel with a name in a folder",
-            )
+            (lambda s, o=o: into_folder(MANY, **o), "estimator must have blocks and a kernel with a name in a folder")
             for o in ({"blocks": None}, {"kernel": pm.gp.cov.ExpQuad})
         ),
-        (
-            lambda s: into_folder(MANY, inference="nuts"),
-            "inference must be mean field or Laplace in a folder, got 'nuts'",
-        ),
+        (lambda s: into_folder(MANY, inference="nuts"), "inference must be mean field or Laplace in a folder, got"),
         (lambda s: into_folder(MANY, blocks=5, noise="absolute", inference="laplace"), "has no curvature to go by"),
-        (
-            lambda s: into_folder(MANY, inference=bp.Committee()),
-            "inference must be mean field or Laplace in a folder, got Committee",
-        ),
+        (lambda s: into_folder(MANY, inference=bp.Committee()), "inference must be mean field or Laplace in a"),
         (lambda s: into_folder(MANY, y=None), "y must be given with inputs that are an array"),
         (lambda s: into_folder(MANY, y=TARGETS[:4]), "y must have 20 values as data has rows, got 4"),
         (lambda s: into_folder(MANY, target="delay"), "target is the name of a column of a table, got target='delay'"),
@@ -836,10 +785,7 @@ PUBLIC = {
         (lambda s: into_folder(MANY.astype(str)), "data must be an array of numbers, got"),
         (lambda s: into_folder(1e200 * MANY, blocks=5), r"data: column 'x0' must stay within ±1e\+150"),
         (lambda s: into_folder(MANY, y=INF[:1].repeat(20), blocks=5), "y must be finite, got inf in row 0"),
-        (
-            lambda s: into_folder(MANY, client=3),
-            "client must be a distributed.Client or the address of a scheduler, got 3",
-        ),
+        (lambda s: into_folder(MANY, client=3), "client must be a distributed.Client or the address of a scheduler"),
         (lambda s: into_folder(MANY), "data: has 20 rows, and a folder needs more than one block of 1000"),
         (lambda s: into_folder("none.parquet"), "none.parquet: there is no such file"),
         (lambda s: into_folder(pd.DataFrame({"a": [1.0]}), target="b"), "data: has no column 'b'; it has: a"),
@@ -847,10 +793,7 @@ PUBLIC = {
         (lambda s: into_folder(pd.DataFrame({"a": []})), "data: has no column except the target 'a'"),
     ],
     "predict_folder": [
-        (
-            lambda s: bp.predict_folder("model", X, "out.csv"),
-            "model must be a FolderModel, as fit_folder .*got 'model'",
-        ),
+        (lambda s: bp.predict_folder("model", X, "out.csv"), "model must be a FolderModel, as fit_folder .*got"),
     ],
     "extend_folder": [
         (lambda s: bp.extend_folder(bp, X, Y), "model must be a FolderModel, as fit_folder .*got <module"),
@@ -862,14 +805,8 @@ PUBLIC = {
     "default_label_model": [
         *each(lambda s, bad: classification.default_label_model(bad, SIGNS), NO_MATRIX, "X"),
         *each(lambda s, bad: classification.default_label_model(X, bad), NO_VECTOR, "y"),
-        (
-            lambda s: classification.default_label_model(X, 0.5 + SIGNS),
-            r"y must hold the labels -1 and \+1, got (1.5|-0.5)",
-        ),
-        (
-            lambda s: classification.default_label_model(1e200 * X, SIGNS),
-            r"X must stay within ±1e\+150, got 2e\+200",
-        ),
+        (lambda s: classification.default_label_model(X, 0.5 + SIGNS), r"y must hold the labels -1 and \+1, got"),
+        (lambda s: classification.default_label_model(1e200 * X, SIGNS), r"X must stay within ±1e\+150, got 2e\+200"),
     ],
     "BayesianSVR": [
         *options(
@@ -888,24 +825,15 @@ PUBLIC = {
             intervals=("x", 1, None, "must be True or False, got"),
             random_state=("a", -1, "must be an integer of at least 0, a RandomState or None, got"),
         ),
-        (
-            lambda s: fitted(bp.BayesianSVR, blocks=10, inference=bp.Committee()),
-            "a committee averages over",
-        ),
+        (lambda s: fitted(bp.BayesianSVR, blocks=10, inference=bp.Committee()), "a committee averages over"),
         (
             lambda s: estimator(bp.BayesianSVR, intervals=True).fit(MANY, ENDS, 2.0 + LABELS),
             "sample_weight is for exact targets, and y has intervals",
         ),
-        (
-            lambda s: estimator(bp.BayesianSVR, blocks=10).fit(MANY, TARGETS, 2.0 + LABELS),
-            "sample_weight is for a dense fit, and the rows are in blocks",
-        ),
+        (lambda s: estimator(bp.BayesianSVR, blocks=10).fit(MANY, TARGETS, 2.0 + LABELS), "sample_weight is for a"),
         (lambda s: fitted(bp.BayesianSVR, noise="absolute", inference="laplace"), "has no curvature to go by"),
         (lambda s: fitted(bp.BayesianSVR, quantile=0.9), r"quantile is an option of pinball noise, got quantile=0\.9"),
-        (
-            lambda s: fitted(bp.BayesianSVR, noise="huber", beta=0.5),
-            r"beta is an option of soft_.*beta=0\.5 with huber",
-        ),
+        (lambda s: fitted(bp.BayesianSVR, noise="huber", beta=0.5), r"beta is an option of soft_.*beta=0\.5 with"),
         (lambda s: fitted(bp.BayesianSVR, kernel=lambda Z: 1, ard=False), "ard is an option of kernels by name"),
         (lambda s: fitted(bp.BayesianSVR, log_targets=True), "y must be positive with log_targets=True, got"),
         *[
@@ -934,10 +862,7 @@ PUBLIC = {
         (lambda s: bp.BayesianSVR.from_result("a"), "result must be the result_ of a BayesianSVR"),
         (lambda s: bp.BayesianSVR.from_result(s.result), "result must be the result_ of a BayesianSVR"),
         (lambda s: bp.BayesianSVR.from_result(recipe("{")), "result carries a recipe that cannot be read"),
-        (
-            lambda s: bp.BayesianSVR.from_result(recipe('{"estimator": "BayesianSVR"}')),
-            "recipe of result lacks columns",
-        ),
+        (lambda s: bp.BayesianSVR.from_result(recipe('{"estimator": "BayesianSVR"}')), "recipe of result lacks"),
     ],
     "LocalBlocks": options(
         lambda s, **o: bp.LocalBlocks(**o),
@@ -952,10 +877,7 @@ PUBLIC = {
     ),
     "BayesianSVC": [
         *LABELLED(bp.BayesianSVC),
-        (
-            lambda s: fitted(bp.BayesianSVC, y=LABELS).score(MANY, LABELS + 5.0),
-            "y must hold the classes of fit, 0.*, got 5.*",
-        ),
+        (lambda s: fitted(bp.BayesianSVC, y=LABELS).score(MANY, LABELS + 5.0), "y must hold the classes of fit, 0.*"),
         (lambda s: fitted(bp.BayesianSVC, y=np.ones(20)), r"y must hold at least two classes, got one class, .*1\.0"),
         *options(
             lambda s, **o: fitted(bp.BayesianSVC, **o),
@@ -971,6 +893,7 @@ PUBLIC = {
             random_state=("a", "must be .*got 'a'"),
         ),
         (lambda s: fitted(bp.BayesianSVC, kernel=len, ard=False), "ard is an option of kernels by name"),
+        (lambda s: fitted(bp.BayesianSVC, inference="exchange", probability="map"), "hyperparameters that are sampled"),
     ],
     "LSSVR": [
         *options(
@@ -980,11 +903,9 @@ PUBLIC = {
             kernel=("x", "must be 'rbf' or a function of two sets of inputs, got 'x'"),
             selection=("x", "must be 'evidence' or 'loo', got 'x'"),
         ),
-        (
-            lambda s: fitted(bp.LSSVR, kernel=np.inner, lengthscale=1.0),
-            r"lengthscale is an option of .*scale=1\.0 with",
-        ),
+        (lambda s: fitted(bp.LSSVR, kernel=np.inner, lengthscale=1.0), r"lengthscale is an option of .*scale=1\.0"),
         (lambda s: fitted(bp.LSSVR, kernel=lambda a, b: "x"), "what kernel gives must be an array of numbers, got str"),
+        (lambda s: fitted(bp.LSSVR, kernel=lambda a, b: np.ones(3)), r"what kernel gives must be a \(20, 20\) array"),
     ],
     "BayesianLSSVR": options(
         lambda s, **o: fitted(bp.BayesianLSSVR, **o), epsilon=("x", -1, 0, np.nan, np.inf, "must be a positive number")
@@ -1050,12 +971,12 @@ LOSSES["NoiseModel"] = [
     *each(lambda s, bad: NOISE.sites(bad), NO_VECTOR[:9], "y"),
     (lambda s: NOISE.tilted(0.0, -1.0, 0.0), r"variance must be > 0, got -1\.0"),
     (lambda s: NOISE.predictive_cdf(0.0, 0.0, -1.0), r"variance must be >= 0, got -1\.0"),
-    (
-        lambda s: NOISE.tilted(np.zeros(2), np.ones(3), 0.0),
-        r"mean and variance and y must have one shape, got mean \(2",
-    ),
+    (lambda s: NOISE.tilted(np.zeros(2), np.ones(3), 0.0), "mean and variance and y must have one shape, got mean"),
     (lambda s: losses.absolute(np.ones(3)).loss(np.ones(2)), r"have 3 values, the argument has shape \(2,\)"),
     (lambda s: losses.hinge(1.0).cdf(0.0), "hinge is a loss of labels and has no cdf"),
+    (lambda s: losses.hinge(1.0).quantile(0.5), "hinge is a loss of labels and has no quantile"),
+    (lambda s: losses.hinge(1.0).variance, "no mean or variance"),
+    (lambda s: losses.soft_insensitive(np.ones(2), np.ones(3), 0.3), "arrays of one length"),
     (lambda s: losses.hinge(1.0).sites([0.5]), r"y must hold the labels -1 and \+1 for the hinge loss, got 0\.5"),
     *seeds(lambda s, seed: NOISE.sample(2, seed)),
     *each(lambda s, bad: NOISE.weighted(bad), [v for v in NO_VECTOR[:9] if v is not None], "weight"),
@@ -1077,6 +998,7 @@ APPROXIMATIONS = {
         *each(lambda s, bad, f=f: f(K, bad, NOISE), NO_VECTOR, "y"),
         *each(lambda s, bad, f=f: f(bad, Y, NOISE), NO_MATRIX, "K"),
         *each(lambda s, bad, f=f: f(K, Y, NOISE, mean=bad), NO_VECTOR, "mean"),
+        (lambda s, f=f: f(K, Y, losses.hinge(1.0)), "y must hold the labels"),
         (lambda s, f=f: f(K, Y, "absolute"), "noise must be a noise model .*got 'absolute'"),
         (lambda s, f=f: f(K, Y, losses.absolute(np.ones(3))), "parameters of absolute have 3 values, y has 6"),
         (lambda s, f=f: f(np.triu(K), Y, NOISE), "K must be symmetric"),
@@ -1114,14 +1036,8 @@ APPROXIMATIONS["Covariance"] = [
     *options(lambda s, **o: approximations.Covariance(K, **o), jitter=("a", -1.0, "must be a number of at least 0")),
     *each(lambda s, bad: approximations.Covariance.from_root(bad, np.ones(N)), NO_MATRIX, "root"),
     *each(lambda s, bad: approximations.Covariance.from_root(np.ones((N, 1)), bad), NO_VECTOR[:8], "diagonal"),
-    (
-        lambda s: approximations.Covariance.from_root(np.ones((N, 1)), np.ones(4)),
-        "diagonal must have 6 values as root has rows, got 4",
-    ),
-    (
-        lambda s: approximations.Covariance.from_root(np.ones((N, 1)), -np.ones(N)),
-        "diagonal must be at least 0, got -1",
-    ),
+    (lambda s: approximations.Covariance.from_root(np.ones((N, 1)), np.ones(4)), "diagonal must have 6 values as"),
+    (lambda s: approximations.Covariance.from_root(np.ones((N, 1)), -np.ones(N)), "diagonal must be at least 0, got"),
 ]
 APPROXIMATIONS["annealed"] += [
     *options(
@@ -1141,18 +1057,18 @@ APPROXIMATIONS["annealed"] += [
 APPROXIMATIONS["reverse_annealed"] = [
     *each(lambda s, bad: reverse(bad), NO_MATRIX, "f"),
     (lambda s: reverse(np.ones((1, N))), r"f must hold at least two draws, got shape \(1, 6\)"),
+    (lambda s: reverse(np.ones((5, 3))), r"f must be a \(draws, 6\) array, got shape \(5, 3\)"),
+    (lambda s: reverse_annealed(np.ones((5, N)), -K, Y, NOISE, [0, 1]), "K must have no negative diagonal"),
     *options(lambda s, **o: reverse(**o), moves=NO_COUNT, powers=("a", [1], "must .*got")),
     *seeds(lambda s, seed: reverse(random_seed=seed)),
 ]
 APPROXIMATIONS["LatentPosterior"] = [
     *each(lambda s, bad: POSTERIOR.predict(bad, np.ones(N)), NO_MATRIX[:5], "K_star"),
+    (lambda s: POSTERIOR.predict(np.ones((1, 3)), [1.0]), r"K_star must be an \(n_new, 6\) array, got shape \(1, 3\)"),
     *each(lambda s, bad: POSTERIOR.predict(K, bad), NO_VECTOR, "k_star_diag"),
     *each(lambda s, bad: POSTERIOR.predict(K, np.ones(N), bad), NO_VECTOR[:7], "mean"),
     *each(lambda s, bad: POSTERIOR.log_loo(bad, NOISE), NO_VECTOR, "y"),
-    (
-        lambda s: POSTERIOR.predict(K, np.ones(N), np.ones(2)),
-        r"mean must be a number or a \(6,\) array, got shape \(2,\)",
-    ),
+    (lambda s: POSTERIOR.predict(K, np.ones(N), np.ones(2)), r"mean must be a number or a \(6,\) array, got shape"),
     (lambda s: POSTERIOR.log_loo(Y, "x"), "noise must be a noise model .*got 'x'"),
 ]
 # Results, which are not made by hand, and what is no function.

@@ -89,22 +89,6 @@ def test_results_side_by_side(sinc_model, sinc_results):
     assert field.elpd == pytest.approx(elpd["NUTS"].elpd, abs=4.0)  # integrates the hyperparameters, few draws
 
 
-def test_map_has_none(sinc_model, sinc_results):
-    with pytest.raises(ValueError, match="MAP has none"):
-        bp.loo(sinc_results["MAP"], model=sinc_model[0])
-
-
-def test_another_model_is_refused(sinc_results):
-    other = bp.default_model(np.linspace(0, 1, 10)[:, None], np.linspace(0, 1, 10), kernel="rbf")
-    with pytest.raises(ValueError, match="different numbers of training points"):
-        bp.loo(sinc_results["mean field"], model=other)
-    with pm.Model() as unlike:
-        f = bp.GP(cov_func=pm.gp.cov.ExpQuad(1, ls=pm.HalfNormal("width"))).prior("f", X=np.zeros((24, 1)))
-        pm.Normal("y", mu=f, sigma=1.0, observed=np.zeros(24))
-    with pytest.raises(ValueError, match="no variable 'width'"):
-        bp.loo(sinc_results["mean field"], model=unlike)
-
-
 def build(kind):
     with pm.Model(coords={"row": [f"row {i}" for i in range(N)]}) as model:
         sigma = pm.HalfNormal("sigma", 1.0)
@@ -199,13 +183,6 @@ def test_a_cavity_is_what_a_refit_without_the_point_predicts():
         expected = bp.predict(refitted, X[i : i + 1], model=other, y_new=Y[i : i + 1])
         for name, tolerance in (("y_log_density", 0.05), ("y_cdf", 0.01), ("y_crps", 0.01)):
             assert float(seen[name][i]) == pytest.approx(float(expected[name][0]), abs=tolerance)
-
-
-def test_a_mode_is_refused(sinc_model, sinc_results):
-    with pytest.raises(ValueError, match=r"MAP has none: use Laplace\(\), MeanField\(\) or NUTS\(\)"):
-        bp.loo_predict(sinc_results["MAP"], model=sinc_model[0])
-    with pytest.raises(ValueError, match="quantiles must lie strictly between 0 and 1"):
-        bp.loo_predict(sinc_results["mean field"], model=sinc_model[0], quantiles=[1.5])
 
 
 @pytest.mark.parametrize("noise", ["gaussian", "soft_insensitive"])

@@ -116,13 +116,3 @@ def test_simulated_hyperparameters_have_uniform_ranks():
         found = method.run(read_model(model(X, y, sd=0.7)), {}, Options(), rng)
         ranks.append(np.mean(found.samples["posterior"]["C"].values < C))
     assert kstest(ranks, "uniform").pvalue > 0.01
-
-
-def test_errors_name_the_argument():
-    for change, words in (({"draws": 0}, "draws must be"), ({"slices": 0}, "slices must be"), ({"tune": -1}, "tune")):
-        with pytest.raises(ValueError, match=words):
-            classification.Exchange(**change)
-    with pytest.raises(ValueError, match="hyperparameters must leave something to sample"):
-        bp.fit(classification.Exchange(), model(), hyperparameters={"C": 1.0})
-    with pytest.raises(bp.ModelError, match="is no label"):
-        bp.fit(classification.Exchange(), bp.default_model(np.arange(4.0)[:, None], np.arange(4.0)))

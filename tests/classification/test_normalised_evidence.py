@@ -178,20 +178,6 @@ def test_through_the_front_door():
     assert float(naive["posterior"]["C"][0, 0]) < float(posterior["C"][0, 0])  # the naive evidence wants a small C
 
 
-def test_other_models_and_options_are_refused():
-    with pytest.raises(ValueError, match="kind must be 'naive', 'conditional' or 'joint', got 'both'"):
-        classification.NormalisedEvidence("both")
-    with pytest.raises(TypeError, match="latent must integrate f out"):
-        classification.NormalisedEvidence(latent=bp.MAP())
-    with pytest.raises(ValueError, match="steps must be an integer of at least 0, got -1"):
-        classification.NormalisedEvidence(steps=-1)
-    with pytest.raises(ValueError, match="particles must be an integer of at least 2, got 1"):
-        classification.NormalisedEvidence(particles=1)
-    regression = bp.default_model(X3, np.array([0.1, 0.5, 0.2]))
-    with pytest.raises(bp.ModelError, match="y is no label but has soft_insensitive noise"):
-        bp.fit(classification.NormalisedEvidence(), regression, progressbar=False)
-
-
 def test_an_ascent_along_noisy_gradients():
     rng = np.random.default_rng(0)
     H = np.diag([1.0, 30.0])

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from pathlib import Path
-
 import numpy as np
 import pandas as pd
 import pytest
@@ -14,7 +12,6 @@ import bsvr_pp
 from bsvr_pp.cli import app
 
 RUNNER = CliRunner()
-PAGES = ("README.md", "docs/how-to/many-rows.md", "docs/how-to/cluster.md")
 
 
 def write(path, rows=25):
@@ -38,14 +35,6 @@ def test_help_is_not_cut_in_eighty_columns(command):
     run = RUNNER.invoke(app, [command, "--help"], env={"COLUMNS": "80", "TERMINAL_WIDTH": "80"})
     assert run.exit_code == 0 and "…" not in run.output and "`" not in run.output
     assert max(map(len, run.output.splitlines())) <= 80
-
-
-def test_what_predictions_of_a_folder_need_in_memory_is_said():
-    """Where fits larger than memory are promised."""
-    run = RUNNER.invoke(app, ["fit", "--help"])
-    pages = [run.output, *(Path(bsvr_pp.__file__).parent.parent.joinpath(name).read_text() for name in PAGES)]
-    for text in pages:
-        assert "blocks that they need" in " ".join(text.replace("│", " ").split())
 
 
 def test_a_file_of_a_spreadsheet_is_fitted_and_predicted(tmp_path):
@@ -109,32 +98,6 @@ def test_full_nuts_on_many_rows_is_skipped_and_says_how_to_run_it(tmp_path):
     assert "no method was run" in run.stderr and "skipped: at least about" in run.output
     assert "--full-nuts runs it anyway" in run.output.replace("\n", " ")
     assert not (tmp_path / "out").exists()
-
-
-@pytest.mark.parametrize(
-    ("arguments", "message"),
-    [
-        (["none.csv"], "none.csv: there is no such file"),
-        (["houses.csv", "--target", "cost"], "has no column 'cost'; it has: height, [width], price"),
-        (["houses.csv", "--test-fraction", "1.5"], "test_fraction must lie strictly between 0 and 1, got 1.5"),
-        (["houses.csv", "--methods", "laplace,vb"], "--methods must name some of"),
-        (["houses.csv", "--draws", "0"], "--draws must be at least 1, got 0"),
-        (["--target", "y"], "--target needs a CSV file"),
-        (["words.csv"], "words.csv: column 'height' is not numeric, row 2 has 'tall'"),
-        (["constant.csv"], "constant.csv: column 'height' is constant ('tall')"),
-    ],
-)
-def test_bad_input_is_one_line_and_exit_code_2(tmp_path, monkeypatch, arguments, message):
-    monkeypatch.chdir(tmp_path)
-    write(tmp_path / "houses.csv")
-    (tmp_path / "words.csv").write_text("height,price\ntall,1\n" + "1,2\n2,1\n" * 6)
-    (tmp_path / "constant.csv").write_text("height,price\n" + "tall,1\n" * 12)
-    before = set(tmp_path.iterdir())
-    run = RUNNER.invoke(app, ["compare", *arguments])
-    assert run.exit_code == 2
-    assert message in run.stderr
-    assert run.stderr.strip().count("\n") == 0
-    assert set(tmp_path.iterdir()) == before
 
 
 def test_fit_notes_that_rows_are_repeated(tmp_path):
@@ -238,19 +201,6 @@ def test_one_table_in_all_forms_gives_one_fit(tmp_path):
     run = RUNNER.invoke(app, ["predict", str(model), str(tokyo), "-o", str(out)])
     assert run.exit_code == 2 and run.stderr.strip().count("\n") == 0
     assert f"{tokyo}: column 'day' has times without a zone, and in training in the zone UTC: make them" in run.stderr
-
-
-def test_fit_says_what_is_wrong_in_one_line(tmp_path):
-    write(tmp_path / "houses.csv")
-    for options, message in (
-        (["--noise", "cubic"], "noise must be one of"),
-        (["--inference", "laplace", "--noise", "pinball"], "no curvature to go by"),
-        (["-o", str(tmp_path)], "--out must be a file, got the folder"),
-    ):
-        run = RUNNER.invoke(app, ["fit", str(tmp_path / "houses.csv"), *options])
-        assert run.exit_code == 2
-        assert message in run.stderr and run.stderr.strip().count("\n") == 0
-    assert {file.name for file in tmp_path.iterdir()} == {"houses.csv"}
 
 
 @pytest.mark.parametrize(

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 import bsvr_pp as bp
-from bsvr_pp.estimators.outliers import ScaledFit, determining_rows, gross_errors, kept_rows
+from bsvr_pp.estimators.outliers import gross_errors
 from bsvr_pp.estimators.training_data import merged
 
 LINE = np.linspace(-3.0, 3.0, 80)[:, None]
@@ -76,26 +76,6 @@ def test_many_few_and_no_scale():
     assert found(y, unit=0.0) == []
 
 
-def test_rows_return_when_they_are_explained():
-    """The first fit is poor and blames two rows; the second, without them, explains one of them."""
-    y = laplace()
-    y[10], y[30] = 100.0, 200.0
-    fits = []
-
-    def fit(kept, last):
-        assert last == (len(fits) or None)
-        fits.append(kept.copy())
-        mean = np.zeros(80)
-        if len(fits) > 1:
-            mean[10] = 100.0
-        return mean, np.ones(80), len(fits)
-
-    kept, last = kept_rows(fit, LINE, y)
-    assert last == 3
-    assert np.flatnonzero(~kept).tolist() == [30]
-    assert [int((~rows).sum()) for rows in fits] == [0, 2, 1]
-
-
 @pytest.mark.parametrize("size", [1e2, 1e6])
 @pytest.mark.parametrize("rows", [[33], [5, 21, 38, 52, 70]])
 def test_gross_errors_change_neither_function_nor_noise(rows, size):
@@ -158,47 +138,7 @@ def test_targets_of_which_most_are_equal_lose_no_row():
     assert bp.BayesianSVR(**FAST).fit(LINE, y).outliers_.size == 0
 
 
-def rows_of_fits(fits, kept=None, y=None):
-    """The rows that are chosen from fits with these gains of the log density and precisions, and the fits that ran."""
-    tried = []
-
-    def fit(rows):
-        gain, precision = fits[len(tried)]
-        tried.append(np.flatnonzero(~rows).tolist())
-        return ScaledFit(np.broadcast_to(gain, (20,)), np.asarray(precision), len(tried))
-
-    kept = np.ones(20, dtype=bool) if kept is None else kept
-    near, best = determining_rows(fit, kept, np.arange(20) if y is None else y, np.ones(20))
-    return np.flatnonzero(~near).tolist(), best.fit, tried
-
-
-ONE, SOME = np.ones(20), np.where(np.arange(20) < 4, 0.1, 1.0)
-
-
-def test_rows_of_far_wider_noise_are_left_out_if_all_are_more_probable():
-    assert rows_of_fits([(0.0, ONE)]) == ([], 1, [[]])
-    assert rows_of_fits([(0.0, SOME), (1.0, SOME)]) == ([0, 1, 2, 3], 2, [[], [0, 1, 2, 3]])
-    noise = np.random.default_rng(0).normal(size=20)
-    for gain in (-1.0, 0.0, np.nan, 0.1 + noise - noise.mean()):
-        assert rows_of_fits([(0.0, SOME), (gain, SOME)]) == ([], 1, [[], [0, 1, 2, 3]])
-
-
-def test_rows_return_that_a_better_fit_explains():
-    fewer = np.where(np.arange(20) < 2, 0.1, 1.0)
-    chosen = rows_of_fits([(0.0, SOME), (1.0, fewer), (2.0, fewer)])
-    assert chosen == ([0, 1], 3, [[], [0, 1, 2, 3], [0, 1]])
-
-
-def test_most_rows_are_never_left_out_and_gross_errors_do_not_return():
-    most = np.where(np.arange(20) < 11, 0.1, 1.0)
-    assert rows_of_fits([(0.0, most)]) == ([], 1, [[]])
-    kept = np.arange(20) != 19
-    assert rows_of_fits([(0.0, SOME), (1.0, SOME)], kept) == ([0, 1, 2, 3, 19], 2, [[19], [0, 1, 2, 3, 19]])
-
-
 def test_a_third_of_equal_targets_keeps_all_rows():
-    assert rows_of_fits([(0.0, SOME)], y=np.arange(20) // 7) == ([], 1, [[]])
-    assert rows_of_fits([(0.0, SOME), (1.0, SOME)], y=np.arange(20) // 6) == ([0, 1, 2, 3], 2, [[], [0, 1, 2, 3]])
     y = laplace()
     y[[7, 50]] = 100.0, -100.0
     assert found(y) == [7, 50]

@@ -226,46 +226,6 @@ def test_a_kernel_may_be_a_function():
         bp.BayesianSVR.from_result(machine.result_)
 
 
-def test_constant_columns_are_taken_and_constant_targets_refused():
-    X, y = data(20)
-    X[:, 1] = 3.0
-    machine = bp.BayesianSVR(restarts=1, random_state=0).fit(X, y)
-    assert np.isfinite(machine.predict(X)).all()
-    with pytest.raises(ValueError, match="y must not be constant, got 4"):
-        bp.BayesianSVR(restarts=1, random_state=0).fit(X, np.full(20, 4.0))
-
-
-@pytest.mark.parametrize(
-    ("options", "message"),
-    [
-        ({"noise": "cubic"}, "noise must be one of .* got 'cubic'"),
-        ({"kernel": "sigmoid"}, "kernel must be .* got 'sigmoid'"),
-        ({"beta": 1.5}, "beta must be 'auto' or lie between 0 and 1, got 1.5"),
-        ({"quantile": 1.0}, "quantile must lie strictly between 0 and 1, got 1.0"),
-        ({"ard": "yes"}, "ard must be True or False, got 'yes'"),
-        ({"restarts": 0}, "restarts must be .* got 0"),
-        ({"inference": "vb"}, "inference must be one of .* got 'vb'"),
-        ({"inference": "laplace", "noise": "pinball"}, "no curvature to go by where noise='pinball' has kinks"),
-        ({"inference": bp.NUTS()}, r"inference must integrate the latent function out.* got NUTS\(\)"),
-    ],
-)
-def test_bad_options_are_named(options, message):
-    with pytest.raises(ValueError, match=message):
-        bp.BayesianSVR(**options).fit([[0.0], [1.0]], [0.0, 1.0])
-
-
-def test_bad_arguments_are_named(fitted):
-    machine, X, _ = fitted
-    with pytest.raises(ValueError, match=r"coverage must lie strictly between 0 and 1, got 1\.0"):
-        machine.predict_interval(X, coverage=1.0)
-    with pytest.raises(ValueError, match="quantiles must lie strictly"):
-        machine.predict_quantiles(X, [0.0, 0.5])
-    with pytest.raises(ValueError, match="n_samples must be"):
-        machine.sample_y(X, 0)
-    with pytest.raises(ValueError, match="carries no recipe"):
-        bp.BayesianSVR.from_result(xr.DataTree())
-
-
 def test_conformal_predictions_by_mapie_take_it(fitted):
     mapie = pytest.importorskip("mapie.regression", reason="MAPIE is not installed")
     _, X, y = fitted

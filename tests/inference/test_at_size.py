@@ -121,12 +121,6 @@ def test_rows_that_decide_were_seen_by_no_stage(watched):
     assert sum(rows.size for rows in held_out[:half]) > 9
 
 
-def test_rows_that_decide_are_shared_among_the_neighbourhoods(monkeypatch):
-    monkeypatch.setattr(at_size, "_HELD_OUT", 7)
-    found = Watched().predicted
-    assert [rows.size for rows in found] == [3] * 6
-
-
 def test_the_density_of_the_rows_held_out(watched):
     """Against predictions of each row by the posterior of all rows that it is given."""
     half = len(watched.predicted) // 2
@@ -162,23 +156,6 @@ def test_the_larger_density_decides(watched):
     for stage, optimum in ((kept, first), (other, second)):
         assert stage["hyperparameters"] == {name: np.asarray(x).tolist() for name, x in optimum.point.items()}
     assert [record[stage]["log_density"] for stage in ("subset", "neighbourhoods")] == found.log_density.tolist()
-
-
-def test_the_climb_ends_higher_than_it_began(watched):
-    subset, climbed = reversed(watched.found.optima) if watched.found.refined else watched.found.optima
-    problem = watched.problem.take(watched.climbed, watched.blocks)
-
-    log_prior = problem.model.compile_fn(problem.model.logp(vars=problem.variables, jacobian=False))
-
-    def objective(point):
-        K, mean, noise = problem.at(point)
-        values = zip(problem.values, problem.to_unconstrained(point), strict=True)
-        prior = float(log_prior({value.name: x for value, x in values}))
-        return bp.MeanField().solve(K, problem.targets, noise, mean).log_evidence + prior
-
-    assert objective(climbed.point) == pytest.approx(climbed.objective, abs=1e-5)
-    assert objective(climbed.point) > objective(subset.point)
-    assert 1 < climbed.n_evaluations <= 8 + 6
 
 
 def test_blocks_are_cut_at_the_lengthscales_that_were_kept(watched):

@@ -62,11 +62,6 @@ def test_estimators_and_commands_refuse_too(large, small_machine, tmp_path):
     assert run.stderr.strip().count("\n") == 0
 
 
-def test_full_nuts_takes_two_hours_for_four_hundred_rows_on_one_core(monkeypatch):
-    monkeypatch.setattr(budget, "cpu_count", lambda: 1)
-    assert estimate(bp.NUTS(), 404).seconds == pytest.approx(2 * 3600)
-
-
 def test_what_is_long_or_large_is_said(monkeypatch):
     monkeypatch.setattr(budget, "available_memory", lambda: 1e12)
     with pytest.warns(UserWarning, match=r"mean field at 8000 rows takes at least about 6 minutes and 3\.3 GB"):

@@ -48,10 +48,6 @@ def dense():
     return np.where(BLOCKS.label[:, None] == BLOCKS.label, K.dense(), 0.0), mean, noise
 
 
-def test_there_are_three_blocks_of_twenty_rows():
-    assert BLOCKS.sizes.tolist() == [20, 20, 20]
-
-
 def test_a_fit_is_that_of_the_matrix_with_zeros(result, dense):
     K, mean, noise = dense
     exact = mean_field(K, Y, noise, mean=mean)

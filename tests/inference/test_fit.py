@@ -75,16 +75,6 @@ def test_same_seed_same_result(sinc_model):
     xr.testing.assert_equal(one["posterior"].to_dataset(), two["posterior"].to_dataset())
 
 
-@pytest.mark.slow
-def test_same_seed_same_draws(sinc_model):
-    model, _ = sinc_model
-    one, two = (
-        bp.fit(bp.NUTS(draws=20, tune=30, chains=1), model, hyperparameters=POINT, random_seed=7, progressbar=False)
-        for _ in range(2)
-    )
-    xr.testing.assert_allclose(one["posterior"].to_dataset(), two["posterior"].to_dataset())
-
-
 @pytest.mark.parametrize(("processors", "side_by_side"), [(1, 1), (2, 2), (16, 3)])
 def test_chains_take_every_processor(sinc_model, monkeypatch, processors, side_by_side):
     """PyMC by itself takes half of them, as if the others were hardware threads."""
@@ -99,18 +89,6 @@ def test_chains_take_every_processor(sinc_model, monkeypatch, processors, side_b
     monkeypatch.setattr(pm, "sample", sample)
     with pytest.raises(Stop, match=f"^{side_by_side}$"):
         bp.fit(bp.NUTS(chains=3), sinc_model[0], progressbar=False)
-
-
-@pytest.mark.parametrize("name", ["MAP", "Laplace", "mean field", "NUTS"])
-def test_files_keep_everything(sinc_results, tmp_path, name):
-    result = sinc_results[name]
-    result.to_netcdf(tmp_path / "result.nc", engine="h5netcdf")
-    back = xr.open_datatree(tmp_path / "result.nc")
-    assert set(back.children) == set(result.children)
-    for group in result.children:
-        xr.testing.assert_allclose(back[group].to_dataset(), result[group].to_dataset())
-    assert back.attrs["method"] == result.attrs["method"]
-    back.close()
 
 
 @pytest.mark.parametrize("name", ["MAP", "Laplace", "mean field", "NUTS"])
@@ -136,22 +114,6 @@ def test_non_convergence_is_reported(sinc_model):
         result = bp.fit(method, model, random_seed=0, progressbar=False)
     assert result.attrs["converged"] == 0
     assert result.attrs["message"]
-
-
-@pytest.mark.parametrize(
-    ("arguments", "error", "message"),
-    [
-        ({"method": "laplace"}, TypeError, r"method must be MAP\(\), .* got 'laplace'"),
-        ({"restarts": 0}, ValueError, "restarts must be an integer of at least 1, got 0"),
-        ({"objective": "likelihood"}, ValueError, "objective must be 'posterior' or 'evidence', got 'likelihood'"),
-        ({"hyperparameters": {"D": 1.0}}, ValueError, "no variable 'D'"),
-    ],
-)
-def test_bad_arguments_are_named(sinc_model, arguments, error, message):
-    model, _ = sinc_model
-    options = {"method": bp.Laplace(), "model": model, "progressbar": False, **arguments}
-    with pytest.raises(error, match=message):
-        bp.fit(options.pop("method"), **options)
 
 
 def test_a_model_without_hyperparameters():

@@ -169,16 +169,6 @@ def test_draws_are_predicted_by_component(drawn, kind, fitted):
         np.testing.assert_allclose(seen["f_variance"], there["f_variance"], rtol=0.3, atol=1e-3)
 
 
-def test_the_marginal_model_has_the_evidence():
-    model = build("soft")
-    marginal = bp.marginalize(bp.MeanField(), model)
-    assert {v.name for v in marginal.free_RVs} == {"scale", "sigma"}
-    density = marginal.compile_logp(vars=marginal.observed_RVs, jacobian=False)
-    at = {"scale_log__": np.log(1.5), "sigma_log__": np.log(0.2)}
-    expected = bp.log_evidence(bp.MeanField(), model, hyperparameters=AT).value
-    assert float(density(at)) == pytest.approx(expected, abs=1e-6)
-
-
 def test_effects_and_their_scale_are_found_together():
     """Where the coefficients are optimised with their scale, the density has no maximum."""
     model = build("soft")

@@ -68,25 +68,6 @@ def test_a_few_components_are_an_exact_mixture():
     check_gaussian_mixture(found, WEIGHTS, MEANS, np.sqrt(VARIANCES + 1 / PRECISIONS[:, None]))
 
 
-def test_quantiles_of_one_component_are_those_of_equal_components():
-    """One component is solved by itself, several as a mixture."""
-    noise = pinball(3.0, 0.2)
-    one, three = (
-        predicted(np.full(k, 1 / k), MEANS[[0] * k], VARIANCES[[1] * k], [noise] * k)["y_quantile"] for k in (1, 3)
-    )
-    np.testing.assert_allclose(noise.predictive_cdf(one, MEANS[0], VARIANCES[1]), LEVELS[:, None] + 0 * one, atol=1e-11)
-    np.testing.assert_allclose(one, three, rtol=1e-8)
-
-
-def test_draws_are_a_mixture_of_their_noise():
-    """With draws that are points, and with draws that have a variance."""
-    rng = np.random.default_rng(1)
-    weights, means = np.full(150, 1 / 150), MEANS[0] + rng.normal(size=(150, 3))
-    C, variances = rng.uniform(1.0, 4.0, 150), rng.integers(0, 2, (150, 1)) * np.array([4.0, 9.0, 0.25])
-    found = predicted(weights, means, variances, [gaussian(each) for each in C])
-    check_gaussian_mixture(found, weights, means, np.sqrt(variances + 1 / C[:, None]))
-
-
 def test_the_mean_of_the_noise_is_part_of_that_of_the_targets():
     noise = pinball(3.0, 0.2)
     found = predicted(WEIGHTS, MEANS, VARIANCES, [noise] * 3, np.empty(0), None)

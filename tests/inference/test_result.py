@@ -73,56 +73,6 @@ def arrays(tree, group):
     return {str(name): v.values for name, v in tree[group].to_dataset().data_vars.items()}
 
 
-def test_a_gaussian_posterior_is_drawn(problem, posterior):
-    tree, noise = of_posterior(problem, posterior, plug_in=False), problem.noise_at(POINT)
-    drawn = arrays(tree, "posterior")
-    np.testing.assert_array_equal(drawn["C"], np.full((1, 500), 5.0))
-    np.testing.assert_array_equal(drawn["lengthscale"], np.broadcast_to(LENGTHSCALE, (1, 500, 2)))
-    f = drawn["f"]
-    assert f.shape == (1, 500, N)
-    sd = np.sqrt(posterior.variance)
-    np.testing.assert_allclose((f[0].mean(axis=0) - posterior.mean) / sd, 0.0, atol=0.25)
-    np.testing.assert_allclose(f[0].std(axis=0) / sd, 1.0, atol=0.15)
-    np.testing.assert_allclose(arrays(tree, "log_likelihood")["y"], noise.log_density(Y - f))
-    residual = arrays(tree, "posterior_predictive")["y"] - f
-    assert residual.shape == (1, 500, N)
-    assert residual.std() == pytest.approx(np.sqrt(noise.variance), rel=0.1)
-    latent = arrays(tree, "latent_posterior")
-    for name in ("mean", "variance", "dual_coef", "site_precision", "support"):
-        np.testing.assert_array_equal(latent[name], getattr(posterior, name))
-    np.testing.assert_array_equal(latent["inputs"], X)
-    np.testing.assert_array_equal(arrays(tree, "observed_data")["y"], Y)
-    assert tree["sample_stats"]["converged"].values.tolist() == [[1] * 500]
-    assert tree["sample_stats"]["log_evidence"].values.tolist() == [[posterior.log_evidence] * 500]
-    assert tree.attrs["loss"] == "soft_insensitive"
-    assert tree.attrs["duality_gap"] == posterior.duality_gap
-    assert ATTRIBUTES.items() <= tree.attrs.items()
-
-
-def test_the_mode_alone_has_no_spread(problem, posterior):
-    tree, noise = of_posterior(problem, posterior, plug_in=True), problem.noise_at(POINT)
-    assert "log_likelihood" not in tree.children
-    np.testing.assert_array_equal(arrays(tree, "posterior")["f"], np.broadcast_to(posterior.mean, (1, 500, N)))
-    residual = arrays(tree, "posterior_predictive")["y"] - posterior.mean
-    assert residual.shape == (1, 500, N)
-    assert residual.std() == pytest.approx(np.sqrt(noise.variance), rel=0.1)
-    latent = arrays(tree, "latent_posterior")
-    assert not latent["variance"].any()
-    assert not latent["site_precision"].any()
-    np.testing.assert_array_equal(latent["dual_coef"], posterior.dual_coef)
-
-
-def test_optima_are_the_best_first(problem, posterior):
-    optima = of_posterior(problem, posterior, plug_in=False)["optima"].to_dataset()
-    assert optima["lengthscale"].dims == ("optimum", "lengthscale_dim_0")
-    assert optima["lengthscale"].values.tolist() == [[1.0, 2.0], [2.0, 4.0]]
-    assert optima["C"].values.tolist() == [5.0, 1.0]
-    assert optima["objective"].values.tolist() == [-3.0, -4.0]
-    assert optima["converged"].values.tolist() == [1, 0]
-    assert optima["n_evaluations"].values.tolist() == [20, 9]
-    assert "optima" not in of_posterior(problem, posterior, plug_in=False, optima=[]).children
-
-
 @pytest.mark.parametrize("shape", [(2, 3), (1, 2), (1, 1)])
 def test_draws_keep_their_chains(at_lengthscale, shape):
     f, C, tree = of_draws(at_lengthscale, *shape)

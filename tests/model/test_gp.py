@@ -52,12 +52,3 @@ def test_sums_and_conditional_as_in_pymc():
         assert isinstance(total, bp.GP)
         total.prior("f", X=X)
         assert total.conditional("g", X + 0.1).eval(mode="FAST_COMPILE").shape == (6,)
-
-
-def test_bad_inputs_are_named():
-    with pm.Model():
-        gp = bp.GP(cov_func=pm.gp.cov.ExpQuad(1, ls=1.0))
-        with pytest.raises(ValueError, match=r"X must be an \(n, d\) array, got shape \(6,\)"):
-            gp.prior("f", X=X[:, 0])
-        with pytest.raises(ValueError, match="n_outputs must be 1"):
-            gp.prior("f", X=X, n_outputs=2)
