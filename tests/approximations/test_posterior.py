@@ -10,9 +10,7 @@ from problems import LOSSES, smooth
 
 from benchmarks.problems import from_the_box
 from bsvr_pp.approximations import laplace, mean_field
-from bsvr_pp.core.approximations.mean_field import mean_field_value
-from bsvr_pp.core.approximations.posterior import LatentDraws, checked_problem, failed
-from bsvr_pp.core.covariance.structure import split
+from bsvr_pp.core.approximations.posterior import LatentDraws
 from bsvr_pp.losses import soft_insensitive
 
 NOISE = soft_insensitive(8.0, 0.1, 0.3)
@@ -112,12 +110,3 @@ def test_a_posterior_does_not_change():
     posterior = mean_field(np.eye(2), [1.0, -1.0], soft_insensitive(C=2.0, epsilon=0.1, beta=0.3))
     with pytest.raises(FrozenInstanceError):
         posterior.converged = False
-
-
-def test_what_failed_has_no_evidence():
-    _, residual, _, pieces = checked_problem(
-        np.eye(2), [1.0, -1.0], soft_insensitive(C=2.0, epsilon=0.1, beta=0.3), None
-    )
-    found, _ = mean_field_value(split(np.eye(2), 0.0), residual, pieces, 1000, 1e-8)
-    assert found.converged and np.isfinite(found.value)
-    assert failed(found).value == -np.inf and not failed(found).converged

@@ -13,7 +13,7 @@ from sklearn.model_selection import train_test_split
 import bsvr_pp as bp
 from bsvr_pp import classification
 from bsvr_pp.approximations import annealed, mean_field
-from bsvr_pp.classification.normalised_evidence import LabelPrior, NormalisedEvidence, stochastic_ascent
+from bsvr_pp.classification.normalised_evidence import LabelPrior, NormalisedEvidence
 from bsvr_pp.classification.normaliser import Known, MeanKnown
 from bsvr_pp.core.approximations.posterior import Gradient
 from bsvr_pp.inference.protocol import Options
@@ -176,12 +176,3 @@ def test_through_the_front_door():
     naive = bp.fit(classification.NormalisedEvidence("naive", steps=30), model, random_seed=1, progressbar=False)
     assert naive.attrs["log_evidence_error"] == 0.0
     assert float(naive["posterior"]["C"][0, 0]) < float(posterior["C"][0, 0])  # the naive evidence wants a small C
-
-
-def test_an_ascent_along_noisy_gradients():
-    rng = np.random.default_rng(0)
-    H = np.diag([1.0, 30.0])
-    best, trace = stochastic_ascent(
-        lambda x: H @ (np.array([2.0, -1.0]) - x) + rng.standard_normal(2), np.zeros(2), steps=300
-    )
-    assert trace.shape == (300, 2) and np.allclose(best, [2.0, -1.0], atol=0.15)

@@ -182,30 +182,6 @@ def test_targets_that_are_no_numbers():
         machine.fit(X, Y).score(X, np.column_stack([Y, Y]))
 
 
-def test_reasons_are_asked_of_the_data_and_not_of_the_words_of_scikit_learn(monkeypatch):
-    """The words change with its version, and here to others."""
-
-    def refuse(*_, **__):
-        raise ValueError("no")
-
-    machine = bp.LSSVR().fit(TABLE[["size", "colour"]], Y)
-    monkeypatch.setattr("bsvr_pp.estimators.training_data.validate_data", refuse)
-    for X, message in (
-        (TABLE[["colour", "size"]], r"noX.rename\(columns=str\)\[list\(estimator.feature_names_in_\)\] has this order"),
-        (TABLE[["size", "colour"]], "^no$"),
-    ):
-        with pytest.raises(ValueError, match=message):
-            machine.predict(X)
-    for X, y, message in (
-        (np.ones((N, 1)), ["a"] * N, "X and y must be arrays of numbers: "),
-        ("abc", Y, "X and y must be arrays of numbers: no"),
-        (np.ones((N, 1)), Y, "^no$"),
-        ([[1.0], ["a"]], [1.0, 2.0], "column 0 of X must have finite numbers, got 'a' in row 1"),
-    ):
-        with pytest.raises(ValueError, match=message):
-            bp.LSSVR().fit(X, y)
-
-
 def test_weights_and_repeated_rows():
     X, svr = TABLE[["size"]], bp.BayesianSVR(kernel="linear", restarts=1, random_state=0)
     for machine in (svr, bp.LSSVR(), bp.ResidualIntervals(Ridge())):

@@ -12,23 +12,14 @@ import numpy as np
 import pytest
 
 import bsvr_pp as bp
-from bsvr_pp.inference.search import at_size
-
-
-def wave(n, seed=0):
-    rng = np.random.default_rng(seed)
-    X = rng.uniform(0, 12, size=(n, 1))
-    return X, np.sin(2 * X[:, 0]) + 0.1 * rng.laplace(size=n)
+from tests.helpers import small_stages, wave
 
 
 @pytest.fixture(scope="module")
-def small(request):
+def small():
     """Stages of hyperparameters with few rows."""
-    patch = pytest.MonkeyPatch()
-    for name, value in {"_SUBSET": 60, "_NEIGHBOURHOODS": 3, "_NEIGHBOURS": 40, "_HELD_OUT": 30, "_LIMIT": 8}.items():
-        patch.setattr(at_size, name, value)
-    yield
-    patch.undo()
+    with small_stages():
+        yield
 
 
 @pytest.fixture(scope="module")

@@ -13,8 +13,8 @@ import bsvr_pp as bp
 from bsvr_pp import classification
 from bsvr_pp.approximations import find_mode
 from bsvr_pp.datasets import data_folder, load
-from bsvr_pp.inference.search import at_size
 from bsvr_pp.losses import hinge
+from tests.helpers import small_stages
 
 LONG = "check_class_weight_classifiers", "check_classifiers_train"
 CHECKS = [
@@ -186,12 +186,9 @@ def test_the_penalty_may_be_fixed():
 
 @pytest.fixture(scope="module")
 def in_blocks():
-    patch = pytest.MonkeyPatch()
-    for name, value in {"_SUBSET": 80, "_NEIGHBOURHOODS": 3, "_NEIGHBOURS": 40, "_HELD_OUT": 30, "_LIMIT": 4}.items():
-        patch.setattr(at_size, name, value)
     X, y = data(300)
-    yield bp.BayesianSVC(blocks=100, random_state=0).fit(X, y), X, y
-    patch.undo()
+    with small_stages(_SUBSET=80, _LIMIT=4):
+        yield bp.BayesianSVC(blocks=100, random_state=0).fit(X, y), X, y
 
 
 def test_many_rows_are_fitted_in_blocks(in_blocks):

@@ -220,13 +220,6 @@ def test_quantiles_depend_on_the_shares_of_the_weights(weight, seed):
             np.testing.assert_allclose(location_and_scale(-values, scale * w), (-location, unit), **close)
 
 
-def test_one_row_with_most_of_the_weight_is_the_median():
-    y, w = np.array([3.0, 1.0, 2.0]), np.array([0.01, 0.01, 0.98])
-    assert quantiles_of(y, [0.25, 0.5, 0.75], w).tolist() == [2.0, 2.0, 2.0]
-    near = 1e8 + np.random.default_rng(0).normal(size=999)
-    assert quantiles_of(near, 0.5, np.full(999, 0.3)) == pytest.approx(np.median(near), abs=1e-7)
-
-
 MIRRORED = {
     "mean field": lambda: bp.BayesianSVR(kernel="rbf", restarts=1, outliers="keep", random_state=0),
     "LSSVR": lambda: bp.LSSVR(),

@@ -13,9 +13,9 @@ from bsvr_pp.inference.search import at_size
 from bsvr_pp.inference.search.at_size import search_in_blocks
 from bsvr_pp.model.blocks import ONE_BLOCK, local_blocks
 from bsvr_pp.model.problem import Problem, read_model
+from tests.helpers import small_stages
 
 N = 240
-STAGES = {"_SUBSET": 50, "_NEIGHBOURHOODS": 3, "_NEIGHBOURS": 30, "_HELD_OUT": 30, "_LIMIT": 8}
 
 
 def wave(n=N):
@@ -62,9 +62,7 @@ class Watched:
 @pytest.fixture(scope="module", autouse=True)
 def small():
     """Stages with few rows."""
-    with pytest.MonkeyPatch.context() as patch:
-        for name, value in STAGES.items():
-            patch.setattr(at_size, name, value)
+    with small_stages(_SUBSET=50, _NEIGHBOURS=30):
         yield
 
 
@@ -86,18 +84,6 @@ def test_the_subset_is_random_rows_at_most_a_quarter(watched):
     assert few.subset.size == 24
     assert max(few.blocks.sizes[:-1]) <= 12  # an eighth of the rows
     assert few.found.blocks.n == 96
-
-
-def test_neighbourhoods_and_the_rest_of_the_subset_are_climbed(watched):
-    *neighbourhoods, rest = list(watched.blocks)
-    assert 1 < len(neighbourhoods) <= 3
-    assert len(set(watched.climbed)) == watched.climbed.size
-    assert set(watched.subset) <= set(watched.climbed)
-    assert set(watched.climbed[rest]) < set(watched.subset)
-    X = watched.problem.inputs[:, 0]
-    for part in neighbourhoods:
-        assert 5 < part.size <= 30
-        assert np.ptp(X[watched.climbed[part]]) < 4.0
 
 
 def test_rows_that_decide_were_seen_by_no_stage(watched):

@@ -116,15 +116,6 @@ def test_non_convergence_is_reported(sinc_model):
     assert result.attrs["message"]
 
 
-def test_a_model_without_hyperparameters():
-    X = np.linspace(-1, 1, 6)[:, None]
-    with pm.Model():
-        f = bp.GP(cov_func=pm.gp.cov.ExpQuad(1, ls=1.0)).prior("f", X=X)
-        pm.Laplace("y", mu=f, b=0.5, observed=np.sin(X[:, 0]))
-        result = bp.fit(bp.MeanField(), progressbar=False)
-    assert result.attrs["converged"] == 1
-
-
 def test_a_discrete_hyperparameter_is_given():
     X = np.linspace(-2, 2, 6)[:, None]
     with pm.Model():

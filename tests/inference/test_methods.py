@@ -62,11 +62,6 @@ def test_what_a_method_can_do_and_its_class_cannot(method, can):
     assert not isinstance(type(method), protocols)
 
 
-def test_a_class_in_the_place_of_a_method_is_refused():
-    with pytest.raises(TypeError, match="method must integrate f out"):
-        bp.marginalize(bp.MeanField, None)
-
-
 @dataclass(frozen=True, slots=True)
 class Exact(IntegratesLatent):
     """The exact Gaussian process, for Gaussian noise."""

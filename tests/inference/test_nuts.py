@@ -8,8 +8,7 @@ import pytest
 
 import bsvr_pp as bp
 from bsvr_pp.datasets import sinc
-from bsvr_pp.inference.sampling import nuts
-from bsvr_pp.inference.sampling.nuts import _rounded, sampled_model
+from bsvr_pp.inference.sampling.nuts import sampled_model
 from bsvr_pp.model.coordinates import LATENT_COORDINATES, NOISE_COORDINATES
 from bsvr_pp.model.problem import read_model
 from tests.signals import interrupt_evidence
@@ -86,25 +85,7 @@ def test_models_that_stay_as_they_are(model):
     assert sampled_model(read_model(model), None, False) is model
 
 
-def test_a_failed_mean_field_leaves_the_model_as_it_is(monkeypatch):
-    model = build()
-    failed = bp.fit(bp.MeanField(), model, hyperparameters={"lengthscale": 1.0, "C": 1.0}, progressbar=False)
-    assert failed.attrs["converged"]
-    monkeypatch.setattr(nuts, "maximize", lambda *a, **k: [_Optimum(-np.inf, "no evidence at the start")])
-    assert sampled_model(read_model(model), None, False) is model
-
-
 def test_an_interruption_is_not_lost(monkeypatch):
     interrupt_evidence(monkeypatch, 5)  # of the search before sampling
     with pytest.raises(KeyboardInterrupt):
         sampled_model(read_model(build()), None, False)
-
-
-class _Optimum:
-    def __init__(self, objective, message):
-        self.objective, self.message, self.point = objective, message, {}
-
-
-def test_rounding():
-    values = np.array([0.0, 123.456, -0.00123456, 9.999e10, 1e-320])
-    np.testing.assert_allclose(_rounded(values), [0.0, 123.0, -0.00123, 1.0e11, 1e-320], rtol=1e-12, atol=1e-319)

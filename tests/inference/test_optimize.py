@@ -12,7 +12,7 @@ import pytest
 import bsvr_pp as bp
 from bsvr_pp.inference.protocol import Options, Search
 from bsvr_pp.inference.search import optimize
-from bsvr_pp.inference.search.optimize import Optimum, SearchObjective, lengthscales, maximize
+from bsvr_pp.inference.search.optimize import SearchObjective, lengthscales, maximize
 from bsvr_pp.inference.search.quasi_newton import Ascent
 from bsvr_pp.model.distributions import observe
 from bsvr_pp.model.problem import Problem, read_model
@@ -221,28 +221,6 @@ def test_of_many_rows_some_choose_the_start(monkeypatch, values, later, best):
     assert (found.objective, found.n_evaluations) == (-3.0, 21 if later else 14)
 
 
-@pytest.mark.parametrize(("all_optima", "restarts", "go_on"), [(False, 3, 2), (False, 4, 2), (True, 3, 3)])
-def test_of_many_rows_some_are_tried_first(monkeypatch, all_optima, restarts, go_on):
-    values = [-9.0, -7.0, -8.0, -6.0][:restarts] + [-3.0] * go_on
-    climbs, taken = quartered(monkeypatch, *values)
-    model, *_ = line()
-    found = run(model, bp.Laplace(), restarts=restarts, all_optima=all_optima)
-    assert len(climbs.calls) == len(values)
-    [(rows, _)] = taken
-    assert rows.size == 5 and (np.diff(rows) > 0).all()
-    whole = climbs.calls[-1][0]
-    assert [call[0] is whole for call in climbs.calls] == [False] * restarts + [True] * go_on
-    for _, start, _, options in climbs.calls[-go_on:]:
-        assert options["curvature"] == () and options["first_step"] == 0.1
-        assert np.isfinite(whole(start)[0])
-    assert [o.objective for o in found] == [-3.0] * go_on
-    # The best of some rows go on, in the order of the objective of all rows.
-    best = sorted(zip(values, climbs.calls[:restarts], strict=False), key=lambda each: -each[0])[:go_on]
-    tried = sorted((whole(call[1] + 0.01)[0] for _, call in best), reverse=True)
-    continued = [whole(start)[0] for _, start, *_ in climbs.calls[-go_on:]]
-    np.testing.assert_allclose(continued, tried, atol=1e-6)
-
-
 def test_half_of_very_many_rows_are_searched_first(monkeypatch):
     """All rows are searched from the optimum of half of them, with the second derivatives of a quarter."""
     monkeypatch.setattr(optimize, "_HALVED", 6)
@@ -294,44 +272,6 @@ def test_noise_is_resolved_down_to_the_jitter():
     assert machine.converged_
     free = SearchObjective(read_model(line()[0]), bp.MeanField(), {"C": np.array(2.0)}, "posterior")
     assert (free.highest() == np.inf).all()
-
-
-def test_an_interruption_returns_what_is_known(monkeypatch):
-    climbs = Climbs(-5.0)
-
-    def interrupted(*args, **options):
-        if climbs.calls:
-            raise KeyboardInterrupt
-        return climbs(*args, **options)
-
-    monkeypatch.setattr(optimize, "ascend", interrupted)
-    [found] = run(line()[0], restarts=3)
-    assert (found.objective, found.converged, found.message) == (-5.0, False, "interrupted; end 1")
-    climbs.calls.clear()
-    monkeypatch.setattr(optimize, "ascend", Interrupt())
-    with pytest.raises(KeyboardInterrupt):
-        run(line()[0], restarts=3)
-
-
-class Interrupt:
-    def __call__(self, *args, **options):
-        raise KeyboardInterrupt
-
-
-def test_an_optimum_is_plain_data_and_back():
-    found = Optimum({"C": np.array([1.0, 2.5])}, -3.0, True, "the end", 9, ((np.ones(1), np.ones(1)),))
-    record = found.record()
-    assert record == {
-        "point": {"C": [1.0, 2.5]},
-        "objective": -3.0,
-        "converged": True,
-        "message": "the end",
-        "n_evaluations": 9,
-    }
-    again = Optimum.from_record(record)
-    np.testing.assert_array_equal(again.point["C"], [1.0, 2.5])
-    assert (again.objective, again.converged, again.message, again.n_evaluations) == (-3.0, True, "the end", 9)
-    assert again.curvature == ()
 
 
 @pytest.mark.parametrize(

@@ -155,16 +155,6 @@ def test_far_from_the_data_the_prior_returns(sinc_model, sinc_results):
     assert float(seen["f_variance"][0]) < np.var(data.y) + bias
 
 
-def test_noise_of_each_training_point_has_no_predictions():
-    X = np.linspace(-1, 1, 6)[:, None]
-    with pm.Model():
-        f = bp.GP(cov_func=pm.gp.cov.ExpQuad(1, ls=1.0)).prior("f", X=X)
-        bp.SoftInsensitive("y", mu=f, C=np.linspace(1, 5, 6), epsilon=0.1, beta=0.3, observed=np.sin(X[:, 0]))
-        result = bp.fit(bp.Laplace(), progressbar=False)
-        with pytest.raises(ValueError, match="a value for each training point"):
-            bp.predict(result, [[0.0]])
-
-
 def test_error_bars_are_those_of_the_paper():
     """Gao, Gunn & Harris 2002, (5.1) and (5.3), the noise variance of the latter as it should be."""
     X, C, epsilon = np.linspace(-3, 3, 15)[:, None], 6.0, 0.2

@@ -13,7 +13,7 @@ from scipy import stats
 import bsvr_pp as bp
 from bsvr_pp.approximations import laplace
 from bsvr_pp.core.losses.registry import label_probability
-from bsvr_pp.inference.result import check_match, check_same, from_latent, from_samples, log_prior
+from bsvr_pp.inference.result import check_match, from_latent, from_samples, log_prior
 from bsvr_pp.inference.search.optimize import Optimum
 from bsvr_pp.losses import hinge
 from bsvr_pp.model.problem import read_model
@@ -168,15 +168,3 @@ def test_a_result_is_of_this_model(problem, posterior):
         refused(lambda other, loss=loss: other.attrs.update(loss=loss), f"result has {loss} noise and the model soft_")
     moved = xr.DataTree(tree["observed_data"].to_dataset() + 1)
     refused(lambda other: other.__setitem__("observed_data", moved), "other targets than the model has: 6 of 6 rows")
-
-
-def test_the_first_row_that_differs_is_named():
-    held = np.arange(6.0).reshape(3, 2)
-    check_same("other inputs", held, held.copy())
-    for change in (0.5, -0.5):
-        present = held.copy()
-        present[1, 1] += change
-        with pytest.raises(ValueError, match=r"^other inputs: 1 of 3 rows differ, the first is row 1$"):
-            check_same("other inputs", held, present)
-    with pytest.raises(ValueError, match=r"^other inputs: shape \(3, 2\), not \(2, 2\)$"):
-        check_same("other inputs", held, held[:2])

@@ -723,6 +723,14 @@ def test_names_of_data_are_the_models_own(name):
     check(build(mu, train=named), exact(mu, both))
 
 
+def test_a_coefficient_on_which_something_else_depends_is_a_hyperparameter():
+    with pm.Model() as model:
+        a, b = pm.Normal("a"), pm.Normal("b")
+        f = bp.GP(cov_func=pm.gp.cov.ExpQuad(2, ls=1.0)).prior("f", X=TRAIN["W"])
+        pm.Normal("y", mu=f + a + b + pm.Normal("c", b), sigma=pm.math.exp(a), observed=Y)
+    assert read_model(model).hyperparameters == ("a",)
+
+
 @pytest.mark.parametrize("name", ["index", "self", "U"])
 def test_a_coefficient_has_any_name(name):
     with pm.Model() as model:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import numpy as np
 import pymc as pm
-import pytest
 from pymc.model.fgraph import clone_model
 
 import bsvr_pp as bp
@@ -19,16 +18,6 @@ def build(**options):
         gp = bp.GP(cov_func=pm.gp.cov.ExpQuad(1, ls=lengthscale) + pm.gp.cov.Constant(2.0))
         gp.prior("f", X=X, **options)
     return model, gp
-
-
-@pytest.mark.parametrize("options", [{}, {"jitter": 1e-3}, {"reparameterize": False}])
-def test_record(options):
-    model, gp = build(**options)
-    prior = prior_of(model["f"])
-    assert prior.name == "f"
-    assert prior.cov_func is gp.cov_func
-    assert prior.jitter == options.get("jitter", 1e-6)
-    assert prior.whitened == (None if "reparameterize" in options else "f_rotated_")
 
 
 def test_record_survives_copies_of_the_model():

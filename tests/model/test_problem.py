@@ -2,17 +2,12 @@
 
 from __future__ import annotations
 
-from concurrent.futures import ThreadPoolExecutor
-
 import numpy as np
 import pymc as pm
-import pytensor.tensor as pt
 import pytest
 from pymc.model.fgraph import clone_model
 
 import bsvr_pp as bp
-from bsvr_pp.approximations import Covariance
-from bsvr_pp.model.compiled import Compiled
 from bsvr_pp.model.inventory import ModelError
 from bsvr_pp.model.problem import read_model
 
@@ -70,15 +65,6 @@ def test_noise_of_pymc_is_mapped_onto_the_losses(noise, loss, C):
     assert found.parameters["C"] == pytest.approx(C)
 
 
-def test_unconstrained_and_back():
-    problem = read_model(build())
-    values = problem.to_unconstrained(POINT)
-    np.testing.assert_allclose(values[0], np.log([1.0, 2.0]), atol=1e-12)
-    back = problem.to_constrained(values)
-    for name, value in POINT.items():
-        np.testing.assert_allclose(back[name], value)
-
-
 def test_other_refusals():
     with pytest.raises(ModelError, match="must have one observed variable"):
         read_model(pm.Model())
@@ -122,21 +108,6 @@ def test_one_reading_serves_other_data():
         assert first.noise_at(point).parameters["epsilon"] == 0.5  # the first reading is what it was
 
 
-def test_threads_may_call_one_compiled_function():
-    x, y = pt.dmatrix(), pt.dscalar()
-    function = Compiled([x, y], [pt.linalg.inv(x + y * pt.eye(30)) @ x, y])
-    X = np.random.default_rng(0).normal(size=(30, 30))
-    alone = [function(X, float(i)) for i in range(6)]
-
-    def run(i):
-        return all(
-            (found[0] == alone[i][0]).all() and found[1] == i for found in (function(X, float(i)) for _ in range(100))
-        )
-
-    with ThreadPoolExecutor(6) as pool:
-        assert all(pool.map(run, range(6)))
-
-
 def test_log_priors_are_those_of_pymc():
     """Of hyperparameters that depend on one another, bounds included, truncated, of several entries, and mixtures."""
     X = np.linspace(-1, 1, 5)[:, None]
@@ -159,22 +130,3 @@ def test_log_priors_are_those_of_pymc():
         found = compiled(*values, *problem.given_data)
         for mine, theirs in zip(found[: len(expected)], found[len(expected) :], strict=True):
             np.testing.assert_allclose(np.sum(mine), np.sum(theirs), rtol=1e-12)
-
-
-def test_what_rows_do_not_change_is_kept_for_other_rows():
-    problem = read_model(build())
-    found = problem.constant("a", lambda: object()), problem.cached("b", lambda: object())
-    for other in (problem.with_data(X[:5], Y[:5]), problem.take(np.arange(3))):
-        assert other.constant("a", lambda: None) is found[0]
-        assert other.cached("b", lambda: None) is None
-    assert (problem.constant("a", lambda: None), problem.cached("b", lambda: None)) == found
-
-
-def test_a_problem_of_one_block_is_its_only_part():
-    problem = read_model(build())
-    assert problem.part(0) is problem and len(problem.blocks) == 1
-    cut = problem.take(np.arange(len(X)), bp.local_blocks(X, rows=len(X)))
-    assert cut.blocks.local and cut.part(0) is cut
-    for some in (problem, cut):
-        point = some.to_constrained([some.model.initial_point(0)[v.name] for v in some.values])
-        assert isinstance(some.at(point)[0], Covariance)

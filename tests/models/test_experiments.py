@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import chu2004
 import chu2004_benchmarks
-import chu2004_figure_4
 import chu2004_laser
 import chu2004_table_1
 import gao2002
@@ -194,14 +193,6 @@ def test_gaussian_noise_makes_it_a_gaussian_process(data):
         assert process.log_marginal_likelihood(theta) < process.log_marginal_likelihood_value_
 
 
-def test_no_search_keeps_the_hyperparameters(data):
-    X, y = data
-    first = chu2004.maximize(X, y, ard=True)
-    second = chu2004.maximize(X, y, ard=True, method="mean field", start=first, search=False)
-    assert (second.C, second.epsilon) == pytest.approx((first.C, first.epsilon), rel=1e-12)
-    np.testing.assert_allclose(second.relevance, first.relevance)
-
-
 @with_data
 def test_the_laser_is_predicted_from_the_eight_values_before():
     X, y, X_test, y_test, (centre, scale) = chu2004_laser.windows()
@@ -248,12 +239,6 @@ def test_the_paired_test_takes_the_same_splits():
     frame = chu2004_benchmarks.comparison(frames, "SVR", "BSVR", chu2004_benchmarks.TABLE_VI, "VI", "").frame
     assert (frame["p, ASE"] < 1e-4).all()  # unpaired it would be about 0.5
     assert frame.loc["Housing", "SVR hours"] == 1.0 and frame.loc["Computer", "BSVR ASE paper"] == 17.59
-
-
-def test_exponents_are_fitted_from_a_hundred_points_on():
-    sizes = np.array([10, 100, 300, 1000])
-    frame = pd.DataFrame({"seconds": np.where(sizes < 100, 5.0, 1e-6 * sizes**2.5)}, index=sizes)
-    assert chu2004_figure_4._exponent(frame) == pytest.approx(2.5)
 
 
 # ---- Gao, Gunn & Harris 2002; Mesquita et al. 2019 -------------------------------------------------------------------
