@@ -63,7 +63,7 @@ def test_a_loss(changed):
     code = """
 import numpy as np
 from scipy.integrate import quad
-from bsvr_pp.approximations import find_mode, laplace, mean_field, mean_field_gradient
+from bsvr_pp.approximations import laplace, mean_field
 from bsvr_pp.losses import squared_insensitive
 
 C, epsilon, y, k = 3.0, 0.4, 1.2, 0.7
@@ -72,21 +72,10 @@ energy = lambda r: 0.5 * C * max(abs(r) - epsilon, 0.0) ** 2
 places = dict(points=[-epsilon, epsilon], epsabs=1e-12, limit=200)
 Z = quad(lambda r: np.exp(-energy(r)), -9, 9, **places)[0]
 assert abs(noise.log_normalizer - np.log(Z)) < 1e-9
-assert abs(noise.variance - quad(lambda r: r * r * np.exp(-energy(r)), -9, 9, **places)[0] / Z) < 1e-9
-assert abs(noise.cdf(0.5) - quad(lambda r: np.exp(-energy(r)), -9, 0.5, **places)[0] / Z) < 1e-9
 density = lambda f: np.exp(-energy(y - f) - 0.5 * f * f / k) / Z / np.sqrt(2 * np.pi * k)
 truth = np.log(quad(density, -9, 9, points=[y - epsilon, y + epsilon], epsabs=1e-13, limit=200)[0])
 assert abs(mean_field([[k]], [y], noise).log_evidence - truth) < 1e-8  # exact for one point
 assert abs(laplace([[k]], [y], noise).log_evidence - truth) < 0.2
-_, by = mean_field_gradient([[k]], [y], noise)
-h = 1e-5
-for name in noise.parameters:
-    up, down = (
-        mean_field([[k]], [y], squared_insensitive(**{**noise.parameters, name: noise.parameters[name] + s * h}))
-        for s in (1, -1)
-    )
-    assert abs(by.parameters[name] - (up.log_evidence - down.log_evidence) / (2 * h)) < 1e-6
-assert find_mode([[k]], [y], noise).support.tolist() == [1]
 
 import pymc as pm
 import bsvr_pp as bp
@@ -101,21 +90,14 @@ model = bp.default_model(X, y, noise="squared_insensitive")
 assert read_model(model).loss.name == "squared_insensitive"
 assert {"C", "epsilon"} < {v.name for v in model.free_RVs}
 machine = bp.BayesianSVR("squared_insensitive", restarts=1, random_state=0).fit(X, y)
-again = bp.BayesianSVR("squared_insensitive", restarts=1, random_state=0).fit(X, 10 * y)
 assert machine.score(X, y) > 0.9
-assert abs(again.C_ / machine.C_ - 0.01) < 1e-4 and abs(again.epsilon_ / machine.epsilon_ - 10) < 0.1
 
-from pathlib import Path
 from typer.testing import CliRunner
 from bsvr_pp.cli import app
 
 np.savetxt("data.csv", np.column_stack([X, y]), delimiter=",", header="x,y", comments="")
 run = CliRunner().invoke(app, ["fit", "data.csv", "--noise", "squared_insensitive", "--restarts", "1", "-o", "m.nc"])
 assert run.exit_code == 0, run.output
-run = CliRunner().invoke(app, ["predict", "m.nc", "data.csv", "-o", "predictions.csv"])
-assert run.exit_code == 0, run.output
-help_text = CliRunner().invoke(app, ["fit", "--help"], terminal_width=200).output
-assert "squared_insensitive" in help_text
 print("done")
 """
     assert changed("Add a loss", code).strip() == "done"
@@ -152,8 +134,6 @@ from scipy.stats import norm
 rounded = bp.Rounded.dist(mu=0.3, width=0.5, C=4.0, noise="gaussian")
 mass = norm.cdf(0.75, 0.3, 0.5) - norm.cdf(0.25, 0.3, 0.5)
 assert abs(np.exp(pm.logp(rounded, 0.5).eval(mode="FAST_COMPILE")) - mass) < 1e-12
-draws = pm.draw(bp.Rounded.dist(mu=np.full(2000, 0.3), width=0.5, C=4.0, noise="gaussian"), random_seed=0)
-assert abs(np.mean(draws == 0.5) - mass) < 0.05
 X = np.linspace(-3, 3, 12)[:, None]
 found = []
 for width in (None, 1e-6):
@@ -215,15 +195,11 @@ assert abs(bp.log_evidence(method, model, hyperparameters=at).value - exact) < 1
 assert abs(bp.marginalize(method, model).compile_logp(mode="FAST_COMPILE")({"C_log__": np.log(10.0)})
            - exact - pm.logp(pm.Normal.dist(1, 1), np.log(10.0)).eval(mode="FAST_COMPILE")) < 1e-8
 free = bp.fit(method, model, restarts=1, random_seed=0, progressbar=False)
-best = bp.fit(method, model, restarts=1, objective="evidence", random_seed=0, progressbar=False)
-assert best.attrs["log_evidence"] > max(exact, free.attrs["log_evidence"] - 1e-6)
 drawn = bp.fit(bp.NUTS(latent=method, draws=100, tune=200, chains=2), model, random_seed=0, progressbar=False)
 results = {"given": result, "Gaussian noise": free, "NUTS": drawn}
 table = bp.compare(results, model=model, annealed=None, k_hat=False)
 assert table.loc["Gaussian noise", "converged"] and np.isfinite(table["elpd"]).all()
 assert np.isfinite(bp.loo(free, model=model).elpd)
-assert np.isfinite(bp.verify(drawn, model=model, draws=30, particles=50, progressbar=False).log_ratio).all()
-assert np.isfinite(bp.predict(drawn, [[0.5]], model=model)["y_variance"]).all()
 from bsvr_pp.methods import method_of
 drawn.to_netcdf("drawn.nc")
 import xarray as xr
