@@ -207,18 +207,6 @@ def test_evidence_does_not_depend_on_order_or_units():
             np.testing.assert_allclose(scaled.variance / s**2, found.variance, rtol=1e-6)
 
 
-def test_prior_mean_shifts_the_targets():
-    K, y = smooth(20, 5)
-    mean = np.linspace(-1, 1, 20)
-    for curvature in CURVATURES:
-        noise = soft_insensitive(4.0, 0.1, 0.3)
-        shifted = laplace(K, y, noise, mean=mean, curvature=curvature)
-        plain = laplace(K, y - mean, noise, curvature=curvature)
-        assert shifted.log_evidence == pytest.approx(plain.log_evidence, abs=1e-10)
-        np.testing.assert_allclose(shifted.mean, plain.mean + mean)
-        np.testing.assert_allclose(shifted.variance, plain.variance)
-
-
 def test_no_prior_variance_leaves_the_density_of_the_noise():
     _, y = smooth(10)
     for noise in REGRESSION:

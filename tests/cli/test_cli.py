@@ -160,34 +160,6 @@ def test_words_dates_and_gaps_are_encoded_and_said(tmp_path, ending):
         np.testing.assert_allclose(found["price"], machine.predict(new), rtol=1e-6)
 
 
-def test_one_table_in_all_forms_gives_one_fit(tmp_path):
-    """CSV, packed CSV, Parquet with an index, a folder that states a column, and a data frame with the estimator."""
-    pytest.importorskip("pyarrow", reason="Parquet files need pyarrow")
-    rng, n = np.random.default_rng(0), 30
-    table = pd.DataFrame(
-        {"day": pd.date_range("2024-03-30", periods=n, freq="5h", tz="UTC"), "400": rng.normal(size=n)}
-    )
-    table["site"] = np.repeat(["N", "S"], n // 2)
-    table["2021"] = 3.0 * (table["site"] == "N") + np.sin(table["day"].dt.hour / 4) + rng.normal(size=n) / 10
-    table.to_csv(tmp_path / "a.csv", index=False)
-    table.to_csv(tmp_path / "b.csv.gz", index=False)
-    table.set_index("day").to_parquet(tmp_path / "c.parquet")
-    table.to_parquet(tmp_path / "d", partition_cols=["site"])
-    model, out, X = tmp_path / "model.nc", tmp_path / "out.csv", table.drop(columns="2021")
-    expected = bsvr_pp.BayesianSVR(restarts=1, random_state=0).fit(X, table["2021"]).predict(X)
-    tokyo = tmp_path / "tokyo.csv"
-    X.assign(day=X["day"].dt.tz_convert("Asia/Tokyo")).to_csv(tokyo, index=False)
-    for name in ("a.csv", "b.csv.gz", "c.parquet", "d"):
-        fit = ["fit", str(tmp_path / name), "--target", "2021", "--restarts", "1", "-o", str(model)]
-        for command in (fit, *(["predict", str(model), str(new), "-o", str(out)] for new in (tmp_path / name, tokyo))):
-            run_command(*command)
-            if command is not fit:
-                np.testing.assert_allclose(pd.read_csv(out)["2021"], expected, rtol=1e-4)
-    X.assign(day=X["day"].dt.tz_localize(None)).to_csv(tokyo, index=False)
-    said = refuse_command("predict", model, tokyo, "-o", out)
-    assert f"{tokyo}: column 'day' has times without a zone, and in training in the zone UTC: make them" in said
-
-
 @pytest.mark.parametrize(
     ("command", "place", "message"),
     [

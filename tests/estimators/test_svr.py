@@ -116,28 +116,6 @@ def test_quantile_noise_predicts_the_quantile():
     assert 0.7 < np.mean(y[150:] < machine.predict(X[150:])) < 0.9
 
 
-@pytest.mark.slow
-def test_a_committee_averages_the_optima():
-    rng = np.random.default_rng(2)
-    X = rng.normal(size=(20, 2))
-    y = np.sin(2 * X[:, 0]) + 0.6 * rng.laplace(size=20)
-    machine = bp.BayesianSVR(inference=bp.Committee(bp.MeanField()), restarts=6, random_state=0).fit(X, y)
-    weights = machine.committee_
-    assert weights.sum() == pytest.approx(1) and (np.diff(weights) <= 0).all() and weights.size > 1
-    means, stds = [], []
-    for point in machine._fit.fitted.points:
-        model = machine._fit.model.make(machine._fit.rows)
-        result = bp.fit(bp.MeanField(), model, hyperparameters=point, progressbar=False)
-        seen = bp.predict(result, machine._fit.rows.X[:4], model=model)
-        means.append(seen["y_mean"].values)
-        stds.append(np.sqrt(seen["y_variance"].values))
-    mean = weights @ np.array(means)
-    variance = weights @ (np.array(stds) ** 2 + (np.array(means) - mean) ** 2)
-    found, std = machine.predict(X[:4], return_std=True)
-    np.testing.assert_allclose(found, machine.location_ + machine.unit_ * mean, rtol=1e-8)
-    np.testing.assert_allclose(std, machine.unit_ * np.sqrt(variance), rtol=1e-6)
-
-
 def test_drawn_targets_have_the_predicted_quantiles_and_are_joint(fitted):
     machine, X, _ = fitted
     at = np.vstack([X[:2], X[:1] + 1e-6])

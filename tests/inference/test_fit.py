@@ -54,21 +54,6 @@ def test_map_is_the_mode_without_error_bars(sinc_results):
     np.testing.assert_allclose(result["latent_posterior"]["mean"], same, atol=1e-8)
 
 
-@pytest.mark.slow
-def test_nuts_agrees_with_mean_field_at_given_hyperparameters(sinc_model):
-    model, _ = sinc_model
-    sampled = bp.fit(
-        bp.NUTS(draws=400, tune=400, chains=2), model, hyperparameters=POINT, random_seed=2, progressbar=False
-    )
-    other = bp.fit(bp.MeanField(), model, hyperparameters=POINT, progressbar=False)["latent_posterior"].to_dataset()
-    latent = sampled["latent_posterior"].to_dataset()
-    assert (sampled["posterior"]["C"] == POINT["C"]).all()
-    far = bp.predict(sampled, [[0.0]], model=model)
-    assert float(far["f_variance"][0]) > 0
-    assert float((abs(latent["mean"] - other["mean"]) / np.sqrt(other["variance"])).max()) < 0.3
-    np.testing.assert_allclose(latent["variance"] / other["variance"], 1.0, atol=0.4)
-
-
 def test_same_seed_same_result(sinc_model):
     model, _ = sinc_model
     one, two = (bp.fit(bp.Laplace(), model, hyperparameters=POINT, random_seed=7, progressbar=False) for _ in range(2))

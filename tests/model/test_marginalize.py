@@ -126,43 +126,6 @@ def test_copies_work(copy):
     assert np.isfinite(marginal.compile_logp()(marginal.initial_point()))
 
 
-@pytest.mark.slow
-def test_f_comes_back():
-    """Mean, spread and Deterministics of the draws, pointwise densities, new inputs."""
-    model = build()
-    marginal = bp.marginalize(bp.MeanField(), model)
-    many = 1000
-    draws = xr.Dataset(
-        {
-            "C": (("chain", "draw"), np.full((2, many), 6.0)),
-            "lengthscale": (("chain", "draw", "input"), np.full((2, many, 1), 1.5)),
-        }
-    )
-    samples = xr.DataTree.from_dict({"posterior": draws})
-    found = bp.recover_latent(samples, model=marginal, X_new=[[0.0], [30.0]], random_seed=1, progressbar=False)
-    posterior = found["posterior"].to_dataset()
-    K, mean, noise = read_model(model).at(AT)
-    truth = bp.MeanField().solve(K, DATA.y, noise, mean)
-    f = posterior["f"].values.reshape(-1, 15)
-    np.testing.assert_allclose(f.mean(axis=0), truth.mean, atol=5 * np.sqrt(truth.variance.max() / len(f)))
-    np.testing.assert_allclose(f.var(axis=0), truth.variance, rtol=0.12)
-    covariance = np.linalg.inv(np.linalg.inv(K.dense()) + np.diag(truth.site_precision))
-    np.testing.assert_allclose(np.cov(f.T), covariance, atol=0.06 * covariance.max())
-    np.testing.assert_array_equal(posterior["twice"], 2 * posterior["f"])
-    far = truth.predict(np.full((1, 15), 2.0), [3.0])[1]  # the bias alone connects it with the data
-    np.testing.assert_allclose(posterior["f_new"].var(("chain", "draw"))[1], far[0], rtol=0.1)
-    np.testing.assert_allclose(
-        found["log_likelihood"].to_dataset()["y"][0, 0], noise.log_density(DATA.y - posterior["f"][0, 0].values)
-    )
-    np.testing.assert_allclose(found["leave_one_out"].to_dataset()["y"][1, 3], truth.log_loo(DATA.y, noise))
-    few = samples.isel(draw=slice(50))
-    one, again = (
-        bp.recover_latent(few, model=marginal, X_new=[[0.0], [30.0]], random_seed=1, progressbar=False)
-        for _ in range(2)
-    )
-    xr.testing.assert_equal(again["posterior"].to_dataset(), one["posterior"].to_dataset())
-
-
 @pytest.fixture(scope="module")
 def sampled():
     model = build()
