@@ -114,23 +114,6 @@ def run_command(line: str) -> None:
     assert run.exit_code == 0, run.output
 
 
-def test_what_is_not_run_is_shown():
-    shown = {
-        line
-        for page in PAGES
-        for language, text in examples(page)
-        if language == "console"
-        for line in text.splitlines()
-    }
-    assert set(NOT_RUN) <= shown
-
-
-def test_every_block_has_a_language():
-    for page, text in PAGES.items():
-        assert text.count("```") == 2 * len(FENCE.findall(text)), page
-        assert {language for language, _ in FENCE.findall(text)} <= {"python", "console"}, page
-
-
 @pytest.mark.parametrize("page", PAGES)
 def test_links_lead_to_files(page):
     prose = FENCE.sub("", PAGES[page])

@@ -9,9 +9,8 @@ import pytest
 
 import bsvr_pp as bp
 from bsvr_pp.inference.protocol import Options
-from bsvr_pp.inference.search import at_size
 from bsvr_pp.inference.search.at_size import search_in_blocks
-from bsvr_pp.model.blocks import ONE_BLOCK, local_blocks
+from bsvr_pp.model.blocks import ONE_BLOCK
 from bsvr_pp.model.problem import Problem, read_model
 from tests.helpers import small_stages
 
@@ -24,20 +23,18 @@ def wave(n=N):
     return X, np.sin(2 * X[:, 0]) + 0.1 * rng.normal(size=n)
 
 
-def search(n=N, method=None, saved=None, seed=0):
+def search(n=N, method=None):
     X, y = wave(n)
     problem = read_model(bp.default_model(X, y, noise="gaussian"))
-    rng = np.random.default_rng(seed)
-    return problem, search_in_blocks(
-        problem, method or bp.MeanField(), rows=40, options=Options(1), rng=rng, saved=saved
-    )
+    rng = np.random.default_rng(0)
+    return problem, search_in_blocks(problem, method or bp.MeanField(), rows=40, options=Options(1), rng=rng)
 
 
 class Watched:
     """One search, the rows of each part of the problem that it took, and those that it predicted."""
 
     def __init__(self, n=N):
-        self.taken, self.labels, self.predicted, self.saved = [], [], [], {}
+        self.taken, self.labels, self.predicted = [], [], []
         take, cross = Problem.take, Problem.cross
         place = {x: i for i, x in enumerate(wave(n)[0][:, 0])}
 
@@ -54,7 +51,7 @@ class Watched:
         with pytest.MonkeyPatch.context() as patch:
             patch.setattr(Problem, "take", watched_take)
             patch.setattr(Problem, "cross", watched_cross)
-            self.problem, self.found = search(n, saved=self.saved)
+            self.problem, self.found = search(n)
         self.subset, self.climbed, *self.conditioned = self.taken
         self.blocks = self.labels[1]
 
@@ -142,28 +139,6 @@ def test_the_larger_density_decides(watched):
     for stage, optimum in ((kept, first), (other, second)):
         assert stage["hyperparameters"] == {name: np.asarray(x).tolist() for name, x in optimum.point.items()}
     assert [record[stage]["log_density"] for stage in ("subset", "neighbourhoods")] == found.log_density.tolist()
-
-
-def test_blocks_are_cut_at_the_lengthscales_that_were_kept(watched):
-    found = watched.found
-    lengthscale = 1.0 / np.asarray(found.point["inverse_lengthscale"])
-    expected = local_blocks(watched.problem.inputs, 40, lengthscale=np.broadcast_to(lengthscale, (1,)), random_seed=0)
-    assert found.blocks.same(expected)
-    assert found.blocks.sizes.max() <= 40
-
-
-def test_a_search_that_was_interrupted_ends_with_the_same_numbers(watched, monkeypatch):
-    assert list(watched.saved) == ["subset", "neighbourhoods"]
-    for stages in (["subset"], ["subset", "neighbourhoods"]):
-        saved = json.loads(json.dumps({stage: watched.saved[stage] for stage in stages}))
-        with monkeypatch.context() as patch:
-            patch.setattr(at_size, "maximize", None)
-            if len(stages) == 2:
-                patch.setattr(at_size, "ascend", None)
-            _, again = search(saved=saved)
-        assert again.record() == watched.found.record()
-        assert again.blocks.same(watched.found.blocks)
-        assert again.refined == watched.found.refined
 
 
 def test_a_failed_solve_is_no_density():

@@ -73,26 +73,6 @@ def arrays(tree, group):
     return {str(name): v.values for name, v in tree[group].to_dataset().data_vars.items()}
 
 
-@pytest.mark.parametrize("shape", [(2, 3), (1, 2), (1, 1)])
-def test_draws_keep_their_chains(at_lengthscale, shape):
-    f, C, tree = of_draws(at_lengthscale, *shape)
-    drawn, flat = arrays(tree, "posterior"), f.reshape(-1, N)
-    np.testing.assert_array_equal(drawn["f"], f)
-    assert tree["posterior"]["f_rotated_"].dims == ("chain", "draw", "f_rotated__dim_0")
-    np.testing.assert_array_equal(drawn["lengthscale"], np.broadcast_to(LENGTHSCALE, (*shape, 2)))
-    expected = [
-        [at_lengthscale.noise_at({"C": C[c, d]}).log_density(Y - f[c, d]) for d in range(shape[1])]
-        for c in range(shape[0])
-    ]
-    np.testing.assert_allclose(arrays(tree, "log_likelihood")["y"], expected)
-    assert arrays(tree, "posterior_predictive")["y"].shape == (*shape, N)
-    latent = arrays(tree, "latent_posterior")
-    np.testing.assert_allclose(latent["mean"], flat.mean(axis=0))
-    variance = flat.var(axis=0, ddof=1) if len(flat) > 1 else np.zeros(N)
-    np.testing.assert_allclose(latent["variance"], variance)
-    np.testing.assert_array_equal(arrays(tree, "sample_stats")["diverging"], C > 2.0)
-
-
 def test_groups_have_the_same_draws(at_lengthscale, problem, posterior):
     made = [of_posterior(problem, posterior, plug_in=plug_in) for plug_in in (True, False)]
     f, C, drawn = of_draws(at_lengthscale, 2, 1100)
