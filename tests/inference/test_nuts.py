@@ -8,7 +8,10 @@ import pytest
 
 import bsvr_pp as bp
 from bsvr_pp.datasets import sinc
+from bsvr_pp.inference.sampling import nuts
 from bsvr_pp.inference.sampling.nuts import sampled_model
+from bsvr_pp.inference.search.optimize import Optimum
+from bsvr_pp.losses import soft_insensitive
 from bsvr_pp.model.coordinates import LATENT_COORDINATES, NOISE_COORDINATES
 from bsvr_pp.model.problem import read_model
 from tests.signals import interrupt_evidence
@@ -59,7 +62,7 @@ def test_chains_start_at_the_optimum_of_mean_field():
     start = sampled_model(problem, None, False).initial_point(0)
     found = bp.fit(bp.MeanField(), model, random_seed=0, progressbar=False)["optima"].to_dataset().isel(optimum=0)
     assert start["amplitude_log__"] == pytest.approx(float(np.log(found["amplitude"])), abs=0.05)
-    expected = 0.5 * np.log(bp.losses.soft_insensitive(float(found["C"]), float(found["epsilon"]), 0.8).variance)
+    expected = 0.5 * np.log(soft_insensitive(float(found["C"]), float(found["epsilon"]), 0.8).variance)
     assert start[NOISE_COORDINATES[1]] == pytest.approx(expected, abs=0.05)
     assert "C_log__" not in start
 
@@ -82,6 +85,14 @@ def test_with_f_integrated_out_chains_start_at_the_first_point_of_the_model():
     ids=["initial values", "labels"],
 )
 def test_models_that_stay_as_they_are(model):
+    assert sampled_model(read_model(model), None, False) is model
+
+
+def test_a_failed_mean_field_leaves_the_model_as_it_is(monkeypatch):
+    model = build()
+    failed = bp.fit(bp.MeanField(), model, hyperparameters={"lengthscale": 1.0, "C": 1.0}, progressbar=False)
+    assert failed.attrs["converged"]
+    monkeypatch.setattr(nuts, "maximize", lambda *a, **k: [Optimum({}, -np.inf, False, "no evidence at the start", 1)])
     assert sampled_model(read_model(model), None, False) is model
 
 

@@ -13,7 +13,7 @@ import bsvr_pp as bp
 from bsvr_pp.inference.protocol import Options, Search
 from bsvr_pp.inference.search import optimize
 from bsvr_pp.inference.search.optimize import SearchObjective, lengthscales, maximize
-from bsvr_pp.inference.search.quasi_newton import Ascent
+from bsvr_pp.inference.search.quasi_newton import Ascent, ascend
 from bsvr_pp.model.distributions import observe
 from bsvr_pp.model.problem import Problem, read_model
 
@@ -85,6 +85,28 @@ def test_improper_priors_start_from_the_data():
     assert 0.5 < optima[0].point["lengthscale"] < 5
     starts = optimize._starts(read_model(model), 7, np.random.default_rng(0))
     assert len({(float(start["C"]), float(start["lengthscale"])) for start in starts}) == 7
+
+
+@pytest.mark.parametrize(("curvature", "with_all"), [("exact", 3), ("local", 1)])
+def test_beyond_many_rows_the_best_go_on_with_all(monkeypatch, curvature, with_all):
+    """Of exact Laplace the better half: which of its optima is best is not known before."""
+    rng = np.random.default_rng(0)
+    X = rng.normal(size=(520, 1))
+    model = bp.default_model(X, np.sin(2 * X[:, 0]) + 0.2 * rng.normal(size=520), beta=0.3)
+    ends = {200: [], 520: []}
+
+    def watched(evaluate, start, n_rows, **options):
+        ends[n_rows].append(ascend(evaluate, start, n_rows, **options))
+        return ends[n_rows][-1]
+
+    monkeypatch.setattr(optimize, "ascend", watched)
+    optima = run(model, bp.Laplace(curvature), restarts=5)
+    tried, limit = ends[200][:5], max(end.value for end in ends[200][:5]) - 15.0
+    close = [end.converged for end in tried if end.value >= limit]  # these go on once, before one is chosen
+    assert len(ends[200]) == 5 + (close.count(False) if with_all == 1 and len(close) > 1 else 0)
+    assert len(ends[520]) == len(optima) == with_all
+    assert optima[0].objective == max(end.value for end in ends[520])
+    assert all(optima[0].objective >= other.objective for other in optima)
 
 
 def line(kernel=None, prior=pm.HalfFlat, n=12, blocks=None, **noise):
