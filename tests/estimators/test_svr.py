@@ -19,6 +19,7 @@ from sklearn.utils.estimator_checks import estimator_checks_generator
 
 import bsvr_pp as bp
 from bsvr_pp.core.losses.registry import NOISES
+from bsvr_pp.losses import soft_insensitive
 from bsvr_pp.model.priors import location_and_scale
 
 CHECKS = list(estimator_checks_generator(bp.BayesianSVR(restarts=1, random_state=0)))
@@ -77,7 +78,7 @@ def test_attributes_are_those_of_the_support_vector_machine(fitted):
     np.testing.assert_allclose(a[on_rim], slope[on_rim], rtol=1e-4)
     np.testing.assert_allclose(machine.relevance_, (machine.lengthscale_ / X.std(axis=0)) ** -2)
     assert machine.relevance_[0] > 10 * machine.relevance_[1]
-    noise = bp.losses.soft_insensitive(machine.C_, machine.epsilon_, machine.beta_)
+    noise = soft_insensitive(machine.C_, machine.epsilon_, machine.beta_)
     assert machine.noise_variance_ == pytest.approx(noise.variance)
 
 

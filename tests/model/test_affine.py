@@ -305,8 +305,8 @@ CASES: dict[str, tuple[Callable[[Any], Any], str | None]] = {
     "reduction over rows": (lambda m: m.normal("b") * (m.x - m.mean_x), "mu has a value for each training row"),
     "log_ls": (lambda m: m.process("f", m.W, m.np.exp(m.other("log_ls"))) + m.normal("a"), None),
     "a coefficient in a kernel": (lambda m: m.process("f", m.W, m.np.exp(m.other("b"))) + m.other("b") * m.x, None),
-    "exp(b)": (lambda m: m.np.exp(m.other("b")) * m.x + m.normal("a"), None),
     "positive": (lambda m: m.other("b", pm.HalfNormal) * m.x + m.normal("a"), None),
+    "exp(b)": (lambda m: m.np.exp(m.other("b")) * m.x + m.normal("a"), None),
 }
 
 
