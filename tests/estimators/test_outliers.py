@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 import bsvr_pp as bp
-from bsvr_pp.estimators.outliers import gross_errors
+from bsvr_pp.estimators.outliers import ScaledFit, determining_rows, gross_errors
 from bsvr_pp.estimators.training_data import merged
 
 LINE = np.linspace(-3.0, 3.0, 80)[:, None]
@@ -136,6 +136,38 @@ def test_a_step_without_noise_is_kept():
 def test_targets_of_which_most_are_equal_lose_no_row():
     y = np.where(np.arange(80) % 10 == 0, 5.0 + np.arange(80.0), 0.0)
     assert bp.BayesianSVR(**FAST).fit(LINE, y).outliers_.size == 0
+
+
+def rows_of_fits(fits, kept=None, y=None):
+    """The rows that are chosen from fits with these gains of the log density and precisions, and the fits that ran."""
+    tried = []
+
+    def fit(rows):
+        gain, precision = fits[len(tried)]
+        tried.append(np.flatnonzero(~rows).tolist())
+        return ScaledFit(np.broadcast_to(gain, (20,)), np.asarray(precision), len(tried))
+
+    kept = np.ones(20, dtype=bool) if kept is None else kept
+    near, best = determining_rows(fit, kept, np.arange(20) if y is None else y, np.ones(20))
+    return np.flatnonzero(~near).tolist(), best.fit, tried
+
+
+ONE, SOME = np.ones(20), np.where(np.arange(20) < 4, 0.1, 1.0)
+
+
+def test_rows_of_far_wider_noise_are_left_out_if_all_are_more_probable():
+    assert rows_of_fits([(0.0, ONE)]) == ([], 1, [[]])
+    assert rows_of_fits([(0.0, SOME), (1.0, SOME)]) == ([0, 1, 2, 3], 2, [[], [0, 1, 2, 3]])
+    noise = np.random.default_rng(0).normal(size=20)
+    for gain in (-1.0, 0.0, np.nan, 0.1 + noise - noise.mean()):
+        assert rows_of_fits([(0.0, SOME), (gain, SOME)]) == ([], 1, [[], [0, 1, 2, 3]])
+
+
+def test_most_rows_are_never_left_out_and_gross_errors_do_not_return():
+    most = np.where(np.arange(20) < 11, 0.1, 1.0)
+    assert rows_of_fits([(0.0, most)]) == ([], 1, [[]])
+    kept = np.arange(20) != 19
+    assert rows_of_fits([(0.0, SOME), (1.0, SOME)], kept) == ([0, 1, 2, 3, 19], 2, [[19], [0, 1, 2, 3, 19]])
 
 
 def test_a_third_of_equal_targets_keeps_all_rows():
