@@ -27,7 +27,7 @@ KINDS = ("one", "scales", "committee", "draws", "log")
 
 def made(noise, kind, n=2):
     rng = np.random.default_rng(0)
-    count = {"one": 1, "log": 1, "scales": 3, "committee": 3, "draws": 20}[kind]
+    count = {"one": 1, "log": 1, "scales": 3, "committee": 3, "draws": 8}[kind]
     factors = (0.5, 1.0, 2.0) if kind == "scales" else np.exp(0.2 * rng.normal(size=count))
     alike = np.zeros((count, 1)) if kind == "scales" else rng.normal(0.0, 0.3, (count, 1))
     means, variances = 0.5 + alike + np.arange(n), np.exp(alike) * rng.uniform(0.01, 0.2, n)
