@@ -26,16 +26,19 @@ sys.path.insert(0, str(Path(__file__).parent / "approximations"))
 # made for the first file that needs them, while the other process has another of these.
 _LONG = (
     "test_assessment.py",
+    "test_affine.py",
     "test_readme.py",
-    "test_svc.py",
-    "test_marginalize.py",
-    "test_svr.py",
-    "test_evidences.py",
-    "test_parts.py",
-    "test_distributions.py",
-    "test_mean_field.py",
+    "test_distribution.py",
     "test_bad_input.py",
     "test_noise_scales.py",
+    "test_svr.py",
+    "test_pymc.py",
+    "test_svc.py",
+    "test_inventory.py",
+    "test_marginalize.py",
+    "test_evidences.py",
+    "test_distributions.py",
+    "test_mean_field.py",
 )
 
 

@@ -47,31 +47,6 @@ def test_summary(results, kind):
     np.testing.assert_allclose(latent["mean"], expected, atol=0.25 * float(sd) + 1e-12)
 
 
-@pytest.mark.filterwarnings("ignore")
-@pytest.mark.parametrize("kind", KINDS)
-@pytest.mark.parametrize("plot", [az.plot_forest, az.plot_trace], ids=["forest", "trace"])
-def test_forest_and_trace(results, kind, plot):
-    picture = plot(results[kind], var_names=NAMES)
-    assert isinstance(picture, PlotCollection)
-    assert set(NAMES) <= {str(name) for group in picture.viz.children.values() for name in group.data_vars}
-
-
-@pytest.mark.parametrize("kind", KINDS)
-def test_posterior_predictive(results, kind):
-    picture = az.plot_ppc_dist(results[kind], num_samples=20)
-    assert isinstance(picture, PlotCollection)
-    axis = picture.viz["figure"].item().axes[0]
-    assert len(axis.lines) >= 20
-
-
-@pytest.mark.filterwarnings("ignore:Estimated shape parameter")
-@pytest.mark.parametrize("kind", WITH_DRAWS)
-def test_leave_one_out_of_draws(results, kind):
-    found = az.loo(results[kind], pointwise=True)
-    assert found.n_data_points == 24
-    assert np.isfinite(found.elpd_i).all()
-
-
 def test_leave_one_out_of_a_point_is_refused(sinc_model, results):
     with pytest.raises(TypeError, match="log likelihood not found"):
         az.loo(results["MAP"])
@@ -88,14 +63,6 @@ def test_compare_takes_results_and_our_leave_one_out(sinc_model, results):
     assert set(table.index) == set(WITH_DRAWS)
     best = max(ours, key=lambda kind: ours[kind].elpd)
     assert table.index[0] == best
-
-
-@pytest.mark.parametrize("kind", KINDS)
-def test_files_keep_what_arviz_needs(results, kind, tmp_path):
-    results[kind].to_netcdf(tmp_path / "fit.nc", engine="h5netcdf")
-    kept = az.from_netcdf(tmp_path / "fit.nc")
-    assert set(kept.children) == set(results[kind].children)
-    assert isinstance(az.plot_forest(kept, var_names=NAMES), PlotCollection)
 
 
 # Every reader of ArviZ that applies to results of a fit, and what it should return for a result of 24 rows.

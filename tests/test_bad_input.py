@@ -21,15 +21,14 @@ import pytest
 import xarray as xr
 from sklearn.exceptions import NotFittedError
 from sklearn.linear_model import LinearRegression
-from typer.testing import CliRunner
 
 import bsvr_pp as bp
 from bsvr_pp import approximations, classification, losses
-from bsvr_pp.cli import app
 from bsvr_pp.core.approximations.nearest import nearest_moments
 from bsvr_pp.core.approximations.smc import reverse_annealed
 from bsvr_pp.integrations.botorch import to_botorch
 from bsvr_pp.show.report import ComparisonTable
+from tests.helpers import refuse_command
 
 N = 6
 X = np.linspace(-2, 2, N)[:, None]
@@ -234,26 +233,17 @@ def NEAREST(call):
     scales = bp.NoiseScales(np.ones(1), np.ones(1), 0.0)
     return [
         *options(lambda s, **o: call(s.result, model=s.model, **o), neighbours=NO_COUNT_OR_NONE),
-        (
-            lambda s: call(s.result, model=s.model, neighbours=3, noise_scales="nonsense"),
-            "noise_scales must be what learn_noise_scales returns, or None, got 'nonsense'",
-        ),
-        (
-            lambda s: call(s.result, model=s.model, noise_scales="nonsense"),
-            "noise_scales must be what learn_noise_scales returns, or None, got 'nonsense'",
-        ),
+        (lambda s: call(s.result, model=s.model, neighbours=3, noise_scales="nonsense"), "noise_scales must be what"),
+        (lambda s: call(s.result, model=s.model, noise_scales="nonsense"), "noise_scales must be what"),
         (lambda s: call(s.result, model=s.model, noise_scales=scales), "noise_scales needs neighbours"),
-        (
-            lambda s: call(sampled(), model=s.model, neighbours=3),
-            "neighbours=3 takes the result of an approximation that integrates f out at one point",
-        ),
+        (lambda s: call(sampled(), model=s.model, neighbours=3), "neighbours=3 takes the result of an approximation"),
     ]
 
 
 @cache
 def sampled():
     model = bp.default_model(X, Y, kernel="rbf")
-    method = bp.NUTS(latent=bp.MeanField(), draws=5, tune=5, chains=1)
+    method = bp.NUTS(latent=bp.MeanField(), draws=5, tune=5, chains=1, nuts_sampler="pymc")
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
         return bp.fit(method, model, random_seed=0, progressbar=False)
@@ -270,14 +260,8 @@ def LABELLED(cls):
             for y in [*(["a", bad] + ["b", "a"] * 9 for bad in missing), *columns, *words, np.array([1.0, np.nan] * 10)]
         ],
         (lambda s: fitted(cls, y=["a", 1] * 10), "y must have labels of one type, words or numbers, got int, str"),
-        (
-            lambda s: fitted(cls, y=["a", "b"] * 10).score(MANY, [None, "b"] * 10),
-            "y must have a label in each row, got None in row 0",
-        ),
-        (
-            lambda s: fitted(cls, y=["a", "b"] * 10).score(MANY, ["c", "b"] * 10),
-            "y must hold the classes of fit, a, b, got c",
-        ),
+        (lambda s: fitted(cls, y=["a", "b"] * 10).score(MANY, [None, "b"] * 10), "y must have a label in each row"),
+        (lambda s: fitted(cls, y=["a", "b"] * 10).score(MANY, ["c", "b"] * 10), "y must hold the classes of fit, a"),
         (
             lambda s: fitted(cls, y=["a", "b"] * 10).score(MANY, ["a", "b"] * 10, -np.ones(20)),
             "sample_weight must be >= 0, got -1",
@@ -316,15 +300,9 @@ PUBLIC = {
         (lambda s: prior(n_outputs=2), "n_outputs must be 1"),
         (lambda s: prior(blocks=3), "blocks must be those of bp.local_blocks, got int"),
         (lambda s: blocked(bp.local_blocks(X[:4], rows=2)), "blocks must be of the 6 rows of X, got those of 4 rows"),
-        (
-            lambda s: blocked(bp.local_blocks(X, rows=3), C=np.ones(N)),
-            "the noise has a value for each training point, and",
-        ),
+        (lambda s: blocked(bp.local_blocks(X, rows=3), C=np.ones(N)), "the noise has a value for each training"),
         (lambda s: blocked(bp.local_blocks(X, rows=3), labels=True), "y are labels, whose model has no blocks"),
-        (
-            lambda s: fitted_in_intervals(bp.local_blocks(X, rows=3)),
-            "y are intervals or classes, whose model has no blocks",
-        ),
+        (lambda s: fitted_in_intervals(bp.local_blocks(X, rows=3)), "y are intervals or classes, whose model has no"),
     ],
     "Blocks": [
         *each(
@@ -349,9 +327,10 @@ PUBLIC = {
     "MAP": [(lambda s: bp.fit(bp.MAP, s.model), "method must be MAP.*got <class")],
     "Laplace": [
         (lambda s: bp.Laplace("x"), "curvature must be 'exact' or 'local', got 'x'"),
-        (lambda s: bp.Laplace("y", mu=X[:, 0]), "bp.Laplace is a method .*write pm.Laplace"),
-        (lambda s: bp.Laplace("y", X[:, 0], 1.0), "bp.Laplace is a method .*write pm.Laplace"),
-        (lambda s: bp.Laplace("y", observed=Y), "bp.Laplace is a method .*write pm.Laplace"),
+        *(
+            (lambda s, o=o: bp.Laplace("y", *o[0], **o[1]), "bp.Laplace is a method .*write pm.Laplace")
+            for o in (((), {"mu": Y}), ((Y, 1.0), {}), ((), {"observed": Y}))
+        ),
     ],
     "MeanField": [(lambda s: bp.fit(bp.MeanField, s.model), "method must be .*got <class")],
     "NUTS": [
@@ -386,10 +365,7 @@ PUBLIC = {
             steps=("a", -1, 1.5, None, "must be an integer of at least 0, got"),
             particles=(1, *NO_COUNT),
         ),
-        (
-            lambda s: bp.fit(classification.NormalisedEvidence(), s.model),
-            "y is no label but has soft_insensitive noise",
-        ),
+        (lambda s: bp.fit(classification.NormalisedEvidence(), s.model), "y is no label but has soft_insensitive"),
     ],
     "Exchange": [
         *options(
@@ -408,11 +384,12 @@ PUBLIC = {
         ),
     ],
     "SoftInsensitive": [
-        (lambda s: observed(C=-1.0, beta=0.3), r"C must be finite and > 0, got -1\.0"),
-        (lambda s: observed(C=np.nan, beta=0.3), "C must be finite and > 0, got nan"),
-        (lambda s: observed(epsilon=-0.1, beta=0.3), r"epsilon must be finite and >= 0, got -0\.1"),
-        (lambda s: observed(epsilon=np.inf, beta=0.3), "epsilon must be finite and >= 0, got inf"),
-        (lambda s: observed(beta=1.5), r"beta must be finite and between 0 and 1, got 1\.5"),
+        *options(
+            lambda s, **o: observed(**{"beta": 0.3} | o),
+            C=(-1.0, np.nan, "must be finite and > 0, got"),
+            epsilon=(-0.1, np.inf, "must be finite and >= 0, got"),
+            beta=(1.5, "must be finite and between 0 and 1, got"),
+        ),
         (lambda s: observed(beta=0.3, y=NAN), "the targets y_observed have no value"),
         (lambda s: observed(beta=0.3, y=INF), "y and X must be finite"),
         (lambda s: observed(beta=0.3, kernel=pm.gp.cov.ExpQuad(1, ls=0.0)), "K must be finite, got nan"),
@@ -450,10 +427,7 @@ PUBLIC = {
         *each(lambda s, bad: classification.default_ordinal_model(bad, LABELS[:N]), NO_MATRIX, "X"),
         *each(lambda s, bad: classification.default_ordinal_model(X, bad), NO_VECTOR, "y"),
         (lambda s: classification.default_ordinal_model(X, Y), r"y must hold classes 0, 1, ..., got"),
-        (
-            lambda s: classification.default_ordinal_model(X, np.ones(N)),
-            "y must hold at least two classes, got only 1",
-        ),
+        (lambda s: classification.default_ordinal_model(X, np.ones(N)), "y must hold at least two classes, got only 1"),
         (
             lambda s: classification.default_ordinal_model(X, np.arange(N), noise="pinball"),
             "noise of classes must be one of",
@@ -476,6 +450,7 @@ PUBLIC = {
     ],
     "SVMLabel": [
         (lambda s: pm.logp(bp.SVMLabel.dist(0.0, -1.0), 1).eval(), "C > 0"),
+        (lambda s: pm.draw(bp.SVMLabel.dist(0.0, -1.0)), "C > 0"),
         (lambda s: bp.fit(bp.MAP(), s.labels), "C would be chosen by the naive evidence of y"),
         (
             lambda s: bp.fit(bp.NUTS(latent=bp.MeanField(), nuts_sampler="numpyro"), s.model, progressbar=False),
@@ -587,14 +562,8 @@ PUBLIC = {
         *options(lambda s, **o: bp.predict_distribution(s.result, X, model=s.model, **o), neighbours=NO_COUNT_OR_NONE),
     ],
     "PredictiveDistribution": [
-        (
-            lambda s: bp.predict_distribution(s.result, X, model=s.model).ppf(2.0),
-            r"q must be between 0 and 1, got 2\.0",
-        ),
-        (
-            lambda s: bp.predict_distribution(s.result, X, model=s.model).cdf("a"),
-            "y must be an array of numbers, got str",
-        ),
+        (lambda s: bp.predict_distribution(s.result, X, model=s.model).ppf(2.0), "q must be between 0 and 1, got"),
+        (lambda s: bp.predict_distribution(s.result, X, model=s.model).cdf("a"), "y must be an array of numbers, got"),
         (lambda s: bp.predict_distribution(s.result, X, model=s.model).cdf(np.ones(2)), r"y must be .*got \(2,\)"),
         *seeds(
             lambda s, seed: bp.predict_distribution(s.result, X, model=s.model).rvs(random_state=seed), "random_state"
@@ -630,10 +599,7 @@ PUBLIC = {
     ],
     "MainEffects": [
         (lambda s: bp.cov.MainEffects(0, 1.0, 1.0), "input_dim must"),
-        (
-            lambda s: bp.cov.MainEffects(2, [1.0, 2.0, 3.0], 1.0),
-            r"amplitude must be a number, or have 2 .*got shape \(3,\)",
-        ),
+        (lambda s: bp.cov.MainEffects(2, [1.0, 2.0, 3.0], 1.0), "amplitude must be a number, or have 2 .*got shape"),
         (lambda s: bp.cov.MainEffects(2, 1.0, np.ones((2, 2))), "ls must be a number, or have 2 values"),
     ],
     "RationalQuadratic": [
@@ -724,10 +690,7 @@ PUBLIC = {
         (lambda s: bp.compare(s.results, "x", model=s.model), "reference must be one of mean field, got 'x'"),
         (lambda s: bp.compare(s.results, X_test=X, model=s.model), "X_test and y_test must be given together"),
         (lambda s: bp.compare(s.results, annealed=3, model=s.model), "annealed must be .*got 3"),
-        (
-            lambda s: bp.compare(s.results, hyperparameters={"C": 1.0}, model=s.model),
-            "inverse_lengthscale, epsilon missing",
-        ),
+        (lambda s: bp.compare(s.results, hyperparameters={"C": 1.0}, model=s.model), "inverse_lengthscale, epsilon"),
         *seeds(lambda s, seed: bp.compare(s.results, model=s.model, random_seed=seed)),
     ],
     "scores": [
@@ -793,10 +756,7 @@ PUBLIC = {
         ),
     ],
     "evidence": [
-        (
-            lambda s: classification.evidence(bp.MeanField(), s.labels),
-            "hyperparameters must give every .*C missing",
-        ),
+        (lambda s: classification.evidence(bp.MeanField(), s.labels), "hyperparameters must give every .*C missing"),
         (lambda s: evidence_of_labels(s, hyperparameters={"C": -1.0}), r"hyperparameter C must .*got -1\.0"),
         (lambda s: evidence_of_labels(s, model=s.model, hyperparameters=AT), "y is no label but has soft_insensitive"),
         *options(
@@ -812,27 +772,15 @@ PUBLIC = {
     ],
     "fit_folder": [
         (lambda s: into_folder(MANY, noise="x"), "noise must be one of"),
-        (
-            lambda s: into_folder(MANY, blocks=1),
-            "blocks must be 'auto', None, an integer of at least 2 or LocalBlocks, got 1",
-        ),
+        (lambda s: into_folder(MANY, blocks=1), "blocks must be 'auto', None, an integer of at least 2 or"),
         (lambda s: into_folder(MANY, random_state=-1), "random_state must be an integer of at least 0"),
         *(
-            (
-                lambda s, o=o: into_folder(MANY, **o),
-                "estimator must have blocks and a kernel with a name in a folder",
-            )
+            (lambda s, o=o: into_folder(MANY, **o), "estimator must have blocks and a kernel with a name in a folder")
             for o in ({"blocks": None}, {"kernel": pm.gp.cov.ExpQuad})
         ),
-        (
-            lambda s: into_folder(MANY, inference="nuts"),
-            "inference must be mean field or Laplace in a folder, got 'nuts'",
-        ),
+        (lambda s: into_folder(MANY, inference="nuts"), "inference must be mean field or Laplace in a folder, got"),
         (lambda s: into_folder(MANY, blocks=5, noise="absolute", inference="laplace"), "has no curvature to go by"),
-        (
-            lambda s: into_folder(MANY, inference=bp.Committee()),
-            "inference must be mean field or Laplace in a folder, got Committee",
-        ),
+        (lambda s: into_folder(MANY, inference=bp.Committee()), "inference must be mean field or Laplace in a"),
         (lambda s: into_folder(MANY, y=None), "y must be given with inputs that are an array"),
         (lambda s: into_folder(MANY, y=TARGETS[:4]), "y must have 20 values as data has rows, got 4"),
         (lambda s: into_folder(MANY, target="delay"), "target is the name of a column of a table, got target='delay'"),
@@ -842,10 +790,7 @@ PUBLIC = {
         (lambda s: into_folder(MANY.astype(str)), "data must be an array of numbers, got"),
         (lambda s: into_folder(1e200 * MANY, blocks=5), r"data: column 'x0' must stay within ±1e\+150"),
         (lambda s: into_folder(MANY, y=INF[:1].repeat(20), blocks=5), "y must be finite, got inf in row 0"),
-        (
-            lambda s: into_folder(MANY, client=3),
-            "client must be a distributed.Client or the address of a scheduler, got 3",
-        ),
+        (lambda s: into_folder(MANY, client=3), "client must be a distributed.Client or the address of a scheduler"),
         (lambda s: into_folder(MANY), "data: has 20 rows, and a folder needs more than one block of 1000"),
         (lambda s: into_folder("none.parquet"), "none.parquet: there is no such file"),
         (lambda s: into_folder(pd.DataFrame({"a": [1.0]}), target="b"), "data: has no column 'b'; it has: a"),
@@ -853,10 +798,7 @@ PUBLIC = {
         (lambda s: into_folder(pd.DataFrame({"a": []})), "data: has no column except the target 'a'"),
     ],
     "predict_folder": [
-        (
-            lambda s: bp.predict_folder("model", X, "out.csv"),
-            "model must be a FolderModel, as fit_folder .*got 'model'",
-        ),
+        (lambda s: bp.predict_folder("model", X, "out.csv"), "model must be a FolderModel, as fit_folder .*got"),
     ],
     "extend_folder": [
         (lambda s: bp.extend_folder(bp, X, Y), "model must be a FolderModel, as fit_folder .*got <module"),
@@ -868,14 +810,8 @@ PUBLIC = {
     "default_label_model": [
         *each(lambda s, bad: classification.default_label_model(bad, SIGNS), NO_MATRIX, "X"),
         *each(lambda s, bad: classification.default_label_model(X, bad), NO_VECTOR, "y"),
-        (
-            lambda s: classification.default_label_model(X, 0.5 + SIGNS),
-            r"y must hold the labels -1 and \+1, got (1.5|-0.5)",
-        ),
-        (
-            lambda s: classification.default_label_model(1e200 * X, SIGNS),
-            r"X must stay within ±1e\+150, got 2e\+200",
-        ),
+        (lambda s: classification.default_label_model(X, 0.5 + SIGNS), r"y must hold the labels -1 and \+1, got"),
+        (lambda s: classification.default_label_model(1e200 * X, SIGNS), r"X must stay within ±1e\+150, got 2e\+200"),
     ],
     "BayesianSVR": [
         *options(
@@ -894,24 +830,15 @@ PUBLIC = {
             intervals=("x", 1, None, "must be True or False, got"),
             random_state=("a", -1, "must be an integer of at least 0, a RandomState or None, got"),
         ),
-        (
-            lambda s: fitted(bp.BayesianSVR, blocks=10, inference=bp.Committee()),
-            "a committee averages over",
-        ),
+        (lambda s: fitted(bp.BayesianSVR, blocks=10, inference=bp.Committee()), "a committee averages over"),
         (
             lambda s: estimator(bp.BayesianSVR, intervals=True).fit(MANY, ENDS, 2.0 + LABELS),
             "sample_weight is for exact targets, and y has intervals",
         ),
-        (
-            lambda s: estimator(bp.BayesianSVR, blocks=10).fit(MANY, TARGETS, 2.0 + LABELS),
-            "sample_weight is for a dense fit, and the rows are in blocks",
-        ),
+        (lambda s: estimator(bp.BayesianSVR, blocks=10).fit(MANY, TARGETS, 2.0 + LABELS), "sample_weight is for a"),
         (lambda s: fitted(bp.BayesianSVR, noise="absolute", inference="laplace"), "has no curvature to go by"),
         (lambda s: fitted(bp.BayesianSVR, quantile=0.9), r"quantile is an option of pinball noise, got quantile=0\.9"),
-        (
-            lambda s: fitted(bp.BayesianSVR, noise="huber", beta=0.5),
-            r"beta is an option of soft_.*beta=0\.5 with huber",
-        ),
+        (lambda s: fitted(bp.BayesianSVR, noise="huber", beta=0.5), r"beta is an option of soft_.*beta=0\.5 with"),
         (lambda s: fitted(bp.BayesianSVR, kernel=lambda Z: 1, ard=False), "ard is an option of kernels by name"),
         (lambda s: fitted(bp.BayesianSVR, log_targets=True), "y must be positive with log_targets=True, got"),
         *[
@@ -940,10 +867,7 @@ PUBLIC = {
         (lambda s: bp.BayesianSVR.from_result("a"), "result must be the result_ of a BayesianSVR"),
         (lambda s: bp.BayesianSVR.from_result(s.result), "result must be the result_ of a BayesianSVR"),
         (lambda s: bp.BayesianSVR.from_result(recipe("{")), "result carries a recipe that cannot be read"),
-        (
-            lambda s: bp.BayesianSVR.from_result(recipe('{"estimator": "BayesianSVR"}')),
-            "recipe of result lacks columns",
-        ),
+        (lambda s: bp.BayesianSVR.from_result(recipe('{"estimator": "BayesianSVR"}')), "recipe of result lacks"),
     ],
     "LocalBlocks": options(
         lambda s, **o: bp.LocalBlocks(**o),
@@ -958,10 +882,7 @@ PUBLIC = {
     ),
     "BayesianSVC": [
         *LABELLED(bp.BayesianSVC),
-        (
-            lambda s: fitted(bp.BayesianSVC, y=LABELS).score(MANY, LABELS + 5.0),
-            "y must hold the classes of fit, 0.*, got 5.*",
-        ),
+        (lambda s: fitted(bp.BayesianSVC, y=LABELS).score(MANY, LABELS + 5.0), "y must hold the classes of fit, 0.*"),
         (lambda s: fitted(bp.BayesianSVC, y=np.ones(20)), r"y must hold at least two classes, got one class, .*1\.0"),
         *options(
             lambda s, **o: fitted(bp.BayesianSVC, **o),
@@ -977,6 +898,7 @@ PUBLIC = {
             random_state=("a", "must be .*got 'a'"),
         ),
         (lambda s: fitted(bp.BayesianSVC, kernel=len, ard=False), "ard is an option of kernels by name"),
+        (lambda s: fitted(bp.BayesianSVC, inference="exchange", probability="map"), "hyperparameters that are sampled"),
     ],
     "LSSVR": [
         *options(
@@ -986,11 +908,9 @@ PUBLIC = {
             kernel=("x", "must be 'rbf' or a function of two sets of inputs, got 'x'"),
             selection=("x", "must be 'evidence' or 'loo', got 'x'"),
         ),
-        (
-            lambda s: fitted(bp.LSSVR, kernel=np.inner, lengthscale=1.0),
-            r"lengthscale is an option of .*scale=1\.0 with",
-        ),
+        (lambda s: fitted(bp.LSSVR, kernel=np.inner, lengthscale=1.0), r"lengthscale is an option of .*scale=1\.0"),
         (lambda s: fitted(bp.LSSVR, kernel=lambda a, b: "x"), "what kernel gives must be an array of numbers, got str"),
+        (lambda s: fitted(bp.LSSVR, kernel=lambda a, b: np.ones(3)), r"what kernel gives must be a \(20, 20\) array"),
     ],
     "BayesianLSSVR": options(
         lambda s, **o: fitted(bp.BayesianLSSVR, **o), epsilon=("x", -1, 0, np.nan, np.inf, "must be a positive number")
@@ -1056,12 +976,12 @@ LOSSES["NoiseModel"] = [
     *each(lambda s, bad: NOISE.sites(bad), NO_VECTOR[:9], "y"),
     (lambda s: NOISE.tilted(0.0, -1.0, 0.0), r"variance must be > 0, got -1\.0"),
     (lambda s: NOISE.predictive_cdf(0.0, 0.0, -1.0), r"variance must be >= 0, got -1\.0"),
-    (
-        lambda s: NOISE.tilted(np.zeros(2), np.ones(3), 0.0),
-        r"mean and variance and y must have one shape, got mean \(2",
-    ),
+    (lambda s: NOISE.tilted(np.zeros(2), np.ones(3), 0.0), "mean and variance and y must have one shape, got mean"),
     (lambda s: losses.absolute(np.ones(3)).loss(np.ones(2)), r"have 3 values, the argument has shape \(2,\)"),
     (lambda s: losses.hinge(1.0).cdf(0.0), "hinge is a loss of labels and has no cdf"),
+    (lambda s: losses.hinge(1.0).quantile(0.5), "hinge is a loss of labels and has no quantile"),
+    (lambda s: losses.hinge(1.0).variance, "no mean or variance"),
+    (lambda s: losses.soft_insensitive(np.ones(2), np.ones(3), 0.3), "arrays of one length"),
     (lambda s: losses.hinge(1.0).sites([0.5]), r"y must hold the labels -1 and \+1 for the hinge loss, got 0\.5"),
     *seeds(lambda s, seed: NOISE.sample(2, seed)),
     *each(lambda s, bad: NOISE.weighted(bad), [v for v in NO_VECTOR[:9] if v is not None], "weight"),
@@ -1083,6 +1003,7 @@ APPROXIMATIONS = {
         *each(lambda s, bad, f=f: f(K, bad, NOISE), NO_VECTOR, "y"),
         *each(lambda s, bad, f=f: f(bad, Y, NOISE), NO_MATRIX, "K"),
         *each(lambda s, bad, f=f: f(K, Y, NOISE, mean=bad), NO_VECTOR, "mean"),
+        (lambda s, f=f: f(K, Y, losses.hinge(1.0)), "y must hold the labels"),
         (lambda s, f=f: f(K, Y, "absolute"), "noise must be a noise model .*got 'absolute'"),
         (lambda s, f=f: f(K, Y, losses.absolute(np.ones(3))), "parameters of absolute have 3 values, y has 6"),
         (lambda s, f=f: f(np.triu(K), Y, NOISE), "K must be symmetric"),
@@ -1120,14 +1041,8 @@ APPROXIMATIONS["Covariance"] = [
     *options(lambda s, **o: approximations.Covariance(K, **o), jitter=("a", -1.0, "must be a number of at least 0")),
     *each(lambda s, bad: approximations.Covariance.from_root(bad, np.ones(N)), NO_MATRIX, "root"),
     *each(lambda s, bad: approximations.Covariance.from_root(np.ones((N, 1)), bad), NO_VECTOR[:8], "diagonal"),
-    (
-        lambda s: approximations.Covariance.from_root(np.ones((N, 1)), np.ones(4)),
-        "diagonal must have 6 values as root has rows, got 4",
-    ),
-    (
-        lambda s: approximations.Covariance.from_root(np.ones((N, 1)), -np.ones(N)),
-        "diagonal must be at least 0, got -1",
-    ),
+    (lambda s: approximations.Covariance.from_root(np.ones((N, 1)), np.ones(4)), "diagonal must have 6 values as"),
+    (lambda s: approximations.Covariance.from_root(np.ones((N, 1)), -np.ones(N)), "diagonal must be at least 0, got"),
 ]
 APPROXIMATIONS["annealed"] += [
     *options(
@@ -1147,18 +1062,18 @@ APPROXIMATIONS["annealed"] += [
 APPROXIMATIONS["reverse_annealed"] = [
     *each(lambda s, bad: reverse(bad), NO_MATRIX, "f"),
     (lambda s: reverse(np.ones((1, N))), r"f must hold at least two draws, got shape \(1, 6\)"),
+    (lambda s: reverse(np.ones((5, 3))), r"f must be a \(draws, 6\) array, got shape \(5, 3\)"),
+    (lambda s: reverse_annealed(np.ones((5, N)), -K, Y, NOISE, [0, 1]), "K must have no negative diagonal"),
     *options(lambda s, **o: reverse(**o), moves=NO_COUNT, powers=("a", [1], "must .*got")),
     *seeds(lambda s, seed: reverse(random_seed=seed)),
 ]
 APPROXIMATIONS["LatentPosterior"] = [
     *each(lambda s, bad: POSTERIOR.predict(bad, np.ones(N)), NO_MATRIX[:5], "K_star"),
+    (lambda s: POSTERIOR.predict(np.ones((1, 3)), [1.0]), r"K_star must be an \(n_new, 6\) array, got shape \(1, 3\)"),
     *each(lambda s, bad: POSTERIOR.predict(K, bad), NO_VECTOR, "k_star_diag"),
     *each(lambda s, bad: POSTERIOR.predict(K, np.ones(N), bad), NO_VECTOR[:7], "mean"),
     *each(lambda s, bad: POSTERIOR.log_loo(bad, NOISE), NO_VECTOR, "y"),
-    (
-        lambda s: POSTERIOR.predict(K, np.ones(N), np.ones(2)),
-        r"mean must be a number or a \(6,\) array, got shape \(2,\)",
-    ),
+    (lambda s: POSTERIOR.predict(K, np.ones(N), np.ones(2)), r"mean must be a number or a \(6,\) array, got shape"),
     (lambda s: POSTERIOR.log_loo(Y, "x"), "noise must be a noise model .*got 'x'"),
 ]
 # Results, which are not made by hand, and what is no function.
@@ -1411,27 +1326,9 @@ def rows(x="{i}", n=25):
 
 
 FILES = {
-    "words.csv": (rows("tall"), "column 'x' is constant ('tall')"),
     "blank.csv": (rows().replace("\n3,", "\n\n\nx3,"), "column 'x' is not numeric, row 7 has 'x3'"),
-    "infinite.csv": (rows().replace("\n3,", "\ninf,"), "column 'x' is not finite in row 5"),
-    "constant.csv": (rows("1"), "column 'x' is constant (1)"),
-    "target.csv": (re.sub(r",[-\d.]+\n", ",5\n", rows()), "column 'y' is constant (5)"),
     "tiny.csv": (rows("{i}e-200"), "column 'x' must have a standard deviation of at least 1e-150"),
-    "huge.csv": (rows("{i}e200"), "column 'x' must stay within ±1e+150, got 2.4e+201: use other units"),
-    "offset.csv": (rows("100000000.0000000{i:02d}"), "column 'x' must have a standard deviation of at least 1e-12 of"),
-    "twice.csv": (rows().replace("x,z", "x,x", 1), "two columns have the name 'x': rename one"),
-    "percent.csv": (rows("{i} %"), "column 'x' has numbers or dates as text, such as '0 %': convert it"),
-    "zones.csv": (
-        rows("2021-01-01 10:{i:02d}Z").replace("05Z", "05"),
-        "column 'x' has times without a zone and in the zone",
-    ),
-    "numbers.csv": (rows().replace("x,z,y", "1,2,3", 1), "the first row holds numbers, and the names of the columns"),
-    "latin.csv": (rows().replace("z", "größe", 1).encode("latin-1"), "): give UTF-8 text"),
-    "short.csv": (rows(n=3), "has 3 rows, at least 10 are needed"),
-    "one.csv": (rows(n=1), "has 1 rows, at least 10 are needed"),
     "header.csv": (rows(n=0), "has 0 rows, at least 10 are needed"),
-    "empty.csv": ("", "is empty"),
-    "ragged.csv": (rows() + "1,2,3,4,5\n", "has 5 cells, more than the header, which has 3"),
     "narrow.csv": (rows().replace("x,z,y", "x,y", 1), "has 3 cells, more than the header, which has 2"),
     "binary.csv": (bytes(range(256)), "): give UTF-8 text"),
 }
@@ -1448,10 +1345,7 @@ def test_bad_files_leave_nothing_behind(tmp_path, monkeypatch, command, file):
 
 def refused(arguments, message, folder):
     before = sorted(folder.rglob("*"))
-    run = CliRunner().invoke(app, arguments)
-    assert run.exit_code == 2, run.output
-    assert message in run.output
-    assert run.output.count("\n") == 1
+    assert message in refuse_command(*arguments)
     assert sorted(folder.rglob("*")) == before
 
 
@@ -1462,12 +1356,12 @@ def test_bad_options_of_commands_leave_nothing_behind(tmp_path, monkeypatch):
     for arguments, message in (
         (["compare", "good.csv", "--out", "good.csv"], "--out must be a folder, got the file good.csv"),
         (["compare", "good.csv", "--out", "good.csv/deep"], "--out must lie in a folder, and"),
-        (["compare", "good.csv", "--seed", "-1"], "random_seed must be an integer of at least 0"),
         (["compare", "good.csv", "--target", "price"], "has no column 'price'; it has: x, z, y"),
         (["compare", "good.csv", "--methods", "vb"], "--methods must name some of"),
         (["compare", "good.csv", "--chains", "0"], "--chains must be at least 1, got 0"),
         (["compare", "good.csv", "--test-fraction", "0"], "test_fraction must lie strictly between 0 and 1, got 0.0"),
         (["compare", "none.csv"], "none.csv: there is no such file"),
+        (["compare", "--target", "y"], "--target needs a CSV file"),
         (["fit", "good.csv", "-o", "folder"], "--out must be a file, got the folder folder"),
         (["fit", "good.csv", "-o", "good.csv/model.nc"], "--out must lie in a folder, and"),
         (["fit", "good.csv", "-o", "good.csv/"], "--out must be a folder, got the file good.csv"),
@@ -1481,21 +1375,13 @@ def test_bad_options_of_commands_leave_nothing_behind(tmp_path, monkeypatch):
             ["fit", "good.csv", "--blocks", "1"],
             "blocks must be 'auto', None, an integer of at least 2 or LocalBlocks, got 1",
         ),
-        (["fit", "good.csv", "--jobs", "0"], "n_jobs must be a whole number other than 0, or None, got 0"),
         (
             ["predict", "good.nc", "good.csv", "--scheduler", "tcp://x"],
             "--scheduler is for a model in a folder, got good",
         ),
         (["predict", "folder", "good.csv"], "folder: is not the folder of a model: it has no model.json"),
-        (["fit", "good.csv", "--seed", "-1"], "random_state must be an integer of at least 0"),
         (["fit", "good.csv", "--noise", "cauchy"], "noise must be one of"),
-        (["fit", "good.csv", "--kernel", "cubic"], "kernel must be auto"),
-        (
-            ["fit", "good.csv", "--quantile", "0.9"],
-            "quantile is an option of pinball noise, got quantile=0.9 with soft",
-        ),
         (["fit", "good.csv", "--inference", "nuts", "--committee"], "latent must integrate f out"),
-        (["fit", "good.csv", "--restarts", "0"], "restarts must be an integer of at least 1, got 0"),
         (["fit", "good.csv", "--lower", "x"], "--lower and --upper must be given together"),
         (["fit", "good.csv", "--lower", "x", "--upper", "y", "--ordinal"], "--lower and --upper say what is known"),
         (["fit", "good.csv", "--event", "x", "--ordinal"], "--event must be the column of the status"),

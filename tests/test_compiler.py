@@ -8,7 +8,6 @@ import shutil
 import subprocess
 import sys
 from pathlib import Path
-from types import ModuleType
 
 import numba
 import pytest
@@ -33,17 +32,6 @@ def test_small_problems_have_one_thread_and_large_ones_what_there_is():
         with threads_for(1001):
             assert threads() == before
         assert threads() == before
-
-
-def test_libraries_are_looked_for_again_after_imports_alone(monkeypatch):
-    def looked():
-        with threads_for(1):
-            return compiler._libraries.cache_info().misses
-
-    before = looked()
-    assert looked() == before
-    monkeypatch.setitem(sys.modules, "imported_later", ModuleType("imported_later"))
-    assert looked() == before + 1
 
 
 MODULES = {

@@ -24,12 +24,12 @@ import bsvr_pp as bp
 from bsvr_pp import cli
 from bsvr_pp.core.compiler import _njit, interruptible, separate
 from bsvr_pp.inference.search import at_size
+from tests.helpers import small_stages
 from tests.signals import interrupt_call, interrupt_evidence
 
 _raise = ctypes.CDLL(None)["raise"]
 _raise.argtypes, _raise.restype = [ctypes.c_int], ctypes.c_int
 SIGINT = int(signal.SIGINT)
-STAGES = {"_SUBSET": 60, "_NEIGHBOURHOODS": 3, "_NEIGHBOURS": 40, "_HELD_OUT": 30, "_LIMIT": 8}
 
 
 class Pair(NamedTuple):
@@ -156,9 +156,9 @@ ESTIMATORS = {
 
 
 @pytest.fixture
-def small(monkeypatch):
-    for name, value in STAGES.items():
-        monkeypatch.setattr(at_size, name, value)
+def small():
+    with small_stages():
+        yield
 
 
 @pytest.mark.parametrize("name", ESTIMATORS)

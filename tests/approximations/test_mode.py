@@ -11,7 +11,7 @@ from problems import LOSSES, duality_gap, from_the_box, smooth
 from sklearn.svm import SVC, SVR
 
 from bsvr_pp.approximations import find_mode
-from bsvr_pp.core.approximations.mode import OFF_BOUND, ON_BOUND, locate, mode_core, subgradient
+from bsvr_pp.core.approximations.mode import mode_core
 from bsvr_pp.core.approximations.posterior import checked_problem
 from bsvr_pp.core.covariance.structure import split
 from bsvr_pp.losses import absolute, epsilon_insensitive, gaussian, hinge, huber, pinball, soft_insensitive
@@ -267,42 +267,3 @@ def test_a_large_bias_variance_does_not_cancel(beta):
         mode = find_mode(K, y, noise)
         assert mode.converged, (seed, noise, mode.duality_gap)
         assert duality_gap(K, y, noise, mode.dual_coef) <= 1e-8, (seed, noise)
-
-
-@pytest.mark.parametrize("y", [[0.0], [3.0, -2.0]], ids=["one row", "a row a point"])
-def test_a_point_is_located_on_its_piece(y):
-    """Bounds -4 and 4 beyond residuals of ∓0.7, curved from ±0.3, flat between."""
-    n = len(y)
-    pieces = soft_insensitive(np.full(n, 4.0) if n > 1 else 4.0, 0.5, 0.4).sites(np.array(y))
-    k = n - 1
-    assert locate(-4.0, -2.0, ON_BOUND, k, pieces) == (0, pytest.approx(-1.3))
-    assert locate(4.0, 2.0, ON_BOUND, k, pieces) == (4, pytest.approx(1.3))
-    assert locate(4.0 - 1e-12, 0.7 - 1e-9, ON_BOUND, k, pieces)[0] == 4  # by a, not by the residual
-    assert locate(-4.0 + 1e-12, -0.7 + 1e-9, ON_BOUND, k, pieces)[0] == 0
-    assert locate(1.0, 99.0, OFF_BOUND, k, pieces) == (3, pytest.approx(0.25))
-    assert locate(-1.0, 99.0, OFF_BOUND, k, pieces) == (1, pytest.approx(0.75))
-    assert locate(0.0, 0.15, 0, k, pieces) == (2, pytest.approx(0.75))
-    assert locate(1e-12, -0.15, 0, k, pieces) == (2, pytest.approx(0.25))
-    squared = gaussian(4.0).sites(np.array(y))
-    for a in (-3.0, 3.0):
-        j, u = locate(a, 99.0, OFF_BOUND, 0, squared)
-        assert (j, u) == (int(a > 0), pytest.approx(a / 4.0))
-
-
-def test_subgradients_of_the_envelope_by_hand():
-    """Of |r| with C = 2 and h = 0.1: r/h up to 0.2, then the bounds; without h the loss itself."""
-    pieces = absolute(2.0).sites(np.zeros(1))
-    parts = pieces.knots, pieces.slope, pieces.curvature
-    for s, slope, rate in (
-        (-1.0, -2.0, 0.0),
-        (-0.1, -1.0, 10.0),
-        (0.05, 0.5, 10.0),
-        (0.1999, 1.999, 10.0),
-        (3.0, 2.0, 0.0),
-    ):
-        assert subgradient(s, 0.1, 0, *parts) == (pytest.approx(slope), pytest.approx(rate))
-    squared = gaussian(4.0).sites(np.zeros(1))
-    parts = squared.knots, squared.slope, squared.curvature
-    for s in (-0.3, 0.6):
-        assert subgradient(s, 0.0, 0, *parts) == (pytest.approx(4.0 * s), pytest.approx(4.0))
-        assert subgradient(s, 0.25, 0, *parts) == (pytest.approx(2.0 * s), pytest.approx(2.0))

@@ -13,8 +13,6 @@ from bsvr_pp.approximations import laplace, laplace_gradient, mean_field, mean_f
 from bsvr_pp.losses import gaussian, hinge, soft_insensitive
 from bsvr_pp.model.operation import (
     APPROXIMATIONS,
-    CovarianceGraph,
-    LatentEvidence,
     evidence_function,
     latent_evidence,
 )
@@ -165,20 +163,6 @@ def test_a_failed_solve_is_a_value(mode):
     assert found == -np.inf
     assert flag == 0
     np.testing.assert_array_equal(gradient, 0.0)
-
-
-def test_shapes_are_checked():
-    with pytest.raises(TypeError, match=r"takes K, mean, .*, start of 2, 1, 1, 1, 1, 2, 0, 2 axes, got \[1, "):
-        LatentEvidence("laplace", "gaussian")(*arguments(np.ones(2), np.ones(2), np.ones((1, 1))))
-
-
-def test_a_graph_of_a_covariance_carries_its_jitter():
-    K, y = smooth(15)
-    covariance = CovarianceGraph(pt.constant(K - 1e-6 * np.eye(15)), 1e-6)
-    np.testing.assert_allclose(covariance.matrix.eval(), K, rtol=1e-14)
-    for approximation, direct in DIRECT.items():
-        value, _, _ = latent_evidence(approximation, "soft_insensitive", covariance, np.zeros(15), y, [5.0, 0.1, 0.3])
-        assert float(value.eval()) == pytest.approx(direct(K, y, soft_insensitive(5.0, 0.1, 0.3)), abs=1e-9)
 
 
 @pytest.mark.parametrize("approximation", APPROXIMATIONS)

@@ -145,53 +145,6 @@ def test_same_seed_same_result():
     assert back[0] == back[1]
 
 
-@pytest.mark.parametrize(
-    ("options", "message"),
-    [
-        ({"particles": 1}, "particles must be an integer of at least 2, got 1"),
-        ({"particles": 2.5}, "particles must be an integer of at least 2, got 2.5"),
-        ({"groups": 1}, "groups must be an integer of at least 2, got 1"),
-        ({"moves": 0}, "moves must be an integer of at least 1, got 0"),
-        ({"efficiency": 1.5}, "efficiency must lie strictly between 0 and 1, got 1.5"),
-        ({"powers": [0.0, 0.5]}, "powers must ascend from 0 to 1"),
-        ({"powers": [0.0, np.nan, 1.0]}, "powers must be finite, got nan"),
-        ({"mean": [0.0]}, "mean must have 2 values as K has rows, got 1"),
-        ({"K": -np.eye(2)}, "K must have no negative diagonal, got -1"),
-        ({"K": [[1.0, 2.0], [2.0, 1.0]]}, "K must be positive semidefinite"),
-        ({"K": [[1.0, 0.5], [0.0, 1.0]]}, "K must be symmetric, K - K.T reaches 0.5"),
-        ({"K": np.full((2, 2), np.nan)}, "K must be finite, got nan"),
-        ({"K": np.ones(2)}, r"K must be an \(n, n\) array, got shape \(2,\)"),
-        ({"y": [0.1]}, "y must have 2 values as K has rows, got 1"),
-        ({"y": [0.1, np.inf]}, "y must be finite, got inf"),
-        ({"y": None}, "y must be given with a noise model"),
-        ({"likelihood": hinge(1.0)}, "y must hold the labels"),
-        ({"likelihood": lambda f: f}, "likelihood must give .* log likelihoods, not NaN, got shape"),
-        ({"likelihood": lambda f: np.full(len(f), np.nan)}, "likelihood must give .* not NaN"),
-    ],
-)
-def test_bad_arguments_are_named(options, message):
-    with pytest.raises(ValueError, match=message):
-        annealed(**{"K": np.eye(2), "y": [0.1, 0.2], "likelihood": gaussian(2.0), **options})
-
-
-@pytest.mark.parametrize(
-    ("options", "message"),
-    [
-        ({"powers": [1.0, 0.0]}, "powers must ascend from 0 to 1"),
-        ({"powers": [0.0, 0.5]}, "powers must ascend from 0 to 1"),
-        ({"moves": 0}, "moves must be an integer of at least 1, got 0"),
-        ({"f": np.zeros((1, 2))}, r"f must hold at least two draws, got shape \(1, 2\)"),
-        ({"f": np.zeros((5, 3))}, r"f must be a \(draws, 2\) array, got shape \(5, 3\)"),
-        ({"K": -np.eye(2)}, "K must have no negative diagonal, got -1"),
-        ({"K": [[1.0, 2.0], [2.0, 1.0]]}, "K must be positive semidefinite"),
-    ],
-)
-def test_bad_arguments_of_the_reverse_run_are_named(options, message):
-    given = {"f": np.zeros((5, 2)), "K": np.eye(2), "y": [0.1, 0.2], "likelihood": gaussian(2.0), "powers": [0.0, 1.0]}
-    with pytest.raises(ValueError, match=message):
-        reverse_annealed(**{**given, **options})
-
-
 # A prior N(0.5, 1) in one dimension, a likelihood around 2 of variance 0.25, and their posterior N(1.7, 0.2).
 def path_to(likelihood):
     return Path(likelihood, np.array([0.5]), Covariance([[1.0]]))

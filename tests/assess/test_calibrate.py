@@ -14,7 +14,6 @@ import xarray as xr
 from scipy.stats import kstest, norm
 
 import bsvr_pp as bp
-from bsvr_pp.model.inventory import ModelError
 
 X = np.linspace(-2, 2, 12)[:, None]
 METHOD = bp.NUTS(latent=bp.MeanField(), draws=100, tune=150)
@@ -114,14 +113,3 @@ def test_arviz_plots_it(ranks):
 def test_processes_do_not_change_the_ranks():
     few = [bp.calibrate(METHOD, build_model, simulations=4, n_jobs=n, random_seed=2, progressbar=False) for n in (1, 2)]
     np.testing.assert_array_equal(*(f["prior_sbc"].to_dataset()["C"].values for f in few))
-
-
-def test_bad_arguments_are_named():
-    with pytest.raises(TypeError, match=r"method must be NUTS\(...\).*MeanField"):
-        bp.calibrate(bp.MeanField(), build_model)
-    with pytest.raises(ValueError, match="simulations must be an integer of at least 2, got 1"):
-        bp.calibrate(METHOD, build_model, simulations=1)
-    with pytest.raises(ValueError, match="n_jobs must be an integer of at least 1, got 0"):
-        bp.calibrate(METHOD, build_model, n_jobs=0)
-    with pytest.raises(ModelError, match="must leave the targets free"):
-        bp.calibrate(METHOD, lambda y: build_model(np.zeros(12)))

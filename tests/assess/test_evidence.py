@@ -42,28 +42,6 @@ def test_gaussian_noise_is_exact():
     assert found.value == pytest.approx(exact, abs=4 * found.standard_error)
 
 
-def test_bad_arguments_are_named(sinc_model):
-    model, _ = sinc_model
-    with pytest.raises(TypeError, match=r"method must have an evidence, as Laplace\(\), .* have, got MAP"):
-        bp.log_evidence(bp.MAP(), model, hyperparameters=AT)
-    with pytest.raises(ValueError, match="C, epsilon missing"):
-        bp.log_evidence(bp.MeanField(), model, hyperparameters={"inverse_lengthscale": 1.0})
-
-
-@pytest.mark.parametrize(
-    ("options", "message"),
-    [
-        ({"particles": 1}, "particles must be an integer of at least 2, got 1"),
-        ({"groups": 1.5}, "groups must be an integer of at least 2, got 1.5"),
-        ({"moves": 0}, "moves must be an integer of at least 1, got 0"),
-        ({"efficiency": 1.0}, "efficiency must lie strictly between 0 and 1, got 1.0"),
-    ],
-)
-def test_bad_options_are_named(options, message):
-    with pytest.raises(ValueError, match=message):
-        bp.Annealed(**options)
-
-
 @pytest.mark.parametrize("method", [bp.NUTS(), bp.NUTS(bp.MeanField()), bp.NUTS(bp.Laplace())], ids=lambda m: m.name)
 def test_integrated_evidence_is_that_of_quadrature(method):
     """One hyperparameter, Gaussian noise: p(y) by quadrature over its log, from draws of its exact posterior."""
@@ -84,20 +62,10 @@ def test_integrated_evidence_is_that_of_quadrature(method):
     draws = np.exp(np.random.default_rng(0).choice(log_scale, p=share, size=(2, 150)))
     sampled = xr.DataTree.from_dict({"posterior": xr.Dataset({"lengthscale": (("chain", "draw"), draws)})})
     sampled.attrs |= {"inference": method.name, "method": json.dumps(to_record(method))}
-    found = bp.integrated_evidence(sampled, model=model, draws=400, random_seed=1)
+    found = bp.integrated_evidence(sampled, model=model, draws=200, random_seed=1)
     assert found.value == pytest.approx(expected, abs=4 * found.standard_error + 1e-3)
     assert found.standard_error < 0.1
     assert found.converged
-
-
-def test_integrated_evidence_needs_sampled_hyperparameters(sinc_model, sinc_results):
-    model, _ = sinc_model
-    with pytest.raises(ValueError, match=r"result must have sampled hyperparameters.*got one of Laplace"):
-        bp.integrated_evidence(sinc_results["Laplace"], model=model)
-    with pytest.raises(ValueError, match="draws must be"):
-        bp.integrated_evidence(sinc_results["NUTS"], model=model, draws=3)
-    with pytest.raises(ValueError, match="particles must be"):
-        bp.integrated_evidence(sinc_results["NUTS"], model=model, particles=1)
 
 
 def test_the_approximation_of_a_result(sinc_results):

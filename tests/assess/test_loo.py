@@ -89,22 +89,6 @@ def test_results_side_by_side(sinc_model, sinc_results):
     assert field.elpd == pytest.approx(elpd["NUTS"].elpd, abs=4.0)  # integrates the hyperparameters, few draws
 
 
-def test_map_has_none(sinc_model, sinc_results):
-    with pytest.raises(ValueError, match="MAP has none"):
-        bp.loo(sinc_results["MAP"], model=sinc_model[0])
-
-
-def test_another_model_is_refused(sinc_results):
-    other = bp.default_model(np.linspace(0, 1, 10)[:, None], np.linspace(0, 1, 10), kernel="rbf")
-    with pytest.raises(ValueError, match="different numbers of training points"):
-        bp.loo(sinc_results["mean field"], model=other)
-    with pm.Model() as unlike:
-        f = bp.GP(cov_func=pm.gp.cov.ExpQuad(1, ls=pm.HalfNormal("width"))).prior("f", X=np.zeros((24, 1)))
-        pm.Normal("y", mu=f, sigma=1.0, observed=np.zeros(24))
-    with pytest.raises(ValueError, match="no variable 'width'"):
-        bp.loo(sinc_results["mean field"], model=unlike)
-
-
 def build(kind):
     with pm.Model(coords={"row": [f"row {i}" for i in range(N)]}) as model:
         sigma = pm.HalfNormal("sigma", 1.0)

@@ -69,10 +69,7 @@ def test_no_problem():
         ({"numbers": {"k-hat": 0.75, **error(nan)}}, "k-hat 0.75 > 0.7: too far"),
         ({"numbers": {"k-hat": 0.75, **error(None, None)}}, "k-hat 0.75 > 0.7: too far"),
         ({"numbers": {"k-hat": 0.75}, "sampled": True}, "k-hat 0.75 > 0.7: too far"),
-        (
-            {"numbers": {"coverage 80 %": 0.6}},
-            "80 % intervals are too narrow: they hold 60 % of the test targets",
-        ),
+        ({"numbers": {"coverage 80 %": 0.6}}, "80 % intervals are too narrow: they hold 60 % of the test targets"),
         ({"numbers": {"coverage 80 %": 0.95}}, "80 % intervals are too wide"),
         ({"numbers": {"coverage 95 %": 0.85}}, "95 % intervals are too narrow"),
     ],

@@ -171,18 +171,6 @@ def test_a_wrong_approximation_is_found_out():
     assert "sample f as well" in found.verdict
 
 
-def test_bad_arguments_are_named():
-    model = build("soft")
-    result = recovered(model, bp.MeanField(), draws=30)
-    with pytest.raises(ValueError, match="draws must be an integer of at least 25, got 3"):
-        bp.verify(result, model=model, draws=3)
-    with pytest.raises(ValueError, match=r"particles must be an integer of at least 2, got 1\.5"):
-        bp.verify(result, model=model, particles=1.5)
-    other = bp.default_model(DATA.X, DATA.y)
-    with pytest.raises(ValueError, match="no variable 'amplitude'"):
-        bp.verify(result, model=other)
-
-
 def test_with_a_tail_they_are_arviz_own():
     ratio = np.random.default_rng(0).normal(size=400)
     log_weights, k_hat = pareto_weights(ratio)

@@ -43,19 +43,6 @@ def test_the_length_scales_follow_the_inputs():
     assert classification.default_label_model(X, y, ard=False)["log_lengthscale"].ndim == 0
 
 
-@pytest.mark.parametrize(
-    ("X", "y", "words"),
-    [
-        (np.ones(3), [1, 1, -1], r"X must be an \(n, d\) array"),
-        (np.ones((3, 1)), [1, -1], r"y must be a \(3,\) array"),
-        (np.ones((3, 1)), [1, 0, -1], r"y must hold the labels -1 and \+1, got 0"),
-    ],
-)
-def test_errors_name_the_argument(X, y, words):
-    with pytest.raises(ValueError, match=words):
-        classification.default_label_model(X, y)
-
-
 RESIDUALS = np.array([-4.0, -1.0, -0.2, 0.0, 0.5, 3.0])
 
 

@@ -130,21 +130,6 @@ def test_the_conditional_evidence_sums_to_one_over_labels():
     assert abs(total - 1) < 0.03
 
 
-@pytest.mark.parametrize(
-    ("change", "error", "words"),
-    [
-        ({"kind": "both"}, ValueError, "kind must be 'naive', 'conditional' or 'joint'"),
-        ({"method": bp.MAP()}, TypeError, "method must have an evidence"),
-        ({"normaliser": bp.MeanField()}, TypeError, "normaliser must be Annealed"),
-        ({"hyperparameters": {"C": 1.0}}, ValueError, "lengthscale, amplitude missing"),
-        ({"hyperparameters": POINT | {"C": -1.0}}, ValueError, "hyperparameter C must lie inside"),
-    ],
-)
-def test_errors_name_the_argument(change, error, words):
-    with pytest.raises(error, match=words):
-        classification.evidence(**({"method": QUICK, "model": model(X3, Y3), "hyperparameters": POINT} | change))
-
-
 def test_models_that_are_not_of_labels_are_refused():
     with pm.Model():
         f = bp.GP(cov_func=pm.gp.cov.ExpQuad(1, ls=1.0)).prior("f", X=X3)

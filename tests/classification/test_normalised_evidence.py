@@ -13,7 +13,7 @@ from sklearn.model_selection import train_test_split
 import bsvr_pp as bp
 from bsvr_pp import classification
 from bsvr_pp.approximations import annealed, mean_field
-from bsvr_pp.classification.normalised_evidence import LabelPrior, NormalisedEvidence, stochastic_ascent
+from bsvr_pp.classification.normalised_evidence import LabelPrior, NormalisedEvidence
 from bsvr_pp.classification.normaliser import Known, MeanKnown
 from bsvr_pp.core.approximations.posterior import Gradient
 from bsvr_pp.inference.protocol import Options
@@ -176,26 +176,3 @@ def test_through_the_front_door():
     naive = bp.fit(classification.NormalisedEvidence("naive", steps=30), model, random_seed=1, progressbar=False)
     assert naive.attrs["log_evidence_error"] == 0.0
     assert float(naive["posterior"]["C"][0, 0]) < float(posterior["C"][0, 0])  # the naive evidence wants a small C
-
-
-def test_other_models_and_options_are_refused():
-    with pytest.raises(ValueError, match="kind must be 'naive', 'conditional' or 'joint', got 'both'"):
-        classification.NormalisedEvidence("both")
-    with pytest.raises(TypeError, match="latent must integrate f out"):
-        classification.NormalisedEvidence(latent=bp.MAP())
-    with pytest.raises(ValueError, match="steps must be an integer of at least 0, got -1"):
-        classification.NormalisedEvidence(steps=-1)
-    with pytest.raises(ValueError, match="particles must be an integer of at least 2, got 1"):
-        classification.NormalisedEvidence(particles=1)
-    regression = bp.default_model(X3, np.array([0.1, 0.5, 0.2]))
-    with pytest.raises(bp.ModelError, match="y is no label but has soft_insensitive noise"):
-        bp.fit(classification.NormalisedEvidence(), regression, progressbar=False)
-
-
-def test_an_ascent_along_noisy_gradients():
-    rng = np.random.default_rng(0)
-    H = np.diag([1.0, 30.0])
-    best, trace = stochastic_ascent(
-        lambda x: H @ (np.array([2.0, -1.0]) - x) + rng.standard_normal(2), np.zeros(2), steps=300
-    )
-    assert trace.shape == (300, 2) and np.allclose(best, [2.0, -1.0], atol=0.15)

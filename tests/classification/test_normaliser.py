@@ -8,9 +8,8 @@ from problems import factor_grid
 from scipy.special import logsumexp
 from svm_toy import Logistic
 
-from bsvr_pp.approximations import annealed, mean_field
+from bsvr_pp.approximations import annealed
 from bsvr_pp.classification.normaliser import KINDS, Known, MeanKnown, NormaliserCloud, averaged_gradient
-from bsvr_pp.core.approximations import smc
 from bsvr_pp.core.covariance.covariance import Covariance
 from bsvr_pp.core.losses.noise import noise_likelihood
 from bsvr_pp.losses import hinge
@@ -52,31 +51,6 @@ def test_a_start_from_mean_field_has_the_same_mass_with_a_smaller_error():
     assert abs(quick.log_evidence - plain.log_evidence) < 4 * plain.standard_error
 
 
-def test_independent_points_factorise():
-    """For diagonal K mean field is exact, and so is the integral."""
-    y = np.array([1.0, -1.0, 1.0, 1.0, -1.0])
-    K = np.diag([0.5, 1.0, 2.0, 3.0, 4.0])
-    exact = mean_field(K, y, hinge(3.0)).log_evidence
-    result = annealed(K, None, noise_likelihood(hinge(3.0), y), **FINE, random_seed=3)
-    assert abs(result.log_evidence - exact) < 4 * result.standard_error
-
-
-def test_the_standard_error_is_the_spread_over_runs():
-    few = FINE | {"particles": 50, "groups": 8}
-    powers = annealed(K3, None, Known(3.0), **FINE, random_seed=0).powers
-    runs = [annealed(K3, None, Known(3.0), **few, powers=powers, random_seed=s) for s in range(60)]
-    spread = np.std([r.log_evidence for r in runs])
-    assert 0.7 < np.sqrt(np.mean([r.standard_error**2 for r in runs])) / spread < 1.4
-
-
-def test_same_seed_same_result_and_powers_can_be_passed_on():
-    first, second = (annealed(K3, None, Known(2.0), **FINE, random_seed=5) for _ in range(2))
-    assert first.log_evidence == second.log_evidence and (first.f == second.f).all()
-    again = annealed(K3, None, Known(2.0), **FINE, powers=first.powers, random_seed=6)
-    assert (again.powers == first.powers).all()
-    assert (np.diff(first.powers) > 0).all()
-
-
 def test_factors_of_another_length_are_refused():
     with pytest.raises(ValueError, match="C must be one number or 4"):
         annealed(np.eye(4), None, Known([1.0, 2.0]))
@@ -104,16 +78,6 @@ def test_gradient_against_common_random_numbers(kind):
         (_, high), (_, low) = (run(2.0 + s * step[0], 1.5 + s * step[1], base.powers) for s in (1, -1))
         error = np.hypot(high.standard_error, low.standard_error) / (2 * h)
         assert abs(found - (high.log_evidence - low.log_evidence) / (2 * h)) < 3 * error
-
-
-def test_the_pilot_s_particles_have_the_moments_of_quadrature():
-    K = np.array([[2.0, 1.0], [1.0, 1.5]])
-    path = smc.Path(Known(2.0), np.zeros(2), Covariance(K))
-    _, f = path.find_powers(4000, 4, 0.8, np.random.default_rng(1))
-    nodes, level = factor_grid(K, Known(2.0))
-    weight = np.exp(level - logsumexp(level))
-    error = (f * f).std(axis=0) / np.sqrt(len(f))
-    assert (np.abs((f * f).mean(axis=0) - weight @ nodes**2) < 5 * error).all()
 
 
 @pytest.mark.parametrize("kind", ["conditional", "joint"])

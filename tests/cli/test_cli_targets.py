@@ -5,22 +5,14 @@ from __future__ import annotations
 import numpy as np
 import pandas as pd
 import pytest
-from typer.testing import CliRunner
 
 import bsvr_pp as bp
-from bsvr_pp.cli import app
+from tests.helpers import refuse_command, run_command
 
-RUNNER = CliRunner()
 RNG = np.random.default_rng(0)
 X = np.sort(RNG.uniform(-3, 3, 24))
 Y = np.sin(X) + 0.1 * RNG.laplace(size=24)
 NEW = np.array([-1.5, 0.0, 1.5])
-
-
-def run(*arguments):
-    found = RUNNER.invoke(app, list(map(str, arguments)))
-    assert found.exit_code == 0, found.output + found.stderr
-    return found
 
 
 @pytest.fixture
@@ -31,8 +23,8 @@ def predicted(tmp_path, monkeypatch):
     def fit_and_predict(table, fit_options, predict_options=()):
         pd.DataFrame({"x": X} | table).to_csv("data.csv", index=False)
         pd.DataFrame({"x": NEW}).to_csv("new.csv", index=False)
-        said = run("fit", "data.csv", "--kernel", "rbf", "--restarts", 1, "-o", "model.nc", *fit_options)
-        run("predict", "model.nc", "new.csv", "-o", "out.csv", *predict_options)
+        said = run_command("fit", "data.csv", "--kernel", "rbf", "--restarts", 1, "-o", "model.nc", *fit_options)
+        run_command("predict", "model.nc", "new.csv", "-o", "out.csv", *predict_options)
         return said, pd.read_csv("out.csv")
 
     return fit_and_predict
@@ -66,6 +58,6 @@ def test_ordered_classes(predicted):
     svc = bp.BayesianOrdinalSVC(kernel="rbf", restarts=1, random_state=0).fit(X[:, None], grade)
     np.testing.assert_allclose(found[["P(a)", "P(b)", "P(c)"]], svc.predict_proba(NEW[:, None]), rtol=1e-5)
     assert found["grade"].tolist() == ["a", "b", "c"]
-    run("fit", "data.csv", "--ordinal", "--restarts", 1, "-o", "default.nc")  # its kernel
-    refused = RUNNER.invoke(app, ["predict", "model.nc", "new.csv", "--survival", "1"])
-    assert refused.exit_code == 2 and "--survival is for targets that are numbers" in refused.stderr
+    run_command("fit", "data.csv", "--ordinal", "--restarts", 1, "-o", "default.nc")  # its kernel
+    said = refuse_command("predict", "model.nc", "new.csv", "--survival", "1")
+    assert "--survival is for targets that are numbers" in said

@@ -216,16 +216,6 @@ def test_asymmetry_is_relative_to_the_largest_entry(scale):
         Covariance(matrix)
 
 
-def test_memory_is_counted_once_for_each_array():
-    matrix, _ = smooth(20)
-    K = Covariance(matrix)
-    assert K.nbytes == 8 * (20 * 20 + 20 + 20)
-    assert K.factor(np.ones(20)).nbytes == K.nbytes + 8 * 20 * 20
-    root = Covariance.from_root(np.ones((20, 3)), np.ones(20))
-    assert root.nbytes == 8 * (20 * 3 + 20 + 20)
-    assert root.factor(np.ones(20)).nbytes == root.nbytes + 8 * (3 * 3 + 20 * 3)
-
-
 @pytest.mark.parametrize("jitter", [0.0, 1e-6])
 def test_draws_without_sites_are_those_of_the_prior(jitter):
     matrix, _ = smooth(60)

@@ -139,26 +139,14 @@ def test_what_a_prediction_refuses(fitted):
 
 def test_what_a_fit_refuses():
     for bad, message in (
-        (
-            TABLE.to_numpy(),
-            "column 1 of X must have finite numbers, got '(red|green)' in row 0: a DataFrame in fit may",
-        ),
+        (TABLE.to_numpy(), "column 1 of X must have finite numbers, got '(red|green)' in row 0: a DataFrame in fit"),
         (TABLE[["day"]].to_numpy(dtype=object), "column 0 of X must have finite numbers, got (Timestamp|1704)"),
-        (
-            TABLE.assign(size=np.where(np.arange(N) == 3, np.inf, 0)),
-            "column 'size' is not finite in row 3: leave the row",
-        ),
-        (
-            TABLE.assign(size=[f"no {i}" for i in range(N)]),
-            "column 'size' has another text in each row: leave it out if",
-        ),
+        (TABLE.assign(size=np.where(np.arange(N) == 3, np.inf, 0)), "column 'size' is not finite in row 3: leave the"),
+        (TABLE.assign(size=[f"no {i}" for i in range(N)]), "column 'size' has another text in each row: leave it out"),
         (TABLE.assign(size="one"), r"column 'size' is constant \('one'\): leave it out"),
         (TABLE.assign(size=datetime.date(2024, 1, 1)), r"column 'size' is constant \(one date\): leave it out"),
         (TABLE.assign(size=np.nan), "column 'size' has no values: leave it out"),
-        (
-            TABLE.assign(size=[[]] * N),
-            "column 'size' must have numbers, words or dates, .*: convert it, or leave it out",
-        ),
+        (TABLE.assign(size=[[]] * N), "column 'size' must have numbers, words or dates, .*: convert it, or leave it"),
         (TABLE.assign(size=1e200 * TABLE["size"]), r"column 'size' must stay within ±1e\+150"),
         (pd.concat([TABLE, TABLE], axis=1), "two columns have the name 'size': rename one"),
         (TABLE.assign(**{"colour=red": 1.0}), "two encoded columns would have the name 'colour=red': rename one"),
@@ -180,30 +168,6 @@ def test_targets_that_are_no_numbers():
             machine.fit(X, bad)
     with pytest.raises(ValueError, match="y has two columns"):
         machine.fit(X, Y).score(X, np.column_stack([Y, Y]))
-
-
-def test_reasons_are_asked_of_the_data_and_not_of_the_words_of_scikit_learn(monkeypatch):
-    """The words change with its version, and here to others."""
-
-    def refuse(*_, **__):
-        raise ValueError("no")
-
-    machine = bp.LSSVR().fit(TABLE[["size", "colour"]], Y)
-    monkeypatch.setattr("bsvr_pp.estimators.training_data.validate_data", refuse)
-    for X, message in (
-        (TABLE[["colour", "size"]], r"noX.rename\(columns=str\)\[list\(estimator.feature_names_in_\)\] has this order"),
-        (TABLE[["size", "colour"]], "^no$"),
-    ):
-        with pytest.raises(ValueError, match=message):
-            machine.predict(X)
-    for X, y, message in (
-        (np.ones((N, 1)), ["a"] * N, "X and y must be arrays of numbers: "),
-        ("abc", Y, "X and y must be arrays of numbers: no"),
-        (np.ones((N, 1)), Y, "^no$"),
-        ([[1.0], ["a"]], [1.0, 2.0], "column 0 of X must have finite numbers, got 'a' in row 1"),
-    ):
-        with pytest.raises(ValueError, match=message):
-            bp.LSSVR().fit(X, y)
 
 
 def test_weights_and_repeated_rows():
@@ -342,7 +306,7 @@ def columns(draw, n, trouble):
     return values.iloc[:n].reset_index(drop=True), values.iloc[n:].reset_index(drop=True)
 
 
-def check_random_table(data):
+def check_random_table(data, *machines):
     """Fit and predict, or a refusal that names a column and a remedy; whether it was the former."""
     n, trouble = 20, data.draw(st.sampled_from(TROUBLE))
     made = data.draw(st.lists(columns(n, trouble), min_size=1, max_size=5))
@@ -353,7 +317,6 @@ def check_random_table(data):
     if trouble == "order":
         new = new[data.draw(st.permutations(names))]
     y = np.random.default_rng(len(made)).normal(size=n)
-    machines = [bp.LSSVR(gamma=1.0, lengthscale=1.0), bp.BayesianSVR(kernel="linear", restarts=1)]
     machine = clone(data.draw(st.sampled_from(machines)))
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
@@ -369,10 +332,10 @@ def check_random_table(data):
     return True
 
 
-@settings(max_examples=3, deadline=None, derandomize=True, suppress_health_check=list(HealthCheck))
+@settings(max_examples=20, deadline=None, derandomize=True, suppress_health_check=list(HealthCheck))
 @given(data=st.data())
 def test_random_tables_are_fitted_or_refused_by_name(data):
-    check_random_table(data)
+    check_random_table(data, bp.LSSVR(gamma=1.0, lengthscale=1.0))
 
 
 @pytest.mark.slow
@@ -382,7 +345,8 @@ def test_at_least_nine_tenths_of_random_tables_are_fitted():
     @settings(max_examples=200, deadline=None, derandomize=True, suppress_health_check=list(HealthCheck))
     @given(data=st.data())
     def run(data):
-        ended.append(check_random_table(data))
+        machines = bp.LSSVR(gamma=1.0, lengthscale=1.0), bp.BayesianSVR(kernel="linear", restarts=1)
+        ended.append(check_random_table(data, *machines))
 
     run()
     assert len(ended) >= 200 and 0.9 <= np.mean(ended) < 1.0

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pickle
 import warnings
-from dataclasses import FrozenInstanceError, dataclass, replace
+from dataclasses import dataclass
 
 import numpy as np
 import pymc as pm
@@ -12,8 +12,6 @@ import pytest
 
 import bsvr_pp as bp
 from bsvr_pp.estimators import training_data
-from bsvr_pp.estimators.standard_fit import fit_regression
-from bsvr_pp.estimators.training_data import as_given, merged
 from bsvr_pp.inference.prediction import neighbours
 from bsvr_pp.inference.protocol import Averages, MatchesMoments
 from bsvr_pp.model.compiled import CompiledModel
@@ -66,20 +64,6 @@ def test_predictions_make_and_compile_nothing(options, monkeypatch):
     made.update(dict.fromkeys(made, 0))
     again.predict_interval(NEW)
     assert not any(made.values())
-
-
-@pytest.mark.parametrize("errors", [0, 2])
-def test_a_round_standardises_once_and_makes_one_problem(errors, monkeypatch):
-    X, y = wave()
-    y[:errors] += 50.0
-    svr = bp.BayesianSVR(kernel="rbf", **FAST)
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore")
-        svr.fit(X, y)  # compiles
-        made = counted(monkeypatch)
-        assert svr.fit(X, y).outliers_.size == errors
-    rounds = 2 if errors else 1
-    assert made == {"problems": rounds, "trees": 0, "standardisations": rounds, "compiled": 0}
 
 
 def test_a_kernel_function_is_one_model_of_its_rows(monkeypatch):
@@ -141,23 +125,6 @@ def test_rows_of_a_logarithm_are_set_aside_on_its_scale():
     np.testing.assert_allclose(found, expected, rtol=1e-6)
 
 
-def test_a_fit_is_a_function_of_rows_and_options():
-    X, y = wave()
-    svr = bp.BayesianSVR(**FAST)
-    rows = merged(X, y, None)
-    spec, rows = svr._check_options().for_rows(rows, None)
-    fit = fit_regression(rows, spec, np.random.default_rng(1))
-    again = fit_regression(rows, spec, np.random.default_rng(1))
-    local = svr._local()
-    inputs = fit.units.inputs(NEW)
-    np.testing.assert_array_equal(fit.predictive(inputs, local).mean(), again.predictive(inputs, local).mean())
-    with pytest.raises(FrozenInstanceError):
-        fit.neighbours = 5
-    assert not hasattr(svr, "_fit") and spec.size is None
-    many, _ = replace(spec, local=bp.LocalBlocks(30)).for_rows(as_given(X, y), None)
-    assert many.size == 30 and many.counts[0] == 64
-
-
 def test_a_warning_that_is_an_error_leaves_the_fit():
     X, y = wave()
     svr = bp.BayesianSVR(**FAST).fit(X, y)
@@ -169,13 +136,6 @@ def test_a_warning_that_is_an_error_leaves_the_fit():
             svr.fit(X + 1.0, y)
     assert svr._fit is before
     np.testing.assert_array_equal(svr.predict(NEW), expected)
-
-
-def test_attributes_of_an_earlier_fit_go():
-    X, y = wave()
-    svr = bp.BayesianSVR(**FAST).fit(X, y)
-    assert hasattr(svr, "epsilon_")
-    assert not hasattr(svr.set_params(noise="gaussian").fit(X, y), "epsilon_")
 
 
 def test_a_result_has_the_options_of_its_fit():

@@ -12,23 +12,14 @@ import numpy as np
 import pytest
 
 import bsvr_pp as bp
-from bsvr_pp.inference.search import at_size
-
-
-def wave(n, seed=0):
-    rng = np.random.default_rng(seed)
-    X = rng.uniform(0, 12, size=(n, 1))
-    return X, np.sin(2 * X[:, 0]) + 0.1 * rng.laplace(size=n)
+from tests.helpers import small_stages, wave
 
 
 @pytest.fixture(scope="module")
-def small(request):
+def small():
     """Stages of hyperparameters with few rows."""
-    patch = pytest.MonkeyPatch()
-    for name, value in {"_SUBSET": 60, "_NEIGHBOURHOODS": 3, "_NEIGHBOURS": 40, "_HELD_OUT": 30, "_LIMIT": 8}.items():
-        patch.setattr(at_size, name, value)
-    yield
-    patch.undo()
+    with small_stages():
+        yield
 
 
 @pytest.fixture(scope="module")
@@ -100,17 +91,6 @@ def test_threads_do_not_change_a_bit(fitted):
     assert two.log_evidence_ == svr.log_evidence_
     np.testing.assert_array_equal(two.dual_coef_, svr.dual_coef_)
     np.testing.assert_array_equal(two.predict(X[:50]), svr.predict(X[:50]))
-
-
-def test_joint_draws_agree_with_the_own_block(fitted):
-    svr, X, _ = fitted
-    first, second, *_ = (np.median(X[rows]) for rows in svr.blocks_)
-    new = np.array([[first], [first + 0.1], [second]])  # in the middle of blocks
-    drawn = svr.sample_y(new, 4000, random_state=1)
-    own = bp.BayesianSVR.from_result(svr.result_).set_params(blocks=bp.LocalBlocks(60, neighbours=None))
-    mean, std = own.predict(new, return_std=True)
-    np.testing.assert_allclose(drawn.mean(axis=1), mean, atol=5 * std.max() / 4000**0.5)
-    np.testing.assert_allclose(drawn.std(axis=1), std, rtol=0.15)
 
 
 @pytest.mark.parametrize("noise_scales", [False, True])
@@ -226,15 +206,3 @@ def test_weights_that_leave_rows_out_and_repeat_none_are_no_weights_of_blocks(sm
     )
     with pytest.raises(ValueError, match="sample_weight is for a dense fit, and the rows are in blocks"):
         weighted.add(X[:2], y[:2], [1.0, 1.5])
-
-
-def test_rows_of_weight_zero_are_left_out_of_blocks(small):
-    X, y = wave(150)
-    y[3] = 50.0
-    weight = np.ones(150)
-    weight[3] = 0.0
-    options = {"blocks": 60, "restarts": 1, "random_state": 0, "outliers": "keep"}
-    weighted = bp.BayesianSVR(**options).fit(X, y, weight)
-    without = bp.BayesianSVR(**options).fit(np.delete(X, 3, axis=0), np.delete(y, 3))
-    assert weighted.blocks_.n == 149
-    assert weighted.log_evidence_ == without.log_evidence_

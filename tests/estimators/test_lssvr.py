@@ -131,24 +131,6 @@ def test_the_band_far_from_the_data_is_that_of_the_bias():
     assert of_y[0] == pytest.approx(np.sqrt(1 + sd[0] ** 2))
 
 
-@pytest.mark.parametrize(
-    ("options", "message"),
-    [
-        ({"gamma": -1.0}, "gamma must be a positive number or 'auto', got -1.0"),
-        ({"lengthscale": 0}, "lengthscale must be a positive number or 'auto', got 0"),
-        ({"gamma": True}, "gamma must be a positive number or 'auto', got True"),
-        ({"kernel": "cubic"}, "kernel must be 'rbf' or a function of two sets of inputs, got 'cubic'"),
-        ({"kernel": lambda A, B: np.ones(3)}, r"what kernel gives must be a \(25, 25\) array, got shape \(3,\)"),
-        ({"selection": "grid"}, "selection must be 'evidence' or 'loo', got 'grid'"),
-        ({"epsilon": 0.0}, "epsilon must be a positive number, got 0.0"),
-    ],
-)
-def test_bad_options_are_named(options, message):
-    X, y = data()
-    with pytest.raises(ValueError, match=message):
-        bp.BayesianLSSVR(**options).fit(X, y)
-
-
 def weighted(n=60):
     X, y = data(n)
     return X, y, np.random.default_rng(1).integers(1, 3, n).astype(float)

@@ -3,9 +3,7 @@
 from __future__ import annotations
 
 import pickle
-import re
 from concurrent.futures import ThreadPoolExecutor
-from pathlib import Path
 
 import numpy as np
 import pymc as pm
@@ -21,6 +19,7 @@ from sklearn.utils.estimator_checks import estimator_checks_generator
 
 import bsvr_pp as bp
 from bsvr_pp.core.losses.registry import NOISES
+from bsvr_pp.losses import soft_insensitive
 from bsvr_pp.model.priors import location_and_scale
 
 CHECKS = list(estimator_checks_generator(bp.BayesianSVR(restarts=1, random_state=0)))
@@ -79,7 +78,7 @@ def test_attributes_are_those_of_the_support_vector_machine(fitted):
     np.testing.assert_allclose(a[on_rim], slope[on_rim], rtol=1e-4)
     np.testing.assert_allclose(machine.relevance_, (machine.lengthscale_ / X.std(axis=0)) ** -2)
     assert machine.relevance_[0] > 10 * machine.relevance_[1]
-    noise = bp.losses.soft_insensitive(machine.C_, machine.epsilon_, machine.beta_)
+    noise = soft_insensitive(machine.C_, machine.epsilon_, machine.beta_)
     assert machine.noise_variance_ == pytest.approx(noise.variance)
 
 
@@ -116,28 +115,6 @@ def test_quantile_noise_predicts_the_quantile():
     X, y = data(300, 1)
     machine = bp.BayesianSVR("pinball", quantile=0.8, restarts=2, random_state=0).fit(X[:150], y[:150])
     assert 0.7 < np.mean(y[150:] < machine.predict(X[150:])) < 0.9
-
-
-@pytest.mark.slow
-def test_a_committee_averages_the_optima():
-    rng = np.random.default_rng(2)
-    X = rng.normal(size=(20, 2))
-    y = np.sin(2 * X[:, 0]) + 0.6 * rng.laplace(size=20)
-    machine = bp.BayesianSVR(inference=bp.Committee(bp.MeanField()), restarts=6, random_state=0).fit(X, y)
-    weights = machine.committee_
-    assert weights.sum() == pytest.approx(1) and (np.diff(weights) <= 0).all() and weights.size > 1
-    means, stds = [], []
-    for point in machine._fit.fitted.points:
-        model = machine._fit.model.make(machine._fit.rows)
-        result = bp.fit(bp.MeanField(), model, hyperparameters=point, progressbar=False)
-        seen = bp.predict(result, machine._fit.rows.X[:4], model=model)
-        means.append(seen["y_mean"].values)
-        stds.append(np.sqrt(seen["y_variance"].values))
-    mean = weights @ np.array(means)
-    variance = weights @ (np.array(stds) ** 2 + (np.array(means) - mean) ** 2)
-    found, std = machine.predict(X[:4], return_std=True)
-    np.testing.assert_allclose(found, machine.location_ + machine.unit_ * mean, rtol=1e-8)
-    np.testing.assert_allclose(std, machine.unit_ * np.sqrt(variance), rtol=1e-6)
 
 
 def test_drawn_targets_have_the_predicted_quantiles_and_are_joint(fitted):
@@ -226,46 +203,6 @@ def test_a_kernel_may_be_a_function():
         bp.BayesianSVR.from_result(machine.result_)
 
 
-def test_constant_columns_are_taken_and_constant_targets_refused():
-    X, y = data(20)
-    X[:, 1] = 3.0
-    machine = bp.BayesianSVR(restarts=1, random_state=0).fit(X, y)
-    assert np.isfinite(machine.predict(X)).all()
-    with pytest.raises(ValueError, match="y must not be constant, got 4"):
-        bp.BayesianSVR(restarts=1, random_state=0).fit(X, np.full(20, 4.0))
-
-
-@pytest.mark.parametrize(
-    ("options", "message"),
-    [
-        ({"noise": "cubic"}, "noise must be one of .* got 'cubic'"),
-        ({"kernel": "sigmoid"}, "kernel must be .* got 'sigmoid'"),
-        ({"beta": 1.5}, "beta must be 'auto' or lie between 0 and 1, got 1.5"),
-        ({"quantile": 1.0}, "quantile must lie strictly between 0 and 1, got 1.0"),
-        ({"ard": "yes"}, "ard must be True or False, got 'yes'"),
-        ({"restarts": 0}, "restarts must be .* got 0"),
-        ({"inference": "vb"}, "inference must be one of .* got 'vb'"),
-        ({"inference": "laplace", "noise": "pinball"}, "no curvature to go by where noise='pinball' has kinks"),
-        ({"inference": bp.NUTS()}, r"inference must integrate the latent function out.* got NUTS\(\)"),
-    ],
-)
-def test_bad_options_are_named(options, message):
-    with pytest.raises(ValueError, match=message):
-        bp.BayesianSVR(**options).fit([[0.0], [1.0]], [0.0, 1.0])
-
-
-def test_bad_arguments_are_named(fitted):
-    machine, X, _ = fitted
-    with pytest.raises(ValueError, match=r"coverage must lie strictly between 0 and 1, got 1\.0"):
-        machine.predict_interval(X, coverage=1.0)
-    with pytest.raises(ValueError, match="quantiles must lie strictly"):
-        machine.predict_quantiles(X, [0.0, 0.5])
-    with pytest.raises(ValueError, match="n_samples must be"):
-        machine.sample_y(X, 0)
-    with pytest.raises(ValueError, match="carries no recipe"):
-        bp.BayesianSVR.from_result(xr.DataTree())
-
-
 def test_conformal_predictions_by_mapie_take_it(fitted):
     mapie = pytest.importorskip("mapie.regression", reason="MAPIE is not installed")
     _, X, y = fitted
@@ -288,9 +225,6 @@ def test_concurrent_predictions_are_those_of_one_thread():
 
     with ThreadPoolExecutor(6) as pool:
         assert all(pool.map(same, range(6)))
-    package = Path(bp.__file__).parent
-    for path in [*package.glob("estimators/*.py"), *package.glob("model/*.py")]:
-        assert not re.search(r"\bR?Lock\(|set_value\(|set_data\(", path.read_text()), path
 
 
 def test_fits_of_one_structure_compile_once(monkeypatch):
@@ -310,17 +244,18 @@ def test_the_kernel_has_main_effects_from_200_rows(tmp_path):
     inputs = rng.normal(size=(203, 2))
     y = inputs[:, 0] + inputs[:, 1] ** 2 + 0.1 * rng.normal(size=203)
     y[:5] += 1e3  # 198 rows are left
+    fast = {"restarts": 1, "random_state": 0}
     with pytest.warns(UserWarning, match="set aside"):
-        svr = bp.BayesianSVR(random_state=0).fit(inputs, y)
+        svr = bp.BayesianSVR(**fast).fit(inputs, y)
     assert svr.kernel_ == "main_effects"
     svr.save(tmp_path / "model.nc")
     loaded = bp.BayesianSVR.load(tmp_path / "model.nc")
     assert loaded.kernel_ == "main_effects"
     np.testing.assert_allclose(loaded.predict(inputs[:5]), svr.predict(inputs[:5]), rtol=1e-8)
-    assert bp.BayesianSVR(blocks=100, random_state=0).fit(inputs, inputs[:, 0]).kernel_ == ("rational_quadratic")
+    assert bp.BayesianSVR(blocks=100, **fast).fit(inputs, inputs[:, 0]).kernel_ == ("rational_quadratic")
     few = slice(5, 125)
-    assert bp.BayesianSVR(random_state=0).fit(inputs[few], y[few]).kernel_ == "rational_quadratic"
-    named = bp.BayesianSVR(kernel="main_effects", random_state=0).fit(inputs[few], y[few])
+    assert bp.BayesianSVR(**fast).fit(inputs[few], y[few]).kernel_ == "rational_quadratic"
+    named = bp.BayesianSVR(kernel="main_effects", **fast).fit(inputs[few], y[few])
     assert named.kernel_ == "main_effects"
-    own = bp.BayesianSVR(kernel=lambda X: pm.gp.cov.ExpQuad(2, ls=1.0), random_state=0).fit(inputs[few], y[few])
+    own = bp.BayesianSVR(kernel=lambda X: pm.gp.cov.ExpQuad(2, ls=1.0), **fast).fit(inputs[few], y[few])
     assert own.kernel_ == "function"

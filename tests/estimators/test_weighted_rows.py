@@ -19,8 +19,7 @@ from sklearn.svm import SVR
 
 import bsvr_pp as bp
 from bsvr_pp import classification
-from bsvr_pp.estimators.lssvr import LSSVRFit
-from bsvr_pp.estimators.training_data import as_given, merged
+from bsvr_pp.estimators.training_data import merged
 from bsvr_pp.model.priors import location_and_scale, quantiles_of
 
 
@@ -200,19 +199,6 @@ def test_sampled_hyperparameters_have_weights():
     np.testing.assert_allclose(one.predict(X), many.predict(X), rtol=1e-6)
 
 
-def squared_exponential(A, B):
-    return np.exp(-0.5 * ((A[:, None] - B) ** 2).sum(axis=2))
-
-
-def test_the_linear_system_with_weights_is_that_of_repeated_rows():
-    X, y, weight, rows = data()
-    one = LSSVRFit(merged(X, y, weight), squared_exponential, 7.0, np.nan)
-    many = LSSVRFit(as_given(X[rows], y[rows]), squared_exponential, 7.0, np.nan)
-    assert one.b == pytest.approx(many.b) and one.scale == pytest.approx(many.scale)
-    assert one.log_evidence == pytest.approx(many.log_evidence, abs=1e-8)
-    np.testing.assert_allclose(one.moments(X[:3]), many.moments(X[:3]), rtol=1e-8)
-
-
 @settings(deadline=None, max_examples=50)
 @given(st.lists(st.floats(1e-3, 1e3), min_size=1, max_size=12), st.integers(0, 1000))
 def test_quantiles_depend_on_the_shares_of_the_weights(weight, seed):
@@ -232,13 +218,6 @@ def test_quantiles_depend_on_the_shares_of_the_weights(weight, seed):
         if np.ptp(values) > 0:
             location, unit = location_and_scale(values, w)
             np.testing.assert_allclose(location_and_scale(-values, scale * w), (-location, unit), **close)
-
-
-def test_one_row_with_most_of_the_weight_is_the_median():
-    y, w = np.array([3.0, 1.0, 2.0]), np.array([0.01, 0.01, 0.98])
-    assert quantiles_of(y, [0.25, 0.5, 0.75], w).tolist() == [2.0, 2.0, 2.0]
-    near = 1e8 + np.random.default_rng(0).normal(size=999)
-    assert quantiles_of(near, 0.5, np.full(999, 0.3)) == pytest.approx(np.median(near), abs=1e-7)
 
 
 MIRRORED = {
@@ -352,9 +331,3 @@ def test_a_regressor_without_weights_is_refused():
     with pytest.raises(ValueError, match="estimator must take sample_weight in its fit, got KNeighbors"):
         bp.ResidualIntervals(KNeighborsRegressor()).fit(X, y, sample_weight=weight)
     assert bp.ResidualIntervals(KNeighborsRegressor()).fit(X, y).residuals_.shape == y.shape
-
-
-def test_equal_rows_become_one_row():
-    X, y = np.array([[1.0], [0.0], [1.0]]), np.array([2.0, 3.0, 2.0])
-    rows = merged(X, y, None)
-    assert (rows.y.tolist(), rows.weight.tolist(), rows.place.tolist()) == ([3.0, 2.0], [1.0, 2.0], [1, 0, 1])

@@ -196,12 +196,6 @@ def test_readers_of_results_refuse_with_the_reason(call: Any, named: Any):
         call(named[1], named[0])
 
 
-@pytest.mark.parametrize(("given", "message"), [({"s": -1.0}, "inside the support"), ({"q": 1.0}, "no variable 'q'")])
-def test_given_hyperparameters_are_checked(given: Any, message: str, named: Any):
-    with pytest.raises(ValueError, match=message):
-        bp.fit(METHOD, named[0], hyperparameters=given)
-
-
 def test_integrated_nuts_reads_the_model():
     with pytest.raises(ModelError, match="Exp of f is not"):
         bp.fit(bp.NUTS(latent=bp.MeanField()), model_of(exponential))

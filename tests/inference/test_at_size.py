@@ -9,13 +9,12 @@ import pytest
 
 import bsvr_pp as bp
 from bsvr_pp.inference.protocol import Options
-from bsvr_pp.inference.search import at_size
 from bsvr_pp.inference.search.at_size import search_in_blocks
-from bsvr_pp.model.blocks import ONE_BLOCK, local_blocks
+from bsvr_pp.model.blocks import ONE_BLOCK
 from bsvr_pp.model.problem import Problem, read_model
+from tests.helpers import small_stages
 
 N = 240
-STAGES = {"_SUBSET": 50, "_NEIGHBOURHOODS": 3, "_NEIGHBOURS": 30, "_HELD_OUT": 30, "_LIMIT": 8}
 
 
 def wave(n=N):
@@ -24,20 +23,18 @@ def wave(n=N):
     return X, np.sin(2 * X[:, 0]) + 0.1 * rng.normal(size=n)
 
 
-def search(n=N, method=None, saved=None, seed=0):
+def search(n=N, method=None):
     X, y = wave(n)
     problem = read_model(bp.default_model(X, y, noise="gaussian"))
-    rng = np.random.default_rng(seed)
-    return problem, search_in_blocks(
-        problem, method or bp.MeanField(), rows=40, options=Options(1), rng=rng, saved=saved
-    )
+    rng = np.random.default_rng(0)
+    return problem, search_in_blocks(problem, method or bp.MeanField(), rows=40, options=Options(1), rng=rng)
 
 
 class Watched:
     """One search, the rows of each part of the problem that it took, and those that it predicted."""
 
     def __init__(self, n=N):
-        self.taken, self.labels, self.predicted, self.saved = [], [], [], {}
+        self.taken, self.labels, self.predicted = [], [], []
         take, cross = Problem.take, Problem.cross
         place = {x: i for i, x in enumerate(wave(n)[0][:, 0])}
 
@@ -54,7 +51,7 @@ class Watched:
         with pytest.MonkeyPatch.context() as patch:
             patch.setattr(Problem, "take", watched_take)
             patch.setattr(Problem, "cross", watched_cross)
-            self.problem, self.found = search(n, saved=self.saved)
+            self.problem, self.found = search(n)
         self.subset, self.climbed, *self.conditioned = self.taken
         self.blocks = self.labels[1]
 
@@ -62,9 +59,7 @@ class Watched:
 @pytest.fixture(scope="module", autouse=True)
 def small():
     """Stages with few rows."""
-    with pytest.MonkeyPatch.context() as patch:
-        for name, value in STAGES.items():
-            patch.setattr(at_size, name, value)
+    with small_stages(_SUBSET=50, _NEIGHBOURS=30):
         yield
 
 
@@ -88,18 +83,6 @@ def test_the_subset_is_random_rows_at_most_a_quarter(watched):
     assert few.found.blocks.n == 96
 
 
-def test_neighbourhoods_and_the_rest_of_the_subset_are_climbed(watched):
-    *neighbourhoods, rest = list(watched.blocks)
-    assert 1 < len(neighbourhoods) <= 3
-    assert len(set(watched.climbed)) == watched.climbed.size
-    assert set(watched.subset) <= set(watched.climbed)
-    assert set(watched.climbed[rest]) < set(watched.subset)
-    X = watched.problem.inputs[:, 0]
-    for part in neighbourhoods:
-        assert 5 < part.size <= 30
-        assert np.ptp(X[watched.climbed[part]]) < 4.0
-
-
 def test_rows_that_decide_were_seen_by_no_stage(watched):
     seen = set(watched.climbed) | set(watched.subset)
     held_out = watched.predicted
@@ -119,12 +102,6 @@ def test_rows_that_decide_were_seen_by_no_stage(watched):
         assert 1 <= rows.size <= block.size / 4
         assert np.ptp(X[block]) < 4.0
     assert sum(rows.size for rows in held_out[:half]) > 9
-
-
-def test_rows_that_decide_are_shared_among_the_neighbourhoods(monkeypatch):
-    monkeypatch.setattr(at_size, "_HELD_OUT", 7)
-    found = Watched().predicted
-    assert [rows.size for rows in found] == [3] * 6
 
 
 def test_the_density_of_the_rows_held_out(watched):
@@ -162,45 +139,6 @@ def test_the_larger_density_decides(watched):
     for stage, optimum in ((kept, first), (other, second)):
         assert stage["hyperparameters"] == {name: np.asarray(x).tolist() for name, x in optimum.point.items()}
     assert [record[stage]["log_density"] for stage in ("subset", "neighbourhoods")] == found.log_density.tolist()
-
-
-def test_the_climb_ends_higher_than_it_began(watched):
-    subset, climbed = reversed(watched.found.optima) if watched.found.refined else watched.found.optima
-    problem = watched.problem.take(watched.climbed, watched.blocks)
-
-    log_prior = problem.model.compile_fn(problem.model.logp(vars=problem.variables, jacobian=False))
-
-    def objective(point):
-        K, mean, noise = problem.at(point)
-        values = zip(problem.values, problem.to_unconstrained(point), strict=True)
-        prior = float(log_prior({value.name: x for value, x in values}))
-        return bp.MeanField().solve(K, problem.targets, noise, mean).log_evidence + prior
-
-    assert objective(climbed.point) == pytest.approx(climbed.objective, abs=1e-5)
-    assert objective(climbed.point) > objective(subset.point)
-    assert 1 < climbed.n_evaluations <= 8 + 6
-
-
-def test_blocks_are_cut_at_the_lengthscales_that_were_kept(watched):
-    found = watched.found
-    lengthscale = 1.0 / np.asarray(found.point["inverse_lengthscale"])
-    expected = local_blocks(watched.problem.inputs, 40, lengthscale=np.broadcast_to(lengthscale, (1,)), random_seed=0)
-    assert found.blocks.same(expected)
-    assert found.blocks.sizes.max() <= 40
-
-
-def test_a_search_that_was_interrupted_ends_with_the_same_numbers(watched, monkeypatch):
-    assert list(watched.saved) == ["subset", "neighbourhoods"]
-    for stages in (["subset"], ["subset", "neighbourhoods"]):
-        saved = json.loads(json.dumps({stage: watched.saved[stage] for stage in stages}))
-        with monkeypatch.context() as patch:
-            patch.setattr(at_size, "maximize", None)
-            if len(stages) == 2:
-                patch.setattr(at_size, "ascend", None)
-            _, again = search(saved=saved)
-        assert again.record() == watched.found.record()
-        assert again.blocks.same(watched.found.blocks)
-        assert again.refined == watched.found.refined
 
 
 def test_a_failed_solve_is_no_density():

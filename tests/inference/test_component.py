@@ -48,10 +48,6 @@ def dense():
     return np.where(BLOCKS.label[:, None] == BLOCKS.label, K.dense(), 0.0), mean, noise
 
 
-def test_there_are_three_blocks_of_twenty_rows():
-    assert BLOCKS.sizes.tolist() == [20, 20, 20]
-
-
 def test_a_fit_is_that_of_the_matrix_with_zeros(result, dense):
     K, mean, noise = dense
     exact = mean_field(K, Y, noise, mean=mean)
@@ -120,15 +116,6 @@ def test_the_own_block_alone_is_the_model(model, result, dense):
     found = bp.predict(result, NEW, model=model)
     np.testing.assert_allclose(found["f_mean"], f_mean, atol=1e-5)
     np.testing.assert_allclose(found["f_variance"], f_variance, atol=1e-5)
-
-
-def test_map_predicts_from_the_own_block(model):
-    mode = bp.fit(bp.MAP(), model, hyperparameters=AT, random_seed=0, progressbar=False)
-    found = bp.predict(mode, NEW, model=model)
-    dual_coef, own = mode["latent_posterior"]["dual_coef"].values, BLOCKS.assign(NEW)[:, None]
-    cross, _, offset = read_model(make()).cross(AT, NEW)
-    np.testing.assert_allclose(found["f_mean"], offset + np.where(own == BLOCKS.label, cross, 0.0) @ dual_coef)
-    assert not found["f_variance"].any()
 
 
 def test_leave_one_out_is_that_of_the_own_block_and_says_so(model, result):

@@ -111,13 +111,7 @@ def test_blocks_classes_and_committees():
         assert found.attrs["share"] > 0.7
 
 
-def test_refusals(fitted):
-    model, result = fitted
-    with pytest.raises(ValueError, match="X must"):
-        bp.effect(result, X[:, :2], 0, model=model)
-    mode = bp.fit(bp.MAP(), model, hyperparameters=AT, progressbar=False)
-    with pytest.raises(ValueError, match="has only its mode"):
-        bp.effect(mode, X, 0, model=model)
+def test_a_sum_of_processes_is_refused():
     with pm.Model() as sum_model:
         parts = [bp.GP(cov_func=pm.gp.cov.ExpQuad(3, ls=1.0, active_dims=[i])).prior(f"f{i}", X=X) for i in (0, 1)]
         bp.SoftInsensitive("y", mu=parts[0] + parts[1], C=5.0, epsilon=0.1, beta=0.3, observed=Y)

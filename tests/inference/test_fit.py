@@ -54,35 +54,10 @@ def test_map_is_the_mode_without_error_bars(sinc_results):
     np.testing.assert_allclose(result["latent_posterior"]["mean"], same, atol=1e-8)
 
 
-@pytest.mark.slow
-def test_nuts_agrees_with_mean_field_at_given_hyperparameters(sinc_model):
-    model, _ = sinc_model
-    sampled = bp.fit(
-        bp.NUTS(draws=400, tune=400, chains=2), model, hyperparameters=POINT, random_seed=2, progressbar=False
-    )
-    other = bp.fit(bp.MeanField(), model, hyperparameters=POINT, progressbar=False)["latent_posterior"].to_dataset()
-    latent = sampled["latent_posterior"].to_dataset()
-    assert (sampled["posterior"]["C"] == POINT["C"]).all()
-    far = bp.predict(sampled, [[0.0]], model=model)
-    assert float(far["f_variance"][0]) > 0
-    assert float((abs(latent["mean"] - other["mean"]) / np.sqrt(other["variance"])).max()) < 0.3
-    np.testing.assert_allclose(latent["variance"] / other["variance"], 1.0, atol=0.4)
-
-
 def test_same_seed_same_result(sinc_model):
     model, _ = sinc_model
     one, two = (bp.fit(bp.Laplace(), model, hyperparameters=POINT, random_seed=7, progressbar=False) for _ in range(2))
     xr.testing.assert_equal(one["posterior"].to_dataset(), two["posterior"].to_dataset())
-
-
-@pytest.mark.slow
-def test_same_seed_same_draws(sinc_model):
-    model, _ = sinc_model
-    one, two = (
-        bp.fit(bp.NUTS(draws=20, tune=30, chains=1), model, hyperparameters=POINT, random_seed=7, progressbar=False)
-        for _ in range(2)
-    )
-    xr.testing.assert_allclose(one["posterior"].to_dataset(), two["posterior"].to_dataset())
 
 
 @pytest.mark.parametrize(("processors", "side_by_side"), [(1, 1), (2, 2), (16, 3)])
@@ -99,18 +74,6 @@ def test_chains_take_every_processor(sinc_model, monkeypatch, processors, side_b
     monkeypatch.setattr(pm, "sample", sample)
     with pytest.raises(Stop, match=f"^{side_by_side}$"):
         bp.fit(bp.NUTS(chains=3), sinc_model[0], progressbar=False)
-
-
-@pytest.mark.parametrize("name", ["MAP", "Laplace", "mean field", "NUTS"])
-def test_files_keep_everything(sinc_results, tmp_path, name):
-    result = sinc_results[name]
-    result.to_netcdf(tmp_path / "result.nc", engine="h5netcdf")
-    back = xr.open_datatree(tmp_path / "result.nc")
-    assert set(back.children) == set(result.children)
-    for group in result.children:
-        xr.testing.assert_allclose(back[group].to_dataset(), result[group].to_dataset())
-    assert back.attrs["method"] == result.attrs["method"]
-    back.close()
 
 
 @pytest.mark.parametrize("name", ["MAP", "Laplace", "mean field", "NUTS"])
@@ -136,31 +99,6 @@ def test_non_convergence_is_reported(sinc_model):
         result = bp.fit(method, model, random_seed=0, progressbar=False)
     assert result.attrs["converged"] == 0
     assert result.attrs["message"]
-
-
-@pytest.mark.parametrize(
-    ("arguments", "error", "message"),
-    [
-        ({"method": "laplace"}, TypeError, r"method must be MAP\(\), .* got 'laplace'"),
-        ({"restarts": 0}, ValueError, "restarts must be an integer of at least 1, got 0"),
-        ({"objective": "likelihood"}, ValueError, "objective must be 'posterior' or 'evidence', got 'likelihood'"),
-        ({"hyperparameters": {"D": 1.0}}, ValueError, "no variable 'D'"),
-    ],
-)
-def test_bad_arguments_are_named(sinc_model, arguments, error, message):
-    model, _ = sinc_model
-    options = {"method": bp.Laplace(), "model": model, "progressbar": False, **arguments}
-    with pytest.raises(error, match=message):
-        bp.fit(options.pop("method"), **options)
-
-
-def test_a_model_without_hyperparameters():
-    X = np.linspace(-1, 1, 6)[:, None]
-    with pm.Model():
-        f = bp.GP(cov_func=pm.gp.cov.ExpQuad(1, ls=1.0)).prior("f", X=X)
-        pm.Laplace("y", mu=f, b=0.5, observed=np.sin(X[:, 0]))
-        result = bp.fit(bp.MeanField(), progressbar=False)
-    assert result.attrs["converged"] == 1
 
 
 def test_a_discrete_hyperparameter_is_given():

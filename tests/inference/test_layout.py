@@ -8,7 +8,7 @@ import pytest
 import xarray as xr
 
 import bsvr_pp as bp
-from bsvr_pp.inference.result import from_samples, latent_draws, layout_of, row_of
+from bsvr_pp.inference.result import from_samples, latent_draws, row_of
 from bsvr_pp.model.problem import read_model
 
 N = 8
@@ -161,14 +161,6 @@ def test_new_rows_have_dimensions_and_coordinates(call):
     for coords in ({"day": labels[:2]}, {"hour": labels}, labels):
         with pytest.raises(ValueError, match="coords must be a dict from day to the 3 labels of the new rows, got"):
             predicted(dims="day", coords=coords)
-
-
-def test_coordinates_of_other_rows_are_numbers():
-    problem = read_model(build())
-    found = layout_of(problem.with_data(X[:5], Y[:5]))
-    assert found.row == "town" and "town" not in found.coords
-    assert found.dataset({"f": np.zeros(5)})["town"].values.tolist() == list(range(5))
-    assert list(found.coords["feature"]) == ["height", "width"]
 
 
 def test_other_data_of_the_model_are_kept_and_compared():

@@ -17,7 +17,6 @@ N = 12
 X = np.random.default_rng(0).normal(size=(N, 2))
 Y = np.sin(X[:, 0])
 AT = {"lengthscale": 1.5, "C": 5.0}
-ANNEALED = bp.Annealed(2, 2, 1)
 
 
 def build(X=X, y=Y, noise="soft_insensitive"):

@@ -41,19 +41,6 @@ def test_the_cdf_of_a_quantile_is_its_level(noise):
         np.testing.assert_allclose(cdf(row, weights, means, variances, noises), level, rtol=1e-9, atol=1e-11)
 
 
-@pytest.mark.parametrize("noise", NOISES, ids=repr)
-def test_many_levels(noise):
-    """Each search starts where the last two quantiles lead to."""
-    rng = np.random.default_rng(1)
-    levels, noises = np.linspace(0.005, 0.995, 199), [widened(noise, factor) for factor in (1 / 16, 0.5, 4.0)]
-    weights, means = rng.dirichlet(np.ones(3), 10).T, 3.0 * rng.normal(size=(3, 10))
-    variances = rng.exponential(size=(3, 10)) * 10.0 ** rng.integers(-8, 1, (3, 10))
-    found = quantiles(levels, weights, means, variances, noises)
-    below = [cdf(row, weights, means, variances, noises) for row in found]
-    np.testing.assert_allclose(below, np.broadcast_to(levels[:, None], found.shape), rtol=1e-11)
-    assert (np.diff(found, axis=0) > 0).all()
-
-
 def test_a_search_that_would_go_to_and_fro():
     """Steps alone have a cycle at the median of some mixtures of few components."""
     rng = np.random.default_rng(0)
@@ -77,16 +64,6 @@ def test_quantiles_are_roots_of_scipy(noise):
 
         expected = find_root(beyond, (np.full(6, -1e4), np.full(6, 1e4)), args=(np.arange(6),))
         np.testing.assert_allclose(row, expected.x, atol=1e-10 if 0.01 < level < 0.99 else 1e-8)
-
-
-def test_levels_of_each_row_in_any_order():
-    rng = np.random.default_rng(2)
-    noises, weights = [widened(NOISES[0], factor) for factor in (0.5, 4.0)], rng.dirichlet(np.ones(2), 5).T
-    means, variances = rng.normal(size=(2, 5)), rng.exponential(size=(2, 5))
-    levels = rng.uniform(0.01, 0.99, (4, 5))
-    levels[2] = levels[0]  # repeated
-    found = mixture_quantile(levels, weights, means, variances, noises)
-    np.testing.assert_allclose([cdf(row, weights, means, variances, noises) for row in found], levels, rtol=1e-9)
 
 
 def test_components_far_apart_and_points_without_variance():

@@ -3,14 +3,12 @@
 from __future__ import annotations
 
 import numpy as np
-import pymc as pm
 import pytest
 
 import bsvr_pp as bp
 from bsvr_pp.approximations import mean_field
 from bsvr_pp.inference.prediction import neighbours
 from bsvr_pp.inference.prediction.neighbours import moments_given, nearest_rows
-from bsvr_pp.model.priors import standard_model
 from bsvr_pp.model.problem import read_model
 
 AT = {"amplitude": 1.0, "inverse_lengthscale": np.array([0.5, 2.0]), "C": 8.0, "epsilon": 0.1}
@@ -40,15 +38,6 @@ def test_each_new_input_is_given_its_nearest_rows(problem):
         K, mean, noise = part.at(point)
         exact = mean_field(K, part.targets, noise, mean=mean).predict(*part.cross(point, NEW[[i]]))
         np.testing.assert_allclose([found[0][i], found[1][i]], np.ravel(exact), rtol=1e-3, atol=1e-5)
-
-
-def test_as_many_neighbours_as_rows_are_the_whole_model(problem):
-    point = problem.complete(AT)
-    K, mean, noise = problem.at(point)
-    whole = mean_field(K, problem.targets, noise, mean=mean)
-    found = moments_from_neighbours(problem, point, NEW, 500)[:2]
-    exact = whole.predict(*problem.cross(point, NEW))
-    np.testing.assert_allclose(found, exact, rtol=1e-3, atol=1e-4)
 
 
 def test_a_prediction_does_not_depend_on_the_other_new_inputs(problem):
@@ -99,28 +88,3 @@ def test_failures_are_counted_in_a_warning(problem, monkeypatch):
     monkeypatch.setattr(neighbours, "nearest_moments", failing)
     with pytest.warns(bp.ConvergenceWarning, match="on the 8 nearest rows did not converge for 25 of 25 new inputs"):
         moments_from_neighbours(problem, problem.complete(AT), NEW, 8)[:2]
-
-
-def test_weights_of_rows_count():
-    rng = np.random.default_rng(0)
-    options = {"noise": "soft_insensitive", "kernel": "rbf", "ard": True, "beta": 0.3, "quantile": 0.5}
-    X, y, weight = rng.normal(size=(12, 2)), rng.normal(size=12), rng.integers(1, 5, 12).astype(float)
-    problem = read_model(standard_model(X, y, of_targets={"weight": weight}, **options))
-    point = problem.complete(AT)
-    K, mean, noise = problem.at(point)
-    exact = mean_field(K, y, noise, mean=mean).predict(*problem.cross(point, NEW))
-    np.testing.assert_allclose(moments_from_neighbours(problem, point, NEW, 12)[:2], exact, rtol=1e-3, atol=1e-4)
-    without = read_model(standard_model(X, y, **options))
-    assert not np.allclose(moments_from_neighbours(without, point, NEW, 12)[0], exact[0], atol=1e-3)
-
-
-def test_the_jitter_is_part_of_the_covariance():
-    X, y = np.random.default_rng(0).normal(size=(15, 2)), np.random.default_rng(1).normal(size=15)
-    with pm.Model() as model:
-        f = bp.GP(cov_func=pm.gp.cov.ExpQuad(2, ls=pm.HalfNormal("ls", 1.0))).prior("f", X=X, jitter=0.2)
-        bp.SoftInsensitive("y", mu=f, C=5.0, epsilon=0.1, beta=0.3, observed=y)
-    problem = read_model(model)
-    point = problem.complete({"ls": 1.0})
-    K, mean, noise = problem.at(point)
-    exact = mean_field(K, y, noise, mean=mean).predict(*problem.cross(point, NEW))
-    np.testing.assert_allclose(moments_from_neighbours(problem, point, NEW, 15)[:2], exact, rtol=1e-3, atol=1e-4)

@@ -21,9 +21,6 @@ def test_any_tree_is_saved_and_loaded(tmp_path, size):
     assert bp.load(tmp_path / "fit.nc").equals(tree)
     with pytest.raises(TypeError, match="result must be a DataTree, got Dataset"):
         bp.save(xr.Dataset(), tmp_path / "fit.nc")
-    with pytest.raises(ValueError, match="it does not end in a checksum"):
-        (tmp_path / "short.nc").write_bytes(b"short")
-        bp.load(tmp_path / "short.nc")
 
 
 @pytest.mark.parametrize("name", ["MAP", "Laplace", "mean field", "NUTS"])
@@ -57,8 +54,6 @@ def test_a_file_without_a_checksum_is_refused(sinc_results, tmp_path):
     sinc_results["Laplace"].to_netcdf(tmp_path / "fit.nc", engine="h5netcdf")
     with pytest.raises(ValueError, match="it does not end in a checksum"):
         bp.load(tmp_path / "fit.nc")
-    with pytest.raises(ValueError, match=r"none\.nc: there is no such file"):
-        bp.load(tmp_path / "none.nc")
 
 
 def test_a_failed_write_leaves_the_older_file(sinc_results, tmp_path, monkeypatch):

@@ -145,14 +145,6 @@ def test_data_that_are_missing_unknown_or_of_another_length_are_named():
             noise_of_rows(problem, NEW, data)
 
 
-def test_numbers_for_all_rows_are_as_before(sinc_model, sinc_results):
-    model, data = sinc_model
-    problem = read_model(model)
-    at = {name: 1.0 for name in problem.hyperparameters}
-    assert noise_of_rows(problem, data.X[:3])(at).parameters == problem.noise_at(at).parameters
-    assert rowwise_data(problem) == {}
-
-
 def test_outputs_in_one_process_have_their_own_noise():
     """Stacked rows, with the number of the output as last input: evidence and predictions of dense algebra."""
     rng = np.random.default_rng(4)

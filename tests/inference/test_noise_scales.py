@@ -97,27 +97,6 @@ def test_noise_that_is_four_times_wider_is_found():
     assert probability_of(4.0, problem, point) > 0.9
 
 
-def test_rows_whose_solve_failed_are_left_out(monkeypatch):
-    X, y = simulated(300, lambda x: 0.2)
-    problem, point = of(X, y, C=25.0)
-    solve = neighbours.moments_given
-
-    def failing(*given, **options):
-        found = solve(*given, **options)
-        for each in found:
-            each[::3] = np.nan
-        return found
-
-    monkeypatch.setattr(neighbours, "moments_given", failing)
-    assert np.isfinite(choose_neighbours(problem, point, [32], np.random.default_rng(0))[1].weights).all()
-    monkeypatch.setattr(
-        neighbours,
-        "moments_given",
-        lambda *_, **__: [np.full(k, np.nan) for k in (300, 300, (300, neighbours._FACTORS.size))],
-    )
-    assert np.isfinite(choose_neighbours(problem, point, [32], np.random.default_rng(0))[1].weights).all()
-
-
 def test_intervals_follow_noise_that_differs_between_regions():
     scale = lambda x: np.where(x < 10, 0.05, 0.8)  # noqa: E731
     X, y = simulated(900, scale)
@@ -248,27 +227,6 @@ def test_repeated_rows_count_as_often_as_they_are_there():
     ]
     np.testing.assert_allclose(found[0].weights, found[1].weights, atol=1e-3)
     assert found[0].factors.size != once.factors.size or np.abs(found[0].weights - once.weights).max() > 1e-3
-
-
-def test_the_number_of_nearest_rows_is_chosen_by_the_density_of_each_row_given_the_others(monkeypatch):
-    X, y = simulated(160, lambda x: np.where(x < 10, 0.1, 0.8))
-    model = bp.default_model(X, y, kernel="rbf")
-    at = {"amplitude": 1.0, "inverse_lengthscale": 0.5, "C": 4.0, "epsilon": 0.1}
-    result = bp.fit(bp.MeanField(), model, hyperparameters=at, progressbar=False)
-    problem = read_model(model)
-
-    def density(rows, count):
-        found = neighbours._scales_of(problem, problem.complete(at), rows, count, False)
-        exact = bp.loo(result, model=model, neighbours=count, noise_scales=found.scales).elpd_i.values[rows]
-        np.testing.assert_allclose(found.log_density, exact, rtol=1e-9)
-        return exact
-
-    rows = np.random.default_rng(0).choice(160, 160, replace=False)
-    gain = (density(rows[: round(160 * 0.5**1.4 + 0.5)], 10) - density(rows, 5)[:61]).mean()
-    for worth in (gain - 1e-6, gain + 1e-6):
-        monkeypatch.setattr(neighbours, "_WORTH", worth)
-        count, _ = choose_neighbours(problem, problem.complete(at), [5, 10], np.random.default_rng(0))
-        assert count == (10 if worth < gain else 5)
 
 
 @pytest.mark.parametrize(("noise", "chosen"), [(0.0, 64), (0.5, 16)])

@@ -9,7 +9,9 @@ import pytest
 import bsvr_pp as bp
 from bsvr_pp.datasets import sinc
 from bsvr_pp.inference.sampling import nuts
-from bsvr_pp.inference.sampling.nuts import _rounded, sampled_model
+from bsvr_pp.inference.sampling.nuts import sampled_model
+from bsvr_pp.inference.search.optimize import Optimum
+from bsvr_pp.losses import soft_insensitive
 from bsvr_pp.model.coordinates import LATENT_COORDINATES, NOISE_COORDINATES
 from bsvr_pp.model.problem import read_model
 from tests.signals import interrupt_evidence
@@ -60,7 +62,7 @@ def test_chains_start_at_the_optimum_of_mean_field():
     start = sampled_model(problem, None, False).initial_point(0)
     found = bp.fit(bp.MeanField(), model, random_seed=0, progressbar=False)["optima"].to_dataset().isel(optimum=0)
     assert start["amplitude_log__"] == pytest.approx(float(np.log(found["amplitude"])), abs=0.05)
-    expected = 0.5 * np.log(bp.losses.soft_insensitive(float(found["C"]), float(found["epsilon"]), 0.8).variance)
+    expected = 0.5 * np.log(soft_insensitive(float(found["C"]), float(found["epsilon"]), 0.8).variance)
     assert start[NOISE_COORDINATES[1]] == pytest.approx(expected, abs=0.05)
     assert "C_log__" not in start
 
@@ -90,7 +92,7 @@ def test_a_failed_mean_field_leaves_the_model_as_it_is(monkeypatch):
     model = build()
     failed = bp.fit(bp.MeanField(), model, hyperparameters={"lengthscale": 1.0, "C": 1.0}, progressbar=False)
     assert failed.attrs["converged"]
-    monkeypatch.setattr(nuts, "maximize", lambda *a, **k: [_Optimum(-np.inf, "no evidence at the start")])
+    monkeypatch.setattr(nuts, "maximize", lambda *a, **k: [Optimum({}, -np.inf, False, "no evidence at the start", 1)])
     assert sampled_model(read_model(model), None, False) is model
 
 
@@ -98,13 +100,3 @@ def test_an_interruption_is_not_lost(monkeypatch):
     interrupt_evidence(monkeypatch, 5)  # of the search before sampling
     with pytest.raises(KeyboardInterrupt):
         sampled_model(read_model(build()), None, False)
-
-
-class _Optimum:
-    def __init__(self, objective, message):
-        self.objective, self.message, self.point = objective, message, {}
-
-
-def test_rounding():
-    values = np.array([0.0, 123.456, -0.00123456, 9.999e10, 1e-320])
-    np.testing.assert_allclose(_rounded(values), [0.0, 123.0, -0.00123, 1.0e11, 1e-320], rtol=1e-12, atol=1e-319)

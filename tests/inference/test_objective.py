@@ -7,7 +7,7 @@ import pymc as pm
 import pytest
 
 import bsvr_pp as bp
-from bsvr_pp.inference.search.optimize import SearchObjective, initial_point
+from bsvr_pp.inference.search.optimize import SearchObjective
 from bsvr_pp.model.blocks import Blocks
 from bsvr_pp.model.problem import read_model
 
@@ -87,38 +87,6 @@ def test_fixed_hyperparameters_are_no_coordinates():
     np.testing.assert_allclose(evaluate(x)[1], whole(both)[1][1:], rtol=1e-9)
 
 
-@pytest.mark.parametrize("blocks", [None, Blocks(np.repeat([0, 1], 5))], ids=["dense", "blocks"])
-def test_a_path_starts_at_the_last_solution_where_that_is_near(blocks, monkeypatch, exactly):
-    """Up to 0.03 in each logarithm; the value is the same."""
-    given, starts = problem(blocks), []
-    plain, pack, _ = compile_objective(given, METHODS["mean field"], {}, "posterior")
-    function = type(given).function
-
-    def watched(owner, key, make):
-        found = function(owner, key, make)
-        if " by " not in key:
-            return found
-
-        def call(*args):
-            starts.append(np.array(args[-1]))
-            return found(*args)
-
-        return call
-
-    monkeypatch.setattr(type(given), "function", watched)
-    evaluate, _, _ = compile_objective(given, METHODS["mean field"], {}, "posterior", path=True)
-    x, parts = pack({"C": np.array(4.0), "lengthscale": np.array(0.7)}), 1 if blocks is None else 2
-    warm = []
-    for shift in (0.0, 0.02, 0.02 + 0.028, 0.02 + 0.028 + 0.032, 0.02 + 0.028 + 0.032, -5.0):
-        starts.clear()
-        at = np.array([x[0], x[1] + shift])
-        found, expected = evaluate(at), plain(at)
-        assert found[0] == pytest.approx(expected[0], abs=1e-6)
-        np.testing.assert_allclose(found[1], expected[1], atol=1e-4)
-        warm.append([bool(np.any(start)) for start in starts[:parts]])
-    assert warm == [[was] * parts for was in (False, True, True, False, True, False)]
-
-
 def test_a_point_without_a_value_is_a_failure_and_no_start():
     given = problem()
     evaluate, pack, _ = compile_objective(given, METHODS["mean field"], {}, "posterior", path=True)
@@ -129,10 +97,3 @@ def test_a_point_without_a_value_is_a_failure_and_no_start():
         assert value == -np.inf
         np.testing.assert_array_equal(gradient, np.zeros(2))
     assert evaluate(x)[0] == pytest.approx(before[0], abs=1e-9)
-
-
-def test_the_initial_point_is_that_of_the_model():
-    found = initial_point(problem())
-    assert list(found) == ["C", "lengthscale"]
-    assert float(found["C"]) == pytest.approx(np.exp(1.0 + 0.125))  # the mean of the prior
-    assert float(found["lengthscale"]) == pytest.approx(np.exp(0.5))

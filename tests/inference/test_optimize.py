@@ -12,11 +12,9 @@ import pytest
 import bsvr_pp as bp
 from bsvr_pp.inference.protocol import Options, Search
 from bsvr_pp.inference.search import optimize
-from bsvr_pp.inference.search.optimize import Optimum, SearchObjective, lengthscales, maximize
+from bsvr_pp.inference.search.optimize import SearchObjective, lengthscales, maximize
 from bsvr_pp.inference.search.quasi_newton import Ascent, ascend
-from bsvr_pp.model.blocks import Blocks
 from bsvr_pp.model.distributions import observe
-from bsvr_pp.model.inventory import ModelError
 from bsvr_pp.model.problem import Problem, read_model
 
 
@@ -111,26 +109,6 @@ def test_beyond_many_rows_the_best_go_on_with_all(monkeypatch, curvature, with_a
     assert all(optima[0].objective >= other.objective for other in optima)
 
 
-def test_an_interruption_at_the_last_ascent_keeps_those_before(monkeypatch):
-    """What all rows gave is not lost to what some of them gave."""
-    rng = np.random.default_rng(0)
-    X = rng.normal(size=(520, 1))
-    model = bp.default_model(X, np.sin(2 * X[:, 0]) + 0.2 * rng.normal(size=520), beta=0.3)
-    whole = run(model, bp.Laplace(), restarts=2)[0]
-    ascents = []
-
-    def interrupted(*args, **options):
-        ascents.append(args)
-        if len(ascents) == 5:  # three of some rows, then two of all
-            raise KeyboardInterrupt
-        return ascend(*args, **options)
-
-    monkeypatch.setattr(optimize, "ascend", interrupted)
-    found = run(model, bp.Laplace(), restarts=3)[0]
-    assert "interrupted" in found.message and not found.converged
-    assert found.objective == pytest.approx(whole.objective, abs=1.0)
-
-
 def line(kernel=None, prior=pm.HalfFlat, n=12, blocks=None, **noise):
     """A model of few rows, with a lengthscale, a bias and the noise to find."""
     rng = np.random.default_rng(1)
@@ -156,56 +134,6 @@ class Climbs:
         self.calls.append((evaluate, np.array(start), n_rows, options))
         value, converged = self.values[len(self.calls) - 1], self.converged[len(self.calls) - 1]
         return Ascent(start + 0.01, value, converged, f"end {len(self.calls)}", 7, ((start, start),))
-
-
-@pytest.mark.parametrize(("inverse", "n"), [(False, 12), (True, 12), (False, 3), (False, 2)])
-def test_starts_are_guesses_from_the_data(monkeypatch, inverse, n):
-    kernel = (lambda ls: pm.gp.cov.ExpQuad(2, ls_inv=ls)) if inverse else None
-    model, X, y = line(kernel, n=n)
-    climbs = Climbs(*[0.0] * 6)
-    monkeypatch.setattr(optimize, "ascend", climbs)
-    run(model, bp.Laplace(), restarts=6)
-    names = read_model(model).hyperparameters
-    found = [dict(zip(names, np.exp(start), strict=True)) for _, start, *_ in climbs.calls]
-    scale = optimize.location_and_scale(y)[1]
-    Z = X / X.std(axis=0)
-    distance = np.linalg.norm(Z[:, None] - Z, axis=2) + 1e9 * np.eye(len(y))
-    difference = np.abs(y - y[distance.argmin(axis=1)])
-    noise = 1.4826 * np.median(difference) / np.sqrt(2.0) if n > 2 else np.std(y)
-    spread = np.median(X.std(axis=0))
-    expected = [
-        {"C": np.sqrt(2) / noise, "epsilon": 0.3 * noise, "lengthscale": spread * np.sqrt(2), "bias": scale**2},
-        {"C": np.sqrt(2) / noise, "epsilon": 0.3 * noise, "lengthscale": 0.5 * spread, "bias": scale**2},
-        {"C": 1.0, "epsilon": 1.0, "lengthscale": 1.0, "bias": 1.0},
-        {"C": 1 / scale, "epsilon": 0.05 * scale, "lengthscale": np.sqrt(2) * spread, "bias": 100 * scale**2},
-        {"C": 10 / scale, "epsilon": 0.05 * scale, "lengthscale": np.sqrt(2) * spread, "bias": 100 * scale**2},
-    ]
-    for i, (a, b) in enumerate(zip(found[:5], expected, strict=True)):
-        if inverse and i != 2:
-            b["lengthscale"] = 1 / b["lengthscale"]
-        assert a == pytest.approx(b, rel=1e-9), i
-    shift = np.log([found[5][name] / found[0][name] for name in names])
-    assert (shift != 0).all() and np.abs(shift).max() < 4.0  # around the first, as the priors are improper
-
-
-def test_guesses_where_an_input_is_constant_and_targets_are_equal(monkeypatch):
-    """Neighbours are those of the other input; without differences the noise is a small share of the scale."""
-    X = np.stack([np.full(6, 7.0), [0.0, 0.1, 1.0, 1.1, 2.0, 2.1]], axis=1)
-    for y, noise in (
-        (np.array([0.0, 0.3, 5.0, 5.3, 1.0, 1.3]), 1.4826 * 0.3 / np.sqrt(2.0)),
-        (np.array([0.0, 0.0, 5.0, 5.0, 1.0, 1.0]), 0.01),
-    ):
-        with pm.Model() as model:
-            C, lengthscale = pm.HalfFlat("C"), pm.HalfFlat("lengthscale")
-            f = bp.GP(cov_func=pm.gp.cov.ExpQuad(2, ls=lengthscale)).prior("f", X=X)
-            bp.SoftInsensitive("y", mu=f, C=C, epsilon=0.1, beta=0.5, observed=y)
-        climbs = Climbs(0.0)
-        monkeypatch.setattr(optimize, "ascend", climbs)
-        run(model, restarts=1)
-        found = dict(zip(read_model(model).hyperparameters, np.exp(climbs.calls[0][1]), strict=True))
-        scale = 1.0 if noise > 0.1 else optimize.location_and_scale(y)[1]
-        expected = {"C": np.sqrt(2.0) / (noise * scale), "lengthscale": np.sqrt(2.0) * X[:, 1].std()}
-        assert found == pytest.approx(expected, rel=1e-9)
 
 
 def test_later_starts_are_drawn_from_the_priors(monkeypatch):
@@ -246,15 +174,6 @@ def test_the_best_of_a_continuous_evidence_goes_on_after_a_trial(monkeypatch):
     ]
 
 
-def test_starts_that_are_close_go_on_before_one_is_chosen(monkeypatch):
-    climbs = Climbs(-9.0, -3.0, -2.0, -2.5, -1.0, converged=(False, False, False, False, True))
-    monkeypatch.setattr(optimize, "ascend", climbs)
-    found = run(line()[0], restarts=2)
-    assert [options.get("limit", np.inf) for *_, options in climbs.calls] == [10, 10, 10, 10, np.inf]
-    np.testing.assert_allclose(climbs.calls[4][1], climbs.calls[0][1] + 0.02)
-    assert [(o.objective, o.n_evaluations) for o in found] == [(-1.0, 21), (-2.5, 14)]
-
-
 def test_a_given_start_is_the_only_one(monkeypatch):
     climbs = Climbs(-5.0, converged=(True,))
     monkeypatch.setattr(optimize, "ascend", climbs)
@@ -265,14 +184,6 @@ def test_a_given_start_is_the_only_one(monkeypatch):
     np.testing.assert_allclose(found, problem.to_unconstrained(start))
 
 
-def test_a_best_start_that_has_ended_does_not_go_on(monkeypatch):
-    climbs = Climbs(-18.5, -3.0, converged=(False, True))
-    monkeypatch.setattr(optimize, "ascend", climbs)
-    found = run(line()[0], restarts=None)
-    assert len(climbs.calls) == 2
-    assert [o.message for o in found] == ["end 2", "left, behind another start after 7 evaluations"]
-
-
 @pytest.mark.parametrize("method", [bp.Laplace(), bp.MeanField()], ids=repr)
 def test_all_starts_end_where_several_optima_are_asked_for(monkeypatch, method):
     climbs = Climbs(-5.0, -1.0, -4.0, -2.0, -3.0)
@@ -281,13 +192,6 @@ def test_all_starts_end_where_several_optima_are_asked_for(monkeypatch, method):
     assert [o.objective for o in found] == [-1.0, -2.0, -3.0, -4.0, -5.0]
     assert all(options["limit"] == np.inf for *_, options in climbs.calls)
     assert [options["tolerance"] for *_, options in climbs.calls] == [0.0 if method == bp.Laplace() else 0.1] * 5
-
-
-def test_one_start_is_no_trial(monkeypatch):
-    climbs = Climbs(-5.0)
-    monkeypatch.setattr(optimize, "ascend", climbs)
-    assert len(run(line()[0], restarts=1)) == 1
-    assert climbs.calls[0][3]["limit"] == np.inf
 
 
 def quartered(monkeypatch, *values):
@@ -339,40 +243,6 @@ def test_of_many_rows_some_choose_the_start(monkeypatch, values, later, best):
     assert (found.objective, found.n_evaluations) == (-3.0, 21 if later else 14)
 
 
-@pytest.mark.parametrize(("all_optima", "restarts", "go_on"), [(False, 3, 2), (False, 4, 2), (True, 3, 3)])
-def test_of_many_rows_some_are_tried_first(monkeypatch, all_optima, restarts, go_on):
-    values = [-9.0, -7.0, -8.0, -6.0][:restarts] + [-3.0] * go_on
-    climbs, taken = quartered(monkeypatch, *values)
-    model, *_ = line()
-    found = run(model, bp.Laplace(), restarts=restarts, all_optima=all_optima)
-    assert len(climbs.calls) == len(values)
-    [(rows, _)] = taken
-    assert rows.size == 5 and (np.diff(rows) > 0).all()
-    whole = climbs.calls[-1][0]
-    assert [call[0] is whole for call in climbs.calls] == [False] * restarts + [True] * go_on
-    for _, start, _, options in climbs.calls[-go_on:]:
-        assert options["curvature"] == () and options["first_step"] == 0.1
-        assert np.isfinite(whole(start)[0])
-    assert [o.objective for o in found] == [-3.0] * go_on
-    # The best of some rows go on, in the order of the objective of all rows.
-    best = sorted(zip(values, climbs.calls[:restarts], strict=False), key=lambda each: -each[0])[:go_on]
-    tried = sorted((whole(call[1] + 0.01)[0] for _, call in best), reverse=True)
-    continued = [whole(start)[0] for _, start, *_ in climbs.calls[-go_on:]]
-    np.testing.assert_allclose(continued, tried, atol=1e-6)
-
-
-def test_of_many_blocks_some_are_tried_first(monkeypatch):
-    monkeypatch.setattr(optimize, "_MANY", 11)
-    monkeypatch.setattr(optimize, "_FEW", 5)
-    label = np.array([0, 1, 2, 3] * 3)
-    whole = read_model(line(blocks=Blocks(label), C=2.0)[0])
-    few = optimize._part(whole, np.random.default_rng(0))
-    assert few.targets.size == 6  # whole blocks, until there are at least five rows
-    for block in range(len(few.blocks)):
-        part = few.part(block).targets
-        assert any(set(part) == set(whole.part(b).targets) for b in range(4))
-
-
 def test_half_of_very_many_rows_are_searched_first(monkeypatch):
     """All rows are searched from the optimum of half of them, with the second derivatives of a quarter."""
     monkeypatch.setattr(optimize, "_HALVED", 6)
@@ -388,25 +258,6 @@ def test_half_of_very_many_rows_are_searched_first(monkeypatch):
         assert more[3]["curvature"] == () and more[3]["first_step"] == 0.1 and "limit" not in more[3]
         assert more[3]["second"].shape == (4, 4)
     assert (found.objective, found.n_evaluations) == (-3.0, 35)
-
-
-def test_halves_are_random_rows_of_one_another(monkeypatch):
-    monkeypatch.setattr(optimize, "_HALVED", 6)
-    whole = read_model(line()[0])
-    levels = optimize._halves(whole, np.random.default_rng(0))
-    assert [level.targets.size for level in levels] == [3, 6, 12] and levels[-1] is whole
-    for few, more in pairwise(levels):
-        place = [np.flatnonzero(more.targets == y).item() for y in few.targets]
-        assert sorted(place) == place
-    other = optimize._halves(whole, np.random.default_rng(1))
-    assert set(other[0].targets) != set(levels[0].targets)
-    monkeypatch.setattr(optimize, "_HALVED", 13)
-    assert optimize._halves(whole, np.random.default_rng(0)) == [whole]
-
-
-def test_few_rows_are_not_quartered(monkeypatch):
-    monkeypatch.setattr(optimize, "_MANY", 12)
-    assert optimize._part(read_model(line()[0]), np.random.default_rng(0)) is None
 
 
 def test_rows_keep_what_is_theirs(monkeypatch):
@@ -443,54 +294,6 @@ def test_noise_is_resolved_down_to_the_jitter():
     assert machine.converged_
     free = SearchObjective(read_model(line()[0]), bp.MeanField(), {"C": np.array(2.0)}, "posterior")
     assert (free.highest() == np.inf).all()
-
-
-def test_an_interruption_returns_what_is_known(monkeypatch):
-    climbs = Climbs(-5.0)
-
-    def interrupted(*args, **options):
-        if climbs.calls:
-            raise KeyboardInterrupt
-        return climbs(*args, **options)
-
-    monkeypatch.setattr(optimize, "ascend", interrupted)
-    [found] = run(line()[0], restarts=3)
-    assert (found.objective, found.converged, found.message) == (-5.0, False, "interrupted; end 1")
-    climbs.calls.clear()
-    monkeypatch.setattr(optimize, "ascend", Interrupt())
-    with pytest.raises(KeyboardInterrupt):
-        run(line()[0], restarts=3)
-
-
-class Interrupt:
-    def __call__(self, *args, **options):
-        raise KeyboardInterrupt
-
-
-def test_an_optimum_is_plain_data_and_back():
-    found = Optimum({"C": np.array([1.0, 2.5])}, -3.0, True, "the end", 9, ((np.ones(1), np.ones(1)),))
-    record = found.record()
-    assert record == {
-        "point": {"C": [1.0, 2.5]},
-        "objective": -3.0,
-        "converged": True,
-        "message": "the end",
-        "n_evaluations": 9,
-    }
-    again = Optimum.from_record(record)
-    np.testing.assert_array_equal(again.point["C"], [1.0, 2.5])
-    assert (again.objective, again.converged, again.message, again.n_evaluations) == (-3.0, True, "the end", 9)
-    assert again.curvature == ()
-
-
-def test_a_discrete_hyperparameter_must_be_given():
-    with pm.Model() as model:
-        degree = pm.Poisson("degree", 2.0)
-        f = bp.GP(cov_func=pm.gp.cov.ExpQuad(1, ls=1.0 + degree)).prior("f", X=np.arange(4.0)[:, None])
-        bp.SoftInsensitive("y", mu=f, C=1.0, epsilon=0.1, beta=0.5, observed=np.arange(4.0))
-    with pytest.raises(ModelError, match="the hyperparameter degree is discrete"):
-        run(model)
-    assert run(model, fixed={"degree": 2})[0].message == "all hyperparameters are given"
 
 
 @pytest.mark.parametrize(

@@ -124,33 +124,30 @@ def test_the_mode_has_its_parts():
     np.testing.assert_allclose(parts, [mean, mean], atol=1e-6)
 
 
-@pytest.fixture(scope="module")
-def drawn():
-    """Draws at the given hyperparameters: f integrated out, and all parts from their exact posterior."""
+@pytest.fixture(scope="module", params=[pytest.param("integrated", marks=pytest.mark.slow), "sampled"])
+def drawn(request):
+    """Draws at the given hyperparameters: f integrated out, or all parts from their exact posterior."""
     model = build()
     problem = read_model(model)
     rng = np.random.default_rng(0)
     shape = (1, 250)
     at = {name: (("chain", "draw"), np.full(shape, value)) for name, value in AT.items()}
-    samples = xr.DataTree.from_dict({"posterior": xr.Dataset(at)})
-    integrated = recover(problem, samples, bp.MeanField(), rng, False)
+    attributes = {"inference": "NUTS", "converged": 1}
+    if request.param == "integrated":
+        samples = xr.DataTree.from_dict({"posterior": xr.Dataset(at)})
+        integrated = recover(problem, samples, bp.MeanField(), rng, False)
+        return model, from_samples(problem, integrated, {}, attributes, rng)
     mean, covariance, _, _ = exact()
     parts = rng.multivariate_normal(mean, covariance, size=shape)
     held = {"trend": parts[..., :N], "season": parts[..., N : 2 * N], "b": parts[..., 2 * N :]}
     arrays = {name: (("chain", "draw", f"{name}_dim"), values) for name, values in held.items()}
     sampled = xr.DataTree.from_dict({"posterior": xr.Dataset(at | arrays)})
-    attributes = {"inference": "NUTS", "converged": 1}
-    return model, {
-        "integrated": from_samples(problem, integrated, {}, attributes, rng),
-        "sampled": from_samples(problem, sampled, {}, attributes, rng),
-    }
+    return model, from_samples(problem, sampled, {}, attributes, rng)
 
 
-@pytest.mark.parametrize("kind", [pytest.param("integrated", marks=pytest.mark.slow), "sampled"])
-def test_draws_are_predicted_by_component(drawn, kind, fitted):
+def test_draws_are_predicted_by_component(drawn, fitted):
     """Up to the error of 250 draws."""
-    model, results = drawn
-    result, (fit_model, expected) = results[kind], fitted
+    (model, result), (fit_model, expected) = drawn, fitted
     assert "mu" not in result["posterior"]  # the model has no name of it
     posterior = result["posterior"].to_dataset()
     np.testing.assert_allclose(
@@ -158,7 +155,7 @@ def test_draws_are_predicted_by_component(drawn, kind, fitted):
         posterior["trend"].values + posterior["season"].values + posterior["b"].values @ Z.T + 2.0,
         atol=1e-8,
     )
-    if kind == "integrated":
+    if "effect_of_z" in posterior:
         np.testing.assert_allclose(posterior["effect_of_z"], posterior["b"].values @ Z.T, atol=1e-10)
     sd = float(posterior["b"].std(("chain", "draw")).max())
     np.testing.assert_allclose(posterior["b"].mean(("chain", "draw")), exact()[0][2 * N :], atol=0.25 * sd)
@@ -167,16 +164,6 @@ def test_draws_are_predicted_by_component(drawn, kind, fitted):
         there = bp.predict(expected, NEW, model=fit_model, data={"Z": NEW_Z}, component=component)
         np.testing.assert_allclose(seen["f_mean"], there["f_mean"], atol=0.25 * float(there["f_variance"].max()) ** 0.5)
         np.testing.assert_allclose(seen["f_variance"], there["f_variance"], rtol=0.3, atol=1e-3)
-
-
-def test_the_marginal_model_has_the_evidence():
-    model = build("soft")
-    marginal = bp.marginalize(bp.MeanField(), model)
-    assert {v.name for v in marginal.free_RVs} == {"scale", "sigma"}
-    density = marginal.compile_logp(vars=marginal.observed_RVs, jacobian=False)
-    at = {"scale_log__": np.log(1.5), "sigma_log__": np.log(0.2)}
-    expected = bp.log_evidence(bp.MeanField(), model, hyperparameters=AT).value
-    assert float(density(at)) == pytest.approx(expected, abs=1e-6)
 
 
 def test_effects_and_their_scale_are_found_together():

@@ -53,22 +53,6 @@ def test_a_kept_posterior_is_taken_where_vectors_covariance_and_mean_are_the_sam
         np.testing.assert_allclose(posterior.variance, np.diag(np.linalg.inv(inverse)), rtol=1e-5)
 
 
-def test_few_are_kept_and_little_memory(solved, monkeypatch):
-    problem, solve = solved
-    for lengthscale in np.linspace(1.0, 3.0, 7):
-        keep(problem, solve(lengthscale)[2])
-    kept = fitted._KEPT[problem.model]
-    assert len(kept) == 4
-    np.testing.assert_array_equal(kept[0].mean, solve(3.0)[2].mean)  # the last ones
-    kept[0].draw(1, np.random.default_rng(0))
-    monkeypatch.setattr(fitted, "_BYTES", kept[0].factor.nbytes)
-    keep(problem, solve(1.0)[2])
-    assert len(fitted._KEPT[problem.model]) == 1
-    monkeypatch.setattr(fitted, "_BYTES", 0)
-    keep(problem, solve(1.0)[2])
-    assert fitted._KEPT[problem.model] == ()
-
-
 @pytest.fixture
 def others_frozen():
     """Collections look only at what is made from here on."""

@@ -155,34 +155,6 @@ def test_far_from_the_data_the_prior_returns(sinc_model, sinc_results):
     assert float(seen["f_variance"][0]) < np.var(data.y) + bias
 
 
-def test_bad_inputs_are_named(sinc_model, sinc_results):
-    model, _ = sinc_model
-    result = sinc_results["Laplace"]
-    for X, options, message in (
-        ([1.0], {}, r"X_new must be an \(n_new, 1\) array, got shape \(1,\)"),
-        ([[1.0, 2.0]], {}, r"X_new must be an \(n_new, 1\) array"),
-        ([[np.nan]], {}, "X_new must be finite"),
-        ([["a"]], {}, "X_new must be an .* of numbers"),
-        ([[1.0]], {"quantiles": [1.5]}, "quantiles must lie strictly between 0 and 1"),
-        ([[1.0]], {"y_new": [1.0, 2.0]}, r"y_new must be a \(1,\) array"),
-    ):
-        with pytest.raises(ValueError, match=message):
-            bp.predict(result, X, model=model, **options)
-    other = bp.default_model(np.arange(12.0)[:, None], np.sin(np.arange(12.0)), kernel="rbf")
-    with pytest.raises(ValueError, match="different numbers of training points"):
-        bp.predict(result, [[1.0]], model=other)
-
-
-def test_noise_of_each_training_point_has_no_predictions():
-    X = np.linspace(-1, 1, 6)[:, None]
-    with pm.Model():
-        f = bp.GP(cov_func=pm.gp.cov.ExpQuad(1, ls=1.0)).prior("f", X=X)
-        bp.SoftInsensitive("y", mu=f, C=np.linspace(1, 5, 6), epsilon=0.1, beta=0.3, observed=np.sin(X[:, 0]))
-        result = bp.fit(bp.Laplace(), progressbar=False)
-        with pytest.raises(ValueError, match="a value for each training point"):
-            bp.predict(result, [[0.0]])
-
-
 def test_error_bars_are_those_of_the_paper():
     """Gao, Gunn & Harris 2002, (5.1) and (5.3), the noise variance of the latter as it should be."""
     X, C, epsilon = np.linspace(-3, 3, 15)[:, None], 6.0, 0.2

@@ -4,13 +4,11 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
-from scipy.optimize import brentq
-from scipy.stats import norm
 
 from bsvr_pp.core.losses.registry import label_probability
 from bsvr_pp.inference.prediction.component import new_targets, new_values
 from bsvr_pp.inference.prediction.distribution import PredictiveDistribution
-from bsvr_pp.losses import gaussian, hinge, pinball
+from bsvr_pp.losses import hinge, pinball
 
 LEVELS = np.array([1e-5, 0.1, 0.5, 0.975])
 WEIGHTS = np.array([0.2, 0.5, 0.3])
@@ -23,68 +21,6 @@ TARGETS = np.array([-0.7, 60.0, -3.0])
 def predicted(weights, means, variances, noises, levels=LEVELS, targets=TARGETS):
     shares = np.broadcast_to(weights[:, None], means.shape)
     return new_targets(PredictiveDistribution(shares, means, variances, tuple(noises)), levels, targets)
-
-
-def mixture_cdf(y, weights, means, sds):
-    return np.sum(weights[:, None] * norm.cdf((y - means) / sds), axis=0)
-
-
-def mixture_crps(y, weights, means, sds):
-    """Grimit, Gneiting, Berrocal & Johnson 2006, (5)."""
-
-    def expected_distance(mean, sd):
-        return 2 * sd * norm.pdf(mean / sd) + mean * (2 * norm.cdf(mean / sd) - 1)
-
-    pairs = expected_distance(means[:, None] - means[None], np.hypot(sds[:, None], sds[None]))
-    return weights @ expected_distance(y - means, sds) - 0.5 * np.einsum("i,j,ijn->n", weights, weights, pairs)
-
-
-def check_gaussian_mixture(found, weights, means, sds):
-    """The scores of ``found`` are those of the mixture of normals."""
-    np.testing.assert_allclose(found["y_cdf"], mixture_cdf(TARGETS, weights, means, sds), atol=1e-9)
-    density = np.sum(weights[:, None] * norm.pdf(TARGETS, means, sds), axis=0)
-    np.testing.assert_allclose(found["y_log_density"], np.log(density), rtol=1e-9)
-    np.testing.assert_allclose(found["y_crps"], mixture_crps(TARGETS, weights, means, sds), rtol=5e-3)
-    for row, level in zip(found["y_quantile"], LEVELS, strict=True):
-        for j, quantile in enumerate(row):
-            exact = brentq(
-                lambda y, j=j, level=level: mixture_cdf(y, weights, means[:, j : j + 1], sds[:, j : j + 1])[0] - level,
-                means[:, j].min() - 10 * sds[:, j].max(),
-                means[:, j].max() + 10 * sds[:, j].max(),
-            )
-            assert quantile == pytest.approx(exact, abs=1e-6)
-
-
-def test_a_few_components_are_an_exact_mixture():
-    """Variances of f that are zero, and much larger and smaller than that of the noise."""
-    noises = [gaussian(C) for C in PRECISIONS]
-    found = predicted(WEIGHTS, MEANS, VARIANCES, noises)
-    mean = WEIGHTS @ MEANS
-    np.testing.assert_allclose(found["f_mean"], mean)
-    np.testing.assert_allclose(found["y_mean"], mean)
-    variance = WEIGHTS @ (VARIANCES + MEANS**2) - mean**2
-    np.testing.assert_allclose(found["f_variance"], variance)
-    np.testing.assert_allclose(found["y_variance"], variance + WEIGHTS @ (1 / PRECISIONS))
-    check_gaussian_mixture(found, WEIGHTS, MEANS, np.sqrt(VARIANCES + 1 / PRECISIONS[:, None]))
-
-
-def test_quantiles_of_one_component_are_those_of_equal_components():
-    """One component is solved by itself, several as a mixture."""
-    noise = pinball(3.0, 0.2)
-    one, three = (
-        predicted(np.full(k, 1 / k), MEANS[[0] * k], VARIANCES[[1] * k], [noise] * k)["y_quantile"] for k in (1, 3)
-    )
-    np.testing.assert_allclose(noise.predictive_cdf(one, MEANS[0], VARIANCES[1]), LEVELS[:, None] + 0 * one, atol=1e-11)
-    np.testing.assert_allclose(one, three, rtol=1e-8)
-
-
-def test_draws_are_a_mixture_of_their_noise():
-    """With draws that are points, and with draws that have a variance."""
-    rng = np.random.default_rng(1)
-    weights, means = np.full(150, 1 / 150), MEANS[0] + rng.normal(size=(150, 3))
-    C, variances = rng.uniform(1.0, 4.0, 150), rng.integers(0, 2, (150, 1)) * np.array([4.0, 9.0, 0.25])
-    found = predicted(weights, means, variances, [gaussian(each) for each in C])
-    check_gaussian_mixture(found, weights, means, np.sqrt(variances + 1 / C[:, None]))
 
 
 def test_the_mean_of_the_noise_is_part_of_that_of_the_targets():

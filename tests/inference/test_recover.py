@@ -60,7 +60,7 @@ def test_each_draw_has_its_posterior(marginal):
 
 
 def test_draws_have_the_moments_of_the_posterior(marginal):
-    tree = recover(marginal, np.full((1, 400), 5.0), X_new=NEW)
+    tree = recover(marginal, np.full((1, 200), 5.0), X_new=NEW)
     posterior = exact(5.0)
     new = posterior.predict(np.exp(-0.5 * (NEW - X.T) ** 2), np.ones(3))
     for name, (mean, variance) in {"f": (posterior.mean, posterior.variance), "f_new": new}.items():

@@ -13,7 +13,7 @@ from scipy import stats
 import bsvr_pp as bp
 from bsvr_pp.approximations import laplace
 from bsvr_pp.core.losses.registry import label_probability
-from bsvr_pp.inference.result import check_match, check_same, from_latent, from_samples, log_prior
+from bsvr_pp.inference.result import check_match, from_latent, from_samples, log_prior
 from bsvr_pp.inference.search.optimize import Optimum
 from bsvr_pp.losses import hinge
 from bsvr_pp.model.problem import read_model
@@ -71,76 +71,6 @@ def of_draws(problem, chains, draws):
 
 def arrays(tree, group):
     return {str(name): v.values for name, v in tree[group].to_dataset().data_vars.items()}
-
-
-def test_a_gaussian_posterior_is_drawn(problem, posterior):
-    tree, noise = of_posterior(problem, posterior, plug_in=False), problem.noise_at(POINT)
-    drawn = arrays(tree, "posterior")
-    np.testing.assert_array_equal(drawn["C"], np.full((1, 500), 5.0))
-    np.testing.assert_array_equal(drawn["lengthscale"], np.broadcast_to(LENGTHSCALE, (1, 500, 2)))
-    f = drawn["f"]
-    assert f.shape == (1, 500, N)
-    sd = np.sqrt(posterior.variance)
-    np.testing.assert_allclose((f[0].mean(axis=0) - posterior.mean) / sd, 0.0, atol=0.25)
-    np.testing.assert_allclose(f[0].std(axis=0) / sd, 1.0, atol=0.15)
-    np.testing.assert_allclose(arrays(tree, "log_likelihood")["y"], noise.log_density(Y - f))
-    residual = arrays(tree, "posterior_predictive")["y"] - f
-    assert residual.shape == (1, 500, N)
-    assert residual.std() == pytest.approx(np.sqrt(noise.variance), rel=0.1)
-    latent = arrays(tree, "latent_posterior")
-    for name in ("mean", "variance", "dual_coef", "site_precision", "support"):
-        np.testing.assert_array_equal(latent[name], getattr(posterior, name))
-    np.testing.assert_array_equal(latent["inputs"], X)
-    np.testing.assert_array_equal(arrays(tree, "observed_data")["y"], Y)
-    assert tree["sample_stats"]["converged"].values.tolist() == [[1] * 500]
-    assert tree["sample_stats"]["log_evidence"].values.tolist() == [[posterior.log_evidence] * 500]
-    assert tree.attrs["loss"] == "soft_insensitive"
-    assert tree.attrs["duality_gap"] == posterior.duality_gap
-    assert ATTRIBUTES.items() <= tree.attrs.items()
-
-
-def test_the_mode_alone_has_no_spread(problem, posterior):
-    tree, noise = of_posterior(problem, posterior, plug_in=True), problem.noise_at(POINT)
-    assert "log_likelihood" not in tree.children
-    np.testing.assert_array_equal(arrays(tree, "posterior")["f"], np.broadcast_to(posterior.mean, (1, 500, N)))
-    residual = arrays(tree, "posterior_predictive")["y"] - posterior.mean
-    assert residual.shape == (1, 500, N)
-    assert residual.std() == pytest.approx(np.sqrt(noise.variance), rel=0.1)
-    latent = arrays(tree, "latent_posterior")
-    assert not latent["variance"].any()
-    assert not latent["site_precision"].any()
-    np.testing.assert_array_equal(latent["dual_coef"], posterior.dual_coef)
-
-
-def test_optima_are_the_best_first(problem, posterior):
-    optima = of_posterior(problem, posterior, plug_in=False)["optima"].to_dataset()
-    assert optima["lengthscale"].dims == ("optimum", "lengthscale_dim_0")
-    assert optima["lengthscale"].values.tolist() == [[1.0, 2.0], [2.0, 4.0]]
-    assert optima["C"].values.tolist() == [5.0, 1.0]
-    assert optima["objective"].values.tolist() == [-3.0, -4.0]
-    assert optima["converged"].values.tolist() == [1, 0]
-    assert optima["n_evaluations"].values.tolist() == [20, 9]
-    assert "optima" not in of_posterior(problem, posterior, plug_in=False, optima=[]).children
-
-
-@pytest.mark.parametrize("shape", [(2, 3), (1, 2), (1, 1)])
-def test_draws_keep_their_chains(at_lengthscale, shape):
-    f, C, tree = of_draws(at_lengthscale, *shape)
-    drawn, flat = arrays(tree, "posterior"), f.reshape(-1, N)
-    np.testing.assert_array_equal(drawn["f"], f)
-    assert tree["posterior"]["f_rotated_"].dims == ("chain", "draw", "f_rotated__dim_0")
-    np.testing.assert_array_equal(drawn["lengthscale"], np.broadcast_to(LENGTHSCALE, (*shape, 2)))
-    expected = [
-        [at_lengthscale.noise_at({"C": C[c, d]}).log_density(Y - f[c, d]) for d in range(shape[1])]
-        for c in range(shape[0])
-    ]
-    np.testing.assert_allclose(arrays(tree, "log_likelihood")["y"], expected)
-    assert arrays(tree, "posterior_predictive")["y"].shape == (*shape, N)
-    latent = arrays(tree, "latent_posterior")
-    np.testing.assert_allclose(latent["mean"], flat.mean(axis=0))
-    variance = flat.var(axis=0, ddof=1) if len(flat) > 1 else np.zeros(N)
-    np.testing.assert_allclose(latent["variance"], variance)
-    np.testing.assert_array_equal(arrays(tree, "sample_stats")["diverging"], C > 2.0)
 
 
 def test_groups_have_the_same_draws(at_lengthscale, problem, posterior):
@@ -218,15 +148,3 @@ def test_a_result_is_of_this_model(problem, posterior):
         refused(lambda other, loss=loss: other.attrs.update(loss=loss), f"result has {loss} noise and the model soft_")
     moved = xr.DataTree(tree["observed_data"].to_dataset() + 1)
     refused(lambda other: other.__setitem__("observed_data", moved), "other targets than the model has: 6 of 6 rows")
-
-
-def test_the_first_row_that_differs_is_named():
-    held = np.arange(6.0).reshape(3, 2)
-    check_same("other inputs", held, held.copy())
-    for change in (0.5, -0.5):
-        present = held.copy()
-        present[1, 1] += change
-        with pytest.raises(ValueError, match=r"^other inputs: 1 of 3 rows differ, the first is row 1$"):
-            check_same("other inputs", held, present)
-    with pytest.raises(ValueError, match=r"^other inputs: shape \(3, 2\), not \(2, 2\)$"):
-        check_same("other inputs", held, held[:2])

@@ -15,18 +15,16 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from bsvr_pp.inference.search import at_size
 from bsvr_pp.large import sources
+from tests.helpers import small_stages
 
-STAGES = {"_SUBSET": 60, "_NEIGHBOURHOODS": 3, "_NEIGHBOURS": 40, "_HELD_OUT": 30, "_LIMIT": 30}
+LIMIT = 30
 
 
-@contextmanager
-def small_stages() -> Iterator[pytest.MonkeyPatch]:
-    """Context in which stages of hyperparameters, and parts, have few rows; it undoes other patches as well."""
-    with pytest.MonkeyPatch.context() as patch:
-        for name, value in STAGES.items():
-            patch.setattr(at_size, name, value)
+@pytest.fixture(scope="module", autouse=True)
+def small() -> Iterator[pytest.MonkeyPatch]:
+    """Stages of hyperparameters, and parts, with few rows; further patches of a module are undone with them."""
+    with small_stages(_LIMIT=LIMIT) as patch:
         patch.setattr(sources, "_ROWS", 70)
         yield patch
 

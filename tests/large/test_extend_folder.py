@@ -11,23 +11,12 @@ import pytest
 import bsvr_pp as bp
 from bsvr_pp.large import folder_fit
 from bsvr_pp.large.folder_model import ARRAYS
-from tests.large.conftest import interrupted, small_stages
+from tests.helpers import wave
+from tests.large.conftest import interrupted
 
 pytest.importorskip("dask", reason="models in folders need Dask")
 
 NEW = np.linspace(0.5, 11.5, 40)[:, None]
-
-
-@pytest.fixture(scope="module", autouse=True)
-def small():
-    with small_stages():
-        yield
-
-
-def wave(n, low=0.0, high=12.0, seed=0):
-    rng = np.random.default_rng(seed)
-    X = rng.uniform(low, high, size=(n, 1))
-    return X, np.sin(2 * X[:, 0]) + 0.1 * rng.laplace(size=n)
 
 
 @pytest.fixture

@@ -12,7 +12,7 @@ import pytest
 
 import bsvr_pp as bp
 from bsvr_pp.large import folder_model
-from tests.large.conftest import flights, interrupted, kill_a_worker, small_stages
+from tests.large.conftest import flights, interrupted, kill_a_worker
 
 pytest.importorskip("dask", reason="models in folders need Dask")
 pytest.importorskip("pyarrow", reason="models in folders need pyarrow")
@@ -21,10 +21,8 @@ N = 300
 
 
 @pytest.fixture(scope="module", autouse=True)
-def small():
-    with small_stages() as patch:
-        patch.setattr(folder_model, "_TASK", 40)
-        yield
+def small_tasks(small):
+    small.setattr(folder_model, "_TASK", 40)
 
 
 @pytest.fixture(scope="module")
@@ -33,7 +31,7 @@ def table():
 
 
 @pytest.fixture(scope="module")
-def model(small, table, tmp_path_factory):
+def model(small_tasks, table, tmp_path_factory):
     svr = bp.BayesianSVR(blocks=60, restarts=1, random_state=0, outliers="keep")
     return bp.fit_folder(svr, table, target="delay", folder=tmp_path_factory.mktemp("fits") / "model")
 

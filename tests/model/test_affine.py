@@ -305,8 +305,8 @@ CASES: dict[str, tuple[Callable[[Any], Any], str | None]] = {
     "reduction over rows": (lambda m: m.normal("b") * (m.x - m.mean_x), "mu has a value for each training row"),
     "log_ls": (lambda m: m.process("f", m.W, m.np.exp(m.other("log_ls"))) + m.normal("a"), None),
     "a coefficient in a kernel": (lambda m: m.process("f", m.W, m.np.exp(m.other("b"))) + m.other("b") * m.x, None),
-    "exp(b)": (lambda m: m.np.exp(m.other("b")) * m.x + m.normal("a"), None),
     "positive": (lambda m: m.other("b", pm.HalfNormal) * m.x + m.normal("a"), None),
+    "exp(b)": (lambda m: m.np.exp(m.other("b")) * m.x + m.normal("a"), None),
 }
 
 
@@ -721,6 +721,14 @@ def test_names_of_data_are_the_models_own(name):
     named = {name: TRAIN["x"], "W": TRAIN["W"], "x": TRAIN["x"]}
     both = {name: BOTH["x"], "W": BOTH["W"], "x": BOTH["x"]}
     check(build(mu, train=named), exact(mu, both))
+
+
+def test_a_coefficient_on_which_something_else_depends_is_a_hyperparameter():
+    with pm.Model() as model:
+        a, b = pm.Normal("a"), pm.Normal("b")
+        f = bp.GP(cov_func=pm.gp.cov.ExpQuad(2, ls=1.0)).prior("f", X=TRAIN["W"])
+        pm.Normal("y", mu=f + a + b + pm.Normal("c", b), sigma=pm.math.exp(a), observed=Y)
+    assert read_model(model).hyperparameters == ("a",)
 
 
 @pytest.mark.parametrize("name", ["index", "self", "U"])

@@ -26,12 +26,7 @@ def build(noise="soft_insensitive", C=None, epsilon=None, beta=0.3, **options):
         epsilon = pm.HalfNormal("epsilon", 1.0) if epsilon is None else epsilon(C)
         f = bp.GP(cov_func=pm.gp.cov.ExpQuad(1, ls=lengthscale)).prior("f", X=DATA.X)
         extra = {"beta": beta() if callable(beta) else beta} if noise == "soft_insensitive" else {}
-        family = {
-            "soft_insensitive": bp.SoftInsensitive,
-            "huber": bp.Huber,
-            "epsilon_insensitive": bp.EpsilonInsensitive,
-        }
-        family[noise]("y", mu=f, C=C, epsilon=epsilon, observed=DATA.y, **extra)
+        FAMILY[noise]("y", mu=f, C=C, epsilon=epsilon, observed=DATA.y, **extra)
     return model
 
 

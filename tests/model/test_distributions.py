@@ -259,14 +259,6 @@ def test_draws_follow_the_distribution(distribution, parameters, noise, soft):
     assert not np.any(draws == pm.draw(variable, random_seed=9))
 
 
-def test_variance_is_that_of_the_paper():
-    """chu2004, section VII-A quotes 0.026785 for its sinc data, from (15)."""
-    second_moment = integrate.quad(
-        lambda q: 2 * evaluate(pm.icdf, q, **PAPER)[0, 0] ** 2 if q > 0 else 0.0, 0, 0.5, epsabs=1e-9, limit=200
-    )[0]
-    np.testing.assert_allclose(second_moment, 0.026785, atol=5e-7)
-
-
 def test_docstring_variances_of_the_special_cases():
     C, e = 5.0, 0.4
     np.testing.assert_allclose(epsilon_insensitive(C, e).variance, 2 / C**2 + e**2 * (C * e + 3) / (3 * (C * e + 1)))

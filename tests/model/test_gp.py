@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import numpy as np
 import pymc as pm
-import pytest
 from pymc.model.fgraph import clone_model
 
 import bsvr_pp as bp
@@ -19,16 +18,6 @@ def build(**options):
         gp = bp.GP(cov_func=pm.gp.cov.ExpQuad(1, ls=lengthscale) + pm.gp.cov.Constant(2.0))
         gp.prior("f", X=X, **options)
     return model, gp
-
-
-@pytest.mark.parametrize("options", [{}, {"jitter": 1e-3}, {"reparameterize": False}])
-def test_record(options):
-    model, gp = build(**options)
-    prior = prior_of(model["f"])
-    assert prior.name == "f"
-    assert prior.cov_func is gp.cov_func
-    assert prior.jitter == options.get("jitter", 1e-6)
-    assert prior.whitened == (None if "reparameterize" in options else "f_rotated_")
 
 
 def test_record_survives_copies_of_the_model():
@@ -52,12 +41,3 @@ def test_sums_and_conditional_as_in_pymc():
         assert isinstance(total, bp.GP)
         total.prior("f", X=X)
         assert total.conditional("g", X + 0.1).eval(mode="FAST_COMPILE").shape == (6,)
-
-
-def test_bad_inputs_are_named():
-    with pm.Model():
-        gp = bp.GP(cov_func=pm.gp.cov.ExpQuad(1, ls=1.0))
-        with pytest.raises(ValueError, match=r"X must be an \(n, d\) array, got shape \(6,\)"):
-            gp.prior("f", X=X[:, 0])
-        with pytest.raises(ValueError, match="n_outputs must be 1"):
-            gp.prior("f", X=X, n_outputs=2)

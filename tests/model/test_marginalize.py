@@ -17,7 +17,6 @@ from scipy.stats import kstest
 
 import bsvr_pp as bp
 from bsvr_pp.datasets import sinc
-from bsvr_pp.model.inventory import ModelError
 from bsvr_pp.model.marginalize import source_of
 from bsvr_pp.model.problem import read_model
 
@@ -74,16 +73,6 @@ def test_quantile_noise_is_pinball():
     np.testing.assert_allclose(noise.log_density(r), expected, atol=1e-12)
 
 
-def test_gradients_are_right():
-    marginal = bp.marginalize(bp.MeanField(), build())
-    logp, gradient = marginal.compile_logp(mode="FAST_COMPILE"), marginal.compile_dlogp(mode="FAST_COMPILE")
-    point = {"lengthscale_log__": np.array([0.4]), "C_log__": np.array(1.8)}
-    found = gradient(point)
-    for i, name in enumerate(v.name for v in marginal.continuous_value_vars):
-        up, down = ({**point, name: point[name] + s * 1e-5} for s in (1, -1))
-        assert found[i] == pytest.approx((logp(up) - logp(down)) / 2e-5, rel=1e-5)
-
-
 def test_draws_are_those_of_the_model():
     """Prior predictive draws of both models have the same distribution."""
     model = build(y=np.zeros(15))
@@ -135,71 +124,6 @@ def test_data_can_be_replaced():
 def test_copies_work(copy):
     marginal = copy(bp.marginalize(bp.MeanField(), build()))
     assert np.isfinite(marginal.compile_logp()(marginal.initial_point()))
-
-
-@pytest.mark.slow
-def test_f_comes_back():
-    """Mean, spread and Deterministics of the draws, pointwise densities, new inputs."""
-    model = build()
-    marginal = bp.marginalize(bp.MeanField(), model)
-    many = 1000
-    draws = xr.Dataset(
-        {
-            "C": (("chain", "draw"), np.full((2, many), 6.0)),
-            "lengthscale": (("chain", "draw", "input"), np.full((2, many, 1), 1.5)),
-        }
-    )
-    samples = xr.DataTree.from_dict({"posterior": draws})
-    found = bp.recover_latent(samples, model=marginal, X_new=[[0.0], [30.0]], random_seed=1, progressbar=False)
-    posterior = found["posterior"].to_dataset()
-    K, mean, noise = read_model(model).at(AT)
-    truth = bp.MeanField().solve(K, DATA.y, noise, mean)
-    f = posterior["f"].values.reshape(-1, 15)
-    np.testing.assert_allclose(f.mean(axis=0), truth.mean, atol=5 * np.sqrt(truth.variance.max() / len(f)))
-    np.testing.assert_allclose(f.var(axis=0), truth.variance, rtol=0.12)
-    covariance = np.linalg.inv(np.linalg.inv(K.dense()) + np.diag(truth.site_precision))
-    np.testing.assert_allclose(np.cov(f.T), covariance, atol=0.06 * covariance.max())
-    np.testing.assert_array_equal(posterior["twice"], 2 * posterior["f"])
-    far = truth.predict(np.full((1, 15), 2.0), [3.0])[1]  # the bias alone connects it with the data
-    np.testing.assert_allclose(posterior["f_new"].var(("chain", "draw"))[1], far[0], rtol=0.1)
-    np.testing.assert_allclose(
-        found["log_likelihood"].to_dataset()["y"][0, 0], noise.log_density(DATA.y - posterior["f"][0, 0].values)
-    )
-    np.testing.assert_allclose(found["leave_one_out"].to_dataset()["y"][1, 3], truth.log_loo(DATA.y, noise))
-    few = samples.isel(draw=slice(50))
-    one, again = (
-        bp.recover_latent(few, model=marginal, X_new=[[0.0], [30.0]], random_seed=1, progressbar=False)
-        for _ in range(2)
-    )
-    xr.testing.assert_equal(again["posterior"].to_dataset(), one["posterior"].to_dataset())
-
-
-def test_what_cannot_be_is_refused():
-    with pytest.raises(TypeError, match=r"method must integrate f out, as Laplace\(\) and MeanField\(\) do.*NUTS"):
-        bp.marginalize(bp.NUTS(), build())
-    model = build()
-    with model:
-        pm.Potential("tie", -(model["f"][0] ** 2))
-    with pytest.raises(ModelError, match="the potential tie depends on the latent function f"):
-        bp.marginalize(bp.MeanField(), model)
-    with pm.Model() as several:
-        for name in ("f", "g"):
-            bp.GP(cov_func=pm.gp.cov.ExpQuad(1, ls=1.0)).prior(name, X=DATA.X)
-        pm.Normal("y", mu=several["f"] * several["g"], sigma=1.0, observed=DATA.y)
-    with pytest.raises(ModelError, match="Mul of f and g is not"):
-        bp.marginalize(bp.MeanField(), several)
-    with pytest.raises(ModelError, match=r"no targets made by bp.marginalize"):
-        bp.recover_latent(xr.DataTree.from_dict({"posterior": xr.Dataset()}), model=build())
-    with pytest.raises(ValueError, match="samples must have the hyperparameter 'lengthscale'"):
-        bp.recover_latent(
-            xr.DataTree.from_dict({"posterior": xr.Dataset({"C": (("chain", "draw"), [[6.0]])})}),
-            model=bp.marginalize(bp.MeanField(), build()),
-        )
-    with pm.Model() as labels:
-        f = bp.GP(cov_func=pm.gp.cov.ExpQuad(1, ls=1.0)).prior("f", X=DATA.X)
-        bp.SVMLabel("y", f=f, C=1.0, observed=np.where(DATA.y > 0, 1, -1))
-    with pytest.raises(ModelError, match="y are labels"):
-        bp.marginalize(bp.MeanField(), labels)
 
 
 @pytest.fixture(scope="module")
@@ -273,11 +197,6 @@ def test_solves_that_fail_are_counted():
         result = bp.fit(method, model, random_seed=1, progressbar=False)
     assert 0 < result.attrs["failed_densities"] <= result.attrs["divergences"]
     assert (result["posterior"]["signal"] < 0.8).all()
-
-
-def test_options_are_checked():
-    with pytest.raises(TypeError, match=r"latent must be None or integrate f out, as Laplace\(\).*, got 'laplace'"):
-        bp.NUTS(latent="laplace")
 
 
 @pytest.mark.parametrize(

@@ -9,7 +9,6 @@ import pytest
 from pytensor import wrap_py
 
 import bsvr_pp as bp
-from bsvr_pp.model import problem as module
 from bsvr_pp.model.problem import read_model
 
 cov = pm.gp.cov
@@ -68,27 +67,3 @@ def test_each_set_has_its_own_prior(kernel, mean):
         covariance, expected, _ = part.at(point)
         np.testing.assert_allclose(K[i], covariance.dense() - problem.prior.jitter * np.eye(5), rtol=1e-12, atol=1e-14)
         np.testing.assert_allclose(means[i], expected, rtol=1e-12)
-
-
-def test_what_cannot_be_vectorised_is_called_once_for_each_set(monkeypatch):
-    def refuse(graphs, replace):
-        raise NotImplementedError
-
-    whole = priors("rational_quadratic", "linear")[-1]
-    monkeypatch.setattr(module, "vectorize_graph", refuse)
-    for one, many in zip(priors("rational_quadratic", "linear")[-1], whole, strict=True):
-        np.testing.assert_allclose(one, many, rtol=1e-14)
-
-
-@pytest.mark.parametrize("error", [TypeError, ValueError])
-def test_an_error_while_compiling_is_no_slow_path(monkeypatch, error):
-    compile_ = module.Problem.compile
-
-    def bug(self, graphs, extra=(), **options):
-        if any(each.ndim == 3 for each in extra):
-            raise error("a bug")
-        return compile_(self, graphs, extra=extra, **options)
-
-    monkeypatch.setattr(module.Problem, "compile", bug)
-    with pytest.raises(error, match="a bug"):
-        priors("rational_quadratic", "linear")

@@ -78,18 +78,3 @@ def test_model_draws_sensible_targets(loss):
 def test_one_lengthscale_without_ard():
     assert bp.default_model(X, Y, ard=False)["lengthscale"].eval(mode="FAST_COMPILE").shape == ()
     assert bp.default_model(X, Y)["lengthscale"].eval(mode="FAST_COMPILE").shape == (3,)
-
-
-@pytest.mark.parametrize(
-    ("X", "y", "options", "message"),
-    [
-        (X[:, 0], Y, {}, r"X must be an \(n, d\) array, got shape \(30,\)"),
-        (X, Y[:-1], {}, r"y must be a \(30,\) array, got shape \(29,\)"),
-        (X, np.ones(30), {}, "y must not be constant, got 1.0"),
-        (X, np.full(30, np.nan), {}, "y must be finite, got nan"),
-        (X, Y, {"noise": "cubic"}, "noise must be .* got 'cubic'"),
-    ],
-)
-def test_bad_data_are_named(X, y, options, message):
-    with pytest.raises(ValueError, match=message):
-        bp.default_model(X, y, **options)

@@ -2,17 +2,12 @@
 
 from __future__ import annotations
 
-from concurrent.futures import ThreadPoolExecutor
-
 import numpy as np
 import pymc as pm
-import pytensor.tensor as pt
 import pytest
 from pymc.model.fgraph import clone_model
 
 import bsvr_pp as bp
-from bsvr_pp.approximations import Covariance
-from bsvr_pp.model.compiled import Compiled
 from bsvr_pp.model.inventory import ModelError
 from bsvr_pp.model.problem import read_model
 
@@ -34,10 +29,6 @@ def build(noise="soft", X=X, y=Y):
             pm.Normal("y", mu=f, sigma=1 / C, observed=y)
         elif noise == "laplace":
             pm.Laplace("y", mu=f, b=1 / C, observed=y)
-        elif noise == "student":
-            pm.StudentT("y", nu=4, mu=f, sigma=1 / C, observed=y)
-        elif noise == "squared":
-            bp.SoftInsensitive("y", mu=f**2, C=C, epsilon=0.1, beta=0.3, observed=y)
     return model
 
 
@@ -72,43 +63,6 @@ def test_noise_of_pymc_is_mapped_onto_the_losses(noise, loss, C):
     found = read_model(build(noise)).at(POINT)[2]
     assert found.name == loss
     assert found.parameters["C"] == pytest.approx(C)
-
-
-def test_unconstrained_and_back():
-    problem = read_model(build())
-    values = problem.to_unconstrained(POINT)
-    np.testing.assert_allclose(values[0], np.log([1.0, 2.0]), atol=1e-12)
-    back = problem.to_constrained(values)
-    for name, value in POINT.items():
-        np.testing.assert_allclose(back[name], value)
-
-
-@pytest.mark.parametrize(
-    ("given", "message"),
-    [
-        ({"c": 1.0}, "no variable 'c' of the model; it has: lengthscale, C"),
-        ({"C": -1.0}, "C must lie inside the support of its prior, got -1.0"),
-        ({"C": np.nan}, "C must be finite"),
-        ({"C": [1.0, 2.0]}, r"C must be numbers of shape \(\)"),
-        ({"lengthscale": "long"}, r"lengthscale must be numbers of shape \(2,\)"),
-    ],
-)
-def test_bad_hyperparameters_are_named(given, message):
-    with pytest.raises(ValueError, match=message):
-        read_model(build()).checked(given)
-
-
-@pytest.mark.parametrize(
-    ("noise", "message"),
-    [
-        ("student", "the noise of y is .*: use bp.SoftInsensitive"),
-        ("squared", "mu of y must be linear in latent functions"),
-        ("none", "must have one observed variable of f, the targets; it has none"),
-    ],
-)
-def test_models_that_cannot_be_read(noise, message):
-    with pytest.raises(ModelError, match=message):
-        read_model(build(noise))
 
 
 def test_other_refusals():
@@ -154,21 +108,6 @@ def test_one_reading_serves_other_data():
         assert first.noise_at(point).parameters["epsilon"] == 0.5  # the first reading is what it was
 
 
-def test_threads_may_call_one_compiled_function():
-    x, y = pt.dmatrix(), pt.dscalar()
-    function = Compiled([x, y], [pt.linalg.inv(x + y * pt.eye(30)) @ x, y])
-    X = np.random.default_rng(0).normal(size=(30, 30))
-    alone = [function(X, float(i)) for i in range(6)]
-
-    def run(i):
-        return all(
-            (found[0] == alone[i][0]).all() and found[1] == i for found in (function(X, float(i)) for _ in range(100))
-        )
-
-    with ThreadPoolExecutor(6) as pool:
-        assert all(pool.map(run, range(6)))
-
-
 def test_log_priors_are_those_of_pymc():
     """Of hyperparameters that depend on one another, bounds included, truncated, of several entries, and mixtures."""
     X = np.linspace(-1, 1, 5)[:, None]
@@ -191,22 +130,3 @@ def test_log_priors_are_those_of_pymc():
         found = compiled(*values, *problem.given_data)
         for mine, theirs in zip(found[: len(expected)], found[len(expected) :], strict=True):
             np.testing.assert_allclose(np.sum(mine), np.sum(theirs), rtol=1e-12)
-
-
-def test_what_rows_do_not_change_is_kept_for_other_rows():
-    problem = read_model(build())
-    found = problem.constant("a", lambda: object()), problem.cached("b", lambda: object())
-    for other in (problem.with_data(X[:5], Y[:5]), problem.take(np.arange(3))):
-        assert other.constant("a", lambda: None) is found[0]
-        assert other.cached("b", lambda: None) is None
-    assert (problem.constant("a", lambda: None), problem.cached("b", lambda: None)) == found
-
-
-def test_a_problem_of_one_block_is_its_only_part():
-    problem = read_model(build())
-    assert problem.part(0) is problem and len(problem.blocks) == 1
-    cut = problem.take(np.arange(len(X)), bp.local_blocks(X, rows=len(X)))
-    assert cut.blocks.local and cut.part(0) is cut
-    for some in (problem, cut):
-        point = some.to_constrained([some.model.initial_point(0)[v.name] for v in some.values])
-        assert isinstance(some.at(point)[0], Covariance)

@@ -7,6 +7,7 @@ import pymc as pm
 import pytest
 
 import bsvr_pp as bp
+from bsvr_pp.approximations import mean_field
 from bsvr_pp.classification.default_models import standard_label_model
 from bsvr_pp.core.losses.registry import NOISES
 from bsvr_pp.model.priors import standard_model
@@ -36,7 +37,7 @@ def test_the_density_without_f_is_the_evidence():
     problem = read_model(weighted)
     at = {"amplitude": 1.2, "inverse_lengthscale": 0.7, "C": 4.0, "epsilon": 0.2}
     K, mean, noise = problem.at(at)
-    exact = bp.approximations.mean_field(K, Y, noise, mean=mean).log_evidence
+    exact = mean_field(K, Y, noise, mean=mean).log_evidence
     marginal = bp.marginalize(bp.MeanField(), weighted)
     point = {v.name: np.log(at[v.name.removesuffix("_log__")]) for v in marginal.continuous_value_vars}
     assert marginal.compile_logp(marginal.observed_RVs)(point) == pytest.approx(exact, abs=1e-6)

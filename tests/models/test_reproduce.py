@@ -116,29 +116,6 @@ def test_a_part_is_computed_anew_when_settings_code_or_version_change(tmp_path, 
     assert calls == [1, 2, -1, -1]
 
 
-@pytest.mark.parametrize(
-    ("arguments", "message"),
-    [
-        (["tripled"], "NAME must be the name of an experiment, got 'tripled'; there are: tiny-doubles"),
-        (["--seed", "-1"], "--seed must be at least 0, got -1"),
-        (["--out", "models/shared.py"], "--out must be a folder, got the file models/shared.py"),
-        (["--out", "/proc/none/out"], "--out cannot be written to /proc/none/out: "),
-    ],
-)
-def test_bad_arguments_are_one_line_and_exit_code_2(folder, arguments, message):
-    run = RUNNER.invoke(app, arguments)
-    assert run.exit_code == 2
-    assert message in run.stderr
-    assert run.stderr.strip().count("\n") == 0
-    assert not (folder / "calls.txt").exists()
-
-
-def test_help_is_not_cut_in_eighty_columns():
-    run = RUNNER.invoke(app, ["--help"], env={"COLUMNS": "80", "TERMINAL_WIDTH": "80"})
-    assert run.exit_code == 0 and "…" not in run.output and "`" not in run.output
-    assert max(map(len, run.output.splitlines())) <= 80
-
-
 def test_the_command_of_the_page_runs_from_the_root():
     root = Path(experiments.__file__).parent.parent
     command = [sys.executable, "models/reproduce.py", "--list"]
@@ -154,14 +131,6 @@ def test_missing_data_do_not_stop_the_other_experiments(folder, monkeypatch):
     assert run.exit_code == 2
     assert "set BSVR_PP_DATA" in run.stderr and run.stderr.strip().count("\n") == 0
     assert (folder / "bsvr-pp-reproduction" / "tiny-doubles-table-1.csv").is_file()
-
-
-def test_every_experiment_of_the_source_tree_says_what_it_reproduces():
-    found = find_experiments()
-    assert {"svm-toy", "svm-probabilities"} <= set(found)
-    for experiment in found.values():
-        assert experiment.title.endswith(".") and 20 < len(experiment.title) <= 120
-        assert 0 < experiment.minutes[0] <= experiment.minutes[1]
 
 
 def test_summarize_takes_several_columns_to_name_a_row():

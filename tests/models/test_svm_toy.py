@@ -37,10 +37,6 @@ def test_svm_toy_has_the_density_and_labels_of_the_joint_model():
     assert np.mean(np.abs(f) < 1) < 0.45  # 63 % under the prior
 
 
-def test_sets_are_reproducible():
-    assert (STUDY.svm_toy(5, random_seed=1).data.y == STUDY.svm_toy(5, random_seed=1).data.y).all()
-
-
 @slow
 def test_the_posterior_mean_is_larger_in_modulus_than_the_mode():
     larger = []
@@ -57,20 +53,6 @@ def test_the_normalised_evidences_are_larger_than_the_naive_one():
     toy = STUDY.svm_toy(random_seed=1)
     naive, conditional, joint = STUDY.evidences(toy.data.X, toy.data.y, STUDY.prior())
     assert naive < min(conditional, joint)
-
-
-@slow
-def test_labels_are_guesses_as_C_vanishes():
-    toy = STUDY.svm_toy(random_seed=1)
-    _, conditional, joint = STUDY.evidences(toy.data.X, toy.data.y, STUDY.prior(C=1e-5))
-    assert np.isclose(conditional, -np.log(2), atol=1e-4) and np.isclose(joint, -np.log(2), atol=1e-4)
-
-
-@slow
-def test_a_large_amplitude_makes_the_evidences_equal_and_C_immaterial():
-    toy = STUDY.svm_toy(random_seed=1)
-    found = [STUDY.evidences(toy.data.X, toy.data.y, STUDY.prior(C=c, amplitude=1e7))[1:] for c in (1.0, 4.0)]
-    assert np.ptp(found) < 0.02
 
 
 @slow

@@ -155,14 +155,3 @@ def test_labels_have_neither_leave_one_out_nor_integrated_evidence():
     assert not {"elpd", "p(y)", "ase"} & set(table.columns)
     assert abs(table.loc["mean field", "evidence error"]) < 0.3
     assert table["verdict"].str.len().gt(0).all()
-
-
-def test_bad_arguments_are_named(sinc_results):
-    with pytest.raises(ValueError, match="at least one result"):
-        bp.compare({})
-    with pytest.raises(ValueError, match=r"reference must be one of .* got 'HMC'"):
-        bp.compare(sinc_results, reference="HMC")
-    with pytest.raises(TypeError, match=r"annealed must be Annealed\(...\) or None, got True"):
-        bp.compare(sinc_results, annealed=True)
-    with pytest.raises(ValueError, match="X_test and y_test must be given together"):
-        bp.compare(sinc_results, X_test=[[0.0]])

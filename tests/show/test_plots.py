@@ -117,22 +117,6 @@ def test_evidence_along_one_hyperparameter(sinc_model):
     np.testing.assert_allclose(bars.lines[0].get_ydata(), expected, atol=0.6)
 
 
-@pytest.mark.parametrize(
-    ("along", "at", "message"),
-    [
-        ({}, AT, "along must map one hyperparameter to its values, got"),
-        ({"C": [1.0, 2.0], "epsilon": [0.1, 0.2]}, AT, "along must map one hyperparameter to its values, got"),
-        ({"C": [2.0, 1.0]}, AT, r"along\['C'\] must be at least two increasing values"),
-        ({"C": [-1.0, 1.0]}, AT, "hyperparameter C must lie inside the support"),
-        ({"gamma": [1.0, 2.0]}, AT, "has no variable 'gamma'"),
-        ({"C": [1.0, 2.0]}, {"epsilon": 0.1}, "the one along, amplitude missing"),
-    ],
-)
-def test_evidence_names_bad_arguments(sinc_model, along, at, message):
-    with pytest.raises(ValueError, match=message):
-        bp.plot_evidence(along, hyperparameters=at, model=sinc_model[0])
-
-
 def test_each_method_has_its_colour_and_unknown_ones_have_others(two_inputs):
     results = {name: two_inputs[3]["Laplace"] for name in ("Laplace", "mean field, 40 rows", "NUTS")}
     (legend,) = hyperparameters_picture(results, {}).viz["figure"].item().legends

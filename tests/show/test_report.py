@@ -93,11 +93,6 @@ def test_citations_are_those_of_the_citation_file(page):
     assert sum(title in page for title in titles) == 3
 
 
-def test_other_tables_are_refused(table):
-    with pytest.raises(ValueError, match=r"table must be of compare\(\)"):
-        bp.report_page(table.drop(columns="verdict"), title="sinc")
-
-
 @pytest.mark.parametrize("width", [390, 1200])
 def test_a_browser_shows_it(page, tmp_path, width):
     browser = next((found for name in BROWSERS if (found := shutil.which(name))), None)

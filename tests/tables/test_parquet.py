@@ -95,28 +95,16 @@ def test_an_index_that_is_a_range_with_a_name_is_refused(tmp_path):
 @pytest.mark.parametrize(
     ("name", "write", "message"),
     [
-        (
-            "2.parquet",
-            lambda path: TABLE.drop(columns="size").to_parquet(path),
-            "alone has the column 'size': write all",
-        ),
+        ("2.parquet", lambda path: TABLE.drop(columns="size").to_parquet(path), "alone has the column 'size': write"),
         ("2.parquet", lambda path: TABLE.drop(columns="y").to_parquet(path), "alone has the column 'y'"),
         ("2.parquet", lambda path: TABLE.assign(more=1).to_parquet(path), "alone has the column 'more'"),
         ("2.parquet", lambda path: TABLE.set_index(TABLE["level"].rename("k")).to_parquet(path), "has the column 'k'"),
         ("g=1/2.parquet", lambda path: TABLE.to_parquet(path), "alone has the column 'g'"),
-        (
-            "old/2.parquet",
-            lambda path: TABLE.to_parquet(path),
-            "'old' is neither a Parquet file nor a folder of a column",
-        ),
+        ("old/2.parquet", lambda path: TABLE.to_parquet(path), "'old' is neither a Parquet file nor a folder of a"),
         ("more.csv", lambda path: TABLE.to_csv(path), "'more.csv' is neither a Parquet file nor"),
         ("_delta_log/00.json", lambda path: path.write_text("{}"), "'00.json' is neither a Parquet file nor"),
         ("2.parquet", lambda path: path.write_text("no Parquet"), "2.parquet: cannot be read as Parquet"),
-        (
-            "2.parquet",
-            lambda path: TABLE.assign(size="a").to_parquet(path),
-            "column 'size' must have numbers, words or dates",
-        ),
+        ("2.parquet", lambda path: TABLE.assign(size="a").to_parquet(path), "column 'size' must have numbers, words"),
     ],
 )
 def test_what_is_left_over_in_a_folder_is_refused_by_name(tmp_path, name, write, message):

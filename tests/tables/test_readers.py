@@ -101,10 +101,7 @@ def csv(column):
     [
         (csv([*range(11), "x1"]), "column 'a' is not numeric, row 13 has 'x1'"),
         (csv([f"0{i}.02.2024" for i in range(1, 10)] * 2), "column 'a', row 2 has '01.02.2024', and dates are needed"),
-        (
-            csv([f"0{i}/02/24" for i in range(1, 10)] * 2),
-            "column 'a', row 2 has '01/02/24', and dates are needed: write",
-        ),
+        (csv([f"0{i}/02/24" for i in range(1, 10)] * 2), "column 'a', row 2 has '01/02/24', and dates are needed"),
         (csv(["2024-01-31"] * 11 + ["2024-02-30"]), "column 'a', row 13 has '2024-02-30', and dates are needed"),
         (csv(["2024-01-31"] * 11 + ["later"]), "column 'a', row 13 has 'later', and dates are needed"),
         (csv([f"c{i}" for i in range(12)]), "column 'a' has another text in each row: leave it out if it identifies"),

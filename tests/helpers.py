@@ -1,0 +1,47 @@
+"""Data, settings and calls that the tests of several folders share."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+import numpy as np
+import pytest
+from click.testing import Result
+from typer.testing import CliRunner
+
+from bsvr_pp.cli import app
+from bsvr_pp.inference.search import at_size
+
+STAGES = {"_SUBSET": 60, "_NEIGHBOURHOODS": 3, "_NEIGHBOURS": 40, "_HELD_OUT": 30, "_LIMIT": 8}
+
+
+def wave(n: int, low: float = 0.0, high: float = 12.0, seed: int = 0) -> tuple[np.ndarray, np.ndarray]:
+    """Return inputs, and targets on a sine with Laplace noise."""
+    rng = np.random.default_rng(seed)
+    X = rng.uniform(low, high, size=(n, 1))
+    return X, np.sin(2 * X[:, 0]) + 0.1 * rng.laplace(size=n)
+
+
+@contextmanager
+def small_stages(**changed: int) -> Iterator[pytest.MonkeyPatch]:
+    """Context in which the stages of a search in blocks have few rows; it undoes other patches as well."""
+    with pytest.MonkeyPatch.context() as patch:
+        for name, value in (STAGES | changed).items():
+            patch.setattr(at_size, name, value)
+        yield patch
+
+
+def run_command(*arguments: object) -> Result:
+    """Run a command of the package, which must succeed."""
+    run = CliRunner().invoke(app, [str(each) for each in arguments])
+    assert run.exit_code == 0, run.output
+    return run
+
+
+def refuse_command(*arguments: object) -> str:
+    """Run a command that must fail with one line; return this line."""
+    run = CliRunner().invoke(app, [str(each) for each in arguments])
+    assert run.exit_code == 2, run.output
+    assert run.stderr.strip().count("\n") == 0
+    return run.stderr
