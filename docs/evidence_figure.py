@@ -7,6 +7,7 @@ from pathlib import Path
 import matplotlib.pyplot as plt
 import numpy as np
 
+import bsvr_pp as bp
 from bsvr_pp.approximations import annealed, laplace, mean_field
 from bsvr_pp.datasets import sinc
 from bsvr_pp.losses import soft_insensitive
@@ -23,7 +24,7 @@ def main() -> None:
         exact = [laplace(K, data.y, at).log_evidence for at in noise]
         local = [laplace(K, data.y, at, curvature="local").log_evidence for at in noise]
         field = [mean_field(K, data.y, at).log_evidence for at in noise]
-        truth = [annealed(K, data.y, soft_insensitive(8.0, e, beta), moves=5, random_seed=0) for e in few]
+        truth = [annealed(K, data.y, soft_insensitive(8.0, e, beta), bp.Annealed(), random_seed=0) for e in few]
         axis.plot(grid, exact, color="C3", lw=1, label="Laplace, exact curvature")
         axis.plot(grid, local, color="C1", lw=1.5, label="Laplace, local curvature")
         axis.plot(grid, field, color="C0", lw=1.5, label="mean field")

@@ -14,6 +14,7 @@ import numpy as np
 from arviz_stats.base import array_stats
 from PIL import Image
 
+import bsvr_pp as bp
 from bsvr_pp.approximations import LatentPosterior, annealed, laplace, mean_field
 from bsvr_pp.losses import NoiseModel, soft_insensitive
 
@@ -72,7 +73,7 @@ def cell(n: int, tube: float, beta: float) -> list[float]:
         rng = np.random.default_rng(seed)
         x, noise = np.sort(rng.uniform(-10, 10, n)), noise_of(tube, beta)
         K, y = kernel(x), np.sinc(x / np.pi) + noise.sample(n, rng)
-        truth = annealed(K, y, noise, particles=300, moves=5, random_seed=0).log_evidence
+        truth = annealed(K, y, noise, bp.Annealed(particles=300), random_seed=0).log_evidence
         exact, local, field = laplace(K, y, noise), laplace(K, y, noise, curvature="local"), mean_field(K, y, noise)
         errors = [posterior.log_evidence - truth for posterior in (exact, local, field)]
         found.append([jump(K, y, noise), *errors, *(k_hat(K, y, noise, q, seed) for q in (local, field))])

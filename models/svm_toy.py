@@ -26,6 +26,7 @@ from scipy.special import expit
 from bsvr_pp.approximations import Covariance, annealed, find_mode, laplace
 from bsvr_pp.classification.normaliser import Known, MeanKnown, averaged_gradient
 from bsvr_pp.core.approximations.posterior import LatentDraws
+from bsvr_pp.core.approximations.smc import Annealing
 from bsvr_pp.core.losses.noise import noise_likelihood
 from bsvr_pp.core.losses.registry import label_probability
 from bsvr_pp.losses import hinge
@@ -139,8 +140,8 @@ def prior(C=C, amplitude=AMPLITUDE, lengthscale=LENGTHSCALE):
 
 def anneal(K, y, likelihood, particles=100, seed=0):
     """Anneal with many powers and few moves, as normalisers need."""
-    options = {"particles": particles, "groups": 16, "moves": 4, "efficiency": 0.93}
-    return annealed(K, y, likelihood, **options, random_seed=seed)
+    design = Annealing(particles, groups=16, moves=4, efficiency=0.93)
+    return annealed(K, y, likelihood, design, random_seed=seed)
 
 
 def masses(X, y, at, particles=100, seed=0):

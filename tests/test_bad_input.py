@@ -25,7 +25,7 @@ from sklearn.linear_model import LinearRegression
 import bsvr_pp as bp
 from bsvr_pp import approximations, classification, losses
 from bsvr_pp.core.approximations.nearest import nearest_moments
-from bsvr_pp.core.approximations.smc import reverse_annealed
+from bsvr_pp.core.approximations.smc import Annealing
 from bsvr_pp.integrations.botorch import to_botorch
 from bsvr_pp.show.report import ComparisonTable
 from tests.helpers import refuse_command
@@ -72,8 +72,8 @@ def recipe(text):
     return xr.DataTree(xr.Dataset(attrs={"recipe": text}))
 
 
-def quick(function):
-    return lambda *args, **options: function(*args, **{"particles": 20, "groups": 2, "moves": 1, **options})
+def quick(*args, **options):
+    return approximations.annealed(*args, Annealing(particles=20, groups=2, moves=1), **options)
 
 
 ON_ARRAYS = {
@@ -82,13 +82,9 @@ ON_ARRAYS = {
     "laplace_gradient": approximations.laplace_gradient,
     "mean_field": approximations.mean_field,
     "mean_field_gradient": approximations.mean_field_gradient,
-    "annealed": quick(approximations.annealed),
+    "annealed": quick,
 }
 POSTERIOR = approximations.mean_field(K, Y, NOISE)
-
-
-def reverse(f=None, powers=(0, 1), **options):
-    return reverse_annealed(np.zeros((3, N)) if f is None else f, K, Y, NOISE, powers, **options)
 
 
 @pytest.fixture(scope="module")
@@ -1045,27 +1041,12 @@ APPROXIMATIONS["Covariance"] = [
     (lambda s: approximations.Covariance.from_root(np.ones((N, 1)), -np.ones(N)), "diagonal must be at least 0, got"),
 ]
 APPROXIMATIONS["annealed"] += [
-    *options(
-        lambda s, **o: ON_ARRAYS["annealed"](K, Y, NOISE, **o),
-        particles=(1, *NO_COUNT),
-        groups=(1, *NO_COUNT),
-        moves=NO_COUNT,
-        efficiency=(*NO_SHARE, STRICTLY),
-        powers=("a", [0, 2], [1], [0, 0.5, 0.5, 1], [[0, 1]], "must .*got"),
-    ),
+    (lambda s: approximations.annealed(K, Y, NOISE, 20), r"design must be Annealed\(...\), got 20"),
     *seeds(lambda s, seed: ON_ARRAYS["annealed"](K, Y, NOISE, random_seed=seed)),
     (lambda s: ON_ARRAYS["annealed"](K, None, NOISE), "y must be given with a noise model"),
     (lambda s: ON_ARRAYS["annealed"](K, None, lambda f: f), "likelihood must give 20 log likelihoods, .*shape"),
     (lambda s: ON_ARRAYS["annealed"](K, None, lambda f: np.full(len(f), -np.inf)), "likelihood must not vanish"),
     (lambda s: ON_ARRAYS["annealed"](np.zeros((N, N)), Y, NOISE), "K must be positive definite"),
-]
-APPROXIMATIONS["reverse_annealed"] = [
-    *each(lambda s, bad: reverse(bad), NO_MATRIX, "f"),
-    (lambda s: reverse(np.ones((1, N))), r"f must hold at least two draws, got shape \(1, 6\)"),
-    (lambda s: reverse(np.ones((5, 3))), r"f must be a \(draws, 6\) array, got shape \(5, 3\)"),
-    (lambda s: reverse_annealed(np.ones((5, N)), -K, Y, NOISE, [0, 1]), "K must have no negative diagonal"),
-    *options(lambda s, **o: reverse(**o), moves=NO_COUNT, powers=("a", [1], "must .*got")),
-    *seeds(lambda s, seed: reverse(random_seed=seed)),
 ]
 APPROXIMATIONS["LatentPosterior"] = [
     *each(lambda s, bad: POSTERIOR.predict(bad, np.ones(N)), NO_MATRIX[:5], "K_star"),
@@ -1157,7 +1138,7 @@ def test_every_public_name_has_cases():
     public = set(bp.__all__) | set(classification.__all__) | set(bp.cov.__all__) | set(bp.scorers.__all__)
     assert set(PUBLIC) == public - PASSIVE
     assert set(LOSSES) == set(losses.__all__) - PASSIVE
-    assert set(APPROXIMATIONS) - {"nearest_moments", "reverse_annealed"} == set(approximations.__all__) - PASSIVE
+    assert set(APPROXIMATIONS) - {"nearest_moments"} == set(approximations.__all__) - PASSIVE
     assert all(CASES.values())
 
 

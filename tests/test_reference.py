@@ -14,6 +14,7 @@ import numpy as np
 import pytest
 
 from bsvr_pp.approximations import annealed, laplace, mean_field
+from bsvr_pp.core.approximations.smc import Annealing
 from bsvr_pp.core.losses.noise import IntervalNoise
 from bsvr_pp.losses import LOSSES, NoiseModel
 
@@ -63,7 +64,7 @@ SHORT = [pytest.param(r, marks=pytest.mark.slow if isinstance(r.noise, IntervalN
 
 @pytest.mark.parametrize("truth", SHORT, ids=lambda r: r.name)
 def test_a_short_run_finds_the_same(truth):
-    found = annealed(truth.K, truth.y, truth.noise, particles=300, moves=4, random_seed=7)
+    found = annealed(truth.K, truth.y, truth.noise, Annealing(particles=300, moves=4), random_seed=7)
     assert truth.standard_error < 0.03
     assert found.log_evidence == pytest.approx(truth.log_evidence, abs=4 * found.standard_error + 0.01)
     assert np.max(np.abs(found.mean - truth.mean) / np.sqrt(truth.variance)) < 0.15

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import warnings
 from collections.abc import Sequence
-from dataclasses import asdict, dataclass, field, replace
+from dataclasses import dataclass, field, replace
 from typing import ClassVar, Literal
 
 import numpy as np
@@ -19,9 +19,8 @@ from scipy.special import softmax
 
 from bsvr_pp.core.approximations import BlockDiagonal, Covariance, LatentPosterior, annealed, laplace, mean_field
 from bsvr_pp.core.approximations.mean_field import TARGET
-from bsvr_pp.core.approximations.smc import AnnealedPosterior, LogLikelihood
+from bsvr_pp.core.approximations.smc import AnnealedPosterior, Annealing, LogLikelihood
 from bsvr_pp.core.arrays import Array
-from bsvr_pp.core.checks import check_count, check_share
 from bsvr_pp.core.covariance.block_diagonal import AnyCovariance
 from bsvr_pp.core.losses import NoiseModel
 from bsvr_pp.core.losses.noise import unit_noise
@@ -198,13 +197,19 @@ class Committee:
 
 
 @dataclass(frozen=True, slots=True)
-class Annealed:
+class Annealed(Annealing):
     """Annealed estimate of the evidence at given hyperparameters: the reference for the approximations.
 
     Parameters
     ----------
-    particles, groups, moves, efficiency
-        As in `bsvr_pp.approximations.annealed`.
+    particles : int
+        Number of particles in each group, at least 2.
+    groups : int
+        Number of independent groups, at least 2; their variation gives the standard error.
+    moves : int
+        Number of elliptical slice moves of each particle at each power, at least 1.
+    efficiency : float
+        Ratio, below 1, of the effective to the actual number of particles from one power to the next in the pilot run.
 
     Raises
     ------
@@ -212,23 +217,15 @@ class Annealed:
         If a number is out of range.
     """
 
-    particles: int = 1000
-    groups: int = 8
     moves: int = 5
-    efficiency: float = 0.8
 
     name: ClassVar[str] = "annealed"
-
-    def __post_init__(self) -> None:
-        for name, least in (("particles", 2), ("groups", 2), ("moves", 1)):
-            check_count(name, getattr(self, name), least)
-        check_share("efficiency", self.efficiency)
 
     def posterior(
         self, K: Covariance, y: Array | None, likelihood: NoiseModel | LogLikelihood, mean: Array, rng: Generator
     ) -> AnnealedPosterior:
         """Draws of f and the log evidence; the arguments are those of `bsvr_pp.approximations.annealed`."""
-        return annealed(K, y, likelihood, mean=mean, random_seed=rng, **asdict(self))
+        return annealed(K, y, likelihood, self, mean=mean, random_seed=rng)
 
     def evidence(self, K: AnyCovariance, y: Array, noise: NoiseModel, mean: Array, rng: Generator) -> Evidence:
         """Estimate the log evidence with its standard error."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 from dataclasses import replace
 
 import numpy as np
@@ -9,6 +10,7 @@ import pytest
 from scipy.linalg import cholesky, solve_triangular
 from scipy.stats import multivariate_normal
 
+from bsvr_pp.core.approximations.smc import bridge
 from bsvr_pp.losses import absolute, epsilon_insensitive, gaussian, hinge, huber, pinball, soft_insensitive
 
 REGRESSION = [
@@ -40,6 +42,18 @@ def exact_gaussian_process(K, y, precision):
     S = K + np.eye(y.size) / precision
     log_evidence = -0.5 * np.linalg.slogdet(2 * np.pi * S)[1] - 0.5 * y @ np.linalg.solve(S, y)
     return log_evidence, K @ np.linalg.solve(S, y), K - K @ np.linalg.solve(S, K)
+
+
+def reverse_annealed(f, K, y, likelihood, powers, seed):
+    """Move draws f of the posterior back to the start: log evidence and standard error, from above for few powers."""
+    path, rng = bridge(K, y, likelihood, None), np.random.default_rng(seed)
+    values, log_weight = path.log_ratio(f), np.zeros(len(f))
+    for high, low in itertools.pairwise(powers[::-1]):
+        log_weight += (low - high) * values
+        f, values = path.move(f, values, low, 10, rng)
+    weight = np.exp(log_weight - log_weight.max())
+    log_mean = np.log(weight.mean()) + log_weight.max()
+    return path.log_mass - log_mean, weight.std() / weight.mean() / np.sqrt(len(f))
 
 
 def assert_gradient_matches_differences(

@@ -15,6 +15,7 @@ from bsvr_pp.approximations import (
     mean_field,
     mean_field_gradient,
 )
+from bsvr_pp.core.approximations.smc import Annealing
 from bsvr_pp.core.losses.noise import noise_likelihood
 from bsvr_pp.losses import NoiseModel, absolute, epsilon_insensitive, gaussian, huber, soft_insensitive
 from bsvr_pp.model.operation import evidence_function
@@ -82,7 +83,7 @@ def test_every_method_against_quadrature(noise, n):
     assert field.log_evidence == pytest.approx(exact, abs=0.02)
     np.testing.assert_allclose(field.mean, mean, atol=0.05 * sd.max())
     np.testing.assert_allclose(np.sqrt(field.variance), sd, rtol=0.05)
-    run = annealed(K, y, between, particles=500, random_seed=1)
+    run = annealed(K, y, between, Annealing(particles=500), random_seed=1)
     assert abs(run.log_evidence - exact) < 4 * run.standard_error + 1e-3
     for curvature in ("exact", "local"):
         approximate = laplace(K, y, between, curvature=curvature)

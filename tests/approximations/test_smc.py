@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
-from problems import LOSSES, exact_gaussian_process, smooth
+from problems import LOSSES, exact_gaussian_process, reverse_annealed, smooth
 from scipy.integrate import quad
 
 from bsvr_pp.approximations import Covariance, annealed, mean_field
-from bsvr_pp.core.approximations.smc import Path, reverse_annealed
+from bsvr_pp.core.approximations.smc import Annealing, Path, bridge
 from bsvr_pp.core.losses.noise import noise_likelihood
 from bsvr_pp.losses import epsilon_insensitive, gaussian, hinge, pinball, soft_insensitive
 
@@ -16,7 +16,7 @@ from bsvr_pp.losses import epsilon_insensitive, gaussian, hinge, pinball, soft_i
 def test_gaussian_noise_within_its_error():
     K, y = smooth(8)
     log_evidence, mean, covariance = exact_gaussian_process(K, y, 20.0)
-    found = annealed(K, y, gaussian(20.0), particles=500, moves=10, random_seed=1)
+    found = annealed(K, y, gaussian(20.0), Annealing(particles=500, moves=10), random_seed=1)
     assert 0 < found.standard_error < 0.15
     assert abs(found.log_evidence - log_evidence) < 4 * found.standard_error
     sd = np.sqrt(np.diag(covariance))
@@ -32,9 +32,9 @@ def test_the_standard_error_is_one():
     """Over independent runs the estimates scatter as they say."""
     K, y = smooth(4)
     exact, _, _ = exact_gaussian_process(K, y, 5.0)
-    ladder = annealed(K, y, gaussian(5.0), particles=100, random_seed=0).powers
-    runs = [annealed(K, y, gaussian(5.0), particles=100, moves=5, powers=ladder, random_seed=s) for s in range(20)]
-    np.testing.assert_array_equal(runs[0].powers, ladder)
+    design = Annealing(particles=100, moves=5)
+    ladder, path = annealed(K, y, gaussian(5.0), design, random_seed=0).powers, bridge(K, y, gaussian(5.0), None)
+    runs = [path.forward(ladder, design, np.random.default_rng(s)) for s in range(20)]
     off = np.array([run.log_evidence - exact for run in runs])
     errors = np.array([run.standard_error for run in runs])
     assert 0.5 < np.sqrt(np.mean(off**2) / np.mean(errors**2)) < 2.0
@@ -49,18 +49,16 @@ def test_forward_and_reverse_runs_bracket_the_truth():
 
     likelihood = noise_likelihood(gaussian(20.0), y)
     np.testing.assert_allclose(likelihood(draws), gaussian(20.0).log_density(y - draws).sum(axis=1), rtol=1e-12)
-    fine = annealed(K, None, likelihood, particles=300, random_seed=1)
+    fine = annealed(K, None, likelihood, Annealing(particles=300), random_seed=1)
     assert abs(fine.log_evidence - exact) < 4 * fine.standard_error
-    above, error = reverse_annealed(draws, K, None, likelihood, fine.powers, random_seed=1)
+    above, error = reverse_annealed(draws, K, None, likelihood, fine.powers, seed=1)
     assert above > exact - 4 * error
     assert above == pytest.approx(exact, abs=1.5)
     coarse = np.array([0.0, 0.1, 1.0])
-    loose, _ = reverse_annealed(draws, K, None, likelihood, coarse, random_seed=1)
+    loose, _ = reverse_annealed(draws, K, None, likelihood, coarse, seed=1)
     assert loose > above
-    below = [
-        annealed(K, None, likelihood, particles=20, groups=2, powers=coarse, random_seed=s).log_evidence
-        for s in range(30)
-    ]
+    path, design = bridge(K, None, likelihood, None), Annealing(particles=20, groups=2)
+    below = [path.forward(coarse, design, np.random.default_rng(s)).log_evidence for s in range(30)]
     assert np.mean(below) < exact
 
 
@@ -69,14 +67,14 @@ def test_both_paths_lead_to_the_same_evidence(noise):
     """From the mean-field Gaussian and from the prior, forwards and back."""
     K, y = smooth(5, noise=noise)
     likelihood = noise_likelihood(noise, y)
-    near = annealed(K, y, noise, particles=400, random_seed=1)
+    near = annealed(K, y, noise, Annealing(particles=400), random_seed=1)
     log_density = noise.log_density(1 - y * near.f if noise.name == "hinge" else y - near.f)
     np.testing.assert_allclose(likelihood(near.f), log_density.sum(axis=1), rtol=1e-12)
-    far = annealed(K, None, likelihood, particles=400, random_seed=2)
+    far = annealed(K, None, likelihood, Annealing(particles=400), random_seed=2)
     assert near.standard_error < 0.03
     assert near.standard_error < far.standard_error
     assert abs(near.log_evidence - far.log_evidence) < 4 * np.hypot(near.standard_error, far.standard_error)
-    back, error = reverse_annealed(far.f, K, y, noise, near.powers, random_seed=3)
+    back, error = reverse_annealed(far.f, K, y, noise, near.powers, seed=3)
     assert back == pytest.approx(near.log_evidence, abs=4 * np.hypot(error, far.standard_error) + 0.02)
 
 
@@ -85,7 +83,7 @@ def test_both_paths_lead_to_the_same_evidence(noise):
 )
 def test_mean_field_is_near_the_annealed_truth(noise):
     K, y = smooth(8)
-    found = annealed(K, y, noise, particles=400, moves=8, random_seed=2)
+    found = annealed(K, y, noise, Annealing(particles=400, moves=8), random_seed=2)
     approximate = mean_field(K, y, noise)
     assert abs(approximate.log_evidence - found.log_evidence) < 0.1 + 4 * found.standard_error
     assert np.max(np.abs(approximate.mean - found.mean) / np.sqrt(found.variance)) < 0.25
@@ -100,7 +98,7 @@ def test_one_point_is_the_quadrature(noise):
     knots = (0.74, 0.86, 1.0, 1.14, 1.26)
     mass = quad(density, -12, 12, points=knots)[0]
     mean = quad(lambda f: f * density(f), -12, 12, points=knots)[0] / mass
-    found = annealed([[2.0]], [1.0], noise, mean=[0.5], particles=1000, random_seed=4)
+    found = annealed([[2.0]], [1.0], noise, Annealing(particles=1000), mean=[0.5], random_seed=4)
     assert found.log_evidence == pytest.approx(np.log(mass), abs=4 * found.standard_error)
     assert found.mean[0] == pytest.approx(mean, abs=0.1 * np.sqrt(found.variance[0]))
 
@@ -112,14 +110,16 @@ def test_any_log_likelihood():
         return -np.log1p(np.exp(-f)).sum(axis=1)
 
     exact = quad(lambda f: np.exp(-0.5 * (f - 0.5) ** 2 / 2) / np.sqrt(4 * np.pi) / (1 + np.exp(-f)), -20, 20)[0]
-    found = annealed([[2.0]], None, logistic, mean=[0.5], particles=2000, random_seed=3)
+    found = annealed([[2.0]], None, logistic, Annealing(particles=2000), mean=[0.5], random_seed=3)
     assert found.standard_error < 0.02
     assert found.log_evidence == pytest.approx(np.log(exact), abs=4 * found.standard_error)
 
 
 def test_a_likelihood_may_be_zero():
     """Half of the prior: -inf is a log likelihood."""
-    found = annealed(np.eye(2), None, lambda f: np.where(f[:, 0] > 0, 0.0, -np.inf), particles=500, random_seed=0)
+    found = annealed(
+        np.eye(2), None, lambda f: np.where(f[:, 0] > 0, 0.0, -np.inf), Annealing(particles=500), random_seed=0
+    )
     assert found.log_evidence == pytest.approx(-np.log(2), abs=4 * found.standard_error)
     assert (found.f[:, 0] > 0).all()
 
@@ -129,20 +129,17 @@ def test_vector_parameters_and_prior_mean():
     mean, precision = np.linspace(-1, 1, 6), np.linspace(1, 8, 6)
     S, t = K + np.diag(1 / precision), y - mean
     exact = -0.5 * np.linalg.slogdet(2 * np.pi * S)[1] - 0.5 * t @ np.linalg.solve(S, t)
-    found = annealed(K, y, gaussian(precision), mean=mean, particles=500, random_seed=5)
+    found = annealed(K, y, gaussian(precision), Annealing(particles=500), mean=mean, random_seed=5)
     assert found.log_evidence == pytest.approx(exact, abs=4 * found.standard_error)
 
 
 def test_same_seed_same_result():
     def run(seed):
-        return annealed(np.eye(2), [0.1, 0.2], gaussian(2.0), particles=50, groups=2, random_seed=seed)
+        return annealed(np.eye(2), [0.1, 0.2], gaussian(2.0), Annealing(particles=50, groups=2), random_seed=seed)
 
     assert run(5).log_evidence == run(5).log_evidence == run(np.random.default_rng(5)).log_evidence
     np.testing.assert_array_equal(run(5).f, run(5).f)
     assert run(6).log_evidence != run(5).log_evidence
-    draws = run(5).f
-    back = [reverse_annealed(draws, np.eye(2), [0.1, 0.2], gaussian(2.0), [0, 1], random_seed=1) for _ in range(2)]
-    assert back[0] == back[1]
 
 
 # A prior N(0.5, 1) in one dimension, a likelihood around 2 of variance 0.25, and their posterior N(1.7, 0.2).
@@ -177,9 +174,8 @@ def test_a_likelihood_that_is_nearly_flat_needs_one_step():
 
 def test_one_step_of_weights_is_importance_sampling():
     """One move cannot repair draws that were chosen with wrong weights."""
-    found = annealed(
-        [[1.0]], None, around_two, mean=[0.5], particles=4000, groups=4, moves=1, powers=[0.0, 1.0], random_seed=1
-    )
+    design = Annealing(particles=4000, groups=4, moves=1)
+    found = path_to(around_two).forward(np.array([0.0, 1.0]), design, np.random.default_rng(1))
     exact = -0.5 * np.log(5.0) - 0.5 * 1.5**2 / 1.25
     assert found.log_evidence == pytest.approx(exact, abs=4 * found.standard_error)
     assert found.standard_error < 0.05

@@ -55,9 +55,9 @@ def test_mean_field_is_close_to_the_ratio_of_evidences(noise):
     """log p(y_i | others) = log p(y) - log p(others), by annealing."""
     K, y = problem()
     found = mean_field(K, y, noise).log_loo(y, noise)
-    whole = annealed(K, y, noise, particles=1000, random_seed=0)
+    whole = annealed(K, y, noise, bp.Annealed(particles=1000, moves=10), random_seed=0)
     for i in (0, 7, 13):
-        rest = annealed(*without(K, y, i), noise, particles=1000, random_seed=1)
+        rest = annealed(*without(K, y, i), noise, bp.Annealed(particles=1000, moves=10), random_seed=1)
         error = np.hypot(whole.standard_error, rest.standard_error)
         assert found[i] == pytest.approx(whole.log_evidence - rest.log_evidence, abs=0.03 + 4 * error)
 

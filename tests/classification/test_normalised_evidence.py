@@ -95,7 +95,9 @@ def test_each_evidence_is_larger_at_its_own_optimum():
     def evidences(point):
         K, C, log_prior = prior.at(np.concatenate([np.ravel(v) for v in problem.to_unconstrained(point)]))
         naive = mean_field(K, y, hinge(C)).log_evidence + log_prior
-        normaliser = annealed(K, None, Known(C), particles=500, groups=16, moves=4, efficiency=0.93, random_seed=2)
+        normaliser = annealed(
+            K, None, Known(C), bp.Annealed(particles=500, groups=16, moves=4, efficiency=0.93), random_seed=2
+        )
         return np.array([naive, naive - normaliser.log_evidence])
 
     naive, conditional = evidences(found["naive"]), evidences(found["conditional"])

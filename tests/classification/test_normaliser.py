@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 from problems import factor_grid
@@ -10,6 +12,7 @@ from svm_toy import Logistic
 
 from bsvr_pp.approximations import annealed
 from bsvr_pp.classification.normaliser import KINDS, Known, MeanKnown, NormaliserCloud, averaged_gradient
+from bsvr_pp.core.approximations.smc import Annealing, bridge
 from bsvr_pp.core.covariance.covariance import Covariance
 from bsvr_pp.core.losses.noise import noise_likelihood
 from bsvr_pp.losses import hinge
@@ -22,7 +25,8 @@ FACTORS = {
     "mean known": MeanKnown,
     "logistic": lambda C: Logistic(C, Y3),
 }
-FINE = {"particles": 500, "groups": 16, "moves": 4, "efficiency": 0.93}
+FINE = Annealing(particles=500, groups=16, moves=4, efficiency=0.93)
+MORE = replace(FINE, particles=1000)
 
 
 @pytest.mark.parametrize("kind", FACTORS)
@@ -31,7 +35,7 @@ def test_three_points_against_quadrature(kind, C):
     factor = FACTORS[kind](C)
     f, level = factor_grid(K3, factor)
     truth = logsumexp(level)
-    result = annealed(K3, None, factor, **FINE, random_seed=1)
+    result = annealed(K3, None, factor, FINE, random_seed=1)
     assert abs(result.log_evidence - truth) < 4 * result.standard_error
     assert 0 < result.standard_error < 0.03
     mean = np.exp(level - truth) @ (f * f)
@@ -45,8 +49,8 @@ def test_a_start_from_mean_field_has_the_same_mass_with_a_smaller_error():
     x = np.sort(rng.random(30))
     K = 2.0 * np.exp(-((x[:, None] - x) ** 2) / 0.02) + 1e-6 * np.eye(30)
     y = np.where(np.sin(12 * x) > 0, 1.0, -1.0)
-    plain = annealed(K, None, noise_likelihood(hinge(2.0), y), **FINE | {"particles": 1000}, random_seed=1)
-    quick = annealed(K, y, hinge(2.0), **FINE, random_seed=2)
+    plain = annealed(K, None, noise_likelihood(hinge(2.0), y), MORE, random_seed=1)
+    quick = annealed(K, y, hinge(2.0), FINE, random_seed=2)
     assert quick.standard_error < 0.5 * plain.standard_error
     assert abs(quick.log_evidence - plain.log_evidence) < 4 * plain.standard_error
 
@@ -68,8 +72,9 @@ def test_gradient_against_common_random_numbers(kind):
 
     def run(C, amplitude, powers=None):
         K = amplitude * np.exp(-0.5 * ((X - X.T) / 0.1) ** 2) + 1e-6 * np.eye(20)
-        options = FINE | {"particles": 1000}
-        return K, annealed(K, None, factors[kind](C), **options, random_seed=4, powers=powers)
+        if powers is None:
+            return K, annealed(K, None, factors[kind](C), MORE, random_seed=4)
+        return K, bridge(K, None, factors[kind](C), None).forward(powers, MORE, np.random.default_rng(4))
 
     K, base = run(2.0, 1.5)
     gradient, h = averaged_gradient(K, factors[kind](2.0), base.f), 0.1

@@ -12,7 +12,7 @@ from problems import REGRESSION
 
 from bsvr_pp.approximations import BlockDiagonal, Covariance, annealed, find_mode, laplace, mean_field
 from bsvr_pp.core.approximations.posterior import from_sites, joined
-from bsvr_pp.core.approximations.smc import importance
+from bsvr_pp.core.approximations.smc import Annealing, importance
 from bsvr_pp.core.covariance.block_diagonal import each_block, scattered
 from bsvr_pp.inference.approximate import Annealed
 
@@ -76,7 +76,7 @@ def test_whitening_is_that_of_the_dense_matrix():
 def test_annealing_in_blocks_is_the_sum_of_the_blocks():
     noise, method = REGRESSION[0], Annealed(particles=100)
     found = method.evidence(BLOCKS, Y, noise, MEAN, np.random.default_rng(0))
-    dense = annealed(DENSE, Y, noise, mean=MEAN, particles=200, random_seed=1)
+    dense = annealed(DENSE, Y, noise, Annealing(particles=200), mean=MEAN, random_seed=1)
     assert abs(found.value - dense.log_evidence) < 5 * np.hypot(found.standard_error, dense.standard_error)
     value, error = importance(BLOCKS, Y, noise, MEAN, 2000, np.random.default_rng(0))
     assert abs(value - dense.log_evidence) < 5 * np.hypot(error, dense.standard_error)

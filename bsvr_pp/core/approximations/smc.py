@@ -18,8 +18,7 @@ from scipy.special import logsumexp
 from bsvr_pp.core.approximations.mean_field import mean_field
 from bsvr_pp.core.approximations.posterior import checked_mean, checked_problem
 from bsvr_pp.core.arrays import Array
-from bsvr_pp.core.checks import check_count, check_share, generator, numbers
-from bsvr_pp.core.compiler import compiled
+from bsvr_pp.core.checks import check_count, check_share, generator
 from bsvr_pp.core.covariance.block_diagonal import BlockDiagonal
 from bsvr_pp.core.covariance.covariance import Covariance, Factor, as_covariance
 from bsvr_pp.core.losses import NoiseModel
@@ -30,6 +29,7 @@ LogLikelihood = Callable[[Array], Array]  # also the log ratio of two densities
 _WEAKENED = 0.8  # factor of the mean-field site precisions in the Gaussian at the start
 _BRACKET = 1e-12  # angle below which a proposal equals the current point up to rounding errors
 _SMALLEST_STEP = 1e-9  # tolerance of a power, relative to the remaining interval
+_VANISHES = "likelihood must not vanish at all draws of the prior, its log is -inf at each of them"
 
 
 @dataclass(frozen=True, slots=True)
@@ -64,17 +64,31 @@ class AnnealedPosterior:
         return np.asarray(self.f.var(axis=0, ddof=1))
 
 
+@dataclass(frozen=True, slots=True)
+class Annealing:
+    """Numbers of an annealed run (`bsvr_pp.Annealed`)."""
+
+    particles: int = 1000
+    groups: int = 8
+    moves: int = 10
+    efficiency: float = 0.8
+
+    def __post_init__(self) -> None:
+        for name, least in (("particles", 2), ("groups", 2), ("moves", 1)):
+            check_count(name, getattr(self, name), least)
+        check_share("efficiency", self.efficiency)
+
+
+_DESIGN = Annealing()
+
+
 def annealed(
     K: ArrayLike | Covariance,
     y: ArrayLike | None,
     likelihood: NoiseModel | LogLikelihood,
+    design: Annealing = _DESIGN,
     *,
     mean: ArrayLike | None = None,
-    particles: int = 1000,
-    groups: int = 8,
-    moves: int = 10,
-    efficiency: float = 0.8,
-    powers: ArrayLike | None = None,
     random_seed: int | np.random.Generator | None = None,
 ) -> AnnealedPosterior:
     """Estimate log ∫ N(f; mean, K) p(y|f) df, with a standard error, and draw f from its posterior.
@@ -87,18 +101,11 @@ def annealed(
         Targets; None if ``likelihood`` is a function of f only.
     likelihood : NoiseModel or callable
         A noise model, or any function that maps f (particles, n) to log likelihoods (particles,).
+    design : Annealed, optional
+        Numbers of particles, groups and moves, as a `bsvr_pp.Annealed`; by default 8 groups of 1000 particles, and 10
+        moves.
     mean : (n,) array, optional
         Prior mean, 0 by default.
-    particles : int
-        Number of particles in each group, at least 2.
-    groups : int
-        Number of independent groups, at least 2; their variation gives the standard error.
-    moves : int
-        Number of elliptical slice moves of each particle at each power, at least 1.
-    efficiency : float
-        Ratio, below 1, of the effective to the actual number of particles from one power to the next in the pilot run.
-    powers : array, optional
-        Powers of the likelihood, from 0 to 1, instead of those of the pilot run.
     random_seed : int or Generator, optional
         Random seed; the same seed gives the same result.
 
@@ -113,58 +120,18 @@ def annealed(
 
     Examples
     --------
-    >>> import numpy as np
+    >>> import numpy as np, bsvr_pp as bp
     >>> from bsvr_pp.approximations import annealed
     >>> from bsvr_pp.losses import gaussian
-    >>> result = annealed(np.eye(2), [0.5, -0.5], gaussian(C=1.0), particles=500, random_seed=1)
+    >>> result = annealed(np.eye(2), [0.5, -0.5], gaussian(C=1.0), bp.Annealed(particles=500), random_seed=1)
     >>> bool(abs(result.log_evidence + np.log(4 * np.pi) + 0.125) < 4 * result.standard_error)
     True
     """
-    for name, value, least in (("particles", particles, 2), ("groups", groups, 2), ("moves", moves, 1)):
-        check_count(name, value, least)
-    check_share("efficiency", efficiency)
-    rng = generator(random_seed)
-    path = bridge(K, y, likelihood, mean)
-    if powers is None:
-        ladder, _ = path.find_powers(particles, moves, efficiency, rng)
-    else:
-        ladder = _checked_powers(powers)
-    log_mass, f = path.forward(ladder, particles, groups, moves, rng)
-    log_evidence = float(logsumexp(log_mass) - np.log(groups))
-    if not np.isfinite(log_evidence):
-        raise ValueError("likelihood must not vanish at all draws of the prior, its log is -inf at each of them")
-    ratios = np.exp(log_mass - log_evidence)
-    # Delta method for the log of the mean of the evidences of the groups.
-    error = float(ratios.std(ddof=1) / np.sqrt(groups))
-    # Particle j of a group that is chosen with probability proportional to its evidence.
-    chosen = rng.choice(groups, size=groups * particles, p=ratios / ratios.sum())
-    kept = chosen * particles + np.tile(np.arange(particles), groups)
-    return AnnealedPosterior(log_evidence, error, path.offset + f[kept], ladder)
-
-
-def reverse_annealed(
-    f: ArrayLike,
-    K: ArrayLike | Covariance,
-    y: ArrayLike | None,
-    likelihood: NoiseModel | LogLikelihood,
-    powers: ArrayLike,
-    *,
-    mean: ArrayLike | None = None,
-    moves: int = 10,
-    random_seed: int | np.random.Generator | None = None,
-) -> tuple[float, float]:
-    """Move draws (draws, n) of the posterior back along the powers of a forward run: log evidence, standard error.
-
-    The expectation of this estimate is an upper bound, tight for many powers (Grosse, Ghahramani & Adams 2015).
-    """
-    check_count("moves", moves, 1)
-    rng = generator(random_seed)
-    path = bridge(K, y, likelihood, mean)
-    draws = numbers("f", f, ("draws", path.centre.size)) - path.offset
-    if len(draws) < 2:
-        raise ValueError(f"f must hold at least two draws, got shape {draws.shape}")
-    log_mean, error = _mean_of(path.backward(draws, _checked_powers(powers), moves, rng))
-    return path.log_mass - log_mean, error
+    if not isinstance(design, Annealing):
+        raise TypeError(f"design must be Annealed(...), got {design!r}")
+    path, rng = bridge(K, y, likelihood, mean), generator(random_seed)
+    powers, _ = path.find_powers(design.particles, design.moves, design.efficiency, rng)
+    return path.forward(powers, design, rng)
 
 
 @dataclass(frozen=True, slots=True)
@@ -198,10 +165,9 @@ class Path:
             f, values = self.move(f[kept], values[kept], powers[-1], moves, rng)
         return np.array(powers), f
 
-    def forward(
-        self, powers: Array, particles: int, groups: int, moves: int, rng: np.random.Generator
-    ) -> tuple[Array, Array]:
-        """Estimate the log mass at power 1 by independent groups, (groups,), and return their draws, group by group."""
+    def forward(self, powers: Array, design: Annealing, rng: np.random.Generator) -> AnnealedPosterior:
+        """Estimate the log mass at power 1 by independent groups, and draw from the density there."""
+        particles, groups = design.particles, design.groups
         f = self.draw(groups * particles, rng)
         values = self.log_ratio(f)
         log_mass = np.full(groups, self.log_mass)
@@ -209,35 +175,34 @@ class Path:
             log_weight = ((high - low) * values).reshape(groups, particles)
             log_mass += logsumexp(log_weight, axis=1) - np.log(particles)
             kept = _resample(log_weight, rng)
-            f, values = self.move(f[kept], values[kept], float(high), moves, rng)
-        return log_mass, f
-
-    def backward(self, f: Array, powers: Array, moves: int, rng: np.random.Generator) -> Array:
-        """Move draws from power 1 back to power 0, and return their log weights (Grosse, Ghahramani & Adams 2015)."""
-        values = self.log_ratio(f)
-        log_weight = np.zeros(len(f))
-        for high, low in itertools.pairwise(powers[::-1]):
-            log_weight += (low - high) * values
-            f, values = self.move(f, values, float(low), moves, rng)
-        return log_weight
+            f, values = self.move(f[kept], values[kept], float(high), design.moves, rng)
+        if not np.isfinite(log_mass).any():
+            raise ValueError(_VANISHES)
+        log_evidence, error = _mean_of(log_mass)  # by the delta method
+        # Particle j of a group that is chosen with probability proportional to its evidence.
+        ratios = np.exp(log_mass - log_evidence)
+        chosen = rng.choice(groups, size=groups * particles, p=ratios / ratios.sum())
+        kept = chosen * particles + np.tile(np.arange(particles), groups)
+        return AnnealedPosterior(log_evidence, error, self.offset + f[kept], powers)
 
     def move(self, f: Array, values: Array, power: float, moves: int, rng: np.random.Generator) -> tuple[Array, Array]:
-        """Apply elliptical slice moves to particles f (particles, n), which leave the density at this power invariant.
-
-        ``values`` (particles,) are their log ratios; returns the new f and values.
-        """
-        f, values = np.array(f, order="C"), values.copy()
+        """Apply elliptical slice moves to f (particles, n) and its log ratios, which leave the density as it is."""
+        f, values = f.copy(), values.copy()
         for _ in range(moves):
-            ellipse = np.ascontiguousarray(self.gaussian.draw(len(f), rng))
-            threshold = power * values + np.log1p(-rng.random(len(f))) if power > 0 else np.full(len(f), -np.inf)
+            ellipse = self.gaussian.draw(len(f), rng)
+            threshold = power * values + np.log1p(-rng.random(len(f)))
             angle = 2.0 * np.pi * rng.random(len(f))
-            bracket = np.stack([angle - 2.0 * np.pi, angle])
-            active = np.arange(len(f))
+            low, high, active = angle - 2.0 * np.pi, angle.copy(), np.arange(len(f))
             while active.size:
-                proposal = _rotated(f, ellipse, self.centre, angle, active)
-                proposed = self.log_ratio(proposal)
-                uniform = rng.random(active.size)
-                active = _settle(f, values, proposal, proposed, power, threshold, angle, bracket, active, uniform)
+                c, s = np.cos(angle[active, None]), np.sin(angle[active, None])
+                proposal = self.centre + c * (f[active] - self.centre) + s * ellipse[active]
+                proposed, uniform = self.log_ratio(proposal), rng.random(active.size)
+                done = (power * proposed >= threshold[active]) | (high[active] - low[active] < _BRACKET)
+                f[active[done]], values[active[done]] = proposal[done], proposed[done]
+                active, uniform = active[~done], uniform[~done]
+                below = angle[active] < 0.0
+                low[active[below]], high[active[~below]] = angle[active[below]], angle[active[~below]]
+                angle[active] = low[active] + uniform * (high[active] - low[active])
         return f, values
 
 
@@ -261,9 +226,8 @@ def bridge(
     log_likelihood = NoiseLikelihood(residual, pieces, likelihood.parameters)
 
     def beyond_sites(f: Array) -> Array:
-        values = log_likelihood(f)
-        _take_sites(values, f, precision, tilt)
-        return values
+        sites = np.einsum("pi,pi->p", f, tilt - 0.5 * precision * f)
+        return log_likelihood(f) - sites
 
     return Path(beyond_sites, centre, factor, log_mass, offset)
 
@@ -297,33 +261,17 @@ def importance(
     return float(values.sum()), float(np.sqrt((errors**2).sum()))
 
 
-def _checked_powers(powers: ArrayLike) -> Array:
-    """Check the powers of an annealing path, which increase from 0 to 1."""
-    ladder = numbers("powers", powers)
-    if ladder.ndim != 1 or ladder.size < 2 or ladder[0] != 0 or ladder[-1] != 1 or not (np.diff(ladder) > 0).all():
-        raise ValueError(f"powers must ascend from 0 to 1, got {powers!r}")
-    return ladder
-
-
 def _mean_of(log_weight: Array) -> tuple[float, float]:
     """Compute the log of the mean weight, and its standard error."""
     log_mean = float(logsumexp(log_weight) - np.log(log_weight.size))
     return log_mean, float(np.exp(log_weight - log_mean).std(ddof=1) / np.sqrt(log_weight.size))
 
 
-@compiled
-def _take_sites(values: Array, f: Array, precision: Array, tilt: Array) -> None:
-    """Subtract the log sites of each row of f, in place."""
-    for p in range(f.shape[0]):
-        for i in range(f.shape[1]):
-            values[p] += f[p, i] * (0.5 * precision[i] * f[p, i] - tilt[i])
-
-
 def _next_power(values: Array, power: float, efficiency: float) -> float:
     """Find the power at which the effective share of the particles with positive weight falls to ``efficiency``."""
     finite = values[np.isfinite(values)]
     if finite.size == 0:
-        raise ValueError("likelihood must not vanish at all draws of the prior, its log is -inf at each of them")
+        raise ValueError(_VANISHES)
     spread = finite - finite.max()
 
     def share(step: float) -> float:
@@ -351,46 +299,3 @@ def _resample(log_weight: Array, rng: np.random.Generator) -> NDArray[np.intp]:
     found = [np.searchsorted(edge, at) for edge, at in zip(edges, points, strict=True)]
     kept: NDArray[np.intp] = np.minimum(found, particles - 1) + particles * np.arange(groups)[:, None]
     return kept.ravel()
-
-
-@compiled
-def _rotated(f: Array, ellipse: Array, centre: Array, angle: Array, active: NDArray[np.intp]) -> Array:
-    """Points of the ellipses at the angles, for the active particles."""
-    n = f.shape[1]
-    out = np.empty((active.shape[0], n))
-    for row in range(active.shape[0]):
-        p = active[row]
-        c, s = np.cos(angle[p]), np.sin(angle[p])
-        for i in range(n):
-            out[row, i] = centre[i] + c * (f[p, i] - centre[i]) + s * ellipse[p, i]
-    return out
-
-
-@compiled
-def _settle(
-    f: Array,
-    values: Array,
-    proposal: Array,
-    proposed: Array,
-    power: float,
-    threshold: Array,
-    angle: Array,
-    bracket: Array,
-    active: NDArray[np.intp],
-    uniform: Array,
-) -> NDArray[np.intp]:
-    """Accept proposals on the slice, in place; shrink the brackets of the others, and return them."""
-    left = np.empty_like(active)
-    n_left = 0
-    for row in range(active.shape[0]):
-        p = active[row]
-        if power == 0.0 or power * proposed[row] >= threshold[p] or bracket[1, p] - bracket[0, p] < _BRACKET:
-            for i in range(f.shape[1]):
-                f[p, i] = proposal[row, i]
-            values[p] = proposed[row]
-            continue
-        bracket[0 if angle[p] < 0.0 else 1, p] = angle[p]
-        angle[p] = bracket[0, p] + uniform[row] * (bracket[1, p] - bracket[0, p])
-        left[n_left] = p
-        n_left += 1
-    return left[:n_left]
