@@ -190,11 +190,10 @@ def _envelope(t: Array, pieces: Pieces) -> tuple[float, float]:
 def _newton(K: Structure, t: Array, start: Array, h: float, pieces: Pieces) -> tuple[Array, int]:
     """Minimise Σ Eʰ(t - K·a) + ½ aᵀK·a, Eʰ their Moreau envelopes; returns a and the number of steps."""
     n = t.shape[0]
-    knots, slope, curvature = pieces.knots, pieces.slope, pieces.curvature
     a, f = start.copy(), product(K, start)
     target, rate = np.empty(n), np.empty(n)
     step = np.empty(n)
-    rises = _ramps(h, pieces)
+    ramps = _ramps(h, pieces)
     largest = 0.0  # entry of K
     for i in range(n):
         largest = max(largest, K.variance[i])
@@ -208,14 +207,14 @@ def _newton(K: Structure, t: Array, start: Array, h: float, pieces: Pieces) -> t
                 if rate[i] * K.variance[i] < FLAT:
                     rate[i] = 0.0
             else:
-                target[i], rate[i] = subgradient(t[i] - f[i], h, k, knots, slope, curvature)
+                target[i], rate[i] = _envelope_slope(t[i] - f[i], k, ramps)
             step[i] = target[i] - a[i]
         block = np.flatnonzero(rate > 0.0)
         if block.shape[0] > 0 and not _newton_step(K, rate, step, block):
             break
         change = product(K, step)
         noise = 2e-16 * largest * np.max(np.abs(step))
-        size = _line_search(t - f, a, step, change, noise, rises, pieces)
+        size = _line_search(t - f, a, step, change, noise, ramps, pieces)
         add(a, size, step, block, K.constant)
         f += size * change
         settled = size == 0.0 or abs(size - 1.0) < 1e-9
@@ -227,7 +226,7 @@ def _newton(K: Structure, t: Array, start: Array, h: float, pieces: Pieces) -> t
             if is_interval(k, pieces):
                 moved = max(moved, abs(size * step[i]))
             elif settled:
-                settled = rate[i] == subgradient(t[i] - f[i], h, k, knots, slope, curvature)[1]
+                settled = rate[i] == _envelope_slope(t[i] - f[i], k, ramps)[1]
         if (settled and moved <= _SMALL_STEP * steepest) or longest <= 1e-13 * steepest:
             break
     # On linear pieces a full step reaches the slope exactly; what is left beyond a bound is rounding.
@@ -256,57 +255,57 @@ def _newton_step(K: Structure, rate: Array, step: Array, block: NDArray[np.int64
     return True
 
 
-@compiled
-def subgradient(s: float, h: float, k: int, knots: Array, slope: Array, curvature: Array) -> tuple[float, float]:
-    """Slope a of the envelope of energy k at s = r + h·a, and da/ds; whole tables, because rows of them cost time."""
-    m = knots.shape[1]
-    if s < knots[k, 0] + h * slope[k, 0]:
-        rate = curvature[k, 0] / (1.0 + h * curvature[k, 0])
-        return slope[k, 0] + rate * (s - knots[k, 0] - h * slope[k, 0]), rate
-    for j in range(1, m):
-        end = knots[k, j] + h * slope[k, j + 1]
-        if s < end:
-            jump = slope[k, j + 1] - slope[k, j]
-            if jump <= 0.0:
-                return slope[k, j], 0.0
-            start = knots[k, j - 1] + h * slope[k, j]
-            rate = jump / (end - start)
-            # From the nearer end: a must reach the bound without rounding errors.
-            if s - start < end - s:
-                return slope[k, j] + rate * (s - start), rate
-            return slope[k, j + 1] - rate * (end - s), rate
-    last = float(curvature[k, m] / (1.0 + h * curvature[k, m]))
-    return slope[k, m] + last * (s - knots[k, m - 1] - h * slope[k, m]), last
+class _Ramps(NamedTuple):
+    """The slope of each envelope as ramps from ``bottom`` at ``low`` to ``top`` at ``high``, constant between them."""
+
+    first: Array  # (k,), before the first ramp
+    low: Array  # (k, ramps), as all others
+    high: Array
+    bottom: Array
+    top: Array
+    rate: Array
 
 
 @compiled
-def _ramps(h: float, pieces: Pieces) -> tuple[Array, Array, Array, Array, Array]:
-    """The slope of each envelope as a sum of ramps, which is fast to evaluate.
-
-    Curved pieces and kinks rise by ``rise`` from ``low`` to ``high``, at ``rate``; returns the first slope (k,), and
-    low, high, rate, rise (k, ramps).
-    """
+def _ramps(h: float, pieces: Pieces) -> _Ramps:
+    """Curved pieces and kinks rise over the residuals r + h·a; others do not and are left out."""
     knots, slope, curvature = pieces.knots, pieces.slope, pieces.curvature
     k, m = knots.shape
-    low, high, rate, rise = (np.zeros((k, m + 1)), np.zeros((k, m + 1)), np.zeros((k, m + 1)), np.zeros((k, m + 1)))
+    low, high, rate = np.zeros((k, m + 1)), np.zeros((k, m + 1)), np.zeros((k, m + 1))
+    bottom, top = np.zeros((k, m + 1)), np.zeros((k, m + 1))
     used = 0
     for j in range(m + 1):
         some = False
         for row in range(k):
+            bottom[row, used], top[row, used] = slope[row, j], slope[row, min(j + 1, m) if j > 0 else 0]
             if 0 < j < m:
                 low[row, used] = knots[row, j - 1] + h * slope[row, j]
                 high[row, used] = knots[row, j] + h * slope[row, j + 1]
-                rise[row, used] = max(slope[row, j + 1] - slope[row, j], 0.0)
-                rate[row, used] = rise[row, used] / (high[row, used] - low[row, used]) if rise[row, used] > 0.0 else 0.0
+                rise = slope[row, j + 1] - slope[row, j]
+                rate[row, used] = rise / (high[row, used] - low[row, used]) if rise > 0.0 else 0.0
             else:
                 end = knots[row, max(j - 1, 0)] + h * slope[row, j]
                 low[row, used], high[row, used] = (-np.inf, end) if j == 0 else (end, np.inf)
                 rate[row, used] = curvature[row, j] / (1.0 + h * curvature[row, j])
-                rise[row, used] = 0.0
             some = some or rate[row, used] > 0.0
         used += some
-    first = slope[:, 0].copy()
-    return first, low[:, :used].copy(), high[:, :used].copy(), rate[:, :used].copy(), rise[:, :used].copy()
+    rows = low[:, :used].copy(), high[:, :used].copy(), bottom[:, :used].copy(), top[:, :used].copy()
+    return _Ramps(slope[:, 0].copy(), rows[0], rows[1], rows[2], rows[3], rate[:, :used].copy())
+
+
+@compiled
+def _envelope_slope(s: float, k: int, ramps: _Ramps) -> tuple[float, float]:
+    """Slope a of the envelope of energy k at s = r + h·a, and da/ds."""
+    value = ramps.first[k]
+    for q in range(ramps.low.shape[1]):
+        if s <= ramps.low[k, q]:
+            break
+        if s < ramps.high[k, q]:
+            # From the nearer end: a must reach the bound without rounding errors.
+            up, down, rate = s - ramps.low[k, q], ramps.high[k, q] - s, ramps.rate[k, q]
+            return (ramps.bottom[k, q] + rate * up if up < down else ramps.top[k, q] - rate * down), rate
+        value = ramps.top[k, q]
+    return value, 0.0
 
 
 @compiled
@@ -316,7 +315,7 @@ def _line_search(
     step: Array,
     change: Array,
     noise: float,
-    rising: tuple[Array, Array, Array, Array, Array],
+    ramps: _Ramps,
     pieces: Pieces,
 ) -> float:
     """Find the minimum along a + size·step of the objective, whose derivative is increasing and piecewise linear.
@@ -327,7 +326,6 @@ def _line_search(
     accuracy = 1e-14
     for k in range(pieces.ends.shape[0]):
         accuracy = 1e-11 if is_interval(k, pieces) else accuracy
-    first, lows, highs, rates, rises = rising
     low, high, size = 0.0, np.inf, 1.0
     curvature = np.dot(step, change)
     slope_at_start = np.dot(a, change)
@@ -340,15 +338,7 @@ def _line_search(
             if is_interval(k, pieces):
                 _, value, rate = site_energy(s, k, pieces)
             else:
-                value, rate = first[k], 0.0
-                for q in range(lows.shape[1]):
-                    if s >= highs[k, q]:
-                        value += rises[k, q]
-                    elif s > lows[k, q]:
-                        up, down = s - lows[k, q], highs[k, q] - s
-                        # From the nearer end, as in subgradient.
-                        value += rates[k, q] * up if up < down else rises[k, q] - rates[k, q] * down
-                        rate += rates[k, q]
+                value, rate = _envelope_slope(s, k, ramps)
                 doubt += rate * abs(change[i]) * noise
             slope -= value * change[i]
             scale += abs(value * change[i])
