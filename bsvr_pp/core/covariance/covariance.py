@@ -237,13 +237,6 @@ class Factor:
             solution += weighted - sites.weight * ((weighted @ sites.half) @ sites.half.T)
         return solution
 
-    def given_sites(self, cross: Array | CrossRoot) -> Array:
-        """Posterior covariance (k, n) of new inputs, of which ``cross`` is the prior one, with all inputs."""
-        if isinstance(cross, CrossRoot):
-            half = [self._reduced(rows) for rows in (cross.new, cross.root)]
-            return np.asarray(half[0] @ half[1].T)
-        return np.asarray(cross - self.solve(cross[:, self.points]) @ self.covariance.dense()[self.points])
-
     def _reduced(self, rows: Array) -> Array:
         """Rows b of a root as b·L⁻ᵀ, whose products are the posterior covariances."""
         if not self._by_root:

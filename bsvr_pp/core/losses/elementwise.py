@@ -10,7 +10,7 @@ from scipy.special import erfcx
 
 from bsvr_pp.core.arrays import Array
 from bsvr_pp.core.compiler import compiled, vectorized
-from bsvr_pp.core.losses.intervals import tilted_interval
+from bsvr_pp.core.losses.intervals import mass_row, tilted_interval
 from bsvr_pp.core.losses.pieces import (
     Pieces,
     Row,
@@ -81,44 +81,28 @@ def log_mgf(t: float, pieces: Pieces) -> Array:
 
 
 @compiled
-def log_tail(r: float, upper_tail: bool, k: int, pieces: Pieces) -> float:
-    """Log of the mass of the noise below r, or above it."""
-    knots, _, slope, curvature = row = row_at(k, pieces)
-    mass, top = 0.0, -inf
-    for j in range(knots.shape[0] + 1):
-        anchor, lower, upper = extent(j, knots)
-        if upper_tail:
-            lower = max(lower, r - anchor)
-        else:
-            upper = min(upper, r - anchor)
-        if not lower < upper:
-            continue
-        place, steepness, left, right = peak(lower, upper, -slope[j], curvature[j])
-        log_piece = log(peak_integrals(steepness, curvature[j], left, right)[0]) - energy_on(place, j, row)
-        if log_piece > top:
-            mass = mass * exp(top - log_piece) + 1.0 if top > -inf else 1.0
-            top = log_piece
-        else:
-            mass += exp(log_piece - top)
-    return top + log(mass) - pieces.log_normalizer[k] if top > -inf else -inf
+def _tail(r: float, upper_tail: bool, k: int, pieces: Pieces, moments: Array) -> tuple[float, float]:
+    """Log of the mass of the noise below r, or above it, and the density at r over this mass."""
+    low, high = (0.0, inf) if upper_tail else (-inf, 0.0)
+    log_mass, _, _, at_low, at_high = mass_row(r, low, high, row_at(k, pieces), moments)
+    return log_mass - pieces.log_normalizer[k], at_low if upper_tail else at_high
 
 
 @compiled
 def cdf(r: Array, rows: Rows, pieces: Pieces) -> Array:
     """Mass below r, elementwise."""
-    out = np.empty(r.shape[0])
+    out, moments = np.empty(r.shape[0]), np.empty((pieces.slope.shape[1], 3))
     for i in range(r.shape[0]):
-        if np.isnan(r[i]):
-            out[i] = np.nan
-        elif r[i] <= 0.0:
-            out[i] = exp(log_tail(r[i], False, rows[i], pieces)) if r[i] > -inf else 0.0
-        else:
-            out[i] = 1.0 - exp(log_tail(r[i], True, rows[i], pieces)) if r[i] < inf else 1.0
+        if not np.isfinite(r[i]):
+            out[i] = 0.5 + 0.5 * np.sign(r[i])
+            continue
+        small = exp(_tail(r[i], r[i] > 0.0, rows[i], pieces, moments)[0])
+        out[i] = 1.0 - small if r[i] > 0.0 else small
     return out
 
 
 @compiled
-def _solve_tail(log_q: float, upper_tail: bool, k: int, pieces: Pieces) -> float:
+def _solve_tail(log_q: float, upper_tail: bool, k: int, pieces: Pieces, moments: Array) -> float:
     """Residual whose tail has the log mass log_q: Newton's method on the log tail.
 
     The density is log-concave, so the log tail is a concave function of r: from anywhere Newton's first step lands
@@ -131,13 +115,12 @@ def _solve_tail(log_q: float, upper_tail: bool, k: int, pieces: Pieces) -> float
     # Start from the last knot that still lies beyond the root, if there is one.
     for j in range(knots.shape[0]):
         knot = knots[knots.shape[0] - 1 - j] if upper_tail else knots[j]
-        if log_tail(knot, upper_tail, k, pieces) <= log_q:
-            r = knot
+        if _tail(knot, upper_tail, k, pieces, moments)[0] > log_q:
+            break
+        r = knot
     for _ in range(200):
-        log_mass = log_tail(r, upper_tail, k, pieces)
-        log_hazard = -energy(r, row_at(k, pieces))[0] - pieces.log_normalizer[k] - log_mass
-        step = sign * (log_q - log_mass) * exp(-log_hazard)
-        moved = r + step
+        log_mass, hazard = _tail(r, upper_tail, k, pieces, moments)
+        moved = r + sign * (log_q - log_mass) / hazard
         if abs(moved - r) <= 4e-16 * abs(moved) or abs(log_q - log_mass) < 1e-15:
             return moved
         r = moved
@@ -147,16 +130,14 @@ def _solve_tail(log_q: float, upper_tail: bool, k: int, pieces: Pieces) -> float
 @compiled
 def quantile(q: Array, rows: Rows, pieces: Pieces) -> Array:
     """Residual with mass q below it, elementwise."""
-    out = np.empty(q.shape[0])
+    out, moments = np.empty(q.shape[0]), np.empty((pieces.slope.shape[1], 3))
     for i in range(q.shape[0]):
-        if q[i] <= 0.0:
-            out[i] = -inf
-        elif q[i] >= 1.0:
-            out[i] = inf
-        elif q[i] <= 0.5:
-            out[i] = _solve_tail(log(q[i]), False, rows[i], pieces)
+        upper_tail = q[i] > 0.5
+        share = 1.0 - q[i] if upper_tail else q[i]
+        if share > 0.0:
+            out[i] = _solve_tail(log(share), upper_tail, rows[i], pieces, moments)
         else:
-            out[i] = _solve_tail(log(1.0 - q[i]), True, rows[i], pieces)
+            out[i] = inf if upper_tail else -inf
     return out
 
 
@@ -226,7 +207,7 @@ def convolved(
     n_knots, scale = knots.shape[0], exp(-pieces.log_normalizer[k])
     if sd * scale < _POINT:
         height = exp(-energy(z, row)[0]) * scale
-        return exp(log_tail(z, upper_tail, k, pieces)), height, height * energy(z, row)[1]
+        return exp(_tail(z, upper_tail, k, pieces, moments)[0]), height, height * energy(z, row)[1]
     sign, precision = (-1.0 if upper_tail else 1.0), 1.0 / (sd * sd)
     total, density, fall = 0.0, 0.0, 0.0
     at_lower, share_lower = 0.0, 0.0  # exp(-E) at the lower end, times density and probability of the Gaussian there

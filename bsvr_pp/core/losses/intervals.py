@@ -49,32 +49,14 @@ def mass_row(s: float, low: float, high: float, row: Row, moments: Array) -> tup
     knots, value, slope, curvature = row
     n_knots = knots.shape[0]
     base, start, end = _positions(s, low, high)
-    best, best_piece = -inf, 0
-    # moments temporarily holds: log of the largest integrand, its position, steepness.
-    for j in range(n_knots + 1):
-        anchor = knots[max(j - 1, 0)] - base
-        lower = start if j == 0 else max(anchor, start)
-        upper = end if j == n_knots else min(knots[j] - base, end)
-        moments[j, 0] = -inf
-        if not lower < upper:
-            continue
-        place, steepness = _lowest_energy(lower, upper, anchor, slope[j], curvature[j])
-        level = -energy_on(place - anchor, j, row)
-        moments[j, 0], moments[j, 1], moments[j, 2] = level, place, steepness
-        farthest = reach(steepness, curvature[j])
-        score = level + log(min(farthest, upper - place) + min(farthest, place - lower))
-        if score > best:
-            best, best_piece = score, j
-    top = moments[best_piece, 0]
+    best, top = _find_peaks(base, start, end, row, moments)
     mass, mean, spread, size, bend = 0.0, 0.0, 0.0, 0.0, 0.0  # mean and spread of E'
     for j in range(n_knots + 1):
         level, place, steepness = moments[j, 0], moments[j, 1], moments[j, 2]
         moments[j] = 0.0
         if level == -inf:
             continue
-        anchor = knots[max(j - 1, 0)] - base
-        lower = start if j == 0 else max(anchor, start)
-        upper = end if j == n_knots else min(knots[j] - base, end)
+        anchor, lower, upper = _part(j, base, start, end, knots)
         farthest = reach(steepness, curvature[j])
         left, right = -min(farthest, place - lower), min(farthest, upper - place)
         if level + log(right - left) < best - _NEGLIGIBLE:
@@ -113,6 +95,34 @@ def mass_row(s: float, low: float, high: float, row: Row, moments: Array) -> tup
     else:
         second = rising - falling - first * first
     return log_mass, first, min(second, 0.0), at_low, at_high
+
+
+@compiled
+def _part(j: int, base: float, start: float, end: float, knots: Array) -> tuple[float, float, float]:
+    """Anchor of piece j, and the ends of its part of an interval, as positions from ``base``."""
+    anchor = knots[max(j - 1, 0)] - base
+    lower = start if j == 0 else max(anchor, start)
+    return anchor, lower, end if j == knots.shape[0] else min(knots[j] - base, end)
+
+
+@compiled
+def _find_peaks(base: float, start: float, end: float, row: Row, moments: Array) -> tuple[float, float]:
+    """Fill ``moments`` with log of the largest integrand, its place, steepness; logs of most mass and its peak."""
+    knots, _, slope, curvature = row
+    best, top = -inf, -inf
+    for j in range(knots.shape[0] + 1):
+        anchor, lower, upper = _part(j, base, start, end, knots)
+        moments[j, 0] = -inf
+        if not lower < upper:
+            continue
+        place, steepness = _lowest_energy(lower, upper, anchor, slope[j], curvature[j])
+        level = -energy_on(place - anchor, j, row)
+        moments[j, 0], moments[j, 1], moments[j, 2] = level, place, steepness
+        farthest = reach(steepness, curvature[j])
+        score = level + log(min(farthest, upper - place) + min(farthest, place - lower))
+        if score > best:
+            best, top = score, level
+    return best, top
 
 
 @compiled
@@ -260,56 +270,16 @@ def tilted_interval(
     of the log by the ends; ``moments`` (m+1, 3) are filled as by `tilted_row`.
     """
     knots, _, slope, curvature = row
-    n_knots, sd = knots.shape[0], sqrt(variance)
-    below = center + low  # -inf or inf where the end is
-    above = center + high
-    width = (high - low) / sd
-    cuts = _cuts(below, above, sd)
-    n_cuts = cuts.shape[0]
-    # Each cell: piece, lower and upper end, place of the largest integrand, log of it, steepness, curvature.
-    cells = np.empty((n_knots + 1 + n_cuts, 7))
-    n_cells, best, best_cell = 0, -inf, 0
-    # The largest integrand is at least as high as at 0, or where the slope of the noise is that of the Gaussian tail.
-    edge = min(max(0.0, below), above)
-    steepest = max(abs(slope[0]), abs(slope[n_knots])) * variance
-    bottom = -inf
-    for shrunk in (0.0, edge, edge - min(steepest, edge) if edge > 0.0 else edge + min(steepest, -edge)):
-        log_inner = _window((below - shrunk) / sd, (above - shrunk) / sd, width)[0]
-        bottom = max(bottom, log_inner - energy(shrunk, row)[0])
-    bottom -= _NEGLIGIBLE + 15.0
-    for j in range(n_knots + 1):
-        anchor, first, last = extent(j, knots)
-        if not first < last:
-            continue
-        lower = first
-        for q in range(n_cuts + 1):
-            upper = last if q == n_cuts else min(cuts[q] - anchor, last)
-            if not lower < upper:
-                continue
-            outer = q == 0 or q == n_cuts
-            lowest, _ = _lowest_energy(lower, upper, 0.0, slope[j], curvature[j])
-            nearest = max(max(below - (anchor + upper), (anchor + lower) - above), 0.0) / sd
-            bound = -energy_on(lowest, j, row) - 0.5 * nearest * nearest
-            if bound < bottom:
-                lower = upper
-                continue
-            place, level, steepness, bend = _peak((lower, upper, anchor), (below, above, width), sd, j, outer, row)
-            farthest = reach(steepness, bend)
-            score = level + log(min(farthest, upper - place) + min(farthest, place - lower))
-            cells[n_cells, 0], cells[n_cells, 1], cells[n_cells, 2] = j, lower, upper
-            cells[n_cells, 3], cells[n_cells, 4], cells[n_cells, 5], cells[n_cells, 6] = place, level, steepness, bend
-            if score > best:
-                best, best_cell = score, n_cells
-            n_cells += 1
-            lower = upper
+    sd = sqrt(variance)
+    below, above, width = center + low, center + high, (high - low) / sd  # -inf or inf where an end is
+    cells, best_cell, best = _cells((below, above, width), sd, row)
     top = cells[best_cell, 4]
-    anchor = knots[max(int(cells[best_cell, 0]) - 1, 0)]
-    at = anchor + cells[best_cell, 3]
+    at = knots[max(int(cells[best_cell, 0]) - 1, 0)] + cells[best_cell, 3]
     _, t1, _, where = _window((below - at) / sd, (above - at) / sd, width)
     center_x = where + t1
     moments[:] = 0.0
     mass, first_x, second_x, by_low, by_high = 0.0, 0.0, 0.0, 0.0, 0.0
-    for cell in range(n_cells):
+    for cell in range(cells.shape[0]):
         j = int(cells[cell, 0])
         lower, upper, place, level = cells[cell, 1], cells[cell, 2], cells[cell, 3], cells[cell, 4]
         farthest = reach(cells[cell, 5], cells[cell, 6])
@@ -341,7 +311,7 @@ def tilted_interval(
             moments[j, 0] += weight
             moments[j, 1] += weight * u
             moments[j, 2] += weight * u * u
-    for j in range(n_knots + 1):
+    for j in range(moments.shape[0]):
         if moments[j, 0] > 0.0:
             moments[j, 1] /= moments[j, 0]
             moments[j, 2] /= moments[j, 0]
@@ -354,6 +324,55 @@ def tilted_interval(
         by_low / (mass * sd),
         by_high / (mass * sd),
     )
+
+
+@compiled
+def _cells(interval: tuple[float, float, float], sd: float, row: Row) -> tuple[Array, int, float]:
+    """Parts of pieces, between the places where the inner integral changes its form, whose integrand may count.
+
+    Each row (cells, 7) has piece, lower and upper end, place of the largest integrand, log of it, steepness, curvature.
+    Also the row of most mass, and the log of this mass.
+    """
+    knots, _, slope, curvature = row
+    below, above, _ = interval
+    cuts = _cuts(below, above, sd)
+    n_cuts, least = cuts.shape[0], _least_level(interval, sd, row)
+    cells = np.empty((knots.shape[0] + 1 + n_cuts, 7))
+    n_cells, best, best_cell = 0, -inf, 0
+    for j in range(knots.shape[0] + 1):
+        anchor, first, last = extent(j, knots)
+        lower = first
+        for q in range(n_cuts + 1 if first < last else 0):
+            upper = last if q == n_cuts else min(cuts[q] - anchor, last)
+            if not lower < upper:
+                continue
+            lowest, _ = _lowest_energy(lower, upper, 0.0, slope[j], curvature[j])
+            nearest = max(max(below - (anchor + upper), (anchor + lower) - above), 0.0) / sd
+            if -energy_on(lowest, j, row) - 0.5 * nearest * nearest >= least:
+                outer = q == 0 or q == n_cuts
+                place, level, steepness, bend = _peak((lower, upper, anchor), interval, sd, j, outer, row)
+                farthest = reach(steepness, bend)
+                score = level + log(min(farthest, upper - place) + min(farthest, place - lower))
+                cells[n_cells, 0], cells[n_cells, 1], cells[n_cells, 2], cells[n_cells, 3] = j, lower, upper, place
+                cells[n_cells, 4], cells[n_cells, 5], cells[n_cells, 6] = level, steepness, bend
+                if score > best:
+                    best, best_cell = score, n_cells
+                n_cells += 1
+            lower = upper
+    return cells[:n_cells], best_cell, best
+
+
+@compiled
+def _least_level(interval: tuple[float, float, float], sd: float, row: Row) -> float:
+    """Log of an integrand that is negligible, from that at 0 and where the slope is that of the Gaussian tail."""
+    (below, above, width), slope = interval, row[2]
+    edge = min(max(0.0, below), above)
+    steepest = max(abs(slope[0]), abs(slope[-1])) * sd * sd
+    largest = -inf
+    for shrunk in (0.0, edge, edge - min(steepest, edge) if edge > 0.0 else edge + min(steepest, -edge)):
+        log_inner = _window((below - shrunk) / sd, (above - shrunk) / sd, width)[0]
+        largest = max(largest, log_inner - energy(shrunk, row)[0])
+    return largest - _NEGLIGIBLE - 15.0
 
 
 @compiled

@@ -101,15 +101,6 @@ def row_at(k: int, pieces: Pieces) -> Row:
 
 
 @compiled
-def piece_index(r: float, knots: Array) -> int:
-    """Index of the piece that holds r (the right one at a knot)."""
-    j = 0
-    while j < knots.shape[0] and r >= knots[j]:
-        j += 1
-    return j
-
-
-@compiled
 def energy_on(s: float, j: int, row: Row) -> float:
     """Energy at the distance s from the anchor of piece j, from the nearer of its two knots (no cancellation)."""
     knots, value, slope, curvature = row
@@ -124,7 +115,9 @@ def energy_on(s: float, j: int, row: Row) -> float:
 def energy(r: float, row: Row) -> tuple[float, float, float, int]:
     """Energy, slope, curvature and piece of one site at the residual r (right-hand values at a knot)."""
     knots, _, slope, curvature = row
-    j = piece_index(r, knots)
+    j = 0
+    while j < knots.shape[0] and r >= knots[j]:
+        j += 1
     s = r - knots[max(j - 1, 0)]
     return energy_on(s, j, row), slope[j] + curvature[j] * s, curvature[j], j
 
