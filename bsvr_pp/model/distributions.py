@@ -104,15 +104,15 @@ def distribution(loss: str) -> type[Continuous]:
             raise TypeError(f"{name} takes mu, {', '.join(parameters)}, got {1 + len(given)} values")
         return given
 
-    return distribution_class(NoiseRV, name, loss, _methods(loss), _documentation(loss), shown=name, ordered=ordered)
+    members = {"__doc__": _documentation(loss)} | _methods(loss)
+    return distribution_class(NoiseRV, name, loss, members, shown=name, ordered=ordered)
 
 
 def distribution_class(
     base: type[NoiseRV],
     name: str,
     loss: str,
-    methods: Sequence[Callable[..., Tensor]],
-    documentation: str,
+    members: Mapping[str, object],
     *,
     shown: str,
     bounds: str = "",
@@ -140,10 +140,9 @@ def distribution_class(
 
     rv_op = partial(rv_type.rv_op)
     vars(rv_op)["ndims_params"] = rv_type.ndims_params  # which `pm.find_constrained_prior` reads
-    members = {"__module__": base.__module__, "__doc__": documentation, "rv_type": rv_type, "rv_op": rv_op}
-    members |= {"dist": classmethod(dist)} | {method.__name__: staticmethod(method) for method in methods}
+    own = {"__module__": base.__module__, "rv_type": rv_type, "rv_op": rv_op, "dist": classmethod(dist)}
     metaclass: type = type(parent)
-    made: type[Continuous] = metaclass(name, (parent,), members)
+    made: type[Continuous] = metaclass(name, (parent,), own | dict(members))
     return made
 
 
@@ -200,7 +199,7 @@ class NoiseRV(InvertedRV):
         return check_icdf_parameters(draws, *valid_parameters(cls.loss, values)[0], msg=constraints(cls.loss))
 
 
-def _methods(loss: str) -> list[Callable[..., Tensor]]:
+def _methods(loss: str) -> dict[str, object]:
     """The functions that PyMC expects in a distribution class."""
 
     def checked(check: Callable[..., Tensor], result: Tensor, values: Sequence[Tensor]) -> Tensor:
@@ -236,7 +235,7 @@ def _methods(loss: str) -> list[Callable[..., Tensor]]:
         mean = pt.broadcast_arrays(mu, *values)[0]
         return mean if rv_size_is_none(size) else pt.full(size, mean)
 
-    return [logp, logcdf, logccdf, icdf, support_point]
+    return {method.__name__: staticmethod(method) for method in (logp, logcdf, logccdf, icdf, support_point)}
 
 
 def _quantile(loss: str, q: Tensor, values: Sequence[Tensor]) -> Tensor:

@@ -24,7 +24,7 @@ from bsvr_pp.core.approximations.mean_field import TARGET, mean_field_core
 from bsvr_pp.core.approximations.posterior import sites_of
 from bsvr_pp.core.arrays import Array
 from bsvr_pp.core.compiler import MATRIX, VECTOR, compiled, separate
-from bsvr_pp.core.covariance.structure import given_root, split
+from bsvr_pp.core.covariance.structure import STRUCTURE, Structure, given_root, split
 from bsvr_pp.core.losses.factors import of_rows
 from bsvr_pp.core.losses.pieces import PIECES, Pieces
 from bsvr_pp.core.losses.registry import LIKELIHOODS
@@ -140,7 +140,8 @@ def evidence_function(
         valid, covariance, offset, rows, given, sites = _checked(K, mean, lower, upper, weight, parameters, start)
         if valid and np.isfinite(jitter.item()):
             pieces, columns = table(given, rows[0]), given.shape[1]
-            found = _solve(which, covariance, jitter.item(), by_root, offset, rows, pieces, columns, sites, mismatch)
+            structure = _structure(covariance, jitter.item(), by_root)
+            found = _solve(which, structure, offset, rows, pieces, columns, sites, mismatch)
         else:
             found = _failed(covariance, offset, given, sites)
         value, by_K, by_mean, by_lower, by_upper, by_parameters, converged, solution = found
@@ -180,38 +181,30 @@ def _checked(
     return ordered and np.isfinite(total), covariance, offset, rows, given, sites
 
 
+@separate(STRUCTURE, MATRIX, types.float64, types.boolean)
+def _structure(K: Array, jitter: float, by_root: bool) -> Structure:
+    """The structure of K, to which the jitter is added in place, or of its root."""
+    if by_root:
+        return given_root(K, np.full(K.shape[0], jitter))
+    for i in range(K.shape[0]):
+        K[i, i] += jitter
+    return split(K, jitter)
+
+
 _OUTPUTS = types.Tuple((types.float64, MATRIX, VECTOR, VECTOR, VECTOR, MATRIX, types.float64, MATRIX))
-_BOOL = types.boolean
 
 
-@separate(
-    _OUTPUTS, types.int64, MATRIX, types.float64, _BOOL, VECTOR, MATRIX, PIECES, types.int64, MATRIX, types.float64
-)
+@separate(_OUTPUTS, types.int64, STRUCTURE, VECTOR, MATRIX, PIECES, types.int64, MATRIX, types.float64)
 def _solve(
-    which: int,
-    K: Array,
-    jitter: float,
-    by_root: bool,
-    mean: Array,
-    rows: Array,
-    table: Pieces,
-    columns: int,
-    start: Array,
-    mismatch: float,
+    which: int, K: Structure, mean: Array, rows: Array, table: Pieces, columns: int, start: Array, mismatch: float
 ) -> tuple[float, Array, Array, Array, Array, Array, float, Array]:
     """Compute the outputs of `LatentEvidence`; ``columns`` is the number of values of each parameter."""
     t, ends = rows[0] - mean, np.ascontiguousarray(rows[1:3].T)
-    if by_root:
-        structure = given_root(K, np.full(t.shape[0], jitter))
-    else:
-        for i in range(t.shape[0]):
-            K[i, i] += jitter
-        structure = split(K, jitter)
     pieces = of_rows(table, ends, rows[3])
     if which == _MEAN_FIELD:
-        found, gradients = mean_field_core(structure, t, pieces, start, mismatch)
+        found, gradients = mean_field_core(K, t, pieces, start, mismatch)
     else:
-        found, gradients = laplace_core(structure, t, pieces, which == _LOCAL, start)
+        found, gradients = laplace_core(K, t, pieces, which == _LOCAL, start)
     by_parameters = np.zeros((pieces.d_energy.shape[0], columns))
     for i in range(by_parameters.shape[0]):  # the table may have one row per point even if the parameters are numbers
         for row in range(pieces.knots.shape[0]):

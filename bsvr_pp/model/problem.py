@@ -42,7 +42,7 @@ from bsvr_pp.model.compiled import (
 )
 from bsvr_pp.model.distributions import noise_of, unweighted
 from bsvr_pp.model.gaussian import gaussian_variables, gradients
-from bsvr_pp.model.gp import localize, processes_of
+from bsvr_pp.model.gp import Prior, localize, processes_of
 from bsvr_pp.model.inventory import ModelError, NotRead, check_random, check_variables, inventory_of, target_of
 from bsvr_pp.model.row_kinds import ends_of, with_known_targets
 
@@ -429,24 +429,8 @@ def _read(model: pm.Model) -> Problem:
     if value_of(model.rvs_to_values[target]).size == 0:
         raise ModelError(f"the targets {target.name} have no value: observe at least one of them")
     loss, latent, parameters, weight, ends = _noise_in(model, target)
-    for f, record in processes.items():
-        of_inputs = set(ancestors([pt.as_tensor_variable(record.X)]))
-        if free := [v.name for v in model.free_RVs if v in of_inputs]:
-            raise ModelError(f"the inputs X of {f.name} depend on {free[0]}: they must be data")
-    location, kept = chosen_rows(latent)  # as known targets have, and f at some of its inputs
-    if latent in processes and len(processes) == 1 and not has_gaussian_mean(model, processes[latent]):
-        composite, prior = None, processes[latent]
-        X = localize(pt.as_tensor_variable(prior.X), model)
-        columns = Columns(model, X, np.array(value_of(X), dtype=np.float64))
-    else:
-        others = [graph for v in (*model.observed_RVs, *model.potentials) for graph in _given(v, target)]
-        of_noise = [*parameters, *ends.bounds, weight]
-        composite, columns = affine_of(model, target, location, processes, [*of_noise, *others], kept)
-        if kept is not None and not composite.rowwise:
-            composite, columns = affine_of(model, target, latent, processes, [*of_noise, *others])
-        prior, X = composite.prior(latent, target), pt.as_tensor_variable(columns.X)
-        if any(process.blocks.several for process in processes.values()):
-            raise ModelError("blocks take one process alone: add the kernels of several, and leave linear terms out")
+    composite, prior, columns = _located(model, target, latent, processes, [*parameters, *ends.bounds, weight])
+    X = pt.as_tensor_variable(columns.X)
     inputs = np.array(value_of(X), dtype=np.float64)
     hyperparameters, terms, of_latent = inventory_of(model, target, prior.latents)
     width, blocks = columns.width, prior.blocks
@@ -491,6 +475,27 @@ def _read(model: pm.Model) -> Problem:
             f"the kernel or the noise depends on the latent function {prior.name}: it cannot be integrated out"
         )
     return problem
+
+
+def _located(
+    model: pm.Model, target: Tensor, latent: Tensor, processes: dict[Tensor, Prior], of_noise: Sequence[Tensor]
+) -> tuple[Affine | None, Prior, Columns]:
+    """Read the location of the noise: its parts if it is no single process, its prior, and the columns of its rows."""
+    for f, record in processes.items():
+        of_inputs = set(ancestors([pt.as_tensor_variable(record.X)]))
+        if free := [v.name for v in model.free_RVs if v in of_inputs]:
+            raise ModelError(f"the inputs X of {f.name} depend on {free[0]}: they must be data")
+    if latent in processes and len(processes) == 1 and not has_gaussian_mean(model, processes[latent]):
+        X = localize(pt.as_tensor_variable(processes[latent].X), model)
+        return None, processes[latent], Columns(model, X, np.array(value_of(X), dtype=np.float64))
+    others = [graph for v in (*model.observed_RVs, *model.potentials) for graph in _given(v, target)]
+    location, kept = chosen_rows(latent)  # as known targets have, and f at some of its inputs
+    composite, columns = affine_of(model, target, location, processes, [*of_noise, *others], kept)
+    if kept is not None and not composite.rowwise:
+        composite, columns = affine_of(model, target, latent, processes, [*of_noise, *others])
+    if any(process.blocks.several for process in processes.values()):
+        raise ModelError("blocks take one process alone: add the kernels of several, and leave linear terms out")
+    return composite, composite.prior(latent, target), columns
 
 
 def _given(v: Tensor, target: Tensor) -> Sequence[Tensor]:

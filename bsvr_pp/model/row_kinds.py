@@ -265,11 +265,10 @@ def _distribution(name: str, loss: str) -> type[Continuous | Discrete]:
         value = kind.value(latent, *rest[count:])
         return value if rv_size_is_none(size) else pt.full(size, value)
 
-    methods, documentation = (logp, support_point), f"`{name}` with {loss} noise."
+    members = {"__doc__": f"`{name}` with {loss} noise.", "logp": staticmethod(logp)}
+    members |= {"support_point": staticmethod(support_point)}
     called, bounds = f"{name}_{loss}", f",{kind.signature}"
-    return distribution_class(
-        TargetRV, called, loss, methods, documentation, shown=name, bounds=bounds, parent=kind.parent, kind=kind
-    )
+    return distribution_class(TargetRV, called, loss, members, shown=name, bounds=bounds, parent=kind.parent, kind=kind)
 
 
 def __getattr__(name: str) -> type[NoiseRV]:

@@ -70,9 +70,9 @@ def test_sites_that_would_be_negative_are_zero_and_match_the_mean():
 
 
 def test_nearest_rows_have_the_posterior_of_these_rows():
-    K, y = labelled()
+    (K, y), order = labelled(), [8, *range(8)]
     alone = mean_field(K[:8, :8], y[:8], noise(2.0)).predict(K[8:9, :8], K[8, 8:9])
-    found = nearest_moments(K[None, :8, :8], y[None, :8], noise(2.0), K[8:9, :8], K[8, 8:9])
+    found = nearest_moments(K[None, order][:, :, order], np.zeros((1, 9)), y[None, :8], noise(2.0))
     np.testing.assert_allclose([found.mean, found.variance], alone, atol=1e-3)
 
 

@@ -24,18 +24,22 @@ def problem(noise, offset=0.5):
     return K[:N, :N], y, K[N:, :N], np.diag(K)[N:], neighbours
 
 
-def moments(K, y, noise, cross, diagonal, neighbours, **options):
-    """`nearest_moments` from the covariance of all rows."""
-    own = K[neighbours[:, :, None], neighbours[:, None, :]]
-    given = own, y[neighbours], noise.at(neighbours.ravel()), np.take_along_axis(cross, neighbours, axis=1)
-    return nearest_moments(*given, diagonal, **options)
+def moments(K, y, noise, cross, diagonal, neighbours, mean=0.0, jitter=0.0, factors=()):
+    """`nearest_moments` from the covariance of all rows, which has the jitter."""
+    m, k = neighbours.shape
+    prior = np.empty((m, 1 + k, 1 + k))
+    prior[:, 1:, 1:] = K[neighbours[:, :, None], neighbours[:, None, :]] - jitter * np.eye(k)
+    prior[:, 0, 1:] = prior[:, 1:, 0] = np.take_along_axis(cross, neighbours, axis=1)
+    prior[:, 0, 0] = diagonal
+    mean, each = np.broadcast_to(mean, (m, 1 + k)), noise.at(neighbours.ravel())
+    return nearest_moments(prior, mean, y[neighbours], each, jitter=jitter, factors=factors)
 
 
 @pytest.mark.parametrize("noise", LOSSES, ids=repr)
 def test_each_new_input_has_the_posterior_of_its_neighbours(noise):
     K, y, cross, diagonal, neighbours = problem(noise)
     mean, mean_star = np.linspace(0.0, 0.3, N), np.linspace(0.1, 0.2, NEW)
-    found = moments(K, y, noise, cross, diagonal, neighbours, mean=mean[neighbours], mean_star=mean_star)
+    found = moments(K, y, noise, cross, diagonal, neighbours, np.column_stack([mean_star, mean[neighbours]]))
     assert found.converged.all()
     for i, rows in enumerate(neighbours):
         posterior = mean_field(K[np.ix_(rows, rows)], y[rows], noise, mean=mean[rows])

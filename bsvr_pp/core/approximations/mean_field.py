@@ -159,7 +159,9 @@ def fixed_point(
     workspace = np.empty(sites.triangle.shape)  # one for all sweeps
     while sweep < max_sweeps and sites.factored:
         sweep += 1
-        here = _moments(K, t, pieces, tau, nu, a, sites, workspace, max(target, min(1e-2 * last, 1e-4)))
+        accuracy = max(target, min(1e-2 * last, 1e-4))
+        mu = _refine(K, tau, nu, a, sites, 1 if accuracy > TARGET else 2)
+        here = _moments(t, pieces, tau, a, mu, marginals(K, sites, workspace, accuracy), sites.log_det)
         mismatch = here.mismatch
         if not np.isfinite(here.value + np.sum(here.score) + np.sum(here.tilted)):  # max() passes over NaN
             break
@@ -211,24 +213,14 @@ class _Moments(NamedTuple):
 
 @compiled
 def _moments(
-    K: Structure,
-    t: Array,
-    pieces: Pieces,
-    tau: Array,
-    nu: Array,
-    a: Array,
-    sites: Sites,
-    workspace: Array,
-    accuracy: float,
+    t: Array, pieces: Pieces, tau: Array, a: Array, mu: Array, variances: tuple[Array, Array], log_det: float
 ) -> _Moments:
-    """Moments at the sites τ and ν = a + τ·K·a; a is brought to them in place."""
-    mu = _refine(K, tau, nu, a, sites, 1 if accuracy > TARGET else 2)
+    """Moments at the sites τ and a, with μ = K·a, from posterior and cavity variances."""
     least = 1e-20 * max(np.max(t * t), 1e-200)  # variance that stands for none, as of a linear kernel at 0
-    variance, cavity_variance = marginals(K, sites, workspace, accuracy)
-    variance, cavity_variance = np.maximum(variance, least), np.maximum(cavity_variance, least)
+    variance, cavity_variance = np.maximum(variances[0], least), np.maximum(variances[1], least)
     cavity_mean = mu - cavity_variance * a
     log_z, score, _, tilted, d_parameters = tilted_moments(t - cavity_mean, cavity_variance, pieces)
-    mismatch, value = 0.0, -0.5 * np.dot(a, mu) - 0.5 * sites.log_det
+    mismatch, value = 0.0, -0.5 * np.dot(a, mu) - 0.5 * log_det
     for i in range(t.shape[0]):
         v = cavity_variance[i]
         matched = cavity_mean[i] + v * score[i]

@@ -14,9 +14,9 @@ from numba import types
 from numpy.typing import ArrayLike, NDArray
 
 from bsvr_pp.core.approximations.mean_field import TARGET, fixed_point, mean_field_value
-from bsvr_pp.core.approximations.posterior import Outcome, check_noise
+from bsvr_pp.core.approximations.posterior import Outcome
 from bsvr_pp.core.arrays import Array
-from bsvr_pp.core.checks import check_jitter, check_positive, numbers
+from bsvr_pp.core.checks import numbers
 from bsvr_pp.core.compiler import MATRIX, VECTOR, compiled, separate
 from bsvr_pp.core.covariance.covariance import check_covariance
 from bsvr_pp.core.covariance.sites import apply_inverse, marginals
@@ -41,41 +41,24 @@ class NearestMoments(NamedTuple):
 
 
 def nearest_moments(
-    K: ArrayLike,
-    y: ArrayLike,
-    noise: NoiseModel,
-    K_star: ArrayLike,
-    k_star_diag: ArrayLike,
-    *,
-    jitter: float = 0.0,
-    mean: ArrayLike | None = None,
-    mean_star: ArrayLike = 0.0,
-    factors: ArrayLike = (),
+    K: ArrayLike, mean: ArrayLike, y: Array, noise: NoiseModel, *, jitter: float = 0.0, factors: ArrayLike = ()
 ) -> NearestMoments:
-    """Moments of f at m new inputs, each given its own k rows by mean field; K (m, k, k) contains the jitter.
+    """Moments of f at m new inputs, each given its own k rows, which follow it in the prior, by mean field.
 
-    ``K_star`` is (m, k); parameters of the noise that differ between rows are (m·k,) arrays; ``factors`` (s,) are those
-    of the width of the noise of which the densities of the rows are wanted.
+    K is (m, 1 + k, 1 + k) without the jitter, ``mean`` (m, 1 + k), y (m, k); parameters of the noise that differ
+    between rows are (m·k,) arrays. Of noise whose width is multiplied by ``factors`` the densities of the rows are
+    wanted.
     """
-    check_noise(noise)
-    targets = numbers("y", y, ("m", "k"))
-    m, k = targets.shape
-    covariance = numbers("K", K, (m, k, k))
-    cross, diagonal = numbers("K_star", K_star, (m, k)), numbers("k_star_diag", k_star_diag, (m,))
-    offset = numbers("mean", np.zeros((m, k)) if mean is None else mean, (m, k))
-    offset_star = numbers("mean_star", mean_star)
-    if offset_star.shape not in ((), (m,)):
-        raise ValueError(f"mean_star must be a number or a ({m},) array, got shape {offset_star.shape}")
-    check_jitter(jitter)
-    widths = np.atleast_1d(numbers("factors", factors))
-    check_positive("factors", widths)
+    m, k = y.shape
+    prior, offset = numbers("K", K, (m, 1 + k, 1 + k)), numbers("mean", mean, (m, 1 + k))
+    covariance = prior[:, 1:, 1:] + jitter * np.eye(k)
     for each in covariance:
         check_covariance(each)
-    flat = targets.ravel()
-    residual = (noise.reference(flat) - offset.ravel()).reshape(m, k)
-    sites = noise.sites(flat)
+    residual = noise.reference(y.ravel()).reshape(m, k) - offset[:, 1:]
+    cross, diagonal = prior[:, 0, 1:].copy(), prior[:, 0, 0].copy()
+    sites, widths = noise.sites(y.ravel()), np.array(factors, dtype=np.float64)
     found, variance, converged, density = _each(covariance, float(jitter), residual, sites, cross, diagonal, widths)
-    return NearestMoments(offset_star + found, np.maximum(variance, 0.0), converged > 0, density)
+    return NearestMoments(offset[:, 0] + found, np.maximum(variance, 0.0), converged > 0, density)
 
 
 @separate(types.Tuple((VECTOR, VECTOR, VECTOR, MATRIX)), _STACK, types.float64, MATRIX, PIECES, MATRIX, VECTOR, VECTOR)

@@ -352,23 +352,14 @@ def moments_given(
     count = near.shape[1]
     (weight,) = problem.evaluate("weight", lambda: [problem.weight], point)
     noise = problem.noise_at(point).weighted(weight)
-    size, jitter = max(1, _ENTRIES // count**2), problem.prior.jitter
+    size = max(1, _ENTRIES // count**2)
 
     def of_group(i: int) -> NearestMoments:
         new = slice(i * size, (i + 1) * size)
         rows = near[new]
         K, mean = problem.prior_of_each(point, np.concatenate([X[new, None], problem.inputs[rows]], axis=1))
-        return nearest_moments(
-            K[:, 1:, 1:] + jitter * np.eye(count),
-            problem.targets[rows],
-            noise.at(rows.ravel()),
-            K[:, 0, 1:],
-            K[:, 0, 0],
-            jitter=jitter,
-            mean=mean[:, 1:],
-            mean_star=mean[:, 0],
-            factors=factors,
-        )
+        each = noise.at(rows.ravel())
+        return nearest_moments(K, mean, problem.targets[rows], each, jitter=problem.prior.jitter, factors=factors)
 
     parts = each_block(of_group, -(-len(X) // size), progress)
     mean, variance, converged, log_density = (np.concatenate(each) for each in zip(*parts, strict=True))
