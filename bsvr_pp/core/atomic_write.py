@@ -29,10 +29,7 @@ class DamagedError(ValueError):
 
 
 def check_writable(name: str, path: str | Path, *, folder: bool = False) -> Path:
-    """Check before any work that a path can be written, by a small file in the folder that is nearest to it.
-
-    The ValueError names the argument, the path and the problem.
-    """
+    """Check before any work that a path can be written, by a small file in the folder that is nearest to it."""
     path = Path(path)
     wanted = "folder" if folder else "file"
     found = "folder" if path.is_dir() else "file" if path.is_file() else "device"
@@ -74,10 +71,7 @@ def atomic_write(path: str | Path, *, sealed: bool = False) -> Iterator[Path]:
 
 
 def seal(path: Path) -> None:
-    """Append the SHA-256 of each 4 MiB of a file, its size, and the SHA-256 of these, which is the seal of the file.
-
-    Programs that read netCDF files and arrays of NumPy ignore what follows their data.
-    """
+    """Append the SHA-256 of each 4 MiB of a file, its size, and the SHA-256 of these; readers of arrays ignore them."""
     with path.open("r+b") as file:
         pieces = b"".join(sha256(piece).digest() for piece in iter(partial(file.read, PIECE), b""))
         head = pieces + file.tell().to_bytes(8, "little")
@@ -118,11 +112,7 @@ class SealedFile:
 
 @contextmanager
 def locked(folder: Path) -> Iterator[None]:
-    """Context in which no other call writes into a folder; the error names the process that does.
-
-    The folder is made, and removed if nothing was written. The lock is one of the system, which frees it when its
-    process dies.
-    """
+    """Context in which no other call writes into a folder; the system frees the lock when its process dies."""
     fresh = not folder.is_dir()
     folder.mkdir(parents=True, exist_ok=True)
     path = folder / LOCK

@@ -103,10 +103,7 @@ def check_size(name: str, values: Array) -> None:
 
 
 def check_spread(name: str, values: Array) -> None:
-    """Check that differences between training data, (n,) or (n, d) and finite, do not underflow or vanish by rounding.
-
-    Equal data are allowed.
-    """
+    """Check that training data, (n,) or (n, d), finite and equal or not, do not underflow or vanish by rounding."""
     columns = values.reshape(len(values), -1)
     low, high = columns.min(axis=0), columns.max(axis=0)
     size, varies = np.maximum(np.abs(low), np.abs(high)), high > low

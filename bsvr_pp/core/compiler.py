@@ -46,10 +46,7 @@ _PACKAGE = Path(__file__).parents[1]
 
 @cache
 def core_stamp() -> int:
-    """Checksum of the code of all modules with compiled functions, without docstrings and lines of comments.
-
-    It keys the caches on disk of Numba, and of PyTensor for operations that contain compiled functions.
-    """
+    """Checksum of the code of modules with compiled functions: the key of the caches of Numba and PyTensor."""
     digest = sha256()
     for path in sorted(_PACKAGE.rglob("*.py")):
         text = path.read_text(encoding="utf-8")
@@ -59,10 +56,7 @@ def core_stamp() -> int:
 
 
 class _CoreLocator:
-    """Cache location of a compiled function of this package: that of Numba, with the stamp of the core.
-
-    Numba's own stamp, time and size of the function's file, misses changes in the functions that it calls.
-    """
+    """Cache location of Numba with the stamp of the core: the time of a file misses changes in functions it calls."""
 
     @classmethod
     def from_function(cls, py_func: Callable[..., object], py_file: str) -> _CacheLocator | None:
@@ -109,10 +103,7 @@ def interruptible(*, wait: bool = False) -> Iterator[list[int]]:
 
 
 class _Compiled(CPUDispatcher):  # type: ignore[misc]
-    """A compiled function whose call an interruption does not enter.
-
-    Numba does not look whether Python's part of making a result has failed: the process ends, or it is a SystemError.
-    """
+    """A compiled function whose call no interruption enters: Numba does not look for one, and the process ends."""
 
     def __call__(self, *arguments: object) -> object:
         with interruptible(wait=True):

@@ -197,10 +197,7 @@ class Affine:
         return (weights.T * self.with_location(process, U, U)).sum(axis=0)
 
     def __call__(self, U: Tensor, V: Tensor | None = None, diag: bool = False) -> Tensor:
-        """Prior covariance of two matrices of rows, of one with itself, or variances.
-
-        With itself it has what of the jitter is not the same number for each row.
-        """
+        """Prior covariance of two matrices, of one with itself (and jitter that differs between rows), or variances."""
         A, each = self.loading(U), self.processes.values()
         if diag:
             return sum((self.variance(process, U) for process in each), (A**2).sum(axis=1))
@@ -226,11 +223,7 @@ def affine_of(
     elsewhere: Sequence[Tensor],
     kept: Rows | None = None,
 ) -> tuple[Affine, Columns]:
-    """Read the location ``mu`` of the targets, and the data of each row on which it depends.
-
-    ``elsewhere`` are other graphs of the model: what they depend on is a hyperparameter. The targets have some rows
-    ``kept`` of mu, or all.
-    """
+    """Read the location ``mu`` of targets, or its rows ``kept``; what ``elsewhere`` depends on is a hyperparameter."""
     held = above([mu])
     if unused := [record.name for f, record in processes.items() if f not in held]:
         raise ModelError(f"the latent function {unused[0]} is no part of mu of {target.name}: take it out")

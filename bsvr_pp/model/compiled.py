@@ -41,10 +41,7 @@ INTERPRETED = "FAST_COMPILE"
 
 
 class Compiled:
-    """A function from inputs to outputs of a PyTensor graph; inputs that the outputs do not need are allowed.
-
-    What PyTensor compiles has storage of its own, and two threads must not call it at once: each call takes a copy.
-    """
+    """A function of PyTensor for several threads: it has storage of its own, so that each call takes a copy."""
 
     __slots__ = ("_idle", "_original")
 
@@ -108,10 +105,7 @@ class RowData(NamedTuple):
 
 
 class Columns:
-    """Where the matrix of rows has the inputs (n, d), which are first, and the data of each row of some graphs.
-
-    The training rows are all, or some rows ``kept``, which graphs take from all.
-    """
+    """Where the matrix of rows, all or those ``kept``, has the inputs (n, d), which are first, and data of each row."""
 
     def __init__(self, model: pm.Model, X: TensorLike, inputs: Array, kept: NDArray[np.int64] | None = None) -> None:
         self.model, self.X, self._inputs, self.kept = model, X, inputs, kept
@@ -172,10 +166,7 @@ class Columns:
         return cast(Tensor, at_rows.get(graph, graph))
 
     def values(self, inputs: Array, data: Mapping[str, ArrayLike] | None = None, width: int | None = None) -> Array:
-        """The matrix of inputs (n, d), and of data by name or those of the training rows, or its first columns.
-
-        Inputs alone are not copied: they may be a file that is mapped into memory.
-        """
+        """The matrix, or its first columns, of inputs (not copied if alone) and data by name or of the training rows."""
         held = [each for each in self.data if width is None or each.columns[-1] < width]
         others = [each.values if data is None or each.name is None else np.asarray(data[each.name]) for each in held]
         if not others:

@@ -53,10 +53,7 @@ def _can_copy(model: pm.Model) -> bool:
 
 
 def whiten(problem: CompiledModel, precision: Array, natural_mean: Array) -> pm.Model:
-    """Copy a model so that its free variable is v (`LATENT_COORDINATES`) instead of the vector u = L⁻¹(f - m).
-
-    ``precision`` τ ≥ 0 and ``natural_mean`` (n,) are those of Gaussian sites for f - m. u becomes a Deterministic.
-    """
+    """Copy a model with v (`LATENT_COORDINATES`) for u = L⁻¹(f - m), given Gaussian sites τ ≥ 0 and ν (n,) of f - m."""
     model, name = problem.model, problem.prior.whitened
     fgraph, memo = copied(model, fgraph_from_model)
     old = memo[model[name]]

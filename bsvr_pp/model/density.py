@@ -39,10 +39,7 @@ def log_density(loss: str, r: TensorLike, parameters: Sequence[TensorLike]) -> T
 def log_factor(
     loss: str, mu: TensorLike, lower: TensorLike, upper: TensorLike, parameters: Sequence[TensorLike]
 ) -> Tensor:
-    """Log probability that mu plus noise of a loss lies in (lower, upper], as a graph, elementwise.
-
-    Equal ends have the density of the noise there; if lower is above upper, or both are infinite, the value is -inf.
-    """
+    """Log probability that mu plus noise is in (lower, upper], elementwise; equal ends have a density, wrong ones -inf."""
     given = [pt.as_tensor_variable(x).astype("float64") for x in (mu, lower, upper, *parameters)]
     at, low, high, *rest = pt.broadcast_arrays(*given)
     reference, ends = _relative_ends(low.ravel(), high.ravel())
@@ -111,10 +108,7 @@ def _like(given: Variable, slopes: Tensor) -> Tensor:
 
 
 class DifferentiableOp(CompiledOp):
-    """An operation that computes the derivatives of its first output with it, as further outputs.
-
-    ``gradients`` has the places of these outputs by those of the inputs; no other output is differentiable.
-    """
+    """An operation whose first output has derivatives as outputs: ``gradients`` maps places of inputs to theirs."""
 
     gradients: ClassVar[dict[int, int]]
     named: ClassVar[str]  # in an error
@@ -135,10 +129,7 @@ class DifferentiableOp(CompiledOp):
 
 
 class LogFactor(DifferentiableOp):
-    """Log factor of residuals (n,) with relative ends (2, n), equal for a density, with its derivatives by all.
-
-    The parameters are (p, k), k = 1 or n.
-    """
+    """Log factor of residuals (n,) with relative ends (2, n), equal for a density, parameters (p, k), k = 1 or n."""
 
     __props__ = ("loss",)
     results = pt.dvector, pt.dvector, pt.dmatrix, pt.dmatrix

@@ -120,10 +120,7 @@ def distribution_class(
     parent: type[Continuous | Discrete] = Continuous,
     **of_variable: object,
 ) -> type[Continuous]:
-    """Make a distribution class of PyMC of mu, the parameters of a loss, and bounds, printed as ``shown``.
-
-    ``ordered`` takes the arguments after mu out of positional and named ones.
-    """
+    """Make a distribution of mu, parameters and bounds, printed as ``shown``; ``ordered`` sorts what follows mu."""
     signature = ",".join(["()"] * (1 + len(LOSSES[loss].parameters))) + bounds
     of_variable |= {
         "__module__": base.__module__,

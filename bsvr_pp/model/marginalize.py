@@ -190,10 +190,7 @@ class DenseEvidence:
 
 
 class BlockEvidence(DenseEvidence):
-    """Log evidence of a problem with several blocks, with its gradients as outputs of the same operation.
-
-    Each block has its covariance from ``inputs``: X, and the variables on which kernel and prior mean depend.
-    """
+    """Log evidence of blocks with its gradients; ``inputs`` are X and the variables of kernel and prior mean."""
 
     def __init__(self, problem: Problem, method: Integrator, blocks: Blocks) -> None:
         super().__init__(problem, method)

@@ -37,10 +37,7 @@ _SEARCH_MISMATCH = 3e-3
 
 
 class CovarianceGraph(NamedTuple):
-    """Prior covariance as a graph: a matrix (n, n), or ``by_root`` a root (n, r), and the ``jitter`` on its diagonal.
-
-    A smooth kernel with a small jitter has a low-rank root, which is found in the numbers.
-    """
+    """Prior covariance as a graph: a matrix (n, n), or ``by_root`` a root (n, r), and ``jitter`` on its diagonal."""
 
     given: TensorVariable
     jitter: TensorLike = 0.0
@@ -155,10 +152,7 @@ def evidence_function(
 def _checked(
     K: Array, mean: Array, lower: Array, upper: Array, weight: Array, parameters: Array, start: Array
 ) -> tuple[bool, Array, Array, Array, Array, Array]:
-    """Return whether all inputs are valid, and contiguous copies: K, mean, rows, parameters, start.
-
-    The rows (4, n) are a finite end of each target, its ends relative to it, and its weight.
-    """
+    """Whether all inputs are valid; contiguous K, mean, rows (finite end, relative ends, weight), parameters, start."""
     n, (p, k) = mean.shape[0], parameters.shape
     covariance, offset, rows = np.empty(K.shape), np.empty(n), np.empty((4, n))
     given, sites = np.empty((p, k)), np.empty((2, n))
@@ -237,12 +231,7 @@ def latent_evidence(
     parameters: Sequence[TensorLike],
     start: TensorVariable | None = None,
 ) -> tuple[TensorVariable, TensorVariable, TensorVariable]:
-    """Graphs of the log evidence, of its convergence flag, and of the solution (2, n), a warm start for the next solve.
-
-    K is a `CovarianceGraph` or a tensor, ``targets`` a `TargetsGraph` or a tensor (n,), the parameters of the loss are
-    numbers or (n,) vectors. A warm start has dual coefficients and site precisions of a similar problem: fewer steps,
-    and the same result up to rounding errors.
-    """
+    """Graphs of the log evidence, its convergence flag, and the solution (2, n), from which a similar one can start."""
     if approximation != "mean_field" and (refusal := LIKELIHOODS[loss].targets.refusal("mode", name=loss)):
         raise ValueError(refusal)
     known = targets if isinstance(targets, TargetsGraph) else TargetsGraph.of(targets)

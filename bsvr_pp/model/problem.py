@@ -135,10 +135,7 @@ class Problem(CompiledModel):
         return found
 
     def at(self, point: Mapping[str, ArrayLike], progress: str = "") -> tuple[AnyCovariance, Array, NoiseModel]:
-        """Prior covariance (`Covariance`, or `BlockDiagonal`), prior mean and noise of the training rows.
-
-        ``progress`` is the text of a progress bar for the blocks, whose covariances are computed when they are needed.
-        """
+        """Prior covariance, prior mean and noise of the training rows; ``progress`` is the text of a bar for blocks."""
         if self.blocks.several:
             covariance = self.blocks.joined(lambda b: self.part(b).dense_at(point)[0], progress)
             return covariance, self.mean_at(point), self.noise_at(point)
@@ -205,10 +202,7 @@ class Problem(CompiledModel):
         return self._covariance(self.evaluate("between", lambda new: [self.prior_at(new)[0].given], point, X)[0])
 
     def prior_of_each(self, point: Mapping[str, ArrayLike], X: Array) -> tuple[Array, Array]:
-        """Prior covariance (m, r, r), without jitter, and prior mean (m, r) of each of m sets of inputs (m, r, d).
-
-        A kernel that PyTensor cannot vectorise is called once for each set.
-        """
+        """Prior covariance (m, r, r), without jitter, and prior mean (m, r) of each of m sets of inputs (m, r, d)."""
         m, r, d = X.shape
 
         def compile_() -> tuple[Compiled, bool]:

@@ -145,10 +145,7 @@ def is_local(curvature: str) -> bool:
 
 @separate(types.Tuple((OUTCOME, VECTOR)), STRUCTURE, VECTOR, PIECES, types.boolean, MATRIX)
 def laplace_value(K: Structure, t: Array, pieces: Pieces, local: bool, start: Array) -> tuple[Outcome, Array]:
-    """The approximation for t = y - mean, and d(log W)/da.
-
-    The search for the mode starts at the first row of ``start`` (2, n).
-    """
+    """The approximation for t = y - mean, and d(log W)/da; the search starts at the first row of ``start`` (2, n)."""
     n = t.shape[0]
     mode = mode_core(K, t, pieces, start[0])
     if not mode.gap <= TOLERANCE and np.any(start[0] != 0.0):
@@ -370,11 +367,7 @@ _BY_SITE = types.UniTuple(types.float64, 4)
 def _interval_gradient(
     a: float, s: float, k: int, pieces: Pieces, local: bool, by_site: tuple[float, float, float, float]
 ) -> tuple[Array, Array]:
-    """Derivatives of the evidence by the parameters (p,) and the ends (2,) that come from one interval.
-
-    ``by_site`` has W, the derivative of the evidence by log W and that by a through W, and K times (K + 1/S'')⁻¹ times
-    these derivatives.
-    """
+    """Derivatives by the parameters (p,) and ends (2,) from one interval; ``by_site`` is what `laplace_core` makes."""
     precision, d_log_w, moving, pushed = by_site
     row, low, high = row_at(k, pieces), pieces.ends[k, 0], pieces.ends[k, 1]
     moments = np.empty((pieces.slope.shape[1], 3))

@@ -122,10 +122,7 @@ def mean_field_gradient(
 
 @separate(types.Tuple((OUTCOME, MATRIX)), STRUCTURE, VECTOR, PIECES, types.int64, types.float64)
 def mean_field_value(K: Structure, t: Array, pieces: Pieces, max_sweeps: int, target: float) -> tuple[Outcome, Array]:
-    """Compute `fixed_point` from the prior or, where that does not converge, from Laplace's sites.
-
-    The algebra is dense in the end if the root of K is too inaccurate for very narrow sites.
-    """
+    """`fixed_point` from the prior, or else Laplace's sites, or without the root, which fails for very narrow sites."""
     start = np.zeros((2, t.shape[0]))
     found = fixed_point(K, t, pieces, max_sweeps, target, start)
     if found[0].converged or max_sweeps < _MAX_SWEEPS or pieces.labels[0] > 0.0:  # labels have no mode
@@ -141,10 +138,7 @@ def mean_field_value(K: Structure, t: Array, pieces: Pieces, max_sweeps: int, ta
 def fixed_point(
     K: Structure, t: Array, pieces: Pieces, max_sweeps: int, target: float, start: Array
 ) -> tuple[Outcome, Array]:
-    """Fixed point for t = y - mean, from a and τ, the rows of ``start``; zeros are the prior.
-
-    Also returns the (p + 2, n) derivatives by the parameters and by the ends.
-    """
+    """Fixed point for t = y - mean from the rows a, τ of ``start``, 0 for the prior; derivatives by parameters, ends."""
     n = t.shape[0]
     a, tau = start[0].copy(), start[1].copy()
     nu = a + tau * product(K, a)
@@ -234,10 +228,7 @@ def _moments(
 def _accelerate(
     tau: Array, nu: Array, step: Array, scale: Array, past_sites: Array, past_steps: Array, n_past: int
 ) -> int:
-    """One step of Anderson's acceleration (1965) on the sites, in place; returns how many sweeps it remembers.
-
-    The combination of the last sweeps whose steps cancel best, in least squares, takes the place of the last one.
-    """
+    """Anderson's acceleration (1965) of the sites in place, by least squares; returns how many sweeps it remembers."""
     n = tau.shape[0]
     if n_past == _MEMORY + 1:
         n_past -= 1

@@ -166,10 +166,7 @@ def mode_core(K: Structure, t: Array, pieces: Pieces, start: Array) -> DualSolut
 
 @compiled
 def _envelope(t: Array, pieces: Pieces) -> tuple[float, float]:
-    """First and last h of the Moreau envelope.
-
-    A tenth of the targets' scale over C, or none where the stiffest piece is a tenth as soft.
-    """
+    """First and last h: a tenth of the targets' scale over C; none where the stiffest piece is a tenth as soft."""
     steepest, stiffest = 0.0, np.inf
     m = pieces.knots.shape[1]
     for k in range(pieces.knots.shape[0]):
@@ -411,11 +408,7 @@ def locate(a: float, r: float, support: int, k: int, pieces: Pieces) -> tuple[in
 
 @compiled
 def _gap(K: Structure, t: Array, a: Array, pieces: Pieces) -> tuple[float, float]:
-    """Objective at a, and the relative duality gap.
-
-    The gap is the sum of E(r) + E*(a) - a·r, each the area between a and the slope of E from the residuals whose
-    subgradient is a to r: no large terms cancel. For an interval it is its Newton decrement.
-    """
+    """Objective at a, and the relative gap Σ E(r) + E*(a) - a·r by areas under slopes: no large terms cancel."""
     f = product(K, a)
     quadratic = 0.5 * np.dot(a, f)
     primal, gap = quadratic, 0.0
@@ -439,11 +432,7 @@ def _gap(K: Structure, t: Array, a: Array, pieces: Pieces) -> tuple[float, float
 
 @compiled
 def _support(a: Array, pieces: Pieces) -> NDArray[np.int64]:
-    """0 no support vector, 1 off-bound, 2 on-bound.
-
-    On linear pieces the method sets a to their slope up to rounding; that of a zero is measured by the largest a,
-    not by the bounds, which can be larger by any factor.
-    """
+    """0 no support vector, 1 off-bound, 2 on-bound; the largest a decides what is 0, since bounds may be far larger."""
     n, m = a.shape[0], pieces.knots.shape[1]
     kind = np.empty(n, dtype=np.int64)
     zero = 1e-10 * np.max(np.abs(a))

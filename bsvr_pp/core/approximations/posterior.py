@@ -320,10 +320,7 @@ def blockwise[Found](
     join: Callable[[BlockDiagonal, list[Found]], Found],
     slim: Callable[[Found], Found] = lambda found: found,
 ) -> Callable[[Callable[..., Found]], Callable[..., Found]]:
-    """Make a solver (K, y, noise, *, mean) run block by block where K is a `BlockDiagonal`.
-
-    ``join`` maps K and the results of all blocks to the result, ``slim`` takes from that of a block what is large.
-    """
+    """Make a solver run block by block; ``join`` makes one result of those that ``slim`` has rid of what is large."""
 
     def decorate(solve: Callable[..., Found]) -> Callable[..., Found]:
         @wraps(solve)

@@ -248,10 +248,7 @@ def _from_prior(prior: Covariance, likelihood: LogLikelihood, mean: ArrayLike | 
 def importance(
     K: Covariance | BlockDiagonal, y: Array, noise: NoiseModel, mean: Array, particles: int, rng: np.random.Generator
 ) -> tuple[float, float]:
-    """Estimate the evidence without bias by draws of the Gaussian only: its log, and the standard error.
-
-    With blocks it is the product of their independent estimates.
-    """
+    """Estimate the evidence without bias by draws of the Gaussian (of each block): its log and standard error."""
     if not isinstance(K, BlockDiagonal):
         path = bridge(K, y, noise, mean)
         value, error = _mean_of(path.log_ratio(path.draw(particles, rng)))

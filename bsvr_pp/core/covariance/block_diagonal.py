@@ -90,10 +90,7 @@ class BlockFactor:
 
 
 def each_block[Result](function: Callable[[int], Result], count: int, progress: str = "") -> list[Result]:
-    """Results of a function of the numbers 0 to ``count`` - 1 in their order, perhaps from several threads of joblib.
-
-    A progress bar with the time left is shown if it has a text.
-    """
+    """Results of a function of 0 to ``count`` - 1 in their order, perhaps from several threads of joblib."""
     with threads_for(1), progress_of_blocks(progress, count) as advance:
         out, n_jobs = [], effective_n_jobs(None)  # which joblib would set to 1 for threads that it was not asked for
         threads = Parallel(n_jobs=n_jobs, require="sharedmem", return_as="generator")
@@ -105,10 +102,7 @@ def each_block[Result](function: Callable[[int], Result], count: int, progress: 
 
 @contextmanager
 def progress_of_blocks(text: str, count: int) -> Iterator[Callable[[int], None]]:
-    """Show a progress bar with the number of blocks and the time left, if it has a text.
-
-    It yields a function that adds to the number of blocks that are done.
-    """
+    """Show a progress bar with the time left, if it has a text; yields a function that adds blocks that are done."""
     columns = TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TimeRemainingColumn()
     with Progress(*columns, transient=True, disable=not text) as bar:
         task = bar.add_task(text, total=count)

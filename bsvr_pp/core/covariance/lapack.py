@@ -33,10 +33,7 @@ _U, _N, _T = (np.frombuffer(letter, dtype=np.uint8) for letter in (b"U", b"N", b
 
 @compiled
 def cholesky(A: Array) -> int:
-    """Overwrite the lower triangle of the symmetric A by L with L Lᵀ = A; return 0, or the row of the failure.
-
-    Not every LAPACK checks for NaN: if there was one, the last pivot is NaN too.
-    """
+    """Overwrite the lower triangle of A by L, L·Lᵀ = A; 0, or the row of a failure. LAPACK may pass over NaN."""
     if A.shape[0] == 0:
         return 0
     n, info = np.array([A.shape[0]], dtype=np.int32), np.zeros(1, dtype=np.int32)

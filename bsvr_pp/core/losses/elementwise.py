@@ -103,12 +103,7 @@ def cdf(r: Array, rows: Rows, pieces: Pieces) -> Array:
 
 @compiled
 def _solve_tail(log_q: float, upper_tail: bool, k: int, pieces: Pieces, moments: Array) -> float:
-    """Residual whose tail has the log mass log_q: Newton's method on the log tail.
-
-    The density is log-concave, so the log tail is a concave function of r: from anywhere Newton's first step lands
-    in the tail beyond the root and all later ones approach it monotonically; in a linear piece at the end of the
-    table the first step is exact.
-    """
+    """Residual whose tail has the log mass log_q: Newton's method, which is monotonic since the log tail is concave."""
     knots = pieces.knots[k]
     sign = -1.0 if upper_tail else 1.0
     r = knots[0] if not upper_tail else knots[-1]
@@ -290,11 +285,7 @@ def interpolated(places: Array, lines: Array, table: Array) -> Array:
 def _solve_mixture(
     level: float, z: float, below: float, above: float, mixture: Mixture, pieces: Pieces, moments: Array
 ) -> tuple[float, float, float]:
-    """Quantile of a mixture between two bounds, the density there, and its negative logarithmic derivative nearby.
-
-    Halley's method on the log tail, with bisection where it leaves the bounds, or where two steps did not halve its
-    step: for several components it may go to and fro.
-    """
+    """Quantile of a mixture between bounds by Halley's method or bisection; density and its negative log derivative."""
     weights, means, variances, rows = mixture
     upper_tail = level > 0.5
     target, sign = (1.0 - level, -1.0) if upper_tail else (level, 1.0)

@@ -45,10 +45,7 @@ _CHANGE, _MOST = 4.0, 12.0  # largest change of E on a panel at E = 0, and anywh
 
 @separate(PIECES, PIECES, MATRIX, VECTOR)
 def of_rows(pieces: Pieces, ends: Array, weight: Array) -> Pieces:
-    """The table of n rows with ends (n, 2) relative to t, equal where the target is exact, and weights (n,) > 0.
-
-    It has one row for all where the table has and all are exact and of weight 1. Intervals have no weights.
-    """
+    """The table of n rows with relative ends (n, 2) and weights (n,) > 0; one row where none differs from another."""
     n, plain = weight.shape[0], True
     for i in range(n):
         plain = plain and weight[i] == 1.0 and ends[i, 0] == ends[i, 1]
@@ -103,10 +100,7 @@ def site_energy(s: float, k: int, pieces: Pieces) -> tuple[float, float, float]:
 
 @compiled
 def site_derivatives(s: float, k: int, pieces: Pieces, by_parameters: Array) -> tuple[float, float, float, float]:
-    """Log factor of row k at s = t - f, and its derivatives by s and both ends, and by the parameters (p,), filled in.
-
-    At a kink they are those from the right.
-    """
+    """Log factor of row k at s = t - f, right-hand derivatives by s and ends, and by parameters (p,), filled in."""
     row = row_at(k, pieces)
     if is_interval(k, pieces):
         moments = np.empty((pieces.slope.shape[1], 3))
@@ -168,10 +162,7 @@ class Differentiable(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class NoiseLikelihood:
-    """Log p(y|f) of a noise model, for draws of f: ``residual`` (n,) is y, minus the prior mean if f is relative to it.
-
-    The ``pieces`` are the energies of the points (`NoiseModel.sites`), the ``parameters`` of the loss numbers or (n,).
-    """
+    """Log p(y|f) of a noise model for draws of f; ``residual`` (n,) is y, or y - prior mean if f is relative to it."""
 
     residual: Array
     pieces: Pieces
@@ -183,10 +174,7 @@ class NoiseLikelihood:
         return np.asarray(each.sum(axis=1))
 
     def slopes(self, f: ArrayLike) -> tuple[Array, dict[str, Array]]:
-        """Derivatives by f, (draws, n), and by each parameter, (draws,) if it is a number, else (draws, n).
-
-        At a kink they are those from the right.
-        """
+        """As `Differentiable.slopes`; at a kink from the right."""
         draws = np.ascontiguousarray(f, dtype=np.float64)
         by_f, by_parameter = _slopes(draws, self.residual, self.pieces)
         named = zip(self.parameters.items(), by_parameter, strict=True)

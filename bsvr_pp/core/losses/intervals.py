@@ -41,11 +41,7 @@ _FULL = 9.5  # standard deviations that hold all mass of a Gaussian, up to e⁻�
 
 @separate(types.UniTuple(types.float64, 5), types.float64, types.float64, types.float64, ROW, MATRIX)
 def mass_row(s: float, low: float, high: float, row: Row, moments: Array) -> tuple[float, float, float, float, float]:
-    """Log of the integral of exp(-E(r)) over r from s + low to s + high > s + low, and its two derivatives by s.
-
-    Also returns the densities exp(-E)/mass at the ends, 0 at an infinite one. ``moments`` (m+1, 3) are filled as by
-    `tilted_row`.
-    """
+    """Log of ∫ exp(-E) from s + low to s + high, its derivatives by s, densities at the ends; fills ``moments``."""
     knots, value, slope, curvature = row
     n_knots = knots.shape[0]
     base, start, end = _positions(s, low, high)
@@ -155,11 +151,7 @@ _GRADIENTS = types.Tuple((types.float64, MATRIX, MATRIX))
 def mass_gradients(
     s: float, low: float, high: float, row: Row, d_energy: Array, moments: Array
 ) -> tuple[float, Array, Array]:
-    """Derivatives of the log mass L and of L' and L'' by s, for the gradient of Laplace's approximation.
-
-    Returns the third derivative of L by s; the derivatives of L, L' and L'' by low and high (2, 3), and by each
-    parameter (p, 3), from those of E in ``d_energy`` (p, m+1, 3).
-    """
+    """Third derivative of the log mass L by s; those of L, L' and L'' by both ends (2, 3) and by parameters (p, 3)."""
     n_parameters = d_energy.shape[0]
     knots, _, _, curvature = row
     _, first, second, at_low, at_high = mass_row(s, low, high, row, moments)
@@ -205,10 +197,7 @@ def mass_gradients(
 
 @compiled
 def _window(first: float, last: float, width: float) -> tuple[float, float, float, float]:
-    """Log mass, mean and variance of exp(-½x²) on [first, last], and the place of its maximum.
-
-    The mean is relative to this place; ``width`` = last - first, exactly.
-    """
+    """Log mass, mean from the maximum, variance and maximum of exp(-½x²) on [first, last], of exact ``width``."""
     if first <= -_FULL and last >= _FULL:
         return _HALF_LOG_2PI, 0.0, 1.0, 0.0
     if width > 0.5 and first < _NEAR and last > -_NEAR:
@@ -379,11 +368,7 @@ def _least_level(interval: tuple[float, float, float], sd: float, row: Row) -> f
 def _peak(
     cell: tuple[float, float, float], interval: tuple[float, float, float], sd: float, j: int, outer: bool, row: Row
 ) -> tuple[float, float, float, float]:
-    """Largest value of log of exp(-E) times the inner integral on a cell: place, log, |slope|, least curvature there.
-
-    The value is concave, so that Newton's method in a bracket finds its maximum; a rough place is enough. ``cell`` has
-    ends and anchor, ``interval`` ends and width, the latter in ``sd``.
-    """
+    """Rough place of the largest integrand on a cell, its log, |slope| and least curvature: Newton in a bracket."""
     (lower, upper, anchor), (below, above, width), (_, _, slope, curvature) = cell, interval, row
     first, last = lower, upper
     # Start where a Gaussian at the nearest end of the interval would have its maximum.

@@ -215,10 +215,7 @@ def peak_integrals(steepness: float, precision: float, left: float, right: float
 
 @vectorized
 def decay(u: float) -> float:
-    """exp(-u) for u >= 0, as 2⁻ⁿ·exp(r) with |r| <= ln(2)/2 by its series; e^-700 above 700.
-
-    Without branches and calls, a loop computes several at a time.
-    """
+    """exp(-u) for u >= 0 without branches, as 2⁻ⁿ·exp(r), |r| <= ln(2)/2, by its series; e^-700 above 700."""
     bounded = min(u, _LARGEST)
     n = np.floor(bounded * _LOG2E + 0.5)
     r = (n * LN2_HIGH - bounded) + n * LN2_LOW
