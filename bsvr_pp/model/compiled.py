@@ -166,7 +166,7 @@ class Columns:
         return cast(Tensor, at_rows.get(graph, graph))
 
     def values(self, inputs: Array, data: Mapping[str, ArrayLike] | None = None, width: int | None = None) -> Array:
-        """The matrix, or its first columns, of inputs (not copied if alone) and data by name or of the training rows."""
+        """The matrix, or its first columns, of inputs (no copy if alone) and data by name or of the training rows."""
         held = [each for each in self.data if width is None or each.columns[-1] < width]
         others = [each.values if data is None or each.name is None else np.asarray(data[each.name]) for each in held]
         if not others:

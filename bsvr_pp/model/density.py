@@ -39,7 +39,7 @@ def log_density(loss: str, r: TensorLike, parameters: Sequence[TensorLike]) -> T
 def log_factor(
     loss: str, mu: TensorLike, lower: TensorLike, upper: TensorLike, parameters: Sequence[TensorLike]
 ) -> Tensor:
-    """Log probability that mu plus noise is in (lower, upper], elementwise; equal ends have a density, wrong ones -inf."""
+    """Log probability that mu plus noise is in (lower, upper]: a density at equal ends, -inf at impossible ones."""
     given = [pt.as_tensor_variable(x).astype("float64") for x in (mu, lower, upper, *parameters)]
     at, low, high, *rest = pt.broadcast_arrays(*given)
     reference, ends = _relative_ends(low.ravel(), high.ravel())

@@ -138,7 +138,7 @@ def mean_field_value(K: Structure, t: Array, pieces: Pieces, max_sweeps: int, ta
 def fixed_point(
     K: Structure, t: Array, pieces: Pieces, max_sweeps: int, target: float, start: Array
 ) -> tuple[Outcome, Array]:
-    """Fixed point for t = y - mean from the rows a, τ of ``start``, 0 for the prior; derivatives by parameters, ends."""
+    """Fixed point for t = y - mean from the rows a, τ of ``start``, 0 for the prior; derivatives by all."""
     n = t.shape[0]
     a, tau = start[0].copy(), start[1].copy()
     nu = a + tau * product(K, a)
