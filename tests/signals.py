@@ -9,8 +9,9 @@ from collections.abc import Callable
 from typing import Any
 
 import pytest
+from numba import njit
 
-from bsvr_pp.core.compiler import _njit
+from bsvr_pp.core.compiler import _Compiled
 from bsvr_pp.model import operation
 
 _raise = ctypes.CDLL(None)["raise"]
@@ -19,7 +20,14 @@ _SIGINT = int(signal.SIGINT)
 _solve = operation._solve
 
 
-@_njit(nogil=True)
+def uncached(function: Callable[..., Any]) -> Callable[..., Any]:
+    """Compile a function that calls C as the package compiles, without a file, which cannot hold addresses."""
+    made = njit(nogil=True)(function)
+    made.__class__ = _Compiled
+    return made
+
+
+@uncached
 def _interrupted_solve(*arguments):
     """The solve of an evidence, during which a signal comes."""
     _raise(_SIGINT)

@@ -9,7 +9,6 @@ import subprocess
 import sys
 from pathlib import Path
 
-import numba
 import pytest
 import threadpoolctl
 from numba.core.caching import CacheImpl
@@ -17,7 +16,7 @@ from numba.core.caching import CacheImpl
 import bsvr_pp
 from bsvr_pp.core import compiler
 from bsvr_pp.core.approximations.mean_field import mean_field_core
-from bsvr_pp.core.compiler import cached, core_stamp, rarely_collected, threads_for
+from bsvr_pp.core.compiler import _njit, core_stamp, rarely_collected, threads_for
 
 
 def threads():
@@ -78,7 +77,7 @@ def test_without_any_folder_code_is_compiled_in_each_process(monkeypatch):
     compiler._warn_of_no_folder.cache_clear()
     monkeypatch.setattr(CacheImpl, "_locator_classes", [])
     with pytest.warns(UserWarning, match="no folder for compiled code can be written.*NUMBA_CACHE_DIR") as caught:
-        functions = [cached(numba.njit)(lambda x: x + 1.0), cached(numba.njit)(lambda x: x + 2.0)]
+        functions = [_njit()(lambda x: x + 1.0), _njit()(lambda x: x + 2.0)]
     assert [function(1.0) for function in functions] == [2.0, 3.0]
     assert len(caught) == 1
 

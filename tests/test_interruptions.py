@@ -22,10 +22,10 @@ from typer.testing import CliRunner
 
 import bsvr_pp as bp
 from bsvr_pp import cli
-from bsvr_pp.core.compiler import _njit, interruptible, separate
+from bsvr_pp.core.compiler import interruptible, separate
 from bsvr_pp.inference.search import at_size
 from tests.helpers import small_stages
-from tests.signals import interrupt_call, interrupt_evidence
+from tests.signals import interrupt_call, interrupt_evidence, uncached
 
 _raise = ctypes.CDLL(None)["raise"]
 _raise.argtypes, _raise.restype = [ctypes.c_int], ctypes.c_int
@@ -37,13 +37,13 @@ class Pair(NamedTuple):
     second: np.ndarray
 
 
-@_njit()
+@uncached
 def pair():
     _raise(SIGINT)
     return Pair(np.zeros(2), np.ones(2))
 
 
-@_njit()
+@uncached
 def arrays():
     _raise(SIGINT)
     return np.zeros(2), np.ones(2)

@@ -28,7 +28,7 @@ from typing import cast
 import numpy as np
 from llvmlite import binding, ir
 from numba import njit, types
-from numba.core import cgutils, event
+from numba.core import cgutils
 from numba.core.caching import CacheImpl, _CacheLocator
 from numba.core.cpu import CPUContext
 from numba.core.registry import CPUDispatcher, cpu_target
@@ -75,11 +75,8 @@ CacheImpl._locator_classes.insert(0, _CoreLocator)
 
 @contextmanager
 def interruptible(*, wait: bool = False) -> Iterator[list[int]]:
-    """Context that raises at its end an interruption that came in it and was ignored, or with ``wait`` any.
-
-    Python ignores what is raised in callbacks and while garbage is collected; the search of `fit` returns what it has.
-    The context yields the signals that came.
-    """
+    """Context that raises at its end an interruption that was ignored, or with ``wait`` any; yields the signals."""
+    # Python ignores what is raised in callbacks and while garbage is collected; a search returns what it has.
     usual, came = signal.getsignal(signal.SIGINT), list[int]()
     if current_thread() is not main_thread() or not callable(usual):  # no signal comes, or it is not Python's
         yield came
@@ -111,25 +108,16 @@ class _Compiled(CPUDispatcher):  # type: ignore[misc]
 
 
 def _njit[F: Callable[..., object]](**options: object) -> Callable[[F], F]:
-    """The decorator ``numba.njit(**options)``, to a `_Compiled`."""
-
-    def decorate(function: F) -> F:
-        made = njit(**options)(function)
-        made.__class__ = _Compiled
-        return cast(F, made)
-
-    return decorate
-
-
-def cached[F: Callable[..., object]](compile_: Callable[..., Callable[[F], F]], **options: object) -> Callable[[F], F]:
-    """The decorator ``compile_(cache=True, **options)``, without a cache where Numba finds no folder for it."""
+    """The decorator ``numba.njit(cache=True, **options)``, to a `_Compiled`; no cache where no folder can have it."""
 
     def decorate(function: F) -> F:
         try:
-            return compile_(cache=True, **options)(function)
+            made = njit(cache=True, **options)(function)
         except RuntimeError:  # Numba has found no folder that can be written
             _warn_of_no_folder()
-            return compile_(**options)(function)
+            made = njit(**options)(function)
+        made.__class__ = _Compiled
+        return cast(F, made)
 
     return decorate
 
@@ -148,31 +136,22 @@ def _warn_of_no_folder() -> None:
 # Compiled code is kept on disk. Division by zero gives inf or NaN, as in NumPy: nothing raises inside a sampler, and
 # what is not finite is reported as a failure by the function that solves the problem. Compiled code does not hold
 # Python's lock, so that threads can solve several blocks at once.
-compiled = cached(_njit, error_model="numpy", nogil=True)
+compiled = _njit(error_model="numpy", nogil=True)
 
 # For sums over short arrays without branches: their order may change, so that several terms go at once.
-vectorized = cached(_njit, error_model="numpy", nogil=True, fastmath={"reassoc", "contract", "nsz", "arcp"})
+vectorized = _njit(error_model="numpy", nogil=True, fastmath={"reassoc", "contract", "nsz", "arcp"})
 
 # Types of contiguous arrays, for signatures.
 VECTOR, MATRIX = types.float64[::1], types.float64[:, ::1]
 
 
-class _Announcement(event.Listener):  # type: ignore[misc]
-    """One line to the user when the first function is compiled and not loaded from the cache."""
-
-    printed = False
-
-    def on_start(self, event: event.Event) -> None:
-        """Print the line on a terminal or in a notebook."""
-        if not self.printed and (sys.stderr.isatty() or "ipykernel" in sys.modules):
-            print("bsvr_pp: compiling the numerical core (once, less than a minute)", file=sys.stderr, flush=True)
-        self.printed = True
-
-    def on_end(self, event: event.Event) -> None:
-        """Do nothing."""
+@cache
+def _announce() -> None:
+    """Print one line on a terminal or in a notebook when the first function was compiled and not loaded."""
+    if sys.stderr.isatty() or "ipykernel" in sys.modules:
+        print("bsvr_pp: compiling the numerical core (once, less than a minute)", file=sys.stderr, flush=True)
 
 
-_ANNOUNCEMENT = _Announcement()
 _LOADING = RLock()
 _MADE = 50_000  # new objects after which garbage is collected while graphs and code are made
 
@@ -214,8 +193,9 @@ class _Separate:
                 self._compile()
 
     def _compile(self) -> None:
-        with event.install_listener("numba:compile", _ANNOUNCEMENT):
-            self.compiled.compile(self.signature)
+        self.compiled.compile(self.signature)
+        if self.compiled.stats.cache_misses:
+            _announce()
         self.compiled.disable_compile()
         overload = self.compiled.overloads[self.signature.args]
         self._address.value = overload.library.get_pointer_to_function(overload.fndesc.llvm_func_name)
