@@ -237,10 +237,6 @@ class Blocks(Partition):
         """The row numbers of each block."""
         return (self.rows(block) for block in range(len(self)))
 
-    def same(self, other: object) -> bool:
-        """Return whether another partition has the same blocks with the same numbers."""
-        return isinstance(other, Blocks) and np.array_equal(self.label, other.label)
-
     def assign(self, X: ArrayLike) -> Rows:
         """Block (m,) of each of the new points X (m, d): the one whose region holds it.
 

@@ -14,7 +14,6 @@ from typing import Self, cast
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
-from scipy.special import ndtri
 
 from bsvr_pp.core.arrays import Array
 from bsvr_pp.core.checks import check_positive, check_variance, generator, numbers
@@ -359,34 +358,6 @@ class NoiseModel:
             name: value if np.ndim(value) == 0 else np.asarray(value)[rows] for name, value in self.parameters.items()
         }
         return replace(self, parameters=named, weight=self.weight if self.weight.size == 1 else self.weight[rows])
-
-    def predictive_quantile(self, q: ArrayLike, mean: ArrayLike, variance: ArrayLike) -> Array:
-        """Quantile of f + noise for the probability q, for Gaussian f.
-
-        Parameters
-        ----------
-        q, mean, variance : arrays of one shape or numbers
-            Probabilities, 0 < q < 1, and mean and variance (>= 0) of f; the last axis is that of the points if a
-            parameter has a value for each point.
-
-        Examples
-        --------
-        >>> from bsvr_pp.losses import gaussian
-        >>> gaussian(C=1.0).predictive_quantile([0.5, 0.975], 1.0, 3.0).round(6).tolist()
-        [1.0, 4.919928]
-        """
-        self._needs_residual("quantile")
-        levels, m, v = _aligned(q=q, mean=mean, variance=variance)
-        check_variance(v)
-        inside = (levels > 0) & (levels < 1)
-        if not inside.all():
-            raise ValueError(f"q must lie strictly between 0 and 1, got {levels[~inside].flat[0]}")
-
-        def of_noise(levels: Array, variances: Array, rows: NDArray[np.intp], pieces: Pieces) -> Array:
-            own = np.ones((1, levels.size)), np.zeros((1, levels.size)), variances[None], rows[None]
-            return elementwise.mixture_quantiles(levels[None], ndtri(levels[None]), *own, pieces)[0]
-
-        return m + self._elementwise(of_noise, levels, v)
 
     def sample(
         self, size: int | tuple[int, ...] | None = None, random_seed: int | np.random.Generator | None = None
