@@ -44,19 +44,15 @@ _SIZES, _SAME = (1.0, 1e2, 1e4), 1e-8  # of z, and the relative tolerance of the
 
 @dataclass(frozen=True, eq=False)
 class Process:
-    """A process in mu: its record, f less its prior mean as a leaf, the mean at its own rows, and its inputs.
-
-    ``aligned`` is whether its rows are those of the targets, ``single`` whether each row of mu has one value of f, and
-    ``unit`` whether f is in mu as it is.
-    """
+    """A process in mu."""
 
     prior: Prior
-    leaf: Tensor
-    mean: Tensor
-    place: Tensor
-    aligned: bool = True
-    single: bool = True
-    unit: bool = True
+    leaf: Tensor  # f less its prior mean
+    mean: Tensor  # prior mean at its own rows
+    place: Tensor  # its inputs
+    aligned: bool = True  # whether its rows are those of the targets
+    single: bool = True  # whether each row of mu has one value of f
+    unit: bool = True  # whether f is in mu as it is
 
 
 class Affine:

@@ -30,18 +30,13 @@ _MARGIN = 0.85  # blocks of a sample, relative to the asked size, since their nu
 
 @dataclass(frozen=True, eq=False)
 class Regions:
-    """A binary tree of cuts of the inputs, in units of the lengthscales.
+    """A binary tree of cuts of the inputs, the first of which is the top; without one there is one block."""
 
-    A point is on the first side of a cut if direction·x <= threshold. ``side`` (cuts, 2) says what is there: a cut, or
-    -1 - the number of a block. The first cut is the top; without one there is one block. ``middle`` (blocks, d) is the
-    mean of the scaled rows of each block.
-    """
-
-    lengthscale: Array
-    direction: Array
-    threshold: Array
-    side: Rows
-    middle: Array
+    lengthscale: Array  # (d,), unit of the inputs
+    direction: Array  # (cuts, d): a point is on the first side of a cut if direction·x <= threshold
+    threshold: Array  # (cuts,)
+    side: Rows  # (cuts, 2), what is there: a cut, or -1 - the number of a block
+    middle: Array  # (blocks, d), mean of the scaled rows of each block
 
     def assign(self, X: Array) -> Rows:
         """Block of each row of X (m, d)."""

@@ -225,15 +225,11 @@ def value_of(variable: TensorLike) -> Array:
 
 @dataclass(frozen=True, slots=True)
 class Exact:
-    """Targets of a model that are known exactly; the other classes are those that lie between ends.
+    """Targets of a model that are known exactly; the other classes are those that lie between ends."""
 
-    ``noise`` is the variable whose noise and location the targets have. ``bounds`` are graphs from which the ends
-    follow, and ``between`` maps observed values and bounds, as graphs, to lower and upper ends (n,).
-    """
-
-    noise: Tensor
-    bounds: tuple[Tensor, ...] = ()
-    between: Callable[..., tuple[Tensor, Tensor]] = lambda y: (y, y)
+    noise: Tensor  # the variable whose noise and location they have
+    bounds: tuple[Tensor, ...] = ()  # graphs from which the ends follow
+    between: Callable[..., tuple[Tensor, Tensor]] = lambda y: (y, y)  # ends (n,) of observed values, by the bounds
 
     name: ClassVar[str] = "exact"
     exact: ClassVar[bool] = True  # which blocks and nearest rows take
@@ -267,33 +263,25 @@ class Exact:
 
 @dataclass(frozen=True, eq=False)
 class CompiledModel:
-    """A support vector model of PyMC as graphs and compiled functions of its hyperparameters and of any rows.
-
-    ``target`` is the name of the observed variable; the hyperparameters are the free variables except the latent
-    function. ``columns`` says what the model needs of each row, and the graphs from ``covariance`` to ``ends`` are
-    functions of ``matrix``, a matrix of such rows. ``X`` and ``latent`` are inputs and location of the noise as the
-    model has them, and ``noise_data`` is the
-    data of each row on which the noise depends. ``terms`` are potentials and observed variables of hyperparameters
-    alone, and ``of_latent`` describes what else depends on f (`bsvr_pp.model.inventory`).
-    """
+    """A support vector model of PyMC as graphs and compiled functions of its hyperparameters and of any rows."""
 
     model: pm.Model
     prior: Prior
-    target: str
+    target: str  # name of the observed variable
     loss: Loss
-    hyperparameters: tuple[str, ...]
-    columns: Columns
-    matrix: Tensor
+    hyperparameters: tuple[str, ...]  # free variables except the latent function
+    columns: Columns  # what the model needs of each row
+    matrix: Tensor  # rows, of which the graphs from ``covariance`` to ``ends`` are functions
     covariance: CovarianceGraph
     mean: Tensor
     parameters: tuple[Tensor, ...]
     weight: Tensor
     ends: Exact
-    X: Tensor
-    latent: Tensor
-    noise_data: list[RowData]
-    terms: tuple[Tensor, ...]
-    of_latent: tuple[str, ...]
+    X: Tensor  # inputs, as the model has them
+    latent: Tensor  # location of the noise, as the model has it
+    noise_data: list[RowData]  # on which the noise depends
+    terms: tuple[Tensor, ...]  # potentials and observed variables of hyperparameters alone
+    of_latent: tuple[str, ...]  # descriptions of what else depends on f (`bsvr_pp.model.inventory`)
     functions: dict[str, object] = field(repr=False)
 
     def __getstate__(self) -> dict[str, object]:

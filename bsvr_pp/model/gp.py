@@ -34,21 +34,17 @@ from bsvr_pp.model.blocks import ONE_BLOCK, Partition
 
 @dataclass(frozen=True, slots=True)
 class Prior:
-    """Arguments of a call of `GP.prior`: name of the latent variable, inputs (n, d), kernel and mean function.
+    """Arguments of a call of `GP.prior`, or those of a sum of processes as of one."""
 
-    ``whitened`` is the name of the standard normal vector v with f = mean + chol(K)·v, if the prior is so parametrised.
-    A sum of processes has the names of all variables of its ``parts``, and any ``root`` of few columns, from rows.
-    """
-
-    name: str
-    X: Tensor | Array
+    name: str  # of the latent variable
+    X: Tensor | Array  # (n, d)
     cov_func: BaseCovariance
     mean_func: Mean
     jitter: float
-    whitened: str | None
+    whitened: str | None  # name of the standard normal v with f = mean + chol(K)·v, if it is so parametrised
     blocks: Partition = ONE_BLOCK
-    parts: frozenset[str] = frozenset()
-    root: Callable[[TensorVariable], TensorVariable] | None = None
+    parts: frozenset[str] = frozenset()  # of a sum, names of the variables of its parts
+    root: Callable[[TensorVariable], TensorVariable] | None = None  # of a sum, one of few columns, from rows
 
     @property
     def latents(self) -> set[str]:

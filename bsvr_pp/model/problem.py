@@ -51,16 +51,12 @@ Point = dict[str, Array]
 
 @dataclass(frozen=True, eq=False)
 class Problem(CompiledModel):
-    """A compiled model with rows, values of its `pm.Data`, and blocks between which the prior is independent.
+    """A compiled model with rows, values of its `pm.Data`, and blocks between which the prior is independent."""
 
-    ``rows`` are values of the matrix of `Columns` (n, w), of which f depends on the first ``width``; ``composite`` are
-    the parts of a latent function that is no single process.
-    """
-
-    composite: Affine | None
-    rows: Array
+    composite: Affine | None  # parts of a latent function that is no single process
+    rows: Array  # values of the matrix of `Columns`, (n, w)
     targets: Array
-    width: int
+    width: int  # number of columns on which f depends, the first
     data: dict[str, Array]
     blocks: Partition = ONE_BLOCK
     _of_rows: dict[object, object] = field(default_factory=dict, repr=False)

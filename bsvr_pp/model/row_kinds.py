@@ -84,24 +84,18 @@ class Ordered(Intervals):
 
 
 class Kind(NamedTuple):
-    """How values are observed; bounds follow the location and the parameters of the noise among the inputs.
-
-    ``ends`` maps values and bounds, as graphs, to the lower and upper ends of the latent targets (above one another
-    where a value is impossible), ``value`` latent targets and bounds to values. ``observed`` makes the values from
-    bounds where they say everything, ``valid`` the condition on bounds that is described in ``allowed``. ``rows`` is
-    what is known of targets that a model has.
-    """
+    """How values are observed; bounds follow the location and the parameters of the noise among the inputs."""
 
     name: str
     bounds: tuple[str, ...]
-    signature: str
-    ends: Callable[..., tuple[Tensor, Tensor]]
-    value: Callable[..., Tensor]
+    signature: str  # of the bounds
+    ends: Callable[..., tuple[Tensor, Tensor]]  # of latent targets, from values and bounds; exchanged if impossible
+    value: Callable[..., Tensor]  # from latent targets and bounds
     parent: type[Continuous | Discrete] = Continuous
-    rows: type[Intervals] = Intervals
-    observed: Callable[..., Array] | None = None
-    valid: Callable[..., Tensor] = lambda *bounds: pt.constant(True)
-    allowed: str = ""
+    rows: type[Intervals] = Intervals  # what is known of targets that a model has
+    observed: Callable[..., Array] | None = None  # values from bounds, where these say everything
+    valid: Callable[..., Tensor] = lambda *bounds: pt.constant(True)  # condition on the bounds
+    allowed: str = ""  # the condition in words
 
 
 def ends_of(target: Tensor) -> Exact:

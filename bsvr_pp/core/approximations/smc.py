@@ -136,17 +136,13 @@ def annealed(
 
 @dataclass(frozen=True, slots=True)
 class Path:
-    """The densities from a Gaussian at power 0 to prior times likelihood at power 1, of f relative to the prior mean.
+    """Densities from a Gaussian at power 0 to prior times likelihood at power 1, of f relative to the prior mean."""
 
-    The Gaussian has a mean (n,), the distribution of the deviations from it, and the log of its integral; ``log_ratio``
-    is that of prior times likelihood to it. ``offset`` is the prior mean.
-    """
-
-    log_ratio: LogLikelihood
-    centre: Array
-    gaussian: Covariance | Factor
-    log_mass: float = 0.0
-    offset: Array | float = 0.0
+    log_ratio: LogLikelihood  # of prior times likelihood to the Gaussian
+    centre: Array  # mean of the Gaussian, (n,)
+    gaussian: Covariance | Factor  # distribution of the deviations from it
+    log_mass: float = 0.0  # log of its integral
+    offset: Array | float = 0.0  # prior mean
 
     def draw(self, size: int, rng: np.random.Generator) -> Array:
         """Draws (size, n) at power 0."""

@@ -104,18 +104,14 @@ def known_label_energy(C: Value, y: Value) -> Curve:
 
 @dataclass(frozen=True, slots=True)
 class Parameter:
-    """A parameter of losses.
-
-    ``allowed`` says in words which values are allowed, and ``holds`` elementwise. Its unit is the power ``power`` of
-    the target's unit (of C see `Loss.degree`). ``prior`` is the median, in that power of the standard deviation of the
-    target, and the standard deviation of the logarithm, of the default log-normal prior; None for a parameter that is
-    chosen and not learned.
-    """
+    """A parameter of losses."""
 
     meaning: str
-    allowed: str
-    holds: Callable[[Array | Tensor], NDArray[np.bool_] | Tensor]
-    power: int = 0
+    allowed: str  # which values, in words
+    holds: Callable[[Array | Tensor], NDArray[np.bool_] | Tensor]  # whether values are allowed, elementwise
+    power: int = 0  # of the target's unit, its own unit (of C see `Loss.degree`)
+    # Median, in that power of the target's standard deviation, and standard deviation of the logarithm, of the default
+    # log-normal prior; None for a parameter that is chosen and not learned.
     prior: tuple[float, float] | None = None
 
 
@@ -239,16 +235,12 @@ NUMBERS, LABELS, KNOWN_LABELS = Numbers(), Labels(), KnownLabels()
 
 @dataclass(frozen=True, slots=True)
 class Loss:
-    """A loss: the names of its parameters, and the function of them, and of labels, that gives its energy as a curve.
-
-    Parameters are in the order of the arguments of ``energy`` and of `Pieces.d_energy`. The unit of C is one over the
-    power ``degree``, 1 or 2, of the target's, with which the loss grows.
-    """
+    """A loss, whose parameters are in the order of the arguments of its energy and of `Pieces.d_energy`."""
 
     name: str
     parameters: tuple[str, ...]
-    energy: Callable[..., Curve]
-    degree: int = 1
+    energy: Callable[..., Curve]  # a curve, from the parameters, and labels
+    degree: int = 1  # power, 1 or 2, with which the loss grows; the unit of C is one over this power of the target's
     targets: Numbers = NUMBERS
 
     def parameter(self, name: str) -> Parameter:
