@@ -53,11 +53,7 @@ def check_writable(name: str, path: str | Path, *, folder: bool = False) -> Path
 
 @contextmanager
 def atomic_write(path: str | Path, *, sealed: bool = False) -> Iterator[Path]:
-    """Open a new file that replaces ``path`` when the block ends without an error; its folder is created.
-
-    After an interruption or on a full disk the old file is unchanged, and no incomplete file remains. A ``sealed`` file
-    ends in checksums (`seal`).
-    """
+    """Open a new file that replaces ``path`` at the end of the block unless there is an error; it may be ``sealed``."""
     path = Path(path)
     path.parent.mkdir(parents=True, exist_ok=True)
     with tempfile.TemporaryDirectory(dir=path.absolute().parent, prefix=".bsvr-pp-") as folder:

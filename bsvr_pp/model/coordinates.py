@@ -106,11 +106,7 @@ def unit_variance(tube: Number, beta: Number) -> Tensor:
 
 
 def with_noise_coordinates(problem: CompiledModel) -> pm.Model:
-    """Copy a model so that its free variables are `NOISE_COORDINATES`, and C and epsilon are Deterministics.
-
-    The model itself is returned unless the noise is soft insensitive (or epsilon-insensitive, or Huber's), both are
-    positive random numbers of which beta is independent, and PyMC can copy the model.
-    """
+    """Copy a model with `NOISE_COORDINATES` for C and epsilon; itself if they are not free or it cannot be copied."""
     model = problem.model
     named = dict(zip(problem.loss.parameters, problem.parameters, strict=True))
     if problem.loss.name not in _SMOOTH or not _can_copy(model):

@@ -9,7 +9,6 @@ variables of hyperparameters alone, which are terms of their joint prior. A part
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from typing import NamedTuple
 
 import pymc as pm
 from pymc.logprob.abstract import MeasurableOp
@@ -26,14 +25,6 @@ class ModelError(ValueError):
 
 class NotRead(ModelError):
     """The model is none that methods of this package read; `bp.NUTS()` samples it as PyMC does."""
-
-
-class Inventory(NamedTuple):
-    """Names of the hyperparameters, further terms of their joint prior, and descriptions of what depends on f."""
-
-    hyperparameters: tuple[str, ...]
-    terms: tuple[Tensor, ...]
-    of_latent: tuple[str, ...]
 
 
 def check_variables(model: pm.Model) -> None:
@@ -61,13 +52,15 @@ def target_of(model: pm.Model, latents: Iterable[Tensor]) -> Tensor:
     return found[0]
 
 
-def inventory_of(model: pm.Model, target: Tensor, latents: set[str]) -> Inventory:
-    """Tick off the parts of a model whose latent function consists of the variables with some names."""
+def inventory_of(
+    model: pm.Model, target: Tensor, latents: set[str]
+) -> tuple[tuple[str, ...], tuple[Tensor, ...], tuple[str, ...]]:
+    """Names of hyperparameters, further terms of their joint prior, and what else depends on f, with its names."""
     f = {model[name] for name in latents}
     free = [v for v in model.free_RVs if v.name not in latents]
     others = [v for v in model.observed_RVs if v is not target]
     of_latent = [v for v in (*free, *others, *model.potentials) if _depends(model, v, f)]
-    return Inventory(
+    return (
         tuple(v.name for v in free if v not in of_latent),
         tuple(v for v in (*others, *model.potentials) if v not in of_latent),
         tuple(f"the {'potential' if v in model.potentials else 'variable'} {v.name}" for v in of_latent),

@@ -64,11 +64,7 @@ class Integrator(Protocol):
 
 
 class MarginalTargetsRV(SymbolicRandomVariable):
-    """Targets with the latent function integrated out; ``problem`` is the original model, as it was read.
-
-    The inputs are two generators, K without its jitter or a root of it, the prior mean, the other inputs of the
-    original targets, bounds of intervals, the parameters of its loss, and what the ``evidence`` of blocks needs.
-    """
+    """Targets without f, from generators, K or its root, prior mean, inputs of the targets, bounds, and parameters."""
 
     name = "marginal_targets"
     _print_name = ("MarginalTargets", "\\operatorname{MarginalTargets}")

@@ -83,14 +83,11 @@ class TargetsGraph(NamedTuple):
 class LatentEvidence(DifferentiableOp):
     """Log evidence of targets under a Gaussian process and a noise model.
 
-    Its properties are one of `APPROXIMATIONS`, a key of `LIKELIHOODS`, the mismatch of the moments at which mean field
-    ends (the error of the evidence is of second order in it, that of the gradients of first order), whether all
-    targets are exact, which a back end may use, and whether K is given by a root (n, r): then no matrix is made.
-
-    Inputs: K (n, n) or its root, prior mean (n,), lower and upper ends of the targets and their weights (n,), loss
-    parameters (p, k) with k = 1 or n, jitter for K, and a warm start of (2, n) dual coefficients and site precisions
-    from a similar problem, or zeros. Outputs: log evidence, its gradients by K, mean, ends and parameters, 1 or 0 for
-    converged, and the dual coefficients and site precisions of the solution.
+    Inputs: K (n, n), or ``by_root`` a root (n, r) of it, prior mean (n,), lower and upper ends of the targets and their
+    weights (n,), loss parameters (p, k) with k = 1 or n, jitter for K, and dual coefficients and site precisions (2, n)
+    of a similar problem, or zeros. Outputs: log evidence, its gradients by K, mean, ends and parameters, 1 or 0 for
+    converged, and the solution (2, n). A back end may use whether all targets are exact. At the ``mismatch`` of moments
+    mean field ends: the error of the evidence is of second order in it, the error of its gradients of first order.
     """
 
     __props__ = ("approximation", "loss", "mismatch", "exact", "by_root")

@@ -101,13 +101,12 @@ class Problem(CompiledModel):
         rows = self.columns.values(inputs, changed)
         return replace(self, rows=rows, targets=targets, data=changed, blocks=blocks, _of_rows={})
 
-    def cached[Made](self, key: object, make: Callable[[], Made]) -> Made:
-        """Return the result of ``make``, which is called once for these rows."""
-        return _once(self._of_rows, key, make)
-
-    def constant[Made](self, key: object, make: Callable[[], Made]) -> Made:
-        """Return the result of ``make``, which is called once for this problem and those with other rows and data."""
-        return _once(self._of_priors, key, make)
+    def cached[Made](self, key: object, make: Callable[[], Made], *, any_rows: bool = False) -> Made:
+        """Return the result of ``make``, which is called once for these rows, or for this problem with any rows."""
+        kept = self._of_priors if any_rows else self._of_rows
+        if key not in kept:
+            kept[key] = make()
+        return cast(Made, kept[key])
 
     def evaluate(
         self,
@@ -272,7 +271,8 @@ class Problem(CompiledModel):
 
     def shape_of(self, name: str) -> tuple[int, ...]:
         """Shape of a hyperparameter."""
-        return tuple(int(s) for s in self.constant(f"shape of {name}", self.model[name].shape.eval))
+        shape = self.cached(f"shape of {name}", self.model[name].shape.eval, any_rows=True)
+        return tuple(int(s) for s in shape)
 
     def checked(self, given: Mapping[str, ArrayLike] | None) -> Point:
         """Check hyperparameters, and convert them to arrays of the right shape inside their support."""
@@ -336,12 +336,6 @@ class Problem(CompiledModel):
         if missing:
             raise ValueError(f"hyperparameters must give every hyperparameter of the model, {missing} missing")
         return point
-
-
-def _once[Made](kept: dict[object, object], key: object, make: Callable[[], Made]) -> Made:
-    if key not in kept:
-        kept[key] = make()
-    return cast(Made, kept[key])
 
 
 def _uses(graph: Tensor, matrix: Tensor, columns: tuple[int, ...]) -> bool:

@@ -194,9 +194,8 @@ def convolved(
 ) -> tuple[float, float, float]:
     """P(g + r <= z), or P(g + r >= z), with density and its negative derivative, for Gaussian g and the noise r.
 
-    The mean of g is 0, sd may be 0, and r is the noise of row k. The density is in closed form on each piece. Then so
-    is the probability on flat and linear ones, by parts; on others it is found by nodes. In the far tail, where the
-    Gaussian beyond its reach counts, it is the mass of the interval beyond z. ``moments`` (m + 1, 3) is overwritten.
+    The mean of g is 0, and sd may be 0. The density is in closed form on each piece, and the probability on flat and
+    linear ones, by parts; on others it is found by nodes. In the far tail it is the mass of the interval beyond z.
     """
     knots, value, slope, curvature = row = row_at(k, pieces)
     n_knots, scale = knots.shape[0], exp(-pieces.log_normalizer[k])
@@ -329,9 +328,8 @@ def mixture_quantiles(
 ) -> Array:
     """Quantiles (levels, n) of mixtures of f + noise, by `_solve_mixture`.
 
-    Weights, means and variances of f, and the rows of the table of the noise, are (components, n). Levels (levels, n),
-    which do not descend, come with their normal quantiles. The search starts at the normal approximation, and for
-    further levels where the last two quantiles with their derivatives lead to.
+    Weights, means, variances and rows of the table are (components, n); levels (levels, n) do not descend. The search
+    starts at the normal approximation, and for further levels where the last two quantiles and their slopes lead to.
     """
     out, moments = np.empty(levels.shape), np.empty((pieces.slope.shape[1], 3))
     noise_mean, noise_variance = mean_variance(pieces)

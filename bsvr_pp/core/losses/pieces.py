@@ -250,9 +250,6 @@ def tilted_row(
     Returns the log of the integral (inf where it diverges), the mean of r - center, the variance of r and the mean of
     dE/dr. ``moments`` (m+1, 3) is filled with the share of each piece in the mass, and the means of u and u² within
     the piece, u as in `Pieces.d_energy`.
-
-    The mean of dE/dr is tilt - precision·(mean of r - center) as well, which loses fewer digits where steep pieces on
-    both sides cancel.
     """
     knots, _, slope, curvature = row
     n_knots = knots.shape[0]
@@ -309,7 +306,7 @@ def tilted_row(
     first /= mass
     variance = max(second / mass - first * first, 0.0)
     offset, mean_slope = reference - center + first, slope_sum / mass
-    if terms / mass > precision * (abs(reference) + abs(center)):
+    if terms / mass > precision * (abs(reference) + abs(center)):  # where steep pieces on both sides cancel
         mean_slope = tilt - precision * offset
     return top + log(mass), offset, variance, mean_slope
 
@@ -383,11 +380,7 @@ def _d_label_energy(label: float, d_energy: Array) -> float:
 
 @separate(PIECES, MATRIX, types.float64[:, :, ::1], VECTOR)
 def of_curves(values: Array, derivatives: Array, labels: Array) -> Pieces:
-    """Make the table from the energies as curves, (k, 3m + 3), and their derivatives, (p, k, 3m + 3).
-
-    A curve has m knots, the energies there, m + 1 slopes at the anchors and the curvatures of the two unbounded pieces.
-    ``labels`` (k,) is empty for a loss of residuals.
-    """
+    """Make the table from energies as curves (k, 3m + 3), derivatives (p, k, 3m + 3), and labels, if there are."""
     count, rows, m = derivatives.shape[0], values.shape[0], values.shape[1] // 3 - 1
     pieces, moments = empty(count, rows, m), np.empty((m + 1, 3))
     for k in range(rows):

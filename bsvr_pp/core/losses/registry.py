@@ -265,16 +265,11 @@ def curve(loss: Loss, parameters: Sequence[Value], y: Value) -> tuple[Sequence[V
     return at(given), [[entry.imag / _STEP for entry in at(values)] for values in steps]
 
 
-@register_jitable
-def _unchanged(pieces: Pieces) -> Pieces:
-    return pieces
-
-
 @cache
 def _table(loss: Loss) -> Callable[[Array, Array], Pieces]:
     """Make the function of `Loss.table`: arrays of NumPy in Python, row by row in compiled code."""
     energy, labels, count = loss.energy, not loss.targets.one_table, len(loss.parameters)
-    finished = of_log_odds if loss.targets.log_odds else _unchanged
+    finished = of_log_odds if loss.targets.log_odds else register_jitable(lambda pieces: pieces)
     arguments = count + int(labels)
 
     def table(parameters: Array, y: Array) -> Pieces:

@@ -343,7 +343,7 @@ def initial_point(problem: Problem) -> Point:
         values = function(0)
         return problem.to_constrained([values[value.name] for value in problem.values])
 
-    return problem.constant("initial", compute)
+    return problem.cached("initial", compute, any_rows=True)
 
 
 def _starts(problem: Problem, restarts: int, rng: Generator) -> list[Point]:
