@@ -37,6 +37,8 @@ from numba.core.typing.typeof import typeof_impl
 from numba.extending import intrinsic
 from threadpoolctl import ThreadpoolController
 
+# Rows of a small problem. BLAS threads wait for one another: on two cores a search with 400 rows takes up to thrice
+# as long with both; below 2000 rows two are not faster.
 _SMALL = 1000
 _SOON = 0.1  # seconds after which compiled code has returned to Python
 _MARKS = "@compiled", "@separate", "@register_jitable"  # of modules with compiled functions
@@ -266,11 +268,10 @@ def _libraries(n_modules: int) -> ThreadpoolController:
 
 
 class _OneThread:
-    """One BLAS thread while at least one thread of the process asks for it.
+    """One BLAS thread until the last thread of the process that asks for it ends: their number changes last digits."""
 
-    The thread that set a limit is the only one that can take it back, so that all limits are set by a thread of their
-    own. A process that was forked has to start another.
-    """
+    # The thread that set a limit is the only one that can take it back, so that all limits are set by a thread of their
+    # own. A process that was forked has to start another.
 
     def __init__(self) -> None:
         self.lock, self.depth, self.process = Lock(), 0, -1
@@ -300,11 +301,6 @@ _one_thread = _OneThread()
 
 @contextmanager
 def threads_for(n_rows: int) -> Iterator[None]:
-    """Context for many solves with a given number of rows: one BLAS thread if the problems are small.
-
-    BLAS threads wait for one another: on two cores an optimisation with 400 rows takes up to three times as long with
-    both threads. Below 2000 rows two threads are not faster. The number of BLAS threads changes the last digits, so
-    that the limit lasts until the last thread of the process leaves the context.
-    """
+    """Context for many solves with a given number of rows: one BLAS thread if the problems are small."""
     with interruptible(), _one_thread() if n_rows <= _SMALL else nullcontext():
         yield
