@@ -800,9 +800,6 @@ PUBLIC = {
     "predict_folder": [
         (lambda s: bp.predict_folder("model", X, "out.csv"), "model must be a FolderModel, as fit_folder .*got"),
     ],
-    "extend_folder": [
-        (lambda s: bp.extend_folder(bp, X, Y), "model must be a FolderModel, as fit_folder .*got <module"),
-    ],
     "open_folder": [
         (lambda s: bp.open_folder("none"), "none: is not the folder of a model: it has no model.json"),
         (lambda s: bp.open_folder(3), "folder must be a path, got 3"),

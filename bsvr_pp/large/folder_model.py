@@ -42,93 +42,68 @@ from bsvr_pp.tables.files import writing_predictions
 if TYPE_CHECKING:
     from distributed import Client
 
-FORMAT = "bsvr_pp folder 4"
+FORMAT = "bsvr_pp folder 5"
 ARRAYS = ("inputs.npy", "targets.npy", "row.npy", "dual_coef.npy", "site_precision.npy", "regions.npz")
-OF_BLOCKS = ("start", "size", "log_evidence", "converged")  # arrays of the index
 _TASK = 5000  # rows of a task of `predict_folder`,
 _ROWS = 50_000  # and those that it writes together
 _TOGETHER = 100_000  # rows of blocks that are searched together
 _SEARCHED = 5000  # new inputs whose nearest rows are searched together
-_FIELDS = ("format", "run", "data", "point", "at_size", "neighbours", "noise_scales", "added", "files")
+_FIELDS = ("format", "run", "data", "point", "at_size", "neighbours", "noise_scales", "files")
 _DATA = ("rows", "names", "columns", "target", "notes", "mean", "scale", "location", "unit")
-
-
-def names_of(segments: int) -> list[str]:
-    """Names of the files of a number of segments, in the order of the segments."""
-    folders = [".", *(f"added-{i}" for i in range(1, segments))]
-    return [str(Path(folder) / name) for folder in folders for name in ARRAYS]
 
 
 @dataclass(frozen=True, eq=False)
 class StoredRows:
-    """Rows in the segments of a folder, sorted by block, of which the blocks that are needed are read.
+    """Rows in the files of a folder, sorted by block, of which the blocks that are needed are read.
 
-    Segments are folders with the same files, through which the rows are numbered: these numbers are their addresses.
-    The first segment is from the fit; each addition makes one, with all rows of the blocks that it changes. In memory
-    are the first address, the number of rows and the result of the solve of each block, and the regions of the blocks.
+    In memory are the number of rows and the result of the solve of each block, and the regions of the blocks.
     """
 
-    segments: tuple[Path, ...]
+    folder: Path
     regions: Regions
-    start: Rows
     size: Rows
     log_evidence: Array
     converged: NDArray[np.bool_]
-    files: Mapping[Path, SealedFile] = field(default_factory=dict)
+    files: Mapping[str, SealedFile] = field(default_factory=dict)
 
     @classmethod
     def opened(cls, folder: Path, seals: Mapping[str, str]) -> Self:
-        """Read the index; ``seals`` are by names, which follow from their number: none is outside of the folder."""
-        seals = check_fields(f"files of {folder / 'model.json'}", seals, names_of(len(seals) // len(ARRAYS)))
-        files = dict[Path, SealedFile]()
-        for name, seal in seals.items():
+        """Read the index, and check the seals of the files and what was not too large."""
+        files = dict[str, SealedFile]()
+        for name, seal in check_fields(f"files of {folder / 'model.json'}", seals, ARRAYS).items():
             path = folder / name
             if not path.is_file():
                 raise DamagedError(f"{path}: is missing")
-            files[path] = SealedFile(path)
-            if files[path].seal != seal or not path.resolve().is_relative_to(folder.resolve()):
+            files[name] = SealedFile(path)
+            if files[name].seal != seal or not path.resolve().is_relative_to(folder.resolve()):
                 raise DamagedError(f"{path}: is not the file that was written")
-            files[path].check([0])
-        *_, last = files
-        with np.load(files[last].check().path) as saved:
+            files[name].check([0])
+        with np.load(files["regions.npz"].check().path) as saved:
             arrays = dict(saved)
         regions = Regions(**{name: arrays.pop(name) for name in Regions.__dataclass_fields__})
-        return cls(tuple(dict.fromkeys(file.parent for file in files)), regions, **arrays, files=files)
-
-    def write_index(self) -> None:
-        """Write the index into the last segment."""
-        own = {name: getattr(self, name) for name in OF_BLOCKS}
-        tasks.write_arrays(self.segments[-1] / "regions.npz", **own, **vars(self.regions))
-
-    @cached_property
-    def base(self) -> Rows:
-        """First address of each segment, and the one after the last."""
-        return np.cumsum([0, *(open_rows(folder / "row.npy").size for folder in self.segments)])
+        return cls(folder, regions, **arrays, files=files)
 
     def of(self, *blocks: int) -> Rows:
-        """Ascending addresses of the rows of some blocks."""
-        runs = [np.arange(self.start[b], self.start[b] + self.size[b]) for b in sorted(blocks, key=self.start.item)]
-        return np.concatenate(runs)
+        """Ascending numbers of the rows of some blocks."""
+        ends = np.cumsum(self.size)
+        return np.concatenate([np.arange(ends[b] - self.size[b], ends[b]) for b in sorted(blocks)])
 
     def read(self, name: str, rows: Rows) -> Array:
-        """Values of rows at ascending addresses; the files are mapped into memory no longer than this."""
-        parts = np.split(rows, np.searchsorted(rows, self.base[1:]))
-        each = zip(self.segments, parts, self.base, strict=False)
-        return np.concatenate([self._rows(path / name, part - base) for path, part, base in each if part.size])
+        """Values of rows with ascending numbers, after a check of the pieces that hold them.
 
-    def _rows(self, path: Path, rows: Rows) -> Array:
-        """Rows of a file, after a check of the pieces that hold them."""
-        found = open_rows(path)
-        if path in self.files:
+        The file is mapped into memory no longer than this.
+        """
+        found = open_rows(self.folder / name)
+        if name in self.files:
             first, last = (((found.offset + (rows + i) * found.strides[0] - i) // PIECE) for i in (0, 1))
             opened = np.bincount(first, minlength=last[-1] + 2) - np.bincount(last + 1, minlength=last[-1] + 2)
-            self.files[path].check(np.flatnonzero(np.cumsum(opened)).tolist())
+            self.files[name].check(np.flatnonzero(np.cumsum(opened)).tolist())
         return np.asarray(found[rows])
 
     def in_blocks(self, used: Rows | None = None) -> tuple[Rows, Blocks]:
-        """Addresses of the rows of some blocks, or of all; and these blocks, numbered anew, with their regions."""
+        """Numbers of the rows of some ascending blocks, or of all; and these blocks, numbered anew, with regions."""
         used = np.arange(self.size.size) if used is None else used
-        used, number = used[np.argsort(self.start[used])], np.zeros(self.size.size, dtype=np.int64)
+        number = np.zeros(self.size.size, dtype=np.int64)
         number[used] = np.arange(used.size)
         place = self.regions.side
         side = np.where(place < 0, -1 - number[np.maximum(-1 - place, 0)], place)
@@ -136,7 +111,7 @@ class StoredRows:
         return self.of(*used), Blocks(label, replace(self.regions, side=side))
 
     def nearest(self, X: Array, count: int) -> Rows:
-        """Addresses (m, count) of the nearest rows of each input; blocks with near middles bound their distances."""
+        """Numbers (m, count) of the nearest rows of each input; blocks with near middles bound their distances."""
         few = 1 + int(np.searchsorted(np.cumsum(np.sort(self.size)), count))  # any so many blocks have enough rows
         wanted = np.arange(1, min(max(few, 2), self.size.size) + 1)
         first = np.unique(cKDTree(self.regions.middle).query(X / self.regions.lengthscale, wanted)[1])
@@ -145,9 +120,8 @@ class StoredRows:
 
     def _nearest_in(self, blocks: Rows, X: Array, count: int) -> tuple[Array, Rows]:
         groups = np.split(blocks, np.flatnonzero(np.diff(np.cumsum(self.size[blocks]) // _TOGETHER)) + 1)
-        addresses = (self.of(*group) for group in groups)
-        unit = self.regions.lengthscale
-        return nearest_in(((rows, self.read("inputs.npy", rows) / unit) for rows in addresses), X / unit, count)
+        rows_of, unit = (self.of(*group) for group in groups), self.regions.lengthscale
+        return nearest_in(((rows, self.read("inputs.npy", rows) / unit) for rows in rows_of), X / unit, count)
 
 
 @dataclass(frozen=True)
@@ -288,13 +262,6 @@ class FolderModel(TargetPredictions):
         return self._fit.units.inputs(self._encoded(X))
 
 
-def checked(model: object) -> FolderModel:
-    """Check that something is the model of a folder."""
-    if not isinstance(model, FolderModel):
-        raise ValueError(f"model must be a FolderModel, as fit_folder and open_folder return, got {model!r}")
-    return model
-
-
 def open_folder(folder: str | Path) -> FolderModel:
     """Open the model of a folder, which may have been copied.
 
@@ -359,7 +326,8 @@ def predict_folder(
     ValueError
         If an option or the data cannot serve.
     """
-    checked(model)
+    if not isinstance(model, FolderModel):
+        raise ValueError(f"model must be a FolderModel, as fit_folder and open_folder return, got {model!r}")
     values = None if times is None else model._checked_times(times).tolist()
     central_levels(coverage)
     path = check_writable("out", out).absolute()

@@ -151,7 +151,7 @@ def test_a_fit_that_is_interrupted_again_and_again_ends_with_the_same_bits(model
     with monkeypatch.context() as patch:
         patch.setattr(folder_fit, "search_in_blocks", refused)
         patch.setattr(folder_fit, "_solve", lambda *item: solved.append(item[2]) or solve(*item))
-        patch.setattr(folder_fit, "finish", refused)
+        patch.setattr(folder_fit, "_finish", refused)
         with pytest.raises(KeyboardInterrupt):
             bp.fit_folder(machine(), *data, folder=folder)
     (folder / ".bsvr-pp-killed").mkdir()
@@ -198,7 +198,7 @@ def test_another_version_is_named_and_says_what_it_uses_again(model, data, tmp_p
         patch.setattr(folder_fit, "encode", refused)
         patch.setattr(folder_fit, "search_in_blocks", refused)
         patch.setattr(folder_fit, "_solve", lambda *item: solved.append(item[2]) or solve(*item))
-        patch.setattr(folder_fit, "finish", refused)
+        patch.setattr(folder_fit, "_finish", refused)
         message = f"was written by version {begun} of bsvr_pp, and this is 99.0: its rows and hyperparameters are used"
         with pytest.warns(UserWarning, match=message), pytest.raises(KeyboardInterrupt):
             bp.fit_folder(machine(), *data, folder=folder)
