@@ -22,6 +22,8 @@ from rich.progress import track
 from scipy.special import logsumexp
 from scipy.stats import multivariate_t
 
+from bsvr_pp.classification.normalised_evidence import normalised
+from bsvr_pp.classification.normaliser import EvidenceKind, check_kind
 from bsvr_pp.core.approximations.smc import importance
 from bsvr_pp.core.arrays import Array
 from bsvr_pp.core.checks import check_count, generator
@@ -98,6 +100,7 @@ def log_evidence(
     model: pm.Model | None = None,
     *,
     hyperparameters: Mapping[str, ArrayLike] | None = None,
+    kind: EvidenceKind = "naive",
     random_seed: int | np.random.Generator | None = None,
 ) -> Evidence:
     """Compute the natural log of the evidence p(y | hyperparameters), with the latent function integrated out.
@@ -109,8 +112,11 @@ def log_evidence(
     <model>
     hyperparameters : dict, optional
         A value for each hyperparameter of the model; not needed if there are none.
+    kind : {"naive", "conditional", "joint"}
+        Of labels (`bp.SVMLabel`) the evidence as it is (Sollich 2002, (27)), or normalised: of the labels given the
+        inputs (25), or of both (30). The normaliser is annealed, with the options of ``method`` if that is `Annealed`.
     random_seed : int or Generator, optional
-        Random seed of the annealed estimate.
+        Random seed of annealed estimates.
 
     Returns
     -------
@@ -122,7 +128,15 @@ def log_evidence(
     TypeError
         If the method has no evidence.
     ValueError
-        If a hyperparameter is missing, unknown or outside its support.
+        If a hyperparameter is missing, unknown or outside its support, or kind is not one of these.
+    ModelError
+        If an evidence is to be normalised, and the model has no labels, or its prior mean is not zero.
+
+    Warns
+    -----
+    UserWarning
+        If a conditional evidence is above its bound -log 2. This happens if C is large and the amplitude small: then
+        all labels are known for only few functions, and annealing finds too few of them.
 
     Examples
     --------
@@ -134,8 +148,12 @@ def log_evidence(
     -1.515512
     """
     check_evidence(method)
+    check_kind(kind)
     problem = read_model(model)
-    return evidence_at(problem, problem.complete(hyperparameters), method, generator(random_seed))
+    point, rng = problem.complete(hyperparameters), generator(random_seed)
+    return (
+        evidence_at(problem, point, method, rng) if kind == "naive" else normalised(problem, point, method, kind, rng)
+    )
 
 
 @shared

@@ -8,13 +8,11 @@ joint log Q(Y|X) - log N̂ (30), up to a constant. The gradient of a normaliser 
 from __future__ import annotations
 
 import warnings
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
 
 import numpy as np
-import pymc as pm
 import pytensor.tensor as pt
-from numpy.typing import ArrayLike
 from pymc.blocking import DictToArrayBijection, RaveledVars
 from pytensor.gradient import zero_grad
 from scipy.optimize import minimize
@@ -22,7 +20,7 @@ from scipy.optimize import minimize
 from bsvr_pp.classification.normaliser import KINDS, EvidenceKind, NormaliserCloud, check_kind
 from bsvr_pp.core.approximations.posterior import Gradient
 from bsvr_pp.core.arrays import Array, Tensor
-from bsvr_pp.core.checks import check_count, generator
+from bsvr_pp.core.checks import check_count
 from bsvr_pp.core.compiler import threads_for
 from bsvr_pp.core.covariance.covariance import Covariance
 from bsvr_pp.core.losses import NoiseModel
@@ -35,14 +33,13 @@ from bsvr_pp.inference.protocol import (
     HasEvidence,
     IntegratesLatent,
     Options,
-    check_evidence,
     check_latent,
 )
 from bsvr_pp.inference.search.optimize import Optimum, initial_point
 from bsvr_pp.model.gaussian import gradients
 from bsvr_pp.model.inventory import ModelError
 from bsvr_pp.model.operation import CovarianceGraph, TargetsGraph
-from bsvr_pp.model.problem import Point, Problem, read_model
+from bsvr_pp.model.problem import Point, Problem
 
 NORMALISER = Annealed(particles=1000, groups=16, moves=4, efficiency=0.93)
 _FAR = 20.0  # change of an unconstrained value above which a hyperprior is considered improper
@@ -54,7 +51,10 @@ _STEADY = 0.3  # largest change of a log hyperparameter between the averages of 
 def labels_at(problem: Problem, point: Point) -> tuple[Covariance, Array, NoiseModel]:
     """Return prior covariance, prior mean, which is zero, and noise of a model with labels at given hyperparameters."""
     if problem.loss.targets is not LABELS:
-        raise ModelError(f"{problem.target} is no label but has {problem.loss.name} noise: use bp.log_evidence")
+        raise ModelError(
+            f"{problem.target} is no label but has {problem.loss.name} noise, whose evidence is normalised: use "
+            "bp.log_evidence with kind='naive'"
+        )
     K, mean, noise = problem.dense_at(point)
     if np.any(mean != 0):
         raise ModelError("the mean of the Gaussian process must be zero, as in Sollich's prior (3)")
@@ -69,107 +69,30 @@ def label_scale(noise: NoiseModel) -> float:
     return float(C)
 
 
-@dataclass(frozen=True, slots=True)
-class ClassificationEvidence:
-    """Result of `evidence`.
-
-    Attributes
-    ----------
-    value, standard_error : float
-        Log evidence (not divided by n) and its standard error, from annealing.
-    kind : str
-        "naive", "conditional" or "joint".
-    parts : dict
-        "naive" and, except for the naive kind, "normaliser", each with value and standard error; ``value`` is their
-        difference.
-    converged : bool
-        Whether the method of the naive part converged.
-    """
-
-    value: float
-    standard_error: float
-    kind: EvidenceKind
-    parts: dict[str, Evidence]
-    converged: bool
-
-
-def evidence(
-    method: HasEvidence,
-    model: pm.Model | None = None,
-    *,
-    hyperparameters: Mapping[str, ArrayLike] | None = None,
-    kind: EvidenceKind = "conditional",
-    normaliser: Anneals | None = None,
-    random_seed: int | np.random.Generator | None = None,
-) -> ClassificationEvidence:
-    """Compute the log evidence of a model with labels at given hyperparameters.
-
-    Parameters
-    ----------
-    method : Laplace, MeanField, Annealed or another method with an evidence
-        Method for the naive part.
-    model : pm.Model, optional
-        A model whose labels are `bp.SVMLabel`; by default that of the surrounding ``with``.
-    hyperparameters : dict, optional
-        A value for each hyperparameter; not needed if there are none.
-    kind : {"conditional", "joint", "naive"}
-        Kind of evidence: (25), (30) or (27).
-    normaliser : Annealed, optional
-        Method for the normaliser; by default annealing with 16 groups of 1000 particles.
-    random_seed : int or Generator, optional
-        Random seed; the same seed gives the same result.
-
-    Returns
-    -------
-    ClassificationEvidence
-
-    Raises
-    ------
-    TypeError
-        If method or normaliser is not one of these.
-    ValueError
-        If kind is not one of these, or a hyperparameter is missing, unknown or outside its support.
-    ModelError
-        If the model has no labels, or its prior mean is not zero.
-
-    Warns
-    -----
-    UserWarning
-        If a conditional evidence is above its bound -log 2. This happens if C is large and the amplitude small: then
-        all labels are known for only few functions, and annealing finds too few of them.
-
-    Examples
-    --------
-    >>> import numpy as np, pymc as pm, bsvr_pp as bp
-    >>> with pm.Model():
-    ...     f = bp.GP(cov_func=pm.gp.cov.ExpQuad(1, ls=1.0)).prior("f", X=np.zeros((1, 1)), jitter=0.0)
-    ...     _ = bp.SVMLabel("y", f=f, C=2.0, observed=[1])
-    ...     found = bp.classification.evidence(bp.MeanField(), random_seed=1)
-    >>> bool(abs(found.value - np.log(0.5)) < 4 * found.standard_error)
-    True
-    """
-    check_kind(kind)
-    check_evidence(method)
-    normaliser = NORMALISER if normaliser is None else normaliser
-    if not isinstance(normaliser, Anneals):
-        raise TypeError(f"normaliser must be Annealed(): N has no other method, got {normaliser!r}")
-    problem = read_model(model)
-    K, mean, noise = labels_at(problem, problem.complete(hyperparameters))
-    rng = generator(random_seed)
-    value, error, converged = naive = method.evidence(K, problem.targets, noise, mean, rng)
-    parts = {"naive": naive}
-    for known in KINDS[kind].known(noise):
-        run = normaliser.posterior(K, None, known, mean, rng)
-        parts["normaliser"] = Evidence(run.log_evidence, run.standard_error, True)
-        value, error = value - run.log_evidence, float(np.hypot(error, run.standard_error))
+def normalised(
+    problem: Problem, point: Point, method: HasEvidence, kind: EvidenceKind, rng: np.random.Generator
+) -> Evidence:
+    """Log evidence of labels less the log normaliser, which is annealed, as by ``method`` if that anneals."""
+    K, mean, noise = labels_at(problem, point)
+    naive = method.evidence(K, problem.targets, noise, mean, rng)
+    log_normaliser, error = normaliser(kind, K, noise, method if isinstance(method, Anneals) else NORMALISER, rng)
+    value, error = naive.value - log_normaliser, float(np.hypot(naive.standard_error, error))
     if value > 3.0 * error + KINDS[kind].most:
         warnings.warn(
             f"a conditional evidence is at most -log 2, and {value:.3g} was found: the particles of the normaliser "
-            "have not reached where its mass is; give normaliser=Annealed() more particles and moves",
+            "have not reached where its mass is; Annealed() with more particles and moves reaches it",
             UserWarning,
-            stacklevel=2,
+            stacklevel=3,
         )
-    return ClassificationEvidence(value, error, kind, parts, converged)
+    return Evidence(value, error, naive.converged)
+
+
+def normaliser(
+    kind: EvidenceKind, K: Covariance, noise: NoiseModel, annealing: Anneals, rng: np.random.Generator
+) -> tuple[float, float]:
+    """The log normaliser of a kind of evidence, and its standard error."""
+    runs = [annealing.posterior(K, None, known, np.zeros(K.size), rng) for known in KINDS[kind].known(noise)]
+    return sum(run.log_evidence for run in runs), float(np.hypot.reduce([0.0, *(run.standard_error for run in runs)]))
 
 
 class LabelPrior:
@@ -334,14 +257,11 @@ class NormalisedEvidence:
             point = optima[0].point
         K, mean, noise = labels_at(problem, point)
         posterior = self.latent.solve(K, problem.targets, noise, mean)
-        value, error = float(posterior.log_evidence), 0.0
         # A quarter is enough: the density of the normaliser is as wide as the prior.
-        normaliser = replace(NORMALISER, particles=max(self.particles // 4, 2))
-        for known in KINDS[self.kind].known(noise):
-            run = normaliser.posterior(K, None, known, mean, rng)
-            value, error = value - run.log_evidence, run.standard_error
+        annealing = replace(NORMALISER, particles=max(self.particles // 4, 2))
+        log_normaliser, error = normaliser(self.kind, K, noise, annealing, rng)
         found = fitted_at([point], [posterior], np.ones(1), optima, log_evidence_error=error)
-        return replace(found, log_evidence=value)
+        return replace(found, log_evidence=float(posterior.log_evidence) - log_normaliser)
 
     def _maximised(self, problem: Problem, given: Point, rng: np.random.Generator) -> Optimum:
         """Find the optimum of the hyperparameters that are not given."""

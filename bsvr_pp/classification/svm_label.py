@@ -87,7 +87,7 @@ class SVMLabel(Discrete):
     -----
     The probability of the observed labels is the *naive* evidence of sollich2002. It includes the probability that
     labels are known and is not normalised over the two labels, so that a C fitted by it is too small.
-    `bsvr_pp.classification.evidence` normalises it.
+    `bsvr_pp.log_evidence` with a ``kind`` normalises it.
 
     References
     ----------

@@ -28,7 +28,7 @@ from bsvr_pp.inference.approximate import solve_at
 from bsvr_pp.inference.protocol import ConvergenceWarning, IntegratesLatent
 from bsvr_pp.inference.search.at_size import search_in_blocks
 from bsvr_pp.large import folder_model
-from bsvr_pp.large.folder_model import FolderModel, open_folder
+from bsvr_pp.large.folder_model import FolderModel
 from bsvr_pp.large.sources import Data, Source, encode, open_rows, source_of, write_array, writing_rows
 from bsvr_pp.large.tasks import NO_THREADS, Record, Records, all_whole, connected, dask, run_tasks, write_arrays
 from bsvr_pp.model.blocks import Blocks
@@ -114,7 +114,7 @@ def fit_folder(
     run = _run_of(estimator, source)
     with connected(client) as found, local.threads(), locked(path):
         if (path / "model.json").is_file():
-            model = open_folder(path)
+            model = FolderModel(path)
             _check_same(path, "a model", model.run, run)
             return model
         work = Records(path / "work")
@@ -191,7 +191,7 @@ def _finish(path: Path, record: Record, work: Path, converged: NDArray[np.bool_]
     Records(path)["model"] = record
     for rest in (work, *path.glob(".bsvr-pp-*")):  # the latter of calls that were killed while they wrote
         shutil.rmtree(rest, ignore_errors=True)
-    model = open_folder(path)
+    model = FolderModel(path)
     if not (converged.all() and model.at_size["converged"]):
         failed, name = np.count_nonzero(~converged), model._spec.method.name
         why = f"the solves of {failed} of {converged.size} blocks" if failed else model.at_size["message"]

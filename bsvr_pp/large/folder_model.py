@@ -185,9 +185,20 @@ class FolderFit:
 
 
 class FolderModel(TargetPredictions):
-    """A support vector regression in a folder, made by `fit_folder` and opened by `open_folder`.
+    """A support vector regression in a folder, which predicts as `BayesianSVR` does.
 
-    It predicts as `BayesianSVR` does. New inputs are arrays, or tables with the columns of the training data.
+    New inputs are arrays, or tables with the columns of the training data.
+
+    Parameters
+    ----------
+    folder : str or Path
+        A folder that `fit_folder` has written, or a copy of it.
+
+    Raises
+    ------
+    ValueError
+        If it is not such a folder, its fit has not ended, or a file is missing or damaged; the parts of large files
+        that are not read here are checked when a prediction first reads them.
 
     Attributes
     ----------
@@ -211,11 +222,12 @@ class FolderModel(TargetPredictions):
         How the hyperparameters were found.
     """
 
-    def __init__(self, folder: Path, record: Record) -> None:
-        name = str(folder / "model.json")
+    def __init__(self, folder: str | Path) -> None:
+        path, record = _record_of(folder)
+        name = str(path / "model.json")
         data = check_fields(f"data of {name}", check_fields(name, record, _FIELDS)["data"], _DATA)
         self._spec, columns = spec_of(record)
-        self.folder, self.run, self._record = folder, record["run"], record
+        self.folder, self.run, self._record = path, record["run"], record
         self.blocks, self.noise_scales = self._spec.local, self._spec.noise_scales
         self.names, self.target, self.notes = tuple(data["names"]), data["target"], tuple(data["notes"])
         self.encoding_, self.beta_, self.n_features_in_ = columns.encoding, self._spec.model.beta, len(self.names)
@@ -224,7 +236,7 @@ class FolderModel(TargetPredictions):
         check_positive(f"scale and unit of {name}", np.append(scale, unit))
         units = Units(mean, scale, location, unit, self._spec.logarithm)
         point = {each: numbers(f"{each} of {name}", value) for each, value in record["point"].items()}
-        self._stored = stored = StoredRows.opened(folder, record["files"])
+        self._stored = stored = StoredRows.opened(path, record["files"])
         if stored.size.sum() != data["rows"]:
             raise ValueError(f"rows of {name} must be {stored.size.sum()}, as in its files, got {data['rows']}")
         found, self.neighbours_ = record["noise_scales"], record["neighbours"]
@@ -262,20 +274,8 @@ class FolderModel(TargetPredictions):
         return self._fit.units.inputs(self._encoded(X))
 
 
-def open_folder(folder: str | Path) -> FolderModel:
-    """Open the model of a folder, which may have been copied.
-
-    Parameters
-    ----------
-    folder : str or Path
-        A folder that `fit_folder` has written.
-
-    Raises
-    ------
-    ValueError
-        If it is not such a folder, its fit has not ended, or a file is missing or damaged; the parts of large files
-        that are not read here are checked when a prediction first reads them.
-    """
+def _record_of(folder: str | Path) -> tuple[Path, Record]:
+    """Path and record of the model of a folder, whose fit has ended."""
     if not isinstance(folder, str | Path):
         raise ValueError(f"folder must be a path, got {folder!r}")
     path = Path(folder).absolute()
@@ -286,7 +286,7 @@ def open_folder(folder: str | Path) -> FolderModel:
     record = tasks.read_record(path / "model.json")
     if record.get("format") != FORMAT:
         raise ValueError(f"{path}: its format is {record.get('format')!r}, and this version reads {FORMAT!r}")
-    return FolderModel(path, record)
+    return path, record
 
 
 def predict_folder(
@@ -327,7 +327,7 @@ def predict_folder(
         If an option or the data cannot serve.
     """
     if not isinstance(model, FolderModel):
-        raise ValueError(f"model must be a FolderModel, as fit_folder and open_folder return, got {model!r}")
+        raise ValueError(f"model must be a FolderModel, as fit_folder returns, got {model!r}")
     values = None if times is None else model._checked_times(times).tolist()
     central_levels(coverage)
     path = check_writable("out", out).absolute()
@@ -376,9 +376,9 @@ def _order(model: FolderModel, source: Source, work: Records) -> None:
 def _opened(folder: str, stamp: str) -> tuple[FolderModel, Record]:
     """Model and options; ``stamp`` changes with them."""
     run = Records(Path(folder))["run"]
-    model = open_folder(run["model"])
+    model = FolderModel(run["model"])
     if tasks.checksum(model._record) != run["checksum"]:
-        raise ValueError(f"{model.folder}: has another model than the one that was given: open_folder reads it")
+        raise ValueError(f"{model.folder}: has another model than the one that was given: FolderModel reads it")
     model.blocks, model.noise_scales = LocalBlocks(**run["blocks"]), run["noise_scales"]
     return model, run
 

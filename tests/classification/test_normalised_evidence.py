@@ -166,7 +166,7 @@ def test_through_the_front_door():
     attributes, posterior = result.attrs, result["posterior"].to_dataset()
     assert attributes["inference"] == "conditional evidence (mean field)" and (posterior["linear"] == 0.2).all()
     at = {name: posterior[name].values[0, 0] for name in ("C", "amplitude", "linear", "lengthscale")}
-    found = classification.evidence(bp.MeanField(), model, hyperparameters=at, random_seed=2)
+    found = bp.log_evidence(bp.MeanField(), model, hyperparameters=at, kind="conditional", random_seed=2)
     error = np.hypot(found.standard_error, attributes["log_evidence_error"])
     assert abs(attributes["log_evidence"] - found.value) < 4 * error and error < 0.2
     again = bp.fit(method, model, hyperparameters={"linear": 0.2}, random_seed=1, progressbar=False)

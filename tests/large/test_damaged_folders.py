@@ -45,7 +45,7 @@ def fitted(small_pieces, tmp_path_factory):
 @pytest.fixture
 def model(fitted, tmp_path):
     """The model of a copy of the folder."""
-    return bp.open_folder(shutil.copytree(fitted.folder, tmp_path / "model"))
+    return bp.FolderModel(shutil.copytree(fitted.folder, tmp_path / "model"))
 
 
 def test_a_folder_with_another_model_than_the_object_predicts_nothing(model, tmp_path):
@@ -53,7 +53,7 @@ def test_a_folder_with_another_model_than_the_object_predicts_nothing(model, tmp
     bp.fit_folder(machine(), *wave(150, seed=5), folder=model.folder)
     with pytest.raises(ValueError, match="has another model than the one that was given"):
         bp.predict_folder(model, NEW, tmp_path / "out.csv")
-    assert bp.open_folder(model.folder).blocks_.n == 150
+    assert bp.FolderModel(model.folder).blocks_.n == 150
     with pytest.raises(ValueError, match=r"is not the file that was written|is damaged"):
         model.predict(NEW)
 
@@ -79,7 +79,7 @@ def test_a_second_process_is_refused_by_the_name_of_the_first_and_a_dead_one_blo
             assert holder.stdout.readline() == b"held\n"
             with pytest.raises(ValueError, match=f"{folder}: process {holder.pid} on .* writes into it: call again"):
                 call()
-            assert bp.open_folder(model.folder).blocks_.n == 200  # reading goes on
+            assert bp.FolderModel(model.folder).blocks_.n == 200  # reading goes on
             holder.kill()
         assert (folder / LOCK).is_file()  # which the dead process has left
         call()
@@ -136,14 +136,14 @@ def test_a_crafted_record_is_refused_by_name(model, change, message):
     change(record)
     Records(model.folder)["model"] = record
     with pytest.raises(ValueError, match=message):
-        bp.open_folder(model.folder)
+        bp.FolderModel(model.folder)
 
 
 def test_a_link_out_of_the_folder_is_refused(model, tmp_path):
     (model.folder / "inputs.npy").rename(tmp_path / "elsewhere.npy")
     (model.folder / "inputs.npy").symlink_to(tmp_path / "elsewhere.npy")
     with pytest.raises(ValueError, match=r"inputs\.npy: is not the file that was written"):
-        bp.open_folder(model.folder)
+        bp.FolderModel(model.folder)
 
 
 @pytest.mark.parametrize("name", ARRAYS)
@@ -155,7 +155,7 @@ def test_damage_anywhere_in_a_file_is_noticed_before_a_prediction(model, name, k
     for place in [0, len(whole) // 2, len(whole) - 1, *rng.integers(len(whole), size=5)]:
         (model.folder / name).write_bytes(damaged(whole, kind, place, rng))
         try:
-            np.testing.assert_array_equal(bp.open_folder(model.folder).predict_interval(NEW), expected)
+            np.testing.assert_array_equal(bp.FolderModel(model.folder).predict_interval(NEW), expected)
         except ValueError as error:
             refused += 1
             assert name in str(error) and "damaged" in str(error)
@@ -240,7 +240,7 @@ def test_an_error_of_the_package_is_no_damage(model, monkeypatch, place, error):
 
     monkeypatch.setattr(*place, bug)
     with pytest.raises(error, match="a bug"):
-        bp.open_folder(model.folder)
+        bp.FolderModel(model.folder)
 
 
 def test_threads_are_no_option_of_the_fit(model, tmp_path):
