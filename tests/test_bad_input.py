@@ -231,12 +231,10 @@ def options(call, **bad):
 
 def NEAREST(call):
     """Cases of the options of fits on nearest rows, of what takes a result."""
-    scales = bp.NoiseScales(np.ones(1), np.ones(1), 0.0)
+    unknown = bp.NoiseScales(np.ones(1), np.ones(1), 0.0)  # which have no number of rows
     return [
         *options(lambda s, **o: call(s.result, model=s.model, **o), neighbours=NO_COUNT_OR_NONE),
-        (lambda s: call(s.result, model=s.model, neighbours=3, noise_scales="nonsense"), "noise_scales must be what"),
-        (lambda s: call(s.result, model=s.model, noise_scales="nonsense"), "noise_scales must be what"),
-        (lambda s: call(s.result, model=s.model, noise_scales=scales), "noise_scales needs neighbours"),
+        (lambda s: call(s.result, model=s.model, neighbours=unknown), "neighbours must be an integer .*got None"),
         (lambda s: call(sampled(), model=s.model, neighbours=3), "neighbours=3 takes the result of an approximation"),
     ]
 
@@ -625,7 +623,6 @@ PUBLIC = {
             rows=(0, "a", "must be an integer of at least 1"),
             ice=(-1, None, "must be an integer of at least 0"),
             coverage=(1, "a", "must lie strictly between 0 and 1"),
-            random_seed=(-1, "must be an integer of at least 0"),
         ),
     ],
     "marginalize": [

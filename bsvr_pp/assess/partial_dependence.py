@@ -20,7 +20,7 @@ from numpy.typing import ArrayLike
 from scipy import sparse
 
 from bsvr_pp.core.arrays import Array, Rows
-from bsvr_pp.core.checks import check_count, check_share, generator, is_number, numbers
+from bsvr_pp.core.checks import check_count, check_share, is_number, numbers
 from bsvr_pp.inference.budget import check_memory
 from bsvr_pp.inference.fitted import components
 from bsvr_pp.inference.prediction.component import Component
@@ -57,7 +57,6 @@ def effect(
     rows: int | None = None,
     ice: int = 0,
     coverage: float = 0.9,
-    random_seed: int | np.random.Generator | None = 0,
 ) -> pd.DataFrame:
     """Compute the effect of a column, or of two together, on the function of a fit, with a joint band.
 
@@ -80,14 +79,12 @@ def effect(
         Largest number of values of a column; by default 30, or 10 for each of two. Numbers and dates are quantiles of
         the column, words its most frequent ones, without gaps.
     rows : int, optional
-        Number of rows of X, chosen at random, over which f is averaged; by default 100, or 40 for two columns. Time
-        grows as the square of rows times values.
+        Number of rows of X, chosen at random with a fixed seed, over which f is averaged; by default 100, or 40 for two
+        columns. Time grows as the square of rows times values.
     ice : int
         Number of rows whose own curves are added (individual conditional expectations).
     coverage : float
         Probability with which the band holds the whole effect.
-    random_seed : int or Generator
-        Of the choice of rows and of the draws for the band.
 
     Returns
     -------
@@ -131,7 +128,7 @@ def effect(
     check_count("rows", rows, 1)
     check_count("ice", ice, 0)
     check_share("coverage", coverage)
-    rng = generator(random_seed)
+    rng = np.random.default_rng(0)
     chosen = np.arange(len(data)) if len(data) <= rows else np.sort(rng.choice(len(data), rows, replace=False))
     found = [_values_of(name, data[name].reset_index(drop=True), values, chosen) for name in names]
     grid, at_rows = [index for index, _ in found], [weights for _, weights in found]

@@ -15,12 +15,15 @@ import numpy as np
 import xarray as xr
 from numpy.typing import ArrayLike
 from sklearn.base import BaseEstimator
+from sklearn.metrics import accuracy_score, r2_score
 from sklearn.utils import check_random_state
+from sklearn.utils.validation import check_is_fitted
 
 from bsvr_pp.core.arrays import Array
-from bsvr_pp.core.checks import check_count, check_fields, check_positive, check_share, numbers
+from bsvr_pp.core.checks import check_count, check_fields, check_positive, check_share, checked_weights, numbers
 from bsvr_pp.core.docs import shared
-from bsvr_pp.estimators.training_data import PACKAGE, Columns, HoldsFit, Learned, RandomState, TrainingData
+from bsvr_pp.estimators.training_data import PACKAGE, TrainingData
+from bsvr_pp.estimators.validation import Columns, Learned, RandomState, checked_labels
 from bsvr_pp.inference.approximate import Laplace, MeanField
 from bsvr_pp.inference.fitted import Fitted
 from bsvr_pp.inference.netcdf import load, save
@@ -200,6 +203,43 @@ def _is_size(value: object) -> bool:
     if value is None or isinstance(value, str):
         return value in (None, "auto")
     return isinstance(value, int | np.integer) and not isinstance(value, bool) and bool(value >= 2)
+
+
+class HoldsFit:
+    """An estimator that holds its fit, a value, and the options of the fit; ``_of_predictions`` may change after it."""
+
+    predict: Callable[..., Any]
+    get_params: Callable[..., dict[str, Any]]
+    _attributes: Callable[..., Learned]
+    _of_predictions: ClassVar[tuple[str, ...]] = ()
+    _fit: Any
+    _given: dict[str, Any]
+    _columns: Columns
+
+    def _checked(self) -> Any:
+        """The fit; NotFittedError if there is none."""
+        check_is_fitted(self)
+        return self._fit
+
+    def _keep(self, fit: Any, columns: Columns, given: Mapping[str, Any] | None = None) -> Self:
+        """Replace all that an earlier fit has learned, in one statement: what raises before it changes nothing."""
+        options = {name: value for name, value in vars(self).items() if not name.endswith("_")}
+        learned = columns.attributes | self._attributes(fit, columns)
+        private = {"_fit": fit, "_given": given or self.get_params(deep=False), "_columns": columns}
+        self.__dict__ = options | learned | private
+        return self
+
+    def score(self, X: ArrayLike, y: ArrayLike, sample_weight: ArrayLike | None = None) -> float:
+        """Coefficient of determination of the predictions; of labels the share that are predicted."""
+        predicted = self.predict(X)
+        weight = checked_weights(sample_weight, len(predicted))
+        if not hasattr(self, "classes_"):
+            return float(r2_score(y, predicted, sample_weight=weight))
+        labels = checked_labels(y)
+        unseen = np.setdiff1d(labels, self.classes_)
+        if unseen.size:
+            raise ValueError(f"y must hold the classes of fit, {', '.join(map(str, self.classes_))}, got {unseen[0]}")
+        return float(accuracy_score(labels, predicted, sample_weight=weight))
 
 
 class SavedEstimator(HoldsFit):

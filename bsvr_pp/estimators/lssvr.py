@@ -20,14 +20,8 @@ from bsvr_pp.core.checks import check_varies, is_number, numbers
 from bsvr_pp.core.docs import shared
 from bsvr_pp.core.losses import gaussian
 from bsvr_pp.estimators.base import SavedEstimator
-from bsvr_pp.estimators.training_data import (
-    Columns,
-    Learned,
-    TrainingData,
-    merged,
-    new_inputs,
-    training_arrays,
-)
+from bsvr_pp.estimators.training_data import TrainingData, merged
+from bsvr_pp.estimators.validation import Columns, Learned, new_inputs, training_arrays
 from bsvr_pp.inference.budget import check_memory
 from bsvr_pp.inference.prediction.distribution import PredictiveDistribution
 

@@ -28,22 +28,12 @@ from bsvr_pp.core.losses import LOSSES, NoiseModel
 from bsvr_pp.core.losses.registry import label_probability
 from bsvr_pp.estimators.base import LocalBlocks, SavedEstimator, blocks_from, check_flag, seeded, warn_unless_converged
 from bsvr_pp.estimators.standard_fit import OfStandardModel, StandardFit, StandardModel
-from bsvr_pp.estimators.training_data import (
-    Columns,
-    Labels,
-    Learned,
-    RandomState,
-    TrainingData,
-    Units,
-    classes_of,
-    codes_of,
-    merged,
-    training_arrays,
-)
+from bsvr_pp.estimators.training_data import TrainingData, Units, merged
+from bsvr_pp.estimators.validation import Columns, Labels, Learned, RandomState, classes_of, codes_of, training_arrays
 from bsvr_pp.inference.approximate import MeanField
 from bsvr_pp.inference.budget import NO_BLOCKS, check_memory
 from bsvr_pp.inference.fitted import fitted_draws
-from bsvr_pp.inference.prediction.component import Component, component, predictions
+from bsvr_pp.inference.prediction.component import Component, Member, component, predictions
 from bsvr_pp.inference.protocol import Normalises, Options, Samples, to_record
 from bsvr_pp.methods import method_of
 from bsvr_pp.model.blocks import ONE_BLOCK, Blocks
@@ -84,7 +74,7 @@ class BinaryFit(StandardFit):
         if kind == "average":
             return predictions(self.components(neighbours), X, np.empty(0), None)["y_probability"]
         if kind == "map":
-            part = component(self.problem, self.point, self.dual_coef, np.zeros_like(self.dual_coef))
+            part = component(self.problem, Member(self.point, self.dual_coef, np.zeros_like(self.dual_coef)))
         else:
             (part,) = self.components(neighbours)
         return label_probability(part.moments(X)[0], self.C)

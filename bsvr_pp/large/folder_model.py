@@ -26,8 +26,9 @@ from bsvr_pp.estimators.base import LocalBlocks, central_levels, from_options
 from bsvr_pp.estimators.standard_fit import RegressionSpec, StandardModel
 from bsvr_pp.estimators.svr import BayesianSVR
 from bsvr_pp.estimators.target_predictions import TargetPredictions, hyperparameters
-from bsvr_pp.estimators.training_data import Columns, Units, as_given, encoded
-from bsvr_pp.inference.prediction.component import Component, component, draw_jointly, mixture_of
+from bsvr_pp.estimators.training_data import Units, as_given
+from bsvr_pp.estimators.validation import Columns, encoded
+from bsvr_pp.inference.prediction.component import Component, Member, component, draw_jointly, mixture_of
 from bsvr_pp.inference.prediction.distribution import CHUNK, PredictiveDistribution
 from bsvr_pp.inference.prediction.neighbours import NoiseScales, moments_given, nearest_in
 from bsvr_pp.large import tasks
@@ -149,8 +150,8 @@ class FolderFit:
         """The posterior of f in the blocks that hold inputs, or in all, which are read."""
         own = () if X is None else (np.unique(self.stored.regions.assign(X)),)
         rows, blocks = self.stored.in_blocks(*own)
-        vectors = (self.stored.read(name, rows) for name in ("dual_coef.npy", "site_precision.npy"))
-        return [component(self.problem_of(rows, blocks), self.point, *vectors)]
+        dual, precision = (self.stored.read(name, rows) for name in ("dual_coef.npy", "site_precision.npy"))
+        return [component(self.problem_of(rows, blocks), Member(self.point, dual, precision))]
 
     def predictive(self, X: Array, local: LocalBlocks, noise_scales: bool) -> PredictiveDistribution:
         """The distribution of new targets at standardised inputs, in units of the target."""

@@ -18,7 +18,8 @@ from numpy.typing import NDArray
 
 from bsvr_pp.core.arrays import Array
 from bsvr_pp.core.atomic_write import atomic_write
-from bsvr_pp.estimators.training_data import log_of, width_of_tied
+from bsvr_pp.estimators.training_data import width_of_tied
+from bsvr_pp.estimators.validation import log_of
 from bsvr_pp.large.tasks import Record, checksum
 from bsvr_pp.model.blocks import mean_and_deviation
 from bsvr_pp.model.priors import location_and_scale

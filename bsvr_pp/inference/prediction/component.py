@@ -11,7 +11,7 @@ from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from functools import partial
 from itertools import pairwise
-from typing import Any, cast
+from typing import Any, NamedTuple, cast
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -97,20 +97,27 @@ class Component:
         return mean, 0.5 * (covariance + covariance.T)
 
 
+class Member(NamedTuple):
+    """A Gaussian posterior of f at hyperparameters, by its two vectors, and its weight among others."""
+
+    point: Point
+    dual_coef: Array
+    site_precision: Array
+    weight: float = 1.0
+
+
 def component(
     problem: Problem,
-    point: Point,
-    dual_coef: Array,
-    site_precision: Array,
+    member: Member,
     *,
-    weight: float = 1.0,
     plug_in: bool = False,
     predict: Gaussian | None = None,
     part: str | None = None,
     neighbours: int | None = None,
     scales: NoiseScales = _ONE,
 ) -> Component:
-    """Make the component of two vectors, or of a ``part`` of f; ``predict`` is its function where it is known."""
+    """Make the component of a member, or of a ``part`` of f; ``predict`` is its function where it is known."""
+    point, dual_coef, site_precision, weight = member
     if neighbours is not None and not problem.ends.exact:
         raise ValueError(f"neighbours={neighbours} takes exact targets, and the model has intervals or classes")
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import warnings
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from math import ceil
 from typing import NamedTuple, Self
 
@@ -64,6 +64,8 @@ class NoiseScales:
         Number of rows of a neighbourhood that count when their densities choose between the scales.
     offsets : (s,) array or number
         Mean of the noise of each scale, on the scale of the model's targets.
+    neighbours : int or None
+        Number of nearest rows that they were learned with by `learn_noise_scales`.
 
     Raises
     ------
@@ -75,6 +77,7 @@ class NoiseScales:
     weights: Array
     shared: float
     offsets: ArrayLike = 0.0
+    neighbours: int | None = None
 
     def __post_init__(self) -> None:
         factors = numbers("factors", self.factors, ("s",))
@@ -133,7 +136,8 @@ class NoiseScales:
         """Make the scales from `record`."""
         arrays = ("factors", "weights", "offsets")
         found = check_fields("noise scales", record, (*arrays, "shared"))
-        return cls(**{name: np.array(found[name]) for name in arrays}, shared=float(found["shared"]))
+        factors, weights, offsets = (np.array(found[name]) for name in arrays)
+        return cls(factors, weights, float(found["shared"]), offsets)
 
 
 @dataclass(frozen=True)
@@ -168,7 +172,7 @@ def learn_noise_scales(
     random_seed: int | np.random.Generator | None = 0,
     progressbar: bool = False,
 ) -> NoiseScales:
-    """Learn the scales of the noise for predictions from nearest rows, ``bp.predict(neighbours=, noise_scales=)``.
+    """Learn the scales of the noise for predictions from nearest rows, ``bp.predict(neighbours=scales)``.
 
     2000 random training rows, each given its nearest rows without itself, choose the scales.
 
@@ -206,7 +210,7 @@ def learn_noise_scales(
     ...     _ = bp.SoftInsensitive("y", mu=f, C=pm.LogNormal("C", 1, 1), epsilon=0.1, beta=0.8, observed=y)
     ...     result = bp.fit(bp.MeanField(), hyperparameters={"C": 4.0}, progressbar=False)
     ...     scales = bp.learn_noise_scales(result, neighbours=20)
-    ...     found = bp.predict(result, [[5.0], [15.0]], neighbours=20, noise_scales=scales)
+    ...     found = bp.predict(result, [[5.0], [15.0]], neighbours=scales)
     >>> bool(2 * found["y_variance"][0] < found["y_variance"][1])
     True
     """
@@ -220,7 +224,7 @@ def learn_noise_scales(
     if labels or problem.weighted or not problem.ends.exact:
         raise ValueError("model must have exact targets without weights: scales of the noise are learned from them")
     (point,) = points_of(result["posterior"].to_dataset().isel(chain=[0], draw=[0]), problem.hyperparameters)
-    return choose_neighbours(problem, point, [neighbours], rng, progressbar)[1]
+    return replace(choose_neighbours(problem, point, [neighbours], rng, progressbar)[1], neighbours=neighbours)
 
 
 def choose_neighbours(
