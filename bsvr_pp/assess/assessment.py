@@ -47,11 +47,7 @@ _UNITS = {"ase": 2, "aae": 1, "crps": 1}  # powers of the unit of the targets in
 
 @dataclass(frozen=True, slots=True)
 class Assessment:
-    """One result of a comparison, which may have only the mode (``plug_in``) or draws (``sampled``).
-
-    ``numbers`` has its numbers by column of the table: without those that were not requested, and NaN where the method
-    has none. ``hyperparameters`` has the same for each scalar, ``C`` or ``lengthscale[1]``, in the place of ``{}``.
-    """
+    """One result of a comparison: ``numbers`` by column of the table, NaN where the method has none."""
 
     inference: str
     plug_in: bool
@@ -59,7 +55,7 @@ class Assessment:
     message: str
     point: Mapping[str, Plain]
     numbers: Numbers
-    hyperparameters: Mapping[str, Numbers]
+    hyperparameters: Mapping[str, Numbers]  # of each scalar, by name, in the place of {}
     n_test: int = 0
 
     def number(self, column: str) -> float:
@@ -175,18 +171,13 @@ def _wrong_share(found: Assessment) -> tuple[float | str, ...]:
 
 @dataclass(frozen=True, slots=True)
 class Comparison:
-    """A comparison of results.
-
-    ``evidence`` maps methods to their log evidence at ``theta``, the common hyperparameters as plain numbers and lists;
-    distances are measured to the result ``reference``. ``mixed`` says whether the likelihood has densities of exact
-    targets and probabilities of intervals.
-    """
+    """A comparison of results, whose distances are measured to the result ``reference``."""
 
     results: Mapping[str, Assessment]
-    theta: Mapping[str, Plain]
-    evidence: Mapping[str, Evidence]
+    theta: Mapping[str, Plain]  # hyperparameters that all results have in common,
+    evidence: Mapping[str, Evidence]  # at which methods have these
     reference: str | None = None
-    mixed: bool = False
+    mixed: bool = False  # the likelihood has densities of exact targets and probabilities of intervals
 
     @property
     def verdicts(self) -> dict[str, Verdict]:
@@ -349,11 +340,7 @@ def hyperparameter_draws(result: xr.DataTree) -> dict[str, Array]:
 
 
 def marginal_distances(draws: Array, reference: Array) -> tuple[float, float]:
-    """Wasserstein distance, in standard deviations of the reference, and KL divergence of draws of one quantity.
-
-    The divergence is between the shares in the tenths of the reference, less its average for equal distributions. It is
-    NaN for a point, which is a single draw; both are NaN where the reference is a point.
-    """
+    """Wasserstein distance, in sd of the reference, and KL divergence of draws; NaN for a point, or to one."""
     sd = reference.std(ddof=1) if reference.size > 1 else 0.0
     if not sd > 0:
         return np.nan, np.nan
@@ -462,10 +449,7 @@ def _covered(prediction: xr.Dataset, targets: Array, probability: float) -> floa
 
 
 def calibration_error(pit: ArrayLike) -> float:
-    """Mean distance between the predicted and the observed share of targets below a quantile, ∫ |F_n(u) - u| du.
-
-    ``pit`` (n,) holds probability integral transforms. The value is between 0 and 0.5; about 0.31/√n for perfect ones.
-    """
+    """Mean distance ∫ |F_n(u) - u| du of probability integral transforms (n,) from uniform ones."""
     u = np.sort(np.asarray(pit, dtype=np.float64))
     # In one dimension the distance between distribution functions is that between quantile functions, cell by cell.
     edges = np.arange(u.size + 1) / u.size

@@ -41,10 +41,7 @@ _TAIL = 5  # degrees of freedom of a proposal: its tails must not be lighter tha
 
 
 class Judged:
-    """A result of `fit`, and the model with the data that it was computed from; errors call the result ``name``.
-
-    ``purpose`` is what is refused for some kinds of targets, a key of `Numbers.refusal`.
-    """
+    """A result of `fit` and its model; ``purpose``, a key of `Numbers.refusal`, is refused for some targets."""
 
     def __init__(
         self, result: xr.DataTree, model: pm.Model | None = None, name: str = "result", purpose: str = ""
@@ -350,12 +347,8 @@ def _moments(x: Array, weights: Array) -> dict[str, float]:
 
 
 def pareto_weights(log_ratio: Array) -> tuple[Array, float]:
-    """Normalised, smoothed log weights (draws,) from log importance ratios, known up to a constant, and k-hat.
-
-    k-hat is 0, without smoothing, if the largest ratios are all equal: such weights are bounded, and no Pareto
-    distribution can be fitted to them.
-    """
-    # Within ArviZ's own tail, the largest min(n/5, 3√n) ratios.
+    """Normalised, smoothed log weights (draws,) from log importance ratios, known up to a constant, and k-hat."""
+    # If all are equal within ArviZ's own tail, the largest min(n/5, 3√n) ratios, no Pareto distribution can be fitted.
     tail = max(int(min(0.2 * log_ratio.size, 3.0 * np.sqrt(log_ratio.size))), 1)
     if np.ptp(np.sort(log_ratio)[-tail:]) < _EQUAL:
         return log_ratio - logsumexp(log_ratio), 0.0
@@ -364,16 +357,13 @@ def pareto_weights(log_ratio: Array) -> tuple[Array, float]:
 
 
 def latent_k_hat(result: xr.DataTree) -> float:
-    """k-hat of the weights from a Gaussian posterior of f to the exact one; NaN for MAP and where f was sampled.
-
-    The ratio p(y|f) p(f)/q(f) at a draw f = mean + δ is log p(y|f) - dual_coef·δ + ½ Σ τ_i δ_i², up to a constant: the
-    prior covariance cancels. k-hat is for all n values of f jointly, and grows with n even if each marginal is right.
-    """
+    """k-hat of the weights of all of f, from its Gaussian posterior to the exact one; NaN for MAP and draws of f."""
     if is_sampled(result) or is_mode(result):
         return np.nan
     latent = result["latent_posterior"].to_dataset()
     likelihood = result["log_likelihood"].to_dataset()
     target = next(iter(likelihood.data_vars))
+    # log p(y|f) p(f)/q(f) at f = mean + δ is log p(y|f) - dual_coef·δ + ½ Σ τ_i δ_i², up to a constant.
     step = latent_draws(result) - latent["mean"].values
     ratio = likelihood[target].values.reshape(step.shape).sum(axis=1)
     ratio = ratio - step @ latent["dual_coef"].values + 0.5 * step**2 @ latent["site_precision"].values

@@ -30,10 +30,7 @@ _DRAWS = 500  # largest number of draws that are reweighted
 
 @dataclass(kw_only=True, repr=False)
 class CavityLOO(ELPDData):
-    """Leave-one-out from the cavities of a Gaussian approximation, at its own hyperparameters.
-
-    With blocks each target is predicted from the others of its own block.
-    """
+    """Leave-one-out from the cavities of a Gaussian approximation, at its own hyperparameters."""
 
     _kind: ClassVar[str] = "loo"
 

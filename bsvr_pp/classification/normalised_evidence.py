@@ -96,12 +96,7 @@ def normaliser(
 
 
 class LabelPrior:
-    """Covariance, C and log hyperprior of a model with labels, as functions of its free hyperparameters.
-
-    The free hyperparameters are one vector of unconstrained values as in the samplers of PyMC (usually logs). ``start``
-    is the mode of their hyperprior, or the initial point of the model if the hyperprior has no mode, and ``weight`` are
-    the sample weights of the labels.
-    """
+    """Covariance, C and log hyperprior of labels, as functions of a vector of free unconstrained hyperparameters."""
 
     def __init__(self, problem: Problem, given: Point) -> None:
         initial = initial_point(problem) | given
@@ -137,11 +132,7 @@ class LabelPrior:
     def gradient(
         self, x: Array, latent: IntegratesLatent, normalisers: Sequence[Gradient], start: Array
     ) -> tuple[Array, Array]:
-        """Compute the gradient of log evidence plus log hyperprior, given those of the normalisers by K and C.
-
-        ``start`` (2, n) is the warm start of the naive part; the next one is returned. If the naive part fails, the
-        gradient is that of the hyperprior.
-        """
+        """Gradient of log evidence plus log hyperprior, and the next warm start (2, n) of the naive part."""
         problem, inputs = self._problem, [pt.vector(), pt.matrix(), pt.matrix(), pt.scalar()]
 
         def graphs() -> list[Tensor]:
@@ -290,11 +281,7 @@ class NormalisedEvidence:
 def stochastic_ascent(
     gradient: Callable[[Array], Array], start: Array, *, steps: int, rate: float = 0.2
 ) -> tuple[Array, Array]:
-    """Maximise a function with unbiased, noisy gradients: Adam (Kingma & Ba 2015) with decreasing steps.
-
-    The steps have the size ``rate``, which in the second half decreases to 0. Returned are the average of the last
-    third of the steps, (k,), and the points after each step, (steps, k).
-    """
+    """Adam (Kingma & Ba 2015): the average of the last third of the steps, and the points after each step."""
     x, first, second = np.array(start, dtype=np.float64), np.zeros(start.size), np.zeros(start.size)
     trace = np.empty((steps, start.size))
     for step in range(steps):

@@ -59,11 +59,7 @@ class Known:
 
 @dataclass(frozen=True, slots=True)
 class MeanKnown:
-    """Log of the mean probability that a label is known to the power of the number of labels (Sollich 2002, (29)).
-
-    The number ``count`` is n, or the sum of the weights, by default. With another number, and for f at all possible
-    inputs, the mean under the prior is the normaliser (7) of data sets of that size.
-    """
+    """Log of the mean probability that a label is known to the power of the number of labels (Sollich 2002, (29))."""
 
     C: ArrayLike
     count: int | None = None
@@ -125,16 +121,13 @@ def averaged_gradient(K: ArrayLike | Covariance, likelihood: Differentiable, f: 
 
 
 class NormaliserCloud:
-    """Particles of the density under a normaliser, which follow the hyperparameters of a stochastic optimisation.
-
-    They are stored whitened, so that they follow a change of K, and moved by a few slices. Slices mix slowly for large
-    C, and with outdated particles C could grow without limit: they are annealed again at intervals.
-    """
+    """Particles of the density under a normaliser, whitened, which follow a stochastic optimisation."""
 
     def __init__(
         self, factor: type[Known | MeanKnown], particles: int, rng: np.random.Generator, weight: ArrayLike = 1.0
     ) -> None:
         self.factor, self.particles, self.rng, self.weight = factor, particles, rng, weight
+        # Slices mix slowly for large C, and with outdated particles C could grow without limit.
         self._white: Array = np.empty((0, 0))
         self._log_C, self._age = np.inf, 0
 

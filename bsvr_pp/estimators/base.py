@@ -243,11 +243,7 @@ class HoldsFit:
 
 
 class SavedEstimator(HoldsFit):
-    """An estimator with ``result_``, from which `from_result` makes it again; `save` and `load` do so with files.
-
-    A class names its learned attributes, and makes the fit of a result by ``_read`` from its rows, learned attributes
-    and columns, which are checked; a kernel that is a function is not saved.
-    """
+    """An estimator with ``result_``, whose fit ``_read`` makes from rows, learned attributes and columns."""
 
     _learned: ClassVar[tuple[str, ...]]
     _check_options: Callable[[], object]

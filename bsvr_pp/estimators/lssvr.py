@@ -266,11 +266,7 @@ class BayesianLSSVR(LSSVR):
 
 
 class LSSVRFit:
-    """Solution of the system (6) of Mesquita et al. 2019 by one Cholesky factorisation of H = Ω + 1/(γ·weight).
-
-    The evidence is that of N = Σ weight rows: log|H_N| = log|H| + Σ log weight - (N - n)·log γ. ``scale`` is the scale
-    of the prior variance at its optimum.
-    """
+    """Solution of the system (6) of Mesquita et al. 2019 by a Cholesky factorisation of H = Ω + 1/(γ·weight)."""
 
     def __init__(self, rows: TrainingData, kernel: Kernel, gamma: float, lengthscale: float) -> None:
         self.rows, self.kernel, self.gamma, self.lengthscale = rows, kernel, gamma, lengthscale

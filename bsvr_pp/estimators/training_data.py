@@ -29,25 +29,13 @@ PACKAGE = str(Path(__file__).parents[1])  # whose lines no warning names
 
 @dataclass(frozen=True)
 class TrainingData:
-    """The rows of a data set with exact targets, or labels, without repetitions.
+    """The rows of a data set with exact targets, or labels, without repetitions."""
 
-    Attributes
-    ----------
-    X, y : (m, d) and (m,) arrays
-        Inputs, and targets or numbers of labels.
-    weight : (m,) array
-        How often each row counts; if all weights are 1, the rows are in the order of the data set.
-    place : (n,) array of int
-        For each given row its row here; -1 if it is left out.
-    share : (n,) array
-        For each given row its part of the weight of that row.
-    """
-
-    X: Array
-    y: Array
-    weight: Array
-    place: NDArray[np.intp]
-    share: Array
+    X: Array  # (m, d)
+    y: Array  # (m,), numbers of labels where these are the targets
+    weight: Array  # (m,), how often each row counts; if all are 1, the rows are in the order of the data
+    place: NDArray[np.intp]  # for each given row its row here; -1 if it is left out
+    share: Array  # for each given row its part of the weight of that row
 
     exact: ClassVar[bool] = True  # which blocks, rounds of gross errors and scales of the noise take
     _AXES: ClassVar[dict[str, tuple[str, ...]]] = {

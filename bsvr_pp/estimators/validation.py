@@ -236,12 +236,7 @@ def _refuse(X: ArrayLike | None, y: ArrayLike | None, kind: type[Exception], rea
 
 
 def targets_of(y: ArrayLike, *, allowed: bool) -> Targets:
-    """Targets of a regression: numbers, or intervals.
-
-    An (n, 2) array, if ``allowed``, has lower and upper ends: equal ends are an exact target, and one may be infinite.
-    A structured array has two fields: whether the event was observed, and its time or the time of censoring (as
-    scikit-survival).
-    """
+    """Targets of a regression: numbers, intervals (n, 2) if ``allowed``, or a structured array of event and time."""
     given = np.asarray(y)
     if given.dtype.names is not None:
         if len(given.dtype.names) != 2 or given.ndim != 1:

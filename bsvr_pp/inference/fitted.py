@@ -49,11 +49,7 @@ _KEPT: WeakKeyDictionary[pm.Model, tuple[LatentPosterior, ...]] = WeakKeyDiction
 
 @dataclass(frozen=True, slots=True)
 class Fitted:
-    """Members of a committee (usually one) with their weights, best first; or a tree of ``draws``.
-
-    Of draws the point is the posterior mean, there is no posterior, and the log evidence is NaN. ``more`` are other
-    attributes of the result, ``plug_in`` is whether f is only its mode, and ``scales`` are those of the noise.
-    """
+    """Members of a committee (usually one) with their weights, best first; or a tree of ``draws``."""
 
     points: list[Point]
     posteriors: list[LatentPosterior]
@@ -62,9 +58,9 @@ class Fitted:
     converged: bool
     message: str
     log_evidence: float
-    more: Mapping[str, Any] = field(default_factory=dict)
-    plug_in: bool = False
-    draws: xr.DataTree | None = None
+    more: Mapping[str, Any] = field(default_factory=dict)  # other attributes of the result
+    plug_in: bool = False  # f is only its mode
+    draws: xr.DataTree | None = None  # whose mean is the point, without a posterior and log evidence
     scales: NoiseScales = field(default_factory=NoiseScales.one)
 
     def with_scales(self, problem: Problem, scales: NoiseScales) -> Fitted:

@@ -143,10 +143,7 @@ def _check_vectors(problem: Problem, result: xr.DataTree, name: str) -> None:
 
 
 def data_of(result: xr.DataTree) -> dict[str, NDArray[Any]]:
-    """The inputs (n, d), targets (n,), block numbers (n,), and lower and upper ends (n,) of intervals of a result.
-
-    A tree from `recover_latent` has only the targets, or neither if its samples had none.
-    """
+    """Inputs (n, d), targets (n,), block numbers (n,) and ends (n,) of intervals of a result, as far as it has them."""
     held: dict[str, NDArray[Any]] = {}
     if "loss" in result.attrs:
         constant = result["constant_data"].to_dataset()
@@ -352,10 +349,7 @@ class Layout(NamedTuple):
     coords: Mapping[str, Values]
 
     def dataset(self, values: Mapping[str, ArrayLike], before: tuple[str, ...] = ()) -> xr.Dataset:
-        """Data set of arrays whose dimensions are ``before``, and then those of the variable of that name.
-
-        Where it has none, or others than the array, such as f at the inputs of groups, they are named as PyMC does.
-        """
+        """Data set of arrays whose dimensions are ``before``, and then those of the variable of that name."""
         made: dict[str, tuple[tuple[str, ...], Values]] = {}
         for name, value in values.items():
             inner, own = np.shape(value)[len(before) :], self.dims.get(name, [])

@@ -55,10 +55,7 @@ _DATA = ("rows", "names", "columns", "target", "notes", "mean", "scale", "locati
 
 @dataclass(frozen=True, eq=False)
 class StoredRows:
-    """Rows in the files of a folder, sorted by block, of which the blocks that are needed are read.
-
-    In memory are the number of rows and the result of the solve of each block, and the regions of the blocks.
-    """
+    """Rows in the files of a folder, sorted by block, of which the blocks that are needed are read."""
 
     folder: Path
     regions: Regions
@@ -90,10 +87,7 @@ class StoredRows:
         return np.concatenate([np.arange(ends[b] - self.size[b], ends[b]) for b in sorted(blocks)])
 
     def read(self, name: str, rows: Rows) -> Array:
-        """Values of rows with ascending numbers, after a check of the pieces that hold them.
-
-        The file is mapped into memory no longer than this.
-        """
+        """Values of rows with ascending numbers, of a file that is mapped no longer, after a check of its pieces."""
         found = open_rows(self.folder / name)
         if name in self.files:
             first, last = (((found.offset + (rows + i) * found.strides[0] - i) // PIECE) for i in (0, 1))

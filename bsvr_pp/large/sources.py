@@ -38,10 +38,7 @@ type Inputs = pd.DataFrame | Array
 
 @dataclass(frozen=True, slots=True)
 class Source:
-    """Training data in parts: inputs (a DataFrame, or an (m, d) array) and targets (m,).
-
-    ``name`` is in messages, ``identity`` changes with the data, ``target`` is empty for arrays; ``notes`` are said.
-    """
+    """Training data in parts of inputs and targets (m,); ``identity`` changes with the data."""
 
     name: str
     identity: str
@@ -51,11 +48,7 @@ class Source:
 
 
 def source_of(data: Data, y: NDArray[np.generic] | None = None, target: str | None = None) -> Source:
-    """Describe training data.
-
-    They are a Parquet file, a folder of them, or a CSV file; a data frame of pandas or Dask, with its last column or
-    ``target`` to predict; or inputs (n, d) and targets y (n,) as arrays of NumPy, `numpy.memmap` or Dask.
-    """
+    """Describe training data: files, or a data frame, with a column to predict; or arrays of inputs and targets."""
     if isinstance(data, str | Path) or hasattr(data, "columns"):
         return _of_table(data, target, None)
     if target is not None:

@@ -230,11 +230,7 @@ def learn_noise_scales(
 def choose_neighbours(
     problem: Problem, point: Point, counts: Sequence[int], rng: np.random.Generator, progressbar: bool = False
 ) -> tuple[int, NoiseScales]:
-    """Choose the number of nearest rows on which predictions have a fit of their own, and learn scales of the noise.
-
-    From the first of ``counts`` to the next while this adds 0.05 nats to the mean log density of random training rows,
-    each given its nearest rows without itself. The targets must be exact, without weights.
-    """
+    """Go from the first of ``counts`` to the next while random rows gain 0.05 nats each; learn scales of the noise."""
     n = problem.targets.size
     rows, best = rng.choice(n, min(_ROWS, n), replace=False), counts[0]
     known = _scales_of(problem, point, rows, best, progressbar)
@@ -259,10 +255,7 @@ def _scales_of(problem: Problem, point: Point, rows: Rows, neighbours: int, prog
 def scales_of_posterior(
     problem: Problem, point: Point, posterior: LatentPosterior, weight: Array, *far: Array
 ) -> RowScales:
-    """Learn the scales of the noise from a posterior of all rows, whose cavities predict each row from the others.
-
-    Rows that do not determine f follow: inputs ``far`` (m, d), targets and how often each counts (m,).
-    """
+    """Learn scales of the noise from the cavities of all rows; rows ``far`` that do not determine f follow."""
     n, noise = problem.targets.size, problem.noise_at(point)
     own = densities_of_rows(problem, point, posterior, _FACTORS)
     near = own[nearest_others(problem, point, np.arange(n), min(_NEAREST, n // 4))].mean(axis=1)
@@ -302,14 +295,11 @@ def densities_near(problem: Problem, point: Point, X: Array, densities: Array) -
 def _learned(
     mean: Array, variance: Array, noise: NoiseModel, targets: Array, of_others: Array, weight: Array
 ) -> RowScales:
-    """The scales that maximise the log density of rows, given the mean of those near by scale, ``of_others`` (n, s).
-
-    Mean and variance are of f given the other rows. Rows whose solve failed are left out, and their log density is NaN.
-    Where most targets are equal, and f is no quantile, weights and offsets are computed in turn.
-    """
+    """The scales that maximise the log density of rows, given the mean of those near by scale, ``of_others`` (n, s)."""
     own = _densities(mean, variance, noise, targets, _FACTORS)
     solved, offsets = np.isfinite(own + of_others).all(axis=1), np.zeros(_FACTORS.size)
     every = _weighed(own[solved], of_others[solved], weight[solved])
+    # Where most targets are equal, and f is no quantile, the scales have means.
     for _ in range(_TURNS if mostly_equal(targets, weight) and "quantile" not in noise.parameters else 0):
         joint = np.log(every.at(of_others).T + _TINY) + own
         share = np.where(solved, weight * np.exp(joint - logsumexp(joint, axis=1, keepdims=True)).T, 0.0)
@@ -348,11 +338,7 @@ def _weighed(known: Array, given: Array, times: Array, before: NoiseScales | Non
 def moments_given(
     problem: Problem, point: Point, X: Array, near: Rows, factors: ArrayLike = (), progress: str = ""
 ) -> tuple[Array, Array, Array]:
-    """Mean and variance (m,) of f at inputs (m, d), by mean field on rows ``near`` (m, k) of each, not by blocks.
-
-    For ``factors`` (s,) of the width of the noise also, (m, s), the mean over these rows of their log densities given
-    the others (`NearestMoments`). Warns if mean field does not converge for some inputs.
-    """
+    """Mean and variance (m,) of f by mean field on rows ``near`` (m, k), and log densities of these by ``factors``."""
     count = near.shape[1]
     (weight,) = problem.evaluate("weight", lambda: [problem.weight], point)
     noise = problem.noise_at(point).weighted(weight)
