@@ -24,6 +24,7 @@ from bsvr_pp.core.checks import check_count, check_share, is_number, numbers
 from bsvr_pp.inference.budget import check_memory
 from bsvr_pp.inference.fitted import components
 from bsvr_pp.inference.prediction.component import Component
+from bsvr_pp.inference.prediction.distribution import mixed
 from bsvr_pp.inference.result import check_match, check_result, is_mode
 from bsvr_pp.model.inventory import ModelError
 from bsvr_pp.model.problem import read_model
@@ -146,7 +147,8 @@ def effect(
     averages = sparse.vstack([sparse.kron(sparse.eye_array(k), each) for each in of_row])
     weights = sparse.block_diag([averages, sparse.eye_array(r)], format="csr")
     shares, gaussians = fitted._sums_of_f(inputs, weights)
-    mean, sd = _mixture_moments(shares, [(m, np.diag(C)) for m, C in gaussians])
+    mean, variance = mixed(shares[:, None], *np.stack([(m, np.diag(C)) for m, C in gaussians], axis=1))
+    sd = np.sqrt(np.maximum(variance, 0.0))
     draw = partial(rng.multivariate_normal, method="eigh", check_valid="ignore")  # the covariance may be singular
     sizes = rng.multinomial(_DRAWS, shares)
     drawn = [draw(m[:k], C[:k, :k], size) for (m, C), size in zip(gaussians, sizes, strict=True)]
@@ -211,13 +213,6 @@ def _joint_band(drawn: Array, mean: Array, sd: Array, coverage: float) -> tuple[
     largest = np.max(np.abs(drawn - mean) / np.where(sd > 0, sd, 1.0), axis=1)
     reach = np.quantile(largest, coverage) * sd
     return mean - reach, mean + reach
-
-
-def _mixture_moments(weights: Array, gaussians: Sequence[tuple[Array, Array]]) -> tuple[Array, Array]:
-    """Mean and standard deviation of a mixture of means and variances (k,)."""
-    means, variances = (np.stack(each) for each in zip(*gaussians, strict=True))
-    mean = weights @ means
-    return mean, np.sqrt(np.maximum(weights @ (variances + (means - mean) ** 2), 0.0))
 
 
 def _in_steps(estimator: object) -> tuple[SumsOfF, list[Any]]:
