@@ -13,7 +13,6 @@ from dataclasses import dataclass, field, replace
 
 import numpy as np
 import pytensor.tensor as pt
-from pymc.blocking import DictToArrayBijection, RaveledVars
 from pytensor.gradient import zero_grad
 from scipy.optimize import minimize
 
@@ -35,8 +34,8 @@ from bsvr_pp.inference.protocol import (
     Options,
     check_latent,
 )
-from bsvr_pp.inference.search.optimize import Optimum, initial_point
-from bsvr_pp.model.gaussian import gradients
+from bsvr_pp.inference.search.optimize import Optimum, SearchObjective, initial_point
+from bsvr_pp.model.compiled import Compiled
 from bsvr_pp.model.inventory import ModelError
 from bsvr_pp.model.operation import CovarianceGraph, TargetsGraph
 from bsvr_pp.model.problem import Point, Problem
@@ -59,14 +58,6 @@ def labels_at(problem: Problem, point: Point) -> tuple[Covariance, Array, NoiseM
     if np.any(mean != 0):
         raise ModelError("the mean of the Gaussian process must be zero, as in Sollich's prior (3)")
     return K, mean, noise
-
-
-def label_scale(noise: NoiseModel) -> float:
-    """Return C as a number; it must not have a value for each training point."""
-    C = noise.parameters["C"]
-    if np.ndim(C):
-        raise ValueError("C has a value for each training point, which says nothing about new ones: give it a number")
-    return float(C)
 
 
 def normalised(
@@ -95,28 +86,46 @@ def normaliser(
     return sum(run.log_evidence for run in runs), float(np.hypot.reduce([0.0, *(run.standard_error for run in runs)]))
 
 
-class LabelPrior:
-    """Covariance, C and log hyperprior of labels, as functions of a vector of free unconstrained hyperparameters."""
+class LabelPrior(SearchObjective):
+    """Covariance, C, hyperprior and evidence of labels, as functions of free unconstrained hyperparameters."""
 
-    def __init__(self, problem: Problem, given: Point) -> None:
+    def __init__(self, problem: Problem, given: Point, latent: IntegratesLatent) -> None:
+        super().__init__(problem, latent, given, "evidence")
         initial = initial_point(problem) | given
         noise = labels_at(problem, initial)[2]
-        label_scale(noise)
-        self._problem, self.weight = problem, noise.weight
-        values = dict(zip(problem.hyperparameters, problem.to_unconstrained(initial), strict=True))
-        self._given = {name: values[name] for name in given}
-        packed = DictToArrayBijection.map({name: value for name, value in values.items() if name not in given})
-        self._layout = packed.point_map_info
-        self.start: Array = self._mode(np.asarray(packed.data, dtype=np.float64))
+        if np.ndim(noise.parameters["C"]):
+            raise ValueError(
+                "C has a value for each training point, which says nothing about new ones: give it a number"
+            )
+
+        def log_prior() -> Tensor:
+            return problem.model.logp(vars=problem.prior_terms)
+
+        def compile_values() -> Compiled:
+            found = problem.model.replace_rvs_by_values([problem.covariance.smooth, *problem.parameters])
+            return problem.compile_on(problem.values, [*found, log_prior()])
+
+        self._hyperprior = problem.function("hyperprior of labels", lambda: self._compiled([log_prior()]))
+        self._values = problem.function("labels", compile_values)
+        self._total = problem.function(f"gradient of labels by {latent!r}", self._compile_total)
+        self.weight, self.start = noise.weight, self._mode(self.pack(initial))
+
+    def _compile_total(self) -> Callable[..., list[Array]]:
+        """Naive log evidence, less sums of K and C with weights d_K and d_C where it is solved; and its sites."""
+        problem = self._problem
+        y, sites, d_K, d_C = inputs = [pt.vector(), pt.matrix(), pt.matrix(), pt.scalar()]
+        K, C = problem.model.replace_rvs_by_values([problem.covariance.smooth, *problem.parameters])
+        covariance, targets = CovarianceGraph(K, problem.prior.jitter), TargetsGraph.of(y, weight=problem.weight)
+        naive, _, found = self._method.evidence_graph(problem.loss.name, covariance, 0.0, targets, [C], sites)
+        solved = zero_grad(pt.switch(pt.isinf(naive), 0.0, 1.0))
+        return self._compiled([naive - solved * ((d_K * K).sum() + d_C * C), found], inputs)
 
     def _mode(self, initial: Array) -> Array:
-        def graphs() -> list[Tensor]:
-            log_prior = self._problem.model.logp(vars=self._problem.prior_terms)
-            return [log_prior, *gradients(log_prior, self._problem.values)]
+        """The mode of the hyperprior, or the initial point of the model if it has none."""
 
         def descent(x: Array) -> tuple[float, Array]:
-            value, *slopes = self._evaluate("hyperprior of labels", graphs, x)
-            return -float(value), -self._free(slopes)
+            value, *slopes = self._hyperprior(*self._split(x), *self._problem.given_data)
+            return -float(value), -self._flat(slopes).data
 
         bounds = np.stack([initial - _FAR, initial + _FAR], axis=1)
         found = minimize(descent, initial, jac=True, method="L-BFGS-B", bounds=bounds, options=_TO_ROUNDING)
@@ -124,67 +133,19 @@ class LabelPrior:
 
     def at(self, x: Array) -> tuple[Covariance, float, float]:
         """Covariance with its jitter, C, and log hyperprior (a density of the unconstrained hyperparameters)."""
-        K, C, log_prior = self._evaluate("prior of labels", self._graphs, x)
+        K, C, log_prior = self._values(*self._split(x), *self._problem.given_data)
         jitter = self._problem.prior.jitter
         K[np.diag_indices_from(K)] += jitter
         return Covariance(K, jitter=jitter), float(C), float(log_prior)
 
-    def gradient(
-        self, x: Array, latent: IntegratesLatent, normalisers: Sequence[Gradient], start: Array
-    ) -> tuple[Array, Array]:
-        """Gradient of log evidence plus log hyperprior, and the next warm start (2, n) of the naive part."""
-        problem, inputs = self._problem, [pt.vector(), pt.matrix(), pt.matrix(), pt.scalar()]
-
-        def graphs() -> list[Tensor]:
-            y, sites, d_K, d_C = inputs
-            K, C, log_prior = self._graphs()
-            covariance = CovarianceGraph(K, problem.prior.jitter)
-            targets = TargetsGraph.of(y, weight=problem.weight)
-            naive, _, found = latent.evidence_graph(problem.loss.name, covariance, 0.0, targets, [C], sites)
-            solved = zero_grad(pt.switch(pt.isinf(naive), 0.0, 1.0))
-            total = naive - solved * ((d_K * K).sum() + d_C * C) + log_prior
-            return [found, *gradients(total, problem.values)]
-
-        y = problem.targets
+    def gradient(self, x: Array, normalisers: Sequence[Gradient]) -> Array:
+        """Gradient of log evidence plus log hyperprior; of the latter alone if the naive evidence fails."""
+        y, given = self._problem.targets, [*self._split(x), *self._problem.given_data]
         by_K = sum((each.K for each in normalisers), np.zeros((y.size, y.size)))
         by_C = sum(float(each.parameters["C"]) for each in normalisers)
-        key = f"gradient of labels by {latent!r}"
-        found, *slopes = self._evaluate(key, graphs, x, inputs, [y, start, by_K, by_C])
-        return self._free(slopes), found
-
-    def point(self, x: Array) -> Point:
-        """Return all hyperparameters, constrained."""
-        return self._problem.to_constrained(self._values(x))
-
-    def _graphs(self) -> list[Tensor]:
-        """Graphs of covariance without jitter, C and log hyperprior, in the unconstrained values."""
-        problem, model = self._problem, self._problem.model
-        (C,) = problem.parameters
-        return [*model.replace_rvs_by_values([problem.covariance.smooth, C]), model.logp(vars=problem.prior_terms)]
-
-    def _evaluate(
-        self,
-        key: str,
-        graphs: Callable[[], list[Tensor]],
-        x: Array,
-        inputs: Sequence[Tensor] = (),
-        given: Sequence[Array | float] = (),
-    ) -> list[Array]:
-        """Values of graphs, which are compiled once under the name ``key``, with further inputs."""
-        problem = self._problem
-        compiled = problem.function(key, lambda: problem.compile_on(problem.values, graphs(), inputs))
-        return compiled(*self._values(x), *problem.given_data, *given)
-
-    def _values(self, x: Array) -> list[Array]:
-        """Return all unconstrained values, in the order of the model."""
-        values = DictToArrayBijection.rmap(RaveledVars(x, self._layout)) | self._given
-        return [values[name] for name in self._problem.hyperparameters]
-
-    def _free(self, slopes: list[Array]) -> Array:
-        """Select the derivatives by the free values, as a vector."""
-        named = zip(self._problem.hyperparameters, slopes, strict=True)
-        parts = [np.ravel(slope) for name, slope in named if name not in self._given]
-        return np.concatenate(parts or [np.empty(0)])
+        _, sites, *slopes = self._total(*given, y, self._sites[0], by_K, by_C)
+        self._sites = [sites if np.isfinite(sites).all() else np.zeros_like(sites)]
+        return np.asarray(self._flat(slopes).data + self._flat(self._hyperprior(*given)[1:]).data)
 
 
 @dataclass(frozen=True, slots=True)
@@ -256,18 +217,14 @@ class NormalisedEvidence:
 
     def _maximised(self, problem: Problem, given: Point, rng: np.random.Generator) -> Optimum:
         """Find the optimum of the hyperparameters that are not given."""
-        prior = LabelPrior(problem, given)
+        prior = LabelPrior(problem, given, self.latent)
         if not self.steps:
-            return Optimum(prior.point(prior.start), np.nan, True, "mode of the hyperpriors, without an ascent", 0)
+            return Optimum(prior.unpack(prior.start), np.nan, True, "mode of the hyperpriors, without an ascent", 0)
         clouds = [NormaliserCloud(each, self.particles, rng, prior.weight) for each in KINDS[self.kind].factors]
-        sites = np.zeros((2, problem.targets.size))
 
         def gradient(x: Array) -> Array:
-            nonlocal sites
-            normalisers = [cloud.gradient(*prior.at(x)[:2]) for cloud in clouds]
-            slope, found = prior.gradient(x, self.latent, normalisers, sites)
-            sites = found if np.isfinite(found).all() else np.zeros_like(sites)
-            return slope
+            K, C, _ = prior.at(x)
+            return prior.gradient(x, [cloud.gradient(K, C) for cloud in clouds])
 
         with threads_for(problem.targets.size):
             best, trace = stochastic_ascent(gradient, prior.start, steps=self.steps)
@@ -275,7 +232,7 @@ class NormalisedEvidence:
         drift = float(np.abs(trace[-sixth:].mean(axis=0) - trace[-2 * sixth : -sixth].mean(axis=0)).max())
         steady = self.steps > 1 and drift <= _STEADY
         message = f"stochastic ascent, {'steady' if steady else 'still moving'} after {self.steps} steps"
-        return Optimum(prior.point(best), np.nan, bool(steady), message, self.steps)
+        return Optimum(prior.unpack(best), np.nan, bool(steady), message, self.steps)
 
 
 def stochastic_ascent(
