@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Iterable
 from dataclasses import KW_ONLY, dataclass, replace
 from functools import cached_property
@@ -34,7 +33,7 @@ from bsvr_pp.inference.approximate import MeanField
 from bsvr_pp.inference.budget import NO_BLOCKS, check_memory
 from bsvr_pp.inference.fitted import fitted_draws
 from bsvr_pp.inference.prediction.component import Component, Member, component, predictions
-from bsvr_pp.inference.protocol import Normalises, Options, Samples, to_record
+from bsvr_pp.inference.protocol import Normalises, Options, Samples, attributes_of
 from bsvr_pp.methods import method_of
 from bsvr_pp.model.blocks import ONE_BLOCK, Blocks
 from bsvr_pp.model.priors import Kernel, check_kernel
@@ -321,8 +320,7 @@ class BayesianSVC(OfStandardModel, SavedEstimator, ClassifierMixin, BaseEstimato
         method: Any = self._sampler() or NormalisedEvidence(kind, steps=self.steps)
         found = method.run(problem, {}, options, rng)
         if self._sampler() is not None:
-            named = {"inference": method.name, "method": json.dumps(to_record(method))}
-            found = fitted_draws(problem, found.tree(problem, named | found.diagnosis(), rng))
+            found = fitted_draws(problem, found.tree(problem, attributes_of(method) | found.diagnosis(), rng))
         return BinaryFit(model, units, rows, ONE_BLOCK, method, found).keeping(problem)
 
     def _read(self, rows: TrainingData, learned: Learned, columns: Columns, result: xr.DataTree) -> LabelFit:

@@ -5,7 +5,6 @@ It contains the checks, seeds, timing, provenance and the treatment of failures;
 
 from __future__ import annotations
 
-import json
 import time
 import warnings
 from collections.abc import Mapping
@@ -20,7 +19,15 @@ from bsvr_pp.core.checks import check_count, generator
 from bsvr_pp.core.compiler import interruptible
 from bsvr_pp.core.docs import shared
 from bsvr_pp.inference.budget import check_budget
-from bsvr_pp.inference.protocol import ConvergenceWarning, Method, Normalises, Objective, Options, Samples, to_record
+from bsvr_pp.inference.protocol import (
+    ConvergenceWarning,
+    Method,
+    Normalises,
+    Objective,
+    Options,
+    Samples,
+    attributes_of,
+)
 from bsvr_pp.model.distributions import has_labels
 from bsvr_pp.model.inventory import ModelError, NotRead
 from bsvr_pp.model.problem import Point, Problem, checked_point, read_model
@@ -112,8 +119,8 @@ def fit(
             result: xr.DataTree = sample(unread, fixed, progressbar, rng)
             if not result.attrs["converged"]:
                 came.clear()
-        result.attrs |= _named(method, objective, began) | {"other_methods": f"do not apply: {error}"}
-        return _judged(result)
+        result.attrs |= attributes_of(method, objective) | {"other_methods": f"do not apply: {error}"}
+        return _judged(result, began)
     fixed = problem.checked(hyperparameters)
     _check_problem(problem, method, fixed, objective, evidence)
     rng, began = generator(random_seed), time.perf_counter()
@@ -122,7 +129,7 @@ def fit(
         diagnosis = found.diagnosis()
         if not diagnosis["converged"]:
             came.clear()  # what came has ended the search or the sampling
-    return _judged(found.tree(problem, diagnosis | _named(method, objective, began), rng, draws))
+    return _judged(found.tree(problem, diagnosis | attributes_of(method, objective), rng, draws), began)
 
 
 def _check_options(
@@ -184,14 +191,9 @@ def _check_problem(problem: Problem, method: Method, fixed: Point, objective: st
         )
 
 
-def _named(method: Method, objective: Objective, began: float) -> dict[str, object]:
-    """Attributes that results of all methods have."""
-    named = {"inference": method.name, "method": json.dumps(to_record(method)), "objective": objective}
-    return named | {"sampling_time": time.perf_counter() - began}
-
-
-def _judged(result: xr.DataTree) -> xr.DataTree:
-    """Warn if a result did not converge."""
+def _judged(result: xr.DataTree, began: float) -> xr.DataTree:
+    """Note the time that a result took, and warn if it did not converge."""
+    result.attrs["sampling_time"] = time.perf_counter() - began
     if not result.attrs["converged"]:
         warnings.warn(
             f"{result.attrs['inference']} did not converge: {result.attrs['message']}", ConvergenceWarning, stacklevel=3

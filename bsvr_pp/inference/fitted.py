@@ -25,7 +25,7 @@ from bsvr_pp.core.losses import NoiseModel
 from bsvr_pp.inference.parts import names_of_latents
 from bsvr_pp.inference.prediction.component import Component, Member, component, component_of_draw
 from bsvr_pp.inference.prediction.neighbours import NoiseScales
-from bsvr_pp.inference.protocol import Method, to_record
+from bsvr_pp.inference.protocol import Method, attributes_of
 from bsvr_pp.inference.result import (
     check_match,
     from_latent,
@@ -93,8 +93,7 @@ class Fitted:
 
     def result(self, problem: Problem, method: Method) -> xr.DataTree:
         """The result as `fit` makes it."""
-        named = {"inference": method.name, "method": json.dumps(to_record(method)), "objective": "posterior"}
-        return self.tree(problem, named | self.diagnosis(), np.random.default_rng(0))
+        return self.tree(problem, attributes_of(method) | self.diagnosis(), np.random.default_rng(0))
 
     def tree(
         self, problem: Problem, attributes: dict[str, object], rng: np.random.Generator, draws: int | None = None

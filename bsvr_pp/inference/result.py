@@ -247,7 +247,9 @@ def from_latent(
         parts = dict(zip(parts, whitened, strict=True))
     parts |= deterministics_at(problem, point, parts | {problem.prior.name: f})
     parts = with_missing(problem, point, parts, rng)
-    values = _derived(problem, point) | point
+    names = _derived_names(problem)
+    derived = problem.evaluate("derived", lambda: [problem.model[name] for name in names], point) if names else []
+    values = dict(zip(names, map(np.asarray, derived), strict=True)) | point
     repeated = {name: np.broadcast_to(value, (1, len(f), *np.shape(value))) for name, value in values.items()}
     zero = np.zeros_like(posterior.variance)
     latent = {
@@ -281,13 +283,6 @@ def from_latent(
         ends["converged"] = ("optimum", [int(each.converged) for each in optima])
         tree["optima"] = xr.DataTree(xr.Dataset(ends | stacked_points("optimum", [each.point for each in optima])))
     return tree
-
-
-def _derived(problem: Problem, point: Point) -> Point:
-    """Values of `_derived_names`."""
-    names = _derived_names(problem)
-    found = problem.evaluate("derived", lambda: [problem.model[name] for name in names], point) if names else []
-    return {name: np.asarray(value) for name, value in zip(names, found, strict=True)}
 
 
 def _derived_names(problem: Problem) -> list[str]:
