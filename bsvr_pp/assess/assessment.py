@@ -23,6 +23,7 @@ from bsvr_pp.assess.evidence import GOOD_K, evidence_at, integrated_evidence, la
 from bsvr_pp.assess.loo import CavityLOO, loo
 from bsvr_pp.core.arrays import Array
 from bsvr_pp.core.checks import generator, numbers
+from bsvr_pp.core.docs import shared
 from bsvr_pp.inference.approximate import Annealed
 from bsvr_pp.inference.protocol import Evidence, HasEvidence
 from bsvr_pp.inference.result import hyperparameters_of, is_mode, is_sampled, latent_draws, shown_names
@@ -381,6 +382,7 @@ def k_hat(result: xr.DataTree, model: pm.Model | None, random_seed: int | None) 
     return verify(result, model=model, draws=_DRAWS, random_seed=random_seed, progressbar=False).k_hat
 
 
+@shared
 def scores(prediction: xr.Dataset, y: ArrayLike) -> dict[str, float]:
     """Score predictions on test targets.
 
@@ -404,15 +406,10 @@ def scores(prediction: xr.Dataset, y: ArrayLike) -> dict[str, float]:
     ValueError
         If the prediction lacks the targets' density or a quantile, or y is not what `predict` was given as y_new.
 
-    Examples
-    --------
-    >>> import numpy as np, pymc as pm, bsvr_pp as bp
-    >>> X = np.linspace(-3, 3, 12)[:, None]
-    >>> with pm.Model():
-    ...     f = bp.GP(cov_func=pm.gp.cov.ExpQuad(1, ls=1.0)).prior("f", X=X)
-    ...     _ = bp.SoftInsensitive("y", mu=f, C=10.0, epsilon=0.1, beta=0.3, observed=np.sin(X[:, 0]))
-    ...     prediction = bp.predict(bp.fit(bp.MeanField(), progressbar=False), [[0.5], [1.5]], y_new=[0.5, 1.0])
-    >>> bp.scores(prediction, [0.5, 1.0])["coverage 95 %"]
+    <sinc_model>
+    >>> result = bp.fit(bp.MeanField(), model, hyperparameters=at, progressbar=False)
+    >>> prediction = bp.predict(result, [[0.0], [5.0]], model=model, y_new=[1.0, -0.2])
+    >>> bp.scores(prediction, [1.0, -0.2])["coverage 95 %"]
     1.0
     """
     if not isinstance(prediction, xr.Dataset) or not {"y_log_density", "y_new"} <= set(prediction.variables):

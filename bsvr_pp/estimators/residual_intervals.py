@@ -153,9 +153,7 @@ class ResidualIntervals(HoldsFit, CentralIntervals, MetaEstimatorMixin, Regresso
         <inputs>
         y : (n,) array
             Targets.
-        sample_weight : (n,) array, optional
-            Weights, >= 0, of the rows in the regressor and of their residuals: a row of weight w counts as if it were
-            there w times, and a row of weight 0 is left out.
+        <counts>
 
         Raises
         ------

@@ -26,6 +26,7 @@ from bsvr_pp.core.approximations.nearest import NearestMoments, nearest_moments
 from bsvr_pp.core.arrays import Array, Rows
 from bsvr_pp.core.checks import check_count, check_fields, check_positive, generator, is_number, numbers
 from bsvr_pp.core.covariance.block_diagonal import each_block
+from bsvr_pp.core.docs import shared
 from bsvr_pp.core.losses import NoiseModel
 from bsvr_pp.core.losses.noise import widened
 from bsvr_pp.inference.protocol import ConvergenceWarning
@@ -164,6 +165,7 @@ class RowScales(NamedTuple):
     precision: Array
 
 
+@shared
 def learn_noise_scales(
     result: xr.DataTree,
     *,
@@ -199,20 +201,11 @@ def learn_noise_scales(
         If the result has draws, is a mode, or does not belong to the model, or the model has weights, intervals or
         labels.
 
-    Examples
-    --------
-    >>> import numpy as np, pymc as pm, bsvr_pp as bp
-    >>> rng = np.random.default_rng(0)
-    >>> X = np.linspace(0, 20, 150)[:, None]
-    >>> y = np.sin(X[:, 0]) + np.where(X[:, 0] < 10, 0.1, 0.8) * rng.normal(size=150)
-    >>> with pm.Model():
-    ...     f = bp.GP(cov_func=pm.gp.cov.ExpQuad(1, ls=1.0)).prior("f", X=X)
-    ...     _ = bp.SoftInsensitive("y", mu=f, C=pm.LogNormal("C", 1, 1), epsilon=0.1, beta=0.8, observed=y)
-    ...     result = bp.fit(bp.MeanField(), hyperparameters={"C": 4.0}, progressbar=False)
-    ...     scales = bp.learn_noise_scales(result, neighbours=20)
-    ...     found = bp.predict(result, [[5.0], [15.0]], neighbours=scales)
-    >>> bool(2 * found["y_variance"][0] < found["y_variance"][1])
-    True
+    <sinc_model>
+    >>> result = bp.fit(bp.MeanField(), model, hyperparameters=at, progressbar=False)
+    >>> scales = bp.learn_noise_scales(result, model=model, neighbours=8)
+    >>> bp.predict(result, [[0.0], [5.0]], model=model, neighbours=scales)["y_variance"].shape
+    (2,)
     """
     problem = read_model(model)
     check_match(problem, result)
