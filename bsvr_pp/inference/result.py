@@ -87,7 +87,10 @@ def check_match(problem: Problem, result: object, name: str = "result") -> None:
     check_result(name, result)
     assert isinstance(result, xr.DataTree)
     posterior = result["posterior"].to_dataset()
-    held_in = dict.fromkeys(problem.hyperparameters, "posterior") | {problem.prior.name: _group_of_mu(result)}
+    complete = "loss" in result.attrs  # as `fit` gives it; other trees may hold the hyperparameters alone
+    held_in = dict.fromkeys(problem.hyperparameters, "posterior") | (
+        {problem.prior.name: _group_of_mu(result)} if complete else {}
+    )
     for variable, group in held_in.items():
         if variable not in result[group]:
             raise ValueError(f"{name} has no variable {variable!r}: is it of this model?")
@@ -95,24 +98,26 @@ def check_match(problem: Problem, result: object, name: str = "result") -> None:
         shape, asked = posterior[variable].shape[2:], problem.shape_of(variable)
         if shape != asked:
             raise ValueError(f"{name} has {variable} of shape {shape} and the model {asked}: is it of this model?")
-    if latent_draws(result).shape[1] != problem.targets.size:
+    if complete and latent_draws(result).shape[1] != problem.targets.size:
         raise ValueError(f"{name} and model have different numbers of training points")
-    if result.attrs["loss"] != problem.loss.name:
-        raise ValueError(
-            f"{name} has {result.attrs['loss']} noise and the model {problem.loss.name}: is it of this model?"
-        )
-    if result.attrs["targets"] != problem.ends.name:
+    loss = result.attrs.get("loss", problem.loss.name)
+    if loss != problem.loss.name:
+        raise ValueError(f"{name} has {loss} noise and the model {problem.loss.name}: is it of this model?")
+    if complete and result.attrs.get("targets", "exact") != problem.ends.name:
         raise ValueError(
             f"{name} has other targets (intervals, classes or numbers) than the model: is it of this model?"
         )
-    _check_vectors(problem, result, name)
+    if complete:
+        _check_vectors(problem, result, name)
     blocks = problem.blocks.label_of(problem.targets.size)
     inputs = problem.inputs[:, : problem.n_inputs]
     present: dict[str, Values] = {"inputs": inputs, "targets": problem.targets, "blocks": blocks}
     others = other_data(problem)
     present |= _ends(problem.given_ends() | others) | {f"values of {label}": value for label, value in others.items()}
-    constant = result["constant_data"].to_dataset()
-    held = data_of(result) | {f"values of {label}": array.values for label, array in constant.items()}
+    held = data_of(result)
+    if complete:
+        constant = result["constant_data"].to_dataset()
+        held |= {f"values of {label}": array.values for label, array in constant.items()}
     for label, value in held.items():
         if label in present:  # ends of the model may depend on its hyperparameters
             check_same(f"{name} was computed with other {label} than the model has", value, present[label])
@@ -138,17 +143,21 @@ def _check_vectors(problem: Problem, result: xr.DataTree, name: str) -> None:
 
 
 def data_of(result: xr.DataTree) -> dict[str, NDArray[Any]]:
-    """Inputs (n, d), targets (n,), block numbers (n,) and any ends (n,) of intervals of a result."""
-    constant, n = result["constant_data"].to_dataset(), latent_draws(result).shape[1]
-    named = constant if "inputs" in result.attrs else result["latent_posterior"].to_dataset()
-    inputs = str(result.attrs.get("inputs", "inputs"))
-    (targets,) = result["observed_data"].to_dataset().data_vars.values()
-    held: dict[str, NDArray[Any]] = {
-        "inputs": np.asarray(named[inputs]) if inputs in named else np.zeros((n, 0)),
-        "blocks": blocks_of(result).label_of(n),
-        "targets": targets.values,
-    }
-    return held | (_ends(constant) if result.attrs["targets"] in ("censored", "interval") else {})
+    """Inputs (n, d), targets (n,), block numbers (n,) and ends (n,) of intervals of a result, as far as it has them."""
+    held: dict[str, NDArray[Any]] = {}
+    if "loss" in result.attrs:
+        constant = result["constant_data"].to_dataset()
+        of_f, n = result["latent_posterior"].to_dataset(), latent_draws(result).shape[1]
+        named = constant if "inputs" in result.attrs else of_f
+        inputs = str(result.attrs.get("inputs", "inputs"))
+        held["inputs"] = np.asarray(named[inputs]) if inputs in named else np.zeros((n, 0))
+        held["blocks"] = blocks_of(result).label_of(n)
+    if "observed_data" in result.children:
+        (targets,) = result["observed_data"].to_dataset().data_vars.values()
+        held["targets"] = targets.values
+    if result.attrs.get("targets") in ("censored", "interval"):
+        held |= _ends(result["constant_data"].to_dataset())
+    return held
 
 
 def _ends(constant: Mapping[str, ArrayLike] | xr.Dataset) -> dict[str, Values]:
