@@ -23,7 +23,7 @@ from .inference.prediction.neighbours import NoiseScales, learn_noise_scales
 from .inference.protocol import ConvergenceWarning
 from .inference.sampling.nuts import NUTS
 from .inference.sampling.recover import recover_latent
-from .large import FolderModel, extend_folder, fit_folder, open_folder, predict_folder
+from .large import FolderModel, fit_folder, predict_folder
 from .model.blocks import Blocks, local_blocks
 from .model.distributions import EpsilonInsensitive, Huber, SoftInsensitive
 from .model.gp import GP
@@ -69,7 +69,6 @@ __all__ = [
     "default_model",
     "default_priors",
     "effect",
-    "extend_folder",
     "fit",
     "fit_folder",
     "integrated_evidence",
@@ -80,7 +79,6 @@ __all__ = [
     "loo",
     "loo_predict",
     "marginalize",
-    "open_folder",
     "plot_effect",
     "plot_evidence",
     "plot_predictive",

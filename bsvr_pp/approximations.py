@@ -1,6 +1,13 @@
 """The posterior of f at given hyperparameters, on arrays: the public path of `bsvr_pp.core.approximations`."""
 
-from bsvr_pp.core import approximations as _approximations
-from bsvr_pp.core.approximations import *
+from bsvr_pp.core.approximations import (
+    BlockDiagonal,
+    Covariance,
+    LatentPosterior,
+    annealed,
+    find_mode,
+    laplace,
+    mean_field,
+)
 
-__all__ = [*_approximations.__all__]
+__all__ = ["BlockDiagonal", "Covariance", "LatentPosterior", "annealed", "find_mode", "laplace", "mean_field"]

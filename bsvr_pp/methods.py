@@ -61,12 +61,9 @@ def make_method(key: str) -> Method:
 
 
 def from_record(record: object) -> Method:
-    """Make the method of a record of `to_record`, whose options are checked as always.
-
-    A file makes only methods of this package, and dataclasses with a name and ``run`` or ``evidence`` that the running
-    program has defined. It makes Python import no other module.
-    """
+    """Make the method of a record: one of this package, or a dataclass that the running program has defined."""
     name, module = (str(record.get(key)) if isinstance(record, dict) else "" for key in ("method", "module"))
+    # A file does not make Python import another module.
     found: Any = _classes().get(name) or vars(sys.modules.get(module, object)).get(name)
     members = {*dir(found)} if isinstance(found, type) and is_dataclass(found) else set()
     if "name" not in members or members.isdisjoint(("run", "evidence")):

@@ -18,7 +18,14 @@ from sklearn.model_selection import GridSearchCV, KFold
 from sklearn.svm import SVR
 
 import bsvr_pp as bp
-from bsvr_pp.approximations import Covariance, find_mode, laplace, laplace_gradient, mean_field, mean_field_gradient
+from bsvr_pp.core.approximations import (
+    Covariance,
+    find_mode,
+    laplace,
+    laplace_gradient,
+    mean_field,
+    mean_field_gradient,
+)
 from bsvr_pp.inference.search.quasi_newton import ascend
 from bsvr_pp.losses import gaussian, soft_insensitive
 

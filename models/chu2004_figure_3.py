@@ -21,7 +21,7 @@ from chu2004_table_1 import draw
 from experiments import Report, Table
 from matplotlib import pyplot as plt
 
-from bsvr_pp.approximations import find_mode, laplace_gradient, mean_field
+from bsvr_pp.core.approximations import find_mode, laplace_gradient, mean_field
 
 MINUTES = (1, 180)
 

@@ -23,6 +23,7 @@ from bsvr_pp.assess.evidence import GOOD_K, evidence_at, integrated_evidence, la
 from bsvr_pp.assess.loo import CavityLOO, loo
 from bsvr_pp.core.arrays import Array
 from bsvr_pp.core.checks import generator, numbers
+from bsvr_pp.core.docs import shared
 from bsvr_pp.inference.approximate import Annealed
 from bsvr_pp.inference.protocol import Evidence, HasEvidence
 from bsvr_pp.inference.result import hyperparameters_of, is_mode, is_sampled, latent_draws, shown_names
@@ -47,11 +48,7 @@ _UNITS = {"ase": 2, "aae": 1, "crps": 1}  # powers of the unit of the targets in
 
 @dataclass(frozen=True, slots=True)
 class Assessment:
-    """One result of a comparison, which may have only the mode (``plug_in``) or draws (``sampled``).
-
-    ``numbers`` has its numbers by column of the table: without those that were not requested, and NaN where the method
-    has none. ``hyperparameters`` has the same for each scalar, ``C`` or ``lengthscale[1]``, in the place of ``{}``.
-    """
+    """One result of a comparison: ``numbers`` by column of the table, NaN where the method has none."""
 
     inference: str
     plug_in: bool
@@ -59,7 +56,7 @@ class Assessment:
     message: str
     point: Mapping[str, Plain]
     numbers: Numbers
-    hyperparameters: Mapping[str, Numbers]
+    hyperparameters: Mapping[str, Numbers]  # of each scalar, by name, in the place of {}
     n_test: int = 0
 
     def number(self, column: str) -> float:
@@ -175,18 +172,13 @@ def _wrong_share(found: Assessment) -> tuple[float | str, ...]:
 
 @dataclass(frozen=True, slots=True)
 class Comparison:
-    """A comparison of results.
-
-    ``evidence`` maps methods to their log evidence at ``theta``, the common hyperparameters as plain numbers and lists;
-    distances are measured to the result ``reference``. ``mixed`` says whether the likelihood has densities of exact
-    targets and probabilities of intervals.
-    """
+    """A comparison of results, whose distances are measured to the result ``reference``."""
 
     results: Mapping[str, Assessment]
-    theta: Mapping[str, Plain]
-    evidence: Mapping[str, Evidence]
+    theta: Mapping[str, Plain]  # hyperparameters that all results have in common,
+    evidence: Mapping[str, Evidence]  # at which methods have these
     reference: str | None = None
-    mixed: bool = False
+    mixed: bool = False  # the likelihood has densities of exact targets and probabilities of intervals
 
     @property
     def verdicts(self) -> dict[str, Verdict]:
@@ -349,11 +341,7 @@ def hyperparameter_draws(result: xr.DataTree) -> dict[str, Array]:
 
 
 def marginal_distances(draws: Array, reference: Array) -> tuple[float, float]:
-    """Wasserstein distance, in standard deviations of the reference, and KL divergence of draws of one quantity.
-
-    The divergence is between the shares in the tenths of the reference, less its average for equal distributions. It is
-    NaN for a point, which is a single draw; both are NaN where the reference is a point.
-    """
+    """Wasserstein distance, in sd of the reference, and KL divergence of draws; NaN for a point, or to one."""
     sd = reference.std(ddof=1) if reference.size > 1 else 0.0
     if not sd > 0:
         return np.nan, np.nan
@@ -394,6 +382,7 @@ def k_hat(result: xr.DataTree, model: pm.Model | None, random_seed: int | None) 
     return verify(result, model=model, draws=_DRAWS, random_seed=random_seed, progressbar=False).k_hat
 
 
+@shared
 def scores(prediction: xr.Dataset, y: ArrayLike) -> dict[str, float]:
     """Score predictions on test targets.
 
@@ -417,15 +406,10 @@ def scores(prediction: xr.Dataset, y: ArrayLike) -> dict[str, float]:
     ValueError
         If the prediction lacks the targets' density or a quantile, or y is not what `predict` was given as y_new.
 
-    Examples
-    --------
-    >>> import numpy as np, pymc as pm, bsvr_pp as bp
-    >>> X = np.linspace(-3, 3, 12)[:, None]
-    >>> with pm.Model():
-    ...     f = bp.GP(cov_func=pm.gp.cov.ExpQuad(1, ls=1.0)).prior("f", X=X)
-    ...     _ = bp.SoftInsensitive("y", mu=f, C=10.0, epsilon=0.1, beta=0.3, observed=np.sin(X[:, 0]))
-    ...     prediction = bp.predict(bp.fit(bp.MeanField(), progressbar=False), [[0.5], [1.5]], y_new=[0.5, 1.0])
-    >>> bp.scores(prediction, [0.5, 1.0])["coverage 95 %"]
+    <sinc_model>
+    >>> result = bp.fit(bp.MeanField(), model, hyperparameters=at, progressbar=False)
+    >>> prediction = bp.predict(result, [[0.0], [5.0]], model=model, y_new=[1.0, -0.2])
+    >>> bp.scores(prediction, [1.0, -0.2])["coverage 95 %"]
     1.0
     """
     if not isinstance(prediction, xr.Dataset) or not {"y_log_density", "y_new"} <= set(prediction.variables):
@@ -462,10 +446,7 @@ def _covered(prediction: xr.Dataset, targets: Array, probability: float) -> floa
 
 
 def calibration_error(pit: ArrayLike) -> float:
-    """Mean distance between the predicted and the observed share of targets below a quantile, ∫ |F_n(u) - u| du.
-
-    ``pit`` (n,) holds probability integral transforms. The value is between 0 and 0.5; about 0.31/√n for perfect ones.
-    """
+    """Mean distance ∫ |F_n(u) - u| du of probability integral transforms (n,) from uniform ones."""
     u = np.sort(np.asarray(pit, dtype=np.float64))
     # In one dimension the distance between distribution functions is that between quantile functions, cell by cell.
     edges = np.arange(u.size + 1) / u.size

@@ -22,6 +22,8 @@ from rich.progress import track
 from scipy.special import logsumexp
 from scipy.stats import multivariate_t
 
+from bsvr_pp.classification.normalised_evidence import normalised
+from bsvr_pp.classification.normaliser import EvidenceKind, check_kind
 from bsvr_pp.core.approximations.smc import importance
 from bsvr_pp.core.arrays import Array
 from bsvr_pp.core.checks import check_count, generator
@@ -39,10 +41,7 @@ _TAIL = 5  # degrees of freedom of a proposal: its tails must not be lighter tha
 
 
 class Judged:
-    """A result of `fit`, and the model with the data that it was computed from; errors call the result ``name``.
-
-    ``purpose`` is what is refused for some kinds of targets, a key of `Numbers.refusal`.
-    """
+    """A result of `fit` and its model; ``purpose``, a key of `Numbers.refusal`, is refused for some targets."""
 
     def __init__(
         self, result: xr.DataTree, model: pm.Model | None = None, name: str = "result", purpose: str = ""
@@ -98,6 +97,7 @@ def log_evidence(
     model: pm.Model | None = None,
     *,
     hyperparameters: Mapping[str, ArrayLike] | None = None,
+    kind: EvidenceKind = "naive",
     random_seed: int | np.random.Generator | None = None,
 ) -> Evidence:
     """Compute the natural log of the evidence p(y | hyperparameters), with the latent function integrated out.
@@ -109,8 +109,11 @@ def log_evidence(
     <model>
     hyperparameters : dict, optional
         A value for each hyperparameter of the model; not needed if there are none.
+    kind : {"naive", "conditional", "joint"}
+        Of labels (`bp.SVMLabel`) the evidence as it is (Sollich 2002, (27)), or normalised: of the labels given the
+        inputs (25), or of both (30). The normaliser is annealed, with the options of ``method`` if that is `Annealed`.
     random_seed : int or Generator, optional
-        Random seed of the annealed estimate.
+        Random seed of annealed estimates.
 
     Returns
     -------
@@ -122,7 +125,15 @@ def log_evidence(
     TypeError
         If the method has no evidence.
     ValueError
-        If a hyperparameter is missing, unknown or outside its support.
+        If a hyperparameter is missing, unknown or outside its support, or kind is not one of these.
+    ModelError
+        If an evidence is to be normalised, and the model has no labels, or its prior mean is not zero.
+
+    Warns
+    -----
+    UserWarning
+        If a conditional evidence is above its bound -log 2. This happens if C is large and the amplitude small: then
+        all labels are known for only few functions, and annealing finds too few of them.
 
     Examples
     --------
@@ -134,8 +145,12 @@ def log_evidence(
     -1.515512
     """
     check_evidence(method)
+    check_kind(kind)
     problem = read_model(model)
-    return evidence_at(problem, problem.complete(hyperparameters), method, generator(random_seed))
+    point, rng = problem.complete(hyperparameters), generator(random_seed)
+    return (
+        evidence_at(problem, point, method, rng) if kind == "naive" else normalised(problem, point, method, kind, rng)
+    )
 
 
 @shared
@@ -332,12 +347,8 @@ def _moments(x: Array, weights: Array) -> dict[str, float]:
 
 
 def pareto_weights(log_ratio: Array) -> tuple[Array, float]:
-    """Normalised, smoothed log weights (draws,) from log importance ratios, known up to a constant, and k-hat.
-
-    k-hat is 0, without smoothing, if the largest ratios are all equal: such weights are bounded, and no Pareto
-    distribution can be fitted to them.
-    """
-    # Within ArviZ's own tail, the largest min(n/5, 3√n) ratios.
+    """Normalised, smoothed log weights (draws,) from log importance ratios, known up to a constant, and k-hat."""
+    # If all are equal within ArviZ's own tail, the largest min(n/5, 3√n) ratios, no Pareto distribution can be fitted.
     tail = max(int(min(0.2 * log_ratio.size, 3.0 * np.sqrt(log_ratio.size))), 1)
     if np.ptp(np.sort(log_ratio)[-tail:]) < _EQUAL:
         return log_ratio - logsumexp(log_ratio), 0.0
@@ -346,16 +357,13 @@ def pareto_weights(log_ratio: Array) -> tuple[Array, float]:
 
 
 def latent_k_hat(result: xr.DataTree) -> float:
-    """k-hat of the weights from a Gaussian posterior of f to the exact one; NaN for MAP and where f was sampled.
-
-    The ratio p(y|f) p(f)/q(f) at a draw f = mean + δ is log p(y|f) - dual_coef·δ + ½ Σ τ_i δ_i², up to a constant: the
-    prior covariance cancels. k-hat is for all n values of f jointly, and grows with n even if each marginal is right.
-    """
+    """k-hat of the weights of all of f, from its Gaussian posterior to the exact one; NaN for MAP and draws of f."""
     if is_sampled(result) or is_mode(result):
         return np.nan
     latent = result["latent_posterior"].to_dataset()
     likelihood = result["log_likelihood"].to_dataset()
     target = next(iter(likelihood.data_vars))
+    # log p(y|f) p(f)/q(f) at f = mean + δ is log p(y|f) - dual_coef·δ + ½ Σ τ_i δ_i², up to a constant.
     step = latent_draws(result) - latent["mean"].values
     ratio = likelihood[target].values.reshape(step.shape).sum(axis=1)
     ratio = ratio - step @ latent["dual_coef"].values + 0.5 * step**2 @ latent["site_precision"].values

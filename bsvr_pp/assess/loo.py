@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from typing import Any, ClassVar
+from typing import ClassVar
 
 import arviz as az
 import numpy as np
@@ -20,11 +20,7 @@ from bsvr_pp.core.docs import shared
 from bsvr_pp.core.losses import NoiseModel
 from bsvr_pp.inference.fitted import check_neighbours, components, latent_posterior
 from bsvr_pp.inference.predict import predict_distribution
-from bsvr_pp.inference.prediction.component import (
-    Component,
-    mixture_of,
-    new_targets,
-)
+from bsvr_pp.inference.prediction.component import Component, mixture_of, new_targets
 from bsvr_pp.inference.prediction.distribution import QUANTILES, PredictiveDistribution
 from bsvr_pp.inference.prediction.neighbours import NoiseScales, moments_given, nearest_others
 from bsvr_pp.inference.result import is_mode, is_sampled, latent_draws
@@ -34,10 +30,7 @@ _DRAWS = 500  # largest number of draws that are reweighted
 
 @dataclass(kw_only=True, repr=False)
 class CavityLOO(ELPDData):
-    """Leave-one-out from the cavities of a Gaussian approximation, at its own hyperparameters.
-
-    With blocks each target is predicted from the others of its own block.
-    """
+    """Leave-one-out from the cavities of a Gaussian approximation, at its own hyperparameters."""
 
     _kind: ClassVar[str] = "loo"
 
@@ -59,8 +52,7 @@ def loo(
     result: xr.DataTree,
     *,
     model: pm.Model | None = None,
-    neighbours: int | None = None,
-    noise_scales: NoiseScales | None = None,
+    neighbours: int | NoiseScales | None = None,
 ) -> ELPDData:
     """Expected log predictive density of each target given the others.
 
@@ -76,7 +68,7 @@ def loo(
     result : DataTree
         Result of `fit`.
     <model>
-    neighbours, noise_scales
+    neighbours
         As in `predict`: each target is predicted from its nearest rows without itself.
 
     Returns
@@ -87,8 +79,8 @@ def loo(
     Raises
     ------
     ValueError
-        For MAP, which has no posterior of f, for labels, for ``neighbours`` and ``noise_scales`` as in `predict`, or if
-        result and model do not belong together.
+        For MAP, which has no posterior of f, for labels, for ``neighbours`` as in `predict`, or if result and model
+        do not belong together.
     <no_result>
 
     <sinc_model>
@@ -96,7 +88,7 @@ def loo(
     >>> bp.loo(result, model=model).n_data_points
     15
     """
-    fitted = _checked(result, model, neighbours, noise_scales)
+    fitted, count = _checked(result, model, neighbours)
     if "leave_one_out" in result.children:
         densities = result["leave_one_out"].to_dataset()
         likelihood = xr.DataTree.from_dict({"log_likelihood": densities, "posterior": result["posterior"].to_dataset()})
@@ -109,9 +101,9 @@ def loo(
         pointwise = posterior.log_loo(fitted.targets, noise)
         in_sample = noise.tilted(posterior.mean, posterior.variance, fitted.targets)[0]
     else:
-        pointwise = _of_nearest(fitted, neighbours, noise_scales).logpdf(fitted.targets)
-        options: Any = {"neighbours": neighbours, "noise_scales": noise_scales}
-        in_sample = predict_distribution(result, fitted.problem.inputs, model=model, **options).logpdf(fitted.targets)
+        pointwise = _of_nearest(fitted, neighbours).logpdf(fitted.targets)
+        found = predict_distribution(result, fitted.problem.inputs, model=model, neighbours=neighbours)
+        in_sample = found.logpdf(fitted.targets)
     observed = result["observed_data"].to_dataset()[fitted.target]
     return CavityLOO(
         elpd=float(pointwise.sum()),
@@ -124,8 +116,8 @@ def loo(
         good_k=np.nan,
         elpd_i=observed.copy(data=pointwise),
         inference=fitted.method.name,
-        n_blocks=1 if neighbours else len(fitted.problem.blocks),
-        neighbours=neighbours,
+        n_blocks=1 if count else len(fitted.problem.blocks),
+        neighbours=count,
     )
 
 
@@ -135,8 +127,7 @@ def loo_predict(
     *,
     model: pm.Model | None = None,
     quantiles: Sequence[float] = QUANTILES,
-    neighbours: int | None = None,
-    noise_scales: NoiseScales | None = None,
+    neighbours: int | NoiseScales | None = None,
 ) -> xr.Dataset:
     """Predict each target from the others: what `predict` gives for a row that is not in the data.
 
@@ -146,7 +137,7 @@ def loo_predict(
 
     Parameters
     ----------
-    result, model, neighbours, noise_scales
+    result, model, neighbours
         As in `loo`.
     quantiles : sequence of float
         Levels of quantiles, between 0 and 1.
@@ -172,10 +163,10 @@ def loo_predict(
     True
     """
     levels = checked_levels(quantiles)
-    fitted = _checked(result, model, neighbours, noise_scales)
+    fitted, _ = _checked(result, model, neighbours)
     reliability = {}
     if neighbours is not None:
-        distribution = _of_nearest(fitted, neighbours, noise_scales)
+        distribution = _of_nearest(fitted, neighbours)
     elif is_sampled(result):
         means, variances, noises, density = _of_draws(fitted)
         each = [pareto_weights(-column) for column in density.T]
@@ -193,16 +184,17 @@ def loo_predict(
     return xr.Dataset({name: (dims.get(name, (row,)), values) for name, values in found.items()}, coords=coords)
 
 
-def _of_nearest(fitted: Judged, neighbours: int, scales: NoiseScales | None) -> PredictiveDistribution:
+def _of_nearest(fitted: Judged, neighbours: int | NoiseScales) -> PredictiveDistribution:
     """The distribution of each target given its nearest rows without itself."""
-    problem = fitted.problem
+    problem, (count, _) = fitted.problem, check_neighbours(fitted.result, neighbours)
+    assert count is not None
 
     def without_own(part: Component) -> Component:
-        near = nearest_others(problem, part.point, np.arange(fitted.targets.size), neighbours)
+        near = nearest_others(problem, part.point, np.arange(fitted.targets.size), count)
         moments = moments_given(problem, part.point, problem.inputs, near, part.scales.compared)
         return replace(part, moments=lambda _: moments)
 
-    parts = components(problem, fitted.result, neighbours=neighbours, scales=scales)
+    parts = components(problem, fitted.result, neighbours=neighbours)
     return mixture_of(map(without_own, parts), problem.inputs, problem.noise_at)[0]
 
 
@@ -221,13 +213,14 @@ def _of_draws(fitted: Judged) -> tuple[Array, Array, tuple[NoiseModel, ...], Arr
     return means, variances, noises, fitted.rows_of("leave_one_out", fitted.target)[chosen]
 
 
-def _checked(result: xr.DataTree, model: pm.Model | None, neighbours: object, noise_scales: object) -> Judged:
-    """Check that a result has a posterior of f and targets that are not labels, and that it is of the model."""
+def _checked(
+    result: xr.DataTree, model: pm.Model | None, neighbours: int | NoiseScales | None
+) -> tuple[Judged, int | None]:
+    """Check that a result has a posterior of f and targets that are no labels; also the number of nearest rows."""
     fitted = Judged(result, model, purpose="leave one out")
     if is_mode(result):
         name = fitted.method.name
         raise ValueError(
             f"result must have a posterior of f, and {name} has none: use Laplace(), MeanField() or NUTS()"
         )
-    check_neighbours(result, neighbours, noise_scales)
-    return fitted
+    return fitted, check_neighbours(result, neighbours)[0]

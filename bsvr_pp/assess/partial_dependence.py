@@ -20,10 +20,11 @@ from numpy.typing import ArrayLike
 from scipy import sparse
 
 from bsvr_pp.core.arrays import Array, Rows
-from bsvr_pp.core.checks import check_count, check_share, generator, is_number, numbers
+from bsvr_pp.core.checks import check_count, check_share, is_number, numbers
 from bsvr_pp.inference.budget import check_memory
 from bsvr_pp.inference.fitted import components
 from bsvr_pp.inference.prediction.component import Component
+from bsvr_pp.inference.prediction.distribution import mixed
 from bsvr_pp.inference.result import check_match, check_result, is_mode
 from bsvr_pp.model.inventory import ModelError
 from bsvr_pp.model.problem import read_model
@@ -57,7 +58,6 @@ def effect(
     rows: int | None = None,
     ice: int = 0,
     coverage: float = 0.9,
-    random_seed: int | np.random.Generator | None = 0,
 ) -> pd.DataFrame:
     """Compute the effect of a column, or of two together, on the function of a fit, with a joint band.
 
@@ -80,14 +80,12 @@ def effect(
         Largest number of values of a column; by default 30, or 10 for each of two. Numbers and dates are quantiles of
         the column, words its most frequent ones, without gaps.
     rows : int, optional
-        Number of rows of X, chosen at random, over which f is averaged; by default 100, or 40 for two columns. Time
-        grows as the square of rows times values.
+        Number of rows of X, chosen at random with a fixed seed, over which f is averaged; by default 100, or 40 for two
+        columns. Time grows as the square of rows times values.
     ice : int
         Number of rows whose own curves are added (individual conditional expectations).
     coverage : float
         Probability with which the band holds the whole effect.
-    random_seed : int or Generator
-        Of the choice of rows and of the draws for the band.
 
     Returns
     -------
@@ -131,7 +129,7 @@ def effect(
     check_count("rows", rows, 1)
     check_count("ice", ice, 0)
     check_share("coverage", coverage)
-    rng = generator(random_seed)
+    rng = np.random.default_rng(0)
     chosen = np.arange(len(data)) if len(data) <= rows else np.sort(rng.choice(len(data), rows, replace=False))
     found = [_values_of(name, data[name].reset_index(drop=True), values, chosen) for name in names]
     grid, at_rows = [index for index, _ in found], [weights for _, weights in found]
@@ -149,7 +147,8 @@ def effect(
     averages = sparse.vstack([sparse.kron(sparse.eye_array(k), each) for each in of_row])
     weights = sparse.block_diag([averages, sparse.eye_array(r)], format="csr")
     shares, gaussians = fitted._sums_of_f(inputs, weights)
-    mean, sd = _mixture_moments(shares, [(m, np.diag(C)) for m, C in gaussians])
+    mean, variance = mixed(shares[:, None], *np.stack([(m, np.diag(C)) for m, C in gaussians], axis=1))
+    sd = np.sqrt(np.maximum(variance, 0.0))
     draw = partial(rng.multivariate_normal, method="eigh", check_valid="ignore")  # the covariance may be singular
     sizes = rng.multinomial(_DRAWS, shares)
     drawn = [draw(m[:k], C[:k, :k], size) for (m, C), size in zip(gaussians, sizes, strict=True)]
@@ -214,13 +213,6 @@ def _joint_band(drawn: Array, mean: Array, sd: Array, coverage: float) -> tuple[
     largest = np.max(np.abs(drawn - mean) / np.where(sd > 0, sd, 1.0), axis=1)
     reach = np.quantile(largest, coverage) * sd
     return mean - reach, mean + reach
-
-
-def _mixture_moments(weights: Array, gaussians: Sequence[tuple[Array, Array]]) -> tuple[Array, Array]:
-    """Mean and standard deviation of a mixture of means and variances (k,)."""
-    means, variances = (np.stack(each) for each in zip(*gaussians, strict=True))
-    mean = weights @ means
-    return mean, np.sqrt(np.maximum(weights @ (variances + (means - mean) ** 2), 0.0))
 
 
 def _in_steps(estimator: object) -> tuple[SumsOfF, list[Any]]:

@@ -99,7 +99,7 @@ class Exchange:
         free = [name for name in problem.hyperparameters if name not in given]
         if not free:
             raise ValueError("hyperparameters must leave something to sample, got a value for each of them")
-        prior = LabelPrior(problem, given)
+        prior = LabelPrior(problem, given, self.latent)
         chains = []
         with Progress(transient=True, disable=not options.progressbar) as progress, threads_for(problem.targets.size):
             task = progress.add_task("exchange", total=self.chains * (self.tune + self.draws))
@@ -151,7 +151,7 @@ def _chain(
             if draw < 0:
                 walk.learn(present.x, accept)
         if draw >= 0:
-            points.append(prior.point(present.x))
+            points.append(prior.unpack(present.x))
             stats[:, draw] = accepted / method.steps, exact / method.steps, present.log_posterior
         report()
     return points, dict(zip(("acceptance_rate", "exact", "lp"), stats, strict=True))

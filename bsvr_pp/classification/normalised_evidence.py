@@ -8,21 +8,18 @@ joint log Q(Y|X) - log N̂ (30), up to a constant. The gradient of a normaliser 
 from __future__ import annotations
 
 import warnings
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
 
 import numpy as np
-import pymc as pm
 import pytensor.tensor as pt
-from numpy.typing import ArrayLike
-from pymc.blocking import DictToArrayBijection, RaveledVars
 from pytensor.gradient import zero_grad
 from scipy.optimize import minimize
 
 from bsvr_pp.classification.normaliser import KINDS, EvidenceKind, NormaliserCloud, check_kind
 from bsvr_pp.core.approximations.posterior import Gradient
 from bsvr_pp.core.arrays import Array, Tensor
-from bsvr_pp.core.checks import check_count, generator
+from bsvr_pp.core.checks import check_count
 from bsvr_pp.core.compiler import threads_for
 from bsvr_pp.core.covariance.covariance import Covariance
 from bsvr_pp.core.losses import NoiseModel
@@ -35,14 +32,13 @@ from bsvr_pp.inference.protocol import (
     HasEvidence,
     IntegratesLatent,
     Options,
-    check_evidence,
     check_latent,
 )
-from bsvr_pp.inference.search.optimize import Optimum, initial_point
-from bsvr_pp.model.gaussian import gradients
+from bsvr_pp.inference.search.optimize import Optimum, SearchObjective, initial_point
+from bsvr_pp.model.compiled import Compiled
 from bsvr_pp.model.inventory import ModelError
 from bsvr_pp.model.operation import CovarianceGraph, TargetsGraph
-from bsvr_pp.model.problem import Point, Problem, read_model
+from bsvr_pp.model.problem import Point, Problem
 
 NORMALISER = Annealed(particles=1000, groups=16, moves=4, efficiency=0.93)
 _FAR = 20.0  # change of an unconstrained value above which a hyperprior is considered improper
@@ -54,151 +50,82 @@ _STEADY = 0.3  # largest change of a log hyperparameter between the averages of 
 def labels_at(problem: Problem, point: Point) -> tuple[Covariance, Array, NoiseModel]:
     """Return prior covariance, prior mean, which is zero, and noise of a model with labels at given hyperparameters."""
     if problem.loss.targets is not LABELS:
-        raise ModelError(f"{problem.target} is no label but has {problem.loss.name} noise: use bp.log_evidence")
+        raise ModelError(
+            f"{problem.target} is no label but has {problem.loss.name} noise, whose evidence is normalised: use "
+            "bp.log_evidence with kind='naive'"
+        )
     K, mean, noise = problem.dense_at(point)
     if np.any(mean != 0):
         raise ModelError("the mean of the Gaussian process must be zero, as in Sollich's prior (3)")
     return K, mean, noise
 
 
-def label_scale(noise: NoiseModel) -> float:
-    """Return C as a number; it must not have a value for each training point."""
-    C = noise.parameters["C"]
-    if np.ndim(C):
-        raise ValueError("C has a value for each training point, which says nothing about new ones: give it a number")
-    return float(C)
-
-
-@dataclass(frozen=True, slots=True)
-class ClassificationEvidence:
-    """Result of `evidence`.
-
-    Attributes
-    ----------
-    value, standard_error : float
-        Log evidence (not divided by n) and its standard error, from annealing.
-    kind : str
-        "naive", "conditional" or "joint".
-    parts : dict
-        "naive" and, except for the naive kind, "normaliser", each with value and standard error; ``value`` is their
-        difference.
-    converged : bool
-        Whether the method of the naive part converged.
-    """
-
-    value: float
-    standard_error: float
-    kind: EvidenceKind
-    parts: dict[str, Evidence]
-    converged: bool
-
-
-def evidence(
-    method: HasEvidence,
-    model: pm.Model | None = None,
-    *,
-    hyperparameters: Mapping[str, ArrayLike] | None = None,
-    kind: EvidenceKind = "conditional",
-    normaliser: Anneals | None = None,
-    random_seed: int | np.random.Generator | None = None,
-) -> ClassificationEvidence:
-    """Compute the log evidence of a model with labels at given hyperparameters.
-
-    Parameters
-    ----------
-    method : Laplace, MeanField, Annealed or another method with an evidence
-        Method for the naive part.
-    model : pm.Model, optional
-        A model whose labels are `bp.SVMLabel`; by default that of the surrounding ``with``.
-    hyperparameters : dict, optional
-        A value for each hyperparameter; not needed if there are none.
-    kind : {"conditional", "joint", "naive"}
-        Kind of evidence: (25), (30) or (27).
-    normaliser : Annealed, optional
-        Method for the normaliser; by default annealing with 16 groups of 1000 particles.
-    random_seed : int or Generator, optional
-        Random seed; the same seed gives the same result.
-
-    Returns
-    -------
-    ClassificationEvidence
-
-    Raises
-    ------
-    TypeError
-        If method or normaliser is not one of these.
-    ValueError
-        If kind is not one of these, or a hyperparameter is missing, unknown or outside its support.
-    ModelError
-        If the model has no labels, or its prior mean is not zero.
-
-    Warns
-    -----
-    UserWarning
-        If a conditional evidence is above its bound -log 2. This happens if C is large and the amplitude small: then
-        all labels are known for only few functions, and annealing finds too few of them.
-
-    Examples
-    --------
-    >>> import numpy as np, pymc as pm, bsvr_pp as bp
-    >>> with pm.Model():
-    ...     f = bp.GP(cov_func=pm.gp.cov.ExpQuad(1, ls=1.0)).prior("f", X=np.zeros((1, 1)), jitter=0.0)
-    ...     _ = bp.SVMLabel("y", f=f, C=2.0, observed=[1])
-    ...     found = bp.classification.evidence(bp.MeanField(), random_seed=1)
-    >>> bool(abs(found.value - np.log(0.5)) < 4 * found.standard_error)
-    True
-    """
-    check_kind(kind)
-    check_evidence(method)
-    normaliser = NORMALISER if normaliser is None else normaliser
-    if not isinstance(normaliser, Anneals):
-        raise TypeError(f"normaliser must be Annealed(): N has no other method, got {normaliser!r}")
-    problem = read_model(model)
-    K, mean, noise = labels_at(problem, problem.complete(hyperparameters))
-    rng = generator(random_seed)
-    value, error, converged = naive = method.evidence(K, problem.targets, noise, mean, rng)
-    parts = {"naive": naive}
-    for known in KINDS[kind].known(noise):
-        run = normaliser.posterior(K, None, known, mean, rng)
-        parts["normaliser"] = Evidence(run.log_evidence, run.standard_error, True)
-        value, error = value - run.log_evidence, float(np.hypot(error, run.standard_error))
+def normalised(
+    problem: Problem, point: Point, method: HasEvidence, kind: EvidenceKind, rng: np.random.Generator
+) -> Evidence:
+    """Log evidence of labels less the log normaliser, which is annealed, as by ``method`` if that anneals."""
+    K, mean, noise = labels_at(problem, point)
+    naive = method.evidence(K, problem.targets, noise, mean, rng)
+    log_normaliser, error = normaliser(kind, K, noise, method if isinstance(method, Anneals) else NORMALISER, rng)
+    value, error = naive.value - log_normaliser, float(np.hypot(naive.standard_error, error))
     if value > 3.0 * error + KINDS[kind].most:
         warnings.warn(
             f"a conditional evidence is at most -log 2, and {value:.3g} was found: the particles of the normaliser "
-            "have not reached where its mass is; give normaliser=Annealed() more particles and moves",
+            "have not reached where its mass is; Annealed() with more particles and moves reaches it",
             UserWarning,
-            stacklevel=2,
+            stacklevel=3,
         )
-    return ClassificationEvidence(value, error, kind, parts, converged)
+    return Evidence(value, error, naive.converged)
 
 
-class LabelPrior:
-    """Covariance, C and log hyperprior of a model with labels, as functions of its free hyperparameters.
+def normaliser(
+    kind: EvidenceKind, K: Covariance, noise: NoiseModel, annealing: Anneals, rng: np.random.Generator
+) -> tuple[float, float]:
+    """The log normaliser of a kind of evidence, and its standard error."""
+    runs = [annealing.posterior(K, None, known, np.zeros(K.size), rng) for known in KINDS[kind].known(noise)]
+    return sum(run.log_evidence for run in runs), float(np.hypot.reduce([0.0, *(run.standard_error for run in runs)]))
 
-    The free hyperparameters are one vector of unconstrained values as in the samplers of PyMC (usually logs). ``start``
-    is the mode of their hyperprior, or the initial point of the model if the hyperprior has no mode, and ``weight`` are
-    the sample weights of the labels.
-    """
 
-    def __init__(self, problem: Problem, given: Point) -> None:
+class LabelPrior(SearchObjective):
+    """Covariance, C, hyperprior and evidence of labels, as functions of free unconstrained hyperparameters."""
+
+    def __init__(self, problem: Problem, given: Point, latent: IntegratesLatent) -> None:
+        super().__init__(problem, latent, given, "evidence")
         initial = initial_point(problem) | given
         noise = labels_at(problem, initial)[2]
-        label_scale(noise)
-        self._problem, self.weight = problem, noise.weight
-        values = dict(zip(problem.hyperparameters, problem.to_unconstrained(initial), strict=True))
-        self._given = {name: values[name] for name in given}
-        packed = DictToArrayBijection.map({name: value for name, value in values.items() if name not in given})
-        self._layout = packed.point_map_info
-        self.start: Array = self._mode(np.asarray(packed.data, dtype=np.float64))
+        if np.ndim(noise.parameters["C"]):
+            raise ValueError(
+                "C has a value for each training point, which says nothing about new ones: give it a number"
+            )
+
+        def log_prior() -> Tensor:
+            return problem.model.logp(vars=problem.prior_terms)
+
+        def compile_values() -> Compiled:
+            found = problem.model.replace_rvs_by_values([problem.covariance.smooth, *problem.parameters])
+            return problem.compile_on(problem.values, [*found, log_prior()])
+
+        self._hyperprior = problem.function("hyperprior of labels", lambda: self._compiled([log_prior()]))
+        self._values = problem.function("labels", compile_values)
+        self._total = problem.function(f"gradient of labels by {latent!r}", self._compile_total)
+        self.weight, self.start = noise.weight, self._mode(self.pack(initial))
+
+    def _compile_total(self) -> Callable[..., list[Array]]:
+        """Naive log evidence, less sums of K and C with weights d_K and d_C where it is solved; and its sites."""
+        problem = self._problem
+        y, sites, d_K, d_C = inputs = [pt.vector(), pt.matrix(), pt.matrix(), pt.scalar()]
+        K, C = problem.model.replace_rvs_by_values([problem.covariance.smooth, *problem.parameters])
+        covariance, targets = CovarianceGraph(K, problem.prior.jitter), TargetsGraph.of(y, weight=problem.weight)
+        naive, _, found = self._method.evidence_graph(problem.loss.name, covariance, 0.0, targets, [C], sites)
+        solved = zero_grad(pt.switch(pt.isinf(naive), 0.0, 1.0))
+        return self._compiled([naive - solved * ((d_K * K).sum() + d_C * C), found], inputs)
 
     def _mode(self, initial: Array) -> Array:
-        def graphs() -> list[Tensor]:
-            log_prior = self._problem.model.logp(vars=self._problem.prior_terms)
-            return [log_prior, *gradients(log_prior, self._problem.values)]
+        """The mode of the hyperprior, or the initial point of the model if it has none."""
 
         def descent(x: Array) -> tuple[float, Array]:
-            value, *slopes = self._evaluate("hyperprior of labels", graphs, x)
-            return -float(value), -self._free(slopes)
+            value, *slopes = self._hyperprior(*self._split(x), *self._problem.given_data)
+            return -float(value), -self._flat(slopes).data
 
         bounds = np.stack([initial - _FAR, initial + _FAR], axis=1)
         found = minimize(descent, initial, jac=True, method="L-BFGS-B", bounds=bounds, options=_TO_ROUNDING)
@@ -206,71 +133,19 @@ class LabelPrior:
 
     def at(self, x: Array) -> tuple[Covariance, float, float]:
         """Covariance with its jitter, C, and log hyperprior (a density of the unconstrained hyperparameters)."""
-        K, C, log_prior = self._evaluate("prior of labels", self._graphs, x)
+        K, C, log_prior = self._values(*self._split(x), *self._problem.given_data)
         jitter = self._problem.prior.jitter
         K[np.diag_indices_from(K)] += jitter
         return Covariance(K, jitter=jitter), float(C), float(log_prior)
 
-    def gradient(
-        self, x: Array, latent: IntegratesLatent, normalisers: Sequence[Gradient], start: Array
-    ) -> tuple[Array, Array]:
-        """Compute the gradient of log evidence plus log hyperprior, given those of the normalisers by K and C.
-
-        ``start`` (2, n) is the warm start of the naive part; the next one is returned. If the naive part fails, the
-        gradient is that of the hyperprior.
-        """
-        problem, inputs = self._problem, [pt.vector(), pt.matrix(), pt.matrix(), pt.scalar()]
-
-        def graphs() -> list[Tensor]:
-            y, sites, d_K, d_C = inputs
-            K, C, log_prior = self._graphs()
-            covariance = CovarianceGraph(K, problem.prior.jitter)
-            targets = TargetsGraph.of(y, weight=problem.weight)
-            naive, _, found = latent.evidence_graph(problem.loss.name, covariance, 0.0, targets, [C], sites)
-            solved = zero_grad(pt.switch(pt.isinf(naive), 0.0, 1.0))
-            total = naive - solved * ((d_K * K).sum() + d_C * C) + log_prior
-            return [found, *gradients(total, problem.values)]
-
-        y = problem.targets
+    def gradient(self, x: Array, normalisers: Sequence[Gradient]) -> Array:
+        """Gradient of log evidence plus log hyperprior; of the latter alone if the naive evidence fails."""
+        y, given = self._problem.targets, [*self._split(x), *self._problem.given_data]
         by_K = sum((each.K for each in normalisers), np.zeros((y.size, y.size)))
         by_C = sum(float(each.parameters["C"]) for each in normalisers)
-        key = f"gradient of labels by {latent!r}"
-        found, *slopes = self._evaluate(key, graphs, x, inputs, [y, start, by_K, by_C])
-        return self._free(slopes), found
-
-    def point(self, x: Array) -> Point:
-        """Return all hyperparameters, constrained."""
-        return self._problem.to_constrained(self._values(x))
-
-    def _graphs(self) -> list[Tensor]:
-        """Graphs of covariance without jitter, C and log hyperprior, in the unconstrained values."""
-        problem, model = self._problem, self._problem.model
-        (C,) = problem.parameters
-        return [*model.replace_rvs_by_values([problem.covariance.smooth, C]), model.logp(vars=problem.prior_terms)]
-
-    def _evaluate(
-        self,
-        key: str,
-        graphs: Callable[[], list[Tensor]],
-        x: Array,
-        inputs: Sequence[Tensor] = (),
-        given: Sequence[Array | float] = (),
-    ) -> list[Array]:
-        """Values of graphs, which are compiled once under the name ``key``, with further inputs."""
-        problem = self._problem
-        compiled = problem.function(key, lambda: problem.compile_on(problem.values, graphs(), inputs))
-        return compiled(*self._values(x), *problem.given_data, *given)
-
-    def _values(self, x: Array) -> list[Array]:
-        """Return all unconstrained values, in the order of the model."""
-        values = DictToArrayBijection.rmap(RaveledVars(x, self._layout)) | self._given
-        return [values[name] for name in self._problem.hyperparameters]
-
-    def _free(self, slopes: list[Array]) -> Array:
-        """Select the derivatives by the free values, as a vector."""
-        named = zip(self._problem.hyperparameters, slopes, strict=True)
-        parts = [np.ravel(slope) for name, slope in named if name not in self._given]
-        return np.concatenate(parts or [np.empty(0)])
+        _, sites, *slopes = self._total(*given, y, self._sites[0], by_K, by_C)
+        self._sites = [sites if np.isfinite(sites).all() else np.zeros_like(sites)]
+        return np.asarray(self._flat(slopes).data + self._flat(self._hyperprior(*given)[1:]).data)
 
 
 @dataclass(frozen=True, slots=True)
@@ -334,29 +209,22 @@ class NormalisedEvidence:
             point = optima[0].point
         K, mean, noise = labels_at(problem, point)
         posterior = self.latent.solve(K, problem.targets, noise, mean)
-        value, error = float(posterior.log_evidence), 0.0
         # A quarter is enough: the density of the normaliser is as wide as the prior.
-        normaliser = replace(NORMALISER, particles=max(self.particles // 4, 2))
-        for known in KINDS[self.kind].known(noise):
-            run = normaliser.posterior(K, None, known, mean, rng)
-            value, error = value - run.log_evidence, run.standard_error
+        annealing = replace(NORMALISER, particles=max(self.particles // 4, 2))
+        log_normaliser, error = normaliser(self.kind, K, noise, annealing, rng)
         found = fitted_at([point], [posterior], np.ones(1), optima, log_evidence_error=error)
-        return replace(found, log_evidence=value)
+        return replace(found, log_evidence=float(posterior.log_evidence) - log_normaliser)
 
     def _maximised(self, problem: Problem, given: Point, rng: np.random.Generator) -> Optimum:
         """Find the optimum of the hyperparameters that are not given."""
-        prior = LabelPrior(problem, given)
+        prior = LabelPrior(problem, given, self.latent)
         if not self.steps:
-            return Optimum(prior.point(prior.start), np.nan, True, "mode of the hyperpriors, without an ascent", 0)
+            return Optimum(prior.unpack(prior.start), np.nan, True, "mode of the hyperpriors, without an ascent", 0)
         clouds = [NormaliserCloud(each, self.particles, rng, prior.weight) for each in KINDS[self.kind].factors]
-        sites = np.zeros((2, problem.targets.size))
 
         def gradient(x: Array) -> Array:
-            nonlocal sites
-            normalisers = [cloud.gradient(*prior.at(x)[:2]) for cloud in clouds]
-            slope, found = prior.gradient(x, self.latent, normalisers, sites)
-            sites = found if np.isfinite(found).all() else np.zeros_like(sites)
-            return slope
+            K, C, _ = prior.at(x)
+            return prior.gradient(x, [cloud.gradient(K, C) for cloud in clouds])
 
         with threads_for(problem.targets.size):
             best, trace = stochastic_ascent(gradient, prior.start, steps=self.steps)
@@ -364,17 +232,13 @@ class NormalisedEvidence:
         drift = float(np.abs(trace[-sixth:].mean(axis=0) - trace[-2 * sixth : -sixth].mean(axis=0)).max())
         steady = self.steps > 1 and drift <= _STEADY
         message = f"stochastic ascent, {'steady' if steady else 'still moving'} after {self.steps} steps"
-        return Optimum(prior.point(best), np.nan, bool(steady), message, self.steps)
+        return Optimum(prior.unpack(best), np.nan, bool(steady), message, self.steps)
 
 
 def stochastic_ascent(
     gradient: Callable[[Array], Array], start: Array, *, steps: int, rate: float = 0.2
 ) -> tuple[Array, Array]:
-    """Maximise a function with unbiased, noisy gradients: Adam (Kingma & Ba 2015) with decreasing steps.
-
-    The steps have the size ``rate``, which in the second half decreases to 0. Returned are the average of the last
-    third of the steps, (k,), and the points after each step, (steps, k).
-    """
+    """Adam (Kingma & Ba 2015): the average of the last third of the steps, and the points after each step."""
     x, first, second = np.array(start, dtype=np.float64), np.zeros(start.size), np.zeros(start.size)
     trace = np.empty((steps, start.size))
     for step in range(steps):

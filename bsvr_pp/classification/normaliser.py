@@ -17,7 +17,7 @@ from numpy.typing import ArrayLike
 from bsvr_pp.core.approximations import smc
 from bsvr_pp.core.approximations.posterior import Gradient
 from bsvr_pp.core.arrays import Array
-from bsvr_pp.core.checks import check_count, numbers
+from bsvr_pp.core.checks import numbers
 from bsvr_pp.core.compiler import compiled, vectorized
 from bsvr_pp.core.covariance.covariance import Covariance, as_covariance
 from bsvr_pp.core.losses import NoiseModel
@@ -58,28 +58,15 @@ class Known:
 
 
 @dataclass(frozen=True, slots=True)
-class MeanKnown:
-    """Log of the mean probability that a label is known to the power of the number of labels (Sollich 2002, (29)).
-
-    The number ``count`` is n, or the sum of the weights, by default. With another number, and for f at all possible
-    inputs, the mean under the prior is the normaliser (7) of data sets of that size.
-    """
-
-    C: ArrayLike
-    count: int | None = None
-    weight: ArrayLike = 1.0
-
-    def __post_init__(self) -> None:
-        _check_scale(self.C)
-        if self.count is not None:
-            check_count("count", self.count, 1)
+class MeanKnown(Known):
+    """Log of the mean probability that a label is known to the power of the number of labels (Sollich 2002, (29))."""
 
     def __call__(self, f: ArrayLike) -> Array:
         """Log factor of each row of f (draws, n)."""
         draws, C = _at_points(f, self.C)
         weight = np.broadcast_to(self.weight, C.shape)
         total = np.average(_known(draws, C), axis=1, weights=weight)
-        return np.asarray((self.count or weight.sum()) * np.log(total))
+        return np.asarray(weight.sum() * np.log(total))
 
     def slopes(self, f: ArrayLike) -> tuple[Array, dict[str, Array]]:
         """Derivatives by f, (draws, n), and by C, (draws,) for a number and (draws, n) for a vector."""
@@ -87,7 +74,7 @@ class MeanKnown:
         by_f, by_C, known = _known_slopes(draws, C)
         weight = np.broadcast_to(self.weight, C.shape)
         known = known * weight
-        share = (self.count or weight.sum()) * known / known.sum(axis=1, keepdims=True)
+        share = weight.sum() * known / known.sum(axis=1, keepdims=True)
         by_C *= share
         return share * by_f, {"C": by_C if np.ndim(self.C) else by_C.sum(axis=1)}
 
@@ -96,10 +83,10 @@ class MeanKnown:
 class Evidences:
     """A kind of evidence: the naive one over the means under the prior of ``factors``; its log is ``most`` at most."""
 
-    factors: tuple[type[Known | MeanKnown], ...] = ()
+    factors: tuple[type[Known], ...] = ()
     most: float = np.inf
 
-    def known(self, noise: NoiseModel) -> list[Known | MeanKnown]:
+    def known(self, noise: NoiseModel) -> list[Known]:
         """The factors of labels with this noise, and its sample weights."""
         return [factor(noise.parameters["C"], weight=noise.weight) for factor in self.factors]
 
@@ -125,16 +112,11 @@ def averaged_gradient(K: ArrayLike | Covariance, likelihood: Differentiable, f: 
 
 
 class NormaliserCloud:
-    """Particles of the density under a normaliser, which follow the hyperparameters of a stochastic optimisation.
+    """Particles of the density under a normaliser, whitened, which follow a stochastic optimisation."""
 
-    They are stored whitened, so that they follow a change of K, and moved by a few slices. Slices mix slowly for large
-    C, and with outdated particles C could grow without limit: they are annealed again at intervals.
-    """
-
-    def __init__(
-        self, factor: type[Known | MeanKnown], particles: int, rng: np.random.Generator, weight: ArrayLike = 1.0
-    ) -> None:
+    def __init__(self, factor: type[Known], particles: int, rng: np.random.Generator, weight: ArrayLike = 1.0) -> None:
         self.factor, self.particles, self.rng, self.weight = factor, particles, rng, weight
+        # Slices mix slowly for large C, and with outdated particles C could grow without limit.
         self._white: Array = np.empty((0, 0))
         self._log_C, self._age = np.inf, 0
 

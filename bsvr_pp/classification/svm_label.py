@@ -20,10 +20,7 @@ def _log_label(label: Tensor | float, f: Tensor, C: Tensor) -> Tensor:
 
 
 def _log_unknown(f: Tensor, C: Tensor) -> Tensor:
-    """log(1 - ν(f)).
-
-    With a = |f|, 1 - ν is κ(1 - e^(-C(1-a)))(1 - e^(-C(1+a))) for a <= 1, and κ(e^(-2C) - e^(-C(1+a))) beyond.
-    """
+    """log(1 - ν(f)): κ(1 - e^(-C|1-a|))(1 - e^(-C(1+a))) for a = |f| <= 1, and κ(e^(-2C) - e^(-C(1+a))) beyond."""
     size = pt.abs(f)
     gap = C * pt.abs(1 - size)
     known = pt.eq(gap, 0.0)
@@ -87,7 +84,7 @@ class SVMLabel(Discrete):
     -----
     The probability of the observed labels is the *naive* evidence of sollich2002. It includes the probability that
     labels are known and is not normalised over the two labels, so that a C fitted by it is too small.
-    `bsvr_pp.classification.evidence` normalises it.
+    `bsvr_pp.log_evidence` with a ``kind`` normalises it.
 
     References
     ----------

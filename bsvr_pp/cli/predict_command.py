@@ -108,7 +108,7 @@ def _opened(model: Path) -> tuple[BayesianSVR | BayesianOrdinalSVC | FolderModel
     import bsvr_pp as bp
 
     if model.is_dir():
-        folder = bp.open_folder(model)
+        folder = bp.FolderModel(model)
         return folder, folder.target
     tree = bp.load(model)
     if not {"recipe", "target"} <= set(tree.attrs):

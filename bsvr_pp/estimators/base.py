@@ -15,12 +15,15 @@ import numpy as np
 import xarray as xr
 from numpy.typing import ArrayLike
 from sklearn.base import BaseEstimator
+from sklearn.metrics import accuracy_score, r2_score
 from sklearn.utils import check_random_state
+from sklearn.utils.validation import check_is_fitted
 
 from bsvr_pp.core.arrays import Array
-from bsvr_pp.core.checks import check_count, check_fields, check_positive, check_share, numbers
+from bsvr_pp.core.checks import check_count, check_fields, check_positive, check_share, checked_weights, numbers
 from bsvr_pp.core.docs import shared
-from bsvr_pp.estimators.training_data import PACKAGE, Columns, HoldsFit, Learned, RandomState, TrainingData
+from bsvr_pp.estimators.training_data import PACKAGE, TrainingData
+from bsvr_pp.estimators.validation import Columns, Learned, RandomState, checked_labels
 from bsvr_pp.inference.approximate import Laplace, MeanField
 from bsvr_pp.inference.fitted import Fitted
 from bsvr_pp.inference.netcdf import load, save
@@ -202,12 +205,45 @@ def _is_size(value: object) -> bool:
     return isinstance(value, int | np.integer) and not isinstance(value, bool) and bool(value >= 2)
 
 
-class SavedEstimator(HoldsFit):
-    """An estimator with ``result_``, from which `from_result` makes it again; `save` and `load` do so with files.
+class HoldsFit:
+    """An estimator that holds its fit, a value, and the options of the fit; ``_of_predictions`` may change after it."""
 
-    A class names its learned attributes, and makes the fit of a result by ``_read`` from its rows, learned attributes
-    and columns, which are checked; a kernel that is a function is not saved.
-    """
+    predict: Callable[..., Any]
+    get_params: Callable[..., dict[str, Any]]
+    _attributes: Callable[..., Learned]
+    _of_predictions: ClassVar[tuple[str, ...]] = ()
+    _fit: Any
+    _given: dict[str, Any]
+    _columns: Columns
+
+    def _checked(self) -> Any:
+        """The fit; NotFittedError if there is none."""
+        check_is_fitted(self)
+        return self._fit
+
+    def _keep(self, fit: Any, columns: Columns, given: Mapping[str, Any] | None = None) -> Self:
+        """Replace all that an earlier fit has learned, in one statement: what raises before it changes nothing."""
+        options = {name: value for name, value in vars(self).items() if not name.endswith("_")}
+        learned = columns.attributes | self._attributes(fit, columns)
+        private = {"_fit": fit, "_given": given or self.get_params(deep=False), "_columns": columns}
+        self.__dict__ = options | learned | private
+        return self
+
+    def score(self, X: ArrayLike, y: ArrayLike, sample_weight: ArrayLike | None = None) -> float:
+        """Coefficient of determination of the predictions; of labels the share that are predicted."""
+        predicted = self.predict(X)
+        weight = checked_weights(sample_weight, len(predicted))
+        if not hasattr(self, "classes_"):
+            return float(r2_score(y, predicted, sample_weight=weight))
+        labels = checked_labels(y)
+        unseen = np.setdiff1d(labels, self.classes_)
+        if unseen.size:
+            raise ValueError(f"y must hold the classes of fit, {', '.join(map(str, self.classes_))}, got {unseen[0]}")
+        return float(accuracy_score(labels, predicted, sample_weight=weight))
+
+
+class SavedEstimator(HoldsFit):
+    """An estimator with ``result_``, whose fit ``_read`` makes from rows, learned attributes and columns."""
 
     _learned: ClassVar[tuple[str, ...]]
     _check_options: Callable[[], object]
@@ -268,7 +304,7 @@ class SavedEstimator(HoldsFit):
         rows = TrainingData.of_dataset(result["rows"].to_dataset())
         learned: Learned = {}
         d = rows.X.shape[1]
-        shapes = {"mean_": (d,), "scale_": (d,), "outliers_": None, "ranks_": None}  # the others are numbers
+        shapes = {"mean_": (d,), "scale_": (d,), "outliers_": None}  # the others are numbers
         for name, value in check_fields("learned attributes of result", recipe["learned"], cls._learned).items():
             if name == "kernel_":
                 check_kernel(value)

@@ -20,14 +20,8 @@ from bsvr_pp.core.checks import check_varies, is_number, numbers
 from bsvr_pp.core.docs import shared
 from bsvr_pp.core.losses import gaussian
 from bsvr_pp.estimators.base import SavedEstimator
-from bsvr_pp.estimators.training_data import (
-    Columns,
-    Learned,
-    TrainingData,
-    merged,
-    new_inputs,
-    training_arrays,
-)
+from bsvr_pp.estimators.training_data import TrainingData, merged
+from bsvr_pp.estimators.validation import Columns, Learned, new_inputs, training_arrays
 from bsvr_pp.inference.budget import check_memory
 from bsvr_pp.inference.prediction.distribution import PredictiveDistribution
 
@@ -272,11 +266,7 @@ class BayesianLSSVR(LSSVR):
 
 
 class LSSVRFit:
-    """Solution of the system (6) of Mesquita et al. 2019 by one Cholesky factorisation of H = Ω + 1/(γ·weight).
-
-    The evidence is that of N = Σ weight rows: log|H_N| = log|H| + Σ log weight - (N - n)·log γ. ``scale`` is the scale
-    of the prior variance at its optimum.
-    """
+    """Solution of the system (6) of Mesquita et al. 2019 by a Cholesky factorisation of H = Ω + 1/(γ·weight)."""
 
     def __init__(self, rows: TrainingData, kernel: Kernel, gamma: float, lengthscale: float) -> None:
         self.rows, self.kernel, self.gamma, self.lengthscale = rows, kernel, gamma, lengthscale

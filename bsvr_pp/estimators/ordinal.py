@@ -16,18 +16,8 @@ from bsvr_pp.core.compiler import threads_for
 from bsvr_pp.core.docs import shared
 from bsvr_pp.estimators.base import METHODS, SavedEstimator, check_model_options, seeded, warn_unless_converged
 from bsvr_pp.estimators.standard_fit import OfStandardModel, StandardFit, StandardModel
-from bsvr_pp.estimators.training_data import (
-    Columns,
-    Labels,
-    Learned,
-    RandomState,
-    TrainingData,
-    Units,
-    as_given,
-    classes_of,
-    codes_of,
-    training_arrays,
-)
+from bsvr_pp.estimators.training_data import TrainingData, Units, as_given
+from bsvr_pp.estimators.validation import Columns, Labels, Learned, RandomState, classes_of, codes_of, training_arrays
 from bsvr_pp.inference.approximate import Laplace
 from bsvr_pp.inference.prediction.component import predictions
 from bsvr_pp.inference.protocol import Method, Options

@@ -42,22 +42,7 @@ class ScaledFit[F](NamedTuple):
 
 
 def gross_errors(X: Array, y: Array, mean: Array, deviation: Array, unit: float, weight: ArrayLike = 1.0) -> Mask:
-    """Find the rows, of standardised inputs and targets, that no noise of the family explains.
-
-    ``mean`` and ``deviation`` are of each target given the others, ``unit`` is a robust standard deviation of all, and
-    the weights count relative to one another. A row is a gross error if all of this holds:
-
-    - its leave-one-out residual, in predictive standard deviations, exceeds the median residual by a factor that
-      Laplace noise, which has the longest tails of the family, exceeds with a probability of 1/1000 in a set of this
-      size;
-    - the residual is larger than six robust standard deviations of the target, so that a step of a function that is
-      known exactly is kept;
-    - its neighbours do not agree: a neighbour, one of the four nearest rows, agrees if its target is at least half as
-      far away on the same side. Three rows of the median weight that are linked in this way are kept: they hold a
-      narrow peak of the function.
-
-    If more than a tenth of the rows are such, or a third of the targets are equal, no row is: they are not errors.
-    """
+    """Rows that no noise of the family explains; ``mean`` and ``deviation`` of each target are given the others."""
     n, residual = y.size, y - mean
     times = np.broadcast_to(weight, y.shape)
     found = np.zeros(n, dtype=bool)
@@ -65,10 +50,13 @@ def gross_errors(X: Array, y: Array, mean: Array, deviation: Array, unit: float,
     median = float(quantiles_of(size, 0.5, weight))
     if n < _FEWEST or median == 0.0 or unit == 0.0 or mostly_equal(y, weight):
         return found
+    # What Laplace noise, which has the longest tails, exceeds with a probability of 1/1000 in a set of this size. The
+    # other limit keeps a step of a function that is known exactly.
     limit = median * np.log(n / _PROBABILITY) / np.log(2.0)
     suspect = (size > limit) & (np.abs(residual) > _LARGE * unit)
     if not suspect.any() or times[suspect].sum() > _MOST * times.sum():
         return found
+    # A neighbour agrees if its target is half as far away on the same side: a few such rows hold a narrow peak.
     rows = np.flatnonzero(suspect)
     nearest = cKDTree(X).query(X[rows], k=_NEAREST + 1)[1]
     away = (y[nearest] - mean[rows, None]) * np.sign(residual[rows, None])
@@ -82,11 +70,7 @@ def gross_errors(X: Array, y: Array, mean: Array, deviation: Array, unit: float,
 def kept_rows[F](
     fit: Callable[[Mask, F | None], tuple[Array, Array, F]], X: Array, y: Array, weight: ArrayLike = 1.0
 ) -> tuple[Mask, F]:
-    """Fit until the rows that are kept explain each other; return them and their fit.
-
-    ``fit`` fits the rows that are True, from the last fit or None. It returns for all rows mean and standard deviation
-    of the target given the other rows, and the fit.
-    """
+    """Fit until the rows that are kept explain each other; return them and their fit."""
     unit = float(np.subtract(*quantiles_of(y, [0.75, 0.25], weight))) / _QUARTILES
     kept = np.ones(y.size, dtype=bool)
     last: F | None = None
@@ -102,12 +86,7 @@ def kept_rows[F](
 def determining_rows[F](
     fit: Callable[[Mask], ScaledFit[F]], kept: Mask, y: Array, weight: Array
 ) -> tuple[Mask, ScaledFit[F]]:
-    """Leave rows of far wider noise out of a fit while that raises the log density of all by two standard errors.
-
-    ``fit`` fits the rows that are True, of those that are ``kept``, each of which counts as often as its weight says.
-    Returns the rows that determine the function, and their fit. If a third of the targets y are equal, all rows do: a
-    density may be as sure of these as it likes.
-    """
+    """Leave rows of far wider noise out of a fit while that raises the log density of all by two standard errors."""
     near, best = kept, fit(kept)
     for _ in range(0 if mostly_equal(y[kept], weight[kept]) else _ROUNDS):
         narrow = np.quantile(best.precision[kept], _NARROW)

@@ -29,17 +29,9 @@ from bsvr_pp.core.checks import (
 )
 from bsvr_pp.core.docs import shared
 from bsvr_pp.core.losses import absolute, gaussian
-from bsvr_pp.estimators.base import CentralIntervals, seeded
-from bsvr_pp.estimators.training_data import (
-    Columns,
-    HoldsFit,
-    Learned,
-    TrainingData,
-    as_given,
-    merged,
-    new_inputs,
-    training_arrays,
-)
+from bsvr_pp.estimators.base import CentralIntervals, HoldsFit, seeded
+from bsvr_pp.estimators.training_data import TrainingData, as_given, merged
+from bsvr_pp.estimators.validation import Columns, Learned, new_inputs, training_arrays
 from bsvr_pp.inference.prediction.distribution import PredictiveDistribution
 
 Family = Literal["auto", "gaussian", "laplace", "laplace_trimmed", "histogram"]
@@ -161,9 +153,7 @@ class ResidualIntervals(HoldsFit, CentralIntervals, MetaEstimatorMixin, Regresso
         <inputs>
         y : (n,) array
             Targets.
-        sample_weight : (n,) array, optional
-            Weights, >= 0, of the rows in the regressor and of their residuals: a row of weight w counts as if it were
-            there w times, and a row of weight 0 is left out.
+        <counts>
 
         Raises
         ------

@@ -23,9 +23,10 @@ from bsvr_pp.classification.default_models import class_thresholds, standard_lab
 from bsvr_pp.core.approximations import LatentPosterior, Mode, find_mode
 from bsvr_pp.core.arrays import Array
 from bsvr_pp.core.compiler import interruptible, rarely_collected, threads_for
-from bsvr_pp.estimators.base import LocalBlocks, warn_unless_converged
+from bsvr_pp.estimators.base import HoldsFit, LocalBlocks, warn_unless_converged
 from bsvr_pp.estimators.outliers import Mask, ScaledFit, determining_rows, kept_rows, listed
-from bsvr_pp.estimators.training_data import PACKAGE, HoldsFit, TrainingData, Units, new_inputs
+from bsvr_pp.estimators.training_data import PACKAGE, TrainingData, Units
+from bsvr_pp.estimators.validation import new_inputs
 from bsvr_pp.inference.approximate import at_optima, solve_at
 from bsvr_pp.inference.budget import check_budget
 from bsvr_pp.inference.fit import fit

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Iterable
 from dataclasses import KW_ONLY, dataclass, replace
 from functools import cached_property
@@ -20,7 +19,6 @@ from sklearn.utils.multiclass import check_classification_targets
 from bsvr_pp.classification.exchange import Exchange
 from bsvr_pp.classification.normalised_evidence import NormalisedEvidence
 from bsvr_pp.core.approximations import find_mode
-from bsvr_pp.core.approximations.posterior import LatentDraws
 from bsvr_pp.core.arrays import Array
 from bsvr_pp.core.checks import check_choice, check_count, checked_weights, is_number
 from bsvr_pp.core.compiler import threads_for
@@ -29,40 +27,26 @@ from bsvr_pp.core.losses import LOSSES, NoiseModel
 from bsvr_pp.core.losses.registry import label_probability
 from bsvr_pp.estimators.base import LocalBlocks, SavedEstimator, blocks_from, check_flag, seeded, warn_unless_converged
 from bsvr_pp.estimators.standard_fit import OfStandardModel, StandardFit, StandardModel
-from bsvr_pp.estimators.training_data import (
-    Columns,
-    Labels,
-    Learned,
-    RandomState,
-    TrainingData,
-    Units,
-    classes_of,
-    codes_of,
-    merged,
-    training_arrays,
-)
-from bsvr_pp.inference.approximate import Annealed, MeanField
+from bsvr_pp.estimators.training_data import TrainingData, Units, merged
+from bsvr_pp.estimators.validation import Columns, Labels, Learned, RandomState, classes_of, codes_of, training_arrays
+from bsvr_pp.inference.approximate import MeanField
 from bsvr_pp.inference.budget import NO_BLOCKS, check_memory
 from bsvr_pp.inference.fitted import fitted_draws
-from bsvr_pp.inference.prediction.component import Component, component, predictions
-from bsvr_pp.inference.protocol import Normalises, Options, Samples, to_record
-from bsvr_pp.inference.result import row_of
+from bsvr_pp.inference.prediction.component import Component, Member, component, predictions
+from bsvr_pp.inference.protocol import Normalises, Options, Samples, attributes_of
 from bsvr_pp.methods import method_of
 from bsvr_pp.model.blocks import ONE_BLOCK, Blocks
 from bsvr_pp.model.priors import Kernel, check_kernel
 from bsvr_pp.model.problem import Point
 
 _EVIDENCES = ("pointwise", "conditional", "joint", "naive")
-_INFERENCES = ("mean_field", "annealed", "exchange")
-_GROUPS = 16
+_INFERENCES = ("mean_field", "exchange")
 _LEAST = 1e-15  # smallest probability in log odds
 
 
 @dataclass(frozen=True)
 class BinaryFit(StandardFit):
-    """A fit to labels -1 and +1, and what follows from it; ``f`` are draws at the rows by annealing, or None."""
-
-    f: Array | None = None
+    """A fit to labels -1 and +1, and what follows from it."""
 
     @cached_property
     def point(self) -> Point:
@@ -84,29 +68,12 @@ class BinaryFit(StandardFit):
         hinge = NoiseModel(LOSSES["hinge"], noise.parameters, noise.weight)
         return find_mode(K, self.problem.targets, hinge, mean=mean).dual_coef
 
-    def result(self) -> xr.DataTree:
-        """The result in the format of `bp.fit`."""
-        tree = super().result()
-        if self.f is not None:
-            tree["annealed"] = xr.DataTree(xr.Dataset({"f": (("particle", row_of(tree)), self.f)}))
-        return tree
-
     def probability(self, X: Array, kind: str, neighbours: int | None) -> Array:
         """P(+1) at new inputs."""
-        problem = self.problem
-        if self.f is not None and kind != "map":
-            (cross, variance, _), draws = (
-                problem.cross(self.point, X),
-                LatentDraws(problem.dense_at(self.point)[0], self.f),
-            )
-            if kind == "mean":
-                return label_probability(draws.mean(cross), self.C)
-            sampled = draws.sample(cross, variance, np.random.default_rng(0))
-            return np.asarray(label_probability(sampled, self.C).mean(axis=0))
         if kind == "average":
             return predictions(self.components(neighbours), X, np.empty(0), None)["y_probability"]
         if kind == "map":
-            part = component(problem, self.point, self.dual_coef, np.zeros_like(self.dual_coef))
+            part = component(self.problem, Member(self.point, self.dual_coef, np.zeros_like(self.dual_coef)))
         else:
             (part,) = self.components(neighbours)
         return label_probability(part.moments(X)[0], self.C)
@@ -169,15 +136,14 @@ class BayesianSVC(OfStandardModel, SavedEstimator, ClassifierMixin, BaseEstimato
     probability : {"average", "mean", "map"}
         The average over the posterior (33), or the probability at its mean (36), or that of the machine (37). `predict`
         gives the most probable class, so that the two agree.
-    inference : {"mean_field", "annealed", "exchange"} or Exchange
-        The posterior of the function at the optimum of the hyperparameters, Gaussian or as draws; or draws of the
-        hyperparameters of Sollich's model by the exchange algorithm (`bp.classification.Exchange`), which takes minutes
-        for a hundred points.
+    inference : {"mean_field", "exchange"} or Exchange
+        The Gaussian posterior of the function at the optimum of the hyperparameters; or draws of the hyperparameters of
+        Sollich's model by the exchange algorithm (`bp.classification.Exchange`), which takes minutes for a hundred
+        points.
     ard : bool
         Whether each input has its own lengthscale.
-    steps, particles : int
-        For Sollich's evidences, steps of the optimiser (0 uses the centre of the hyperpriors) and particles for the
-        normaliser; for inference "annealed", particles in each of 16 groups.
+    steps : int
+        Steps of the optimiser of Sollich's evidences; 0 uses the centre of the hyperpriors.
     class_weight : dict, "balanced" or None
         Factors of the sample weights of each class, by label; "balanced" makes the total weights of all classes equal.
         The probabilities are then those of a population with these weights.
@@ -241,10 +207,9 @@ class BayesianSVC(OfStandardModel, SavedEstimator, ClassifierMixin, BaseEstimato
     C: float | None = None
     evidence: Literal["pointwise", "conditional", "joint", "naive"] = "pointwise"
     probability: Literal["average", "mean", "map"] = "average"
-    inference: Literal["mean_field", "annealed", "exchange"] | Exchange = "mean_field"
+    inference: Literal["mean_field", "exchange"] | Exchange = "mean_field"
     ard: bool = True
     steps: int = 50
-    particles: int = 100
     class_weight: dict[Any, float] | Literal["balanced"] | None = None
     blocks: LocalBlocks | int | Literal["auto"] | None = "auto"
     random_state: RandomState = None
@@ -306,8 +271,7 @@ class BayesianSVC(OfStandardModel, SavedEstimator, ClassifierMixin, BaseEstimato
         check_flag("ard", self.ard)
         if self.C is not None and not (is_number(self.C) and 0 < self.C < np.inf):
             raise ValueError(f"C must be a number > 0, or None to learn it, got {self.C!r}")
-        for name, least in (("steps", 0), ("particles", 2)):
-            check_count(name, getattr(self, name), least)
+        check_count("steps", self.steps, 0)
         blocks_from(self.blocks)
         method = self.inference
         named = isinstance(method, str) and method in _INFERENCES
@@ -351,34 +315,20 @@ class BayesianSVC(OfStandardModel, SavedEstimator, ClassifierMixin, BaseEstimato
         """Hyperparameters and posterior for labels -1 and +1, in blocks of at most ``size`` rows if it is a number."""
         model, options = self._model(columns), Options(1, progressbar=blocks_from(self.blocks).progressbar)
         if model.noise == "known_label":
-            fit = BinaryFit.of_rows(model, units, rows, MeanField(), options, rng, size=size)
-        else:
-            problem, kind = model.problem(rows), cast(Any, self.evidence)
-            method: Any = self._sampler() or NormalisedEvidence(kind, steps=self.steps, particles=self.particles)
-            found = method.run(problem, {}, options, rng)
-            if self._sampler() is not None:
-                named = {"inference": method.name, "method": json.dumps(to_record(method))}
-                found = fitted_draws(problem, found.tree(problem, named | found.diagnosis(), rng))
-            fit = BinaryFit(model, units, rows, ONE_BLOCK, method, found).keeping(problem)
-        if self.inference != "annealed" or fit.blocks.local:
-            return fit
-        found, problem = fit.fitted, fit.problem
-        K, mean, noise = problem.dense_at(fit.point)
-        annealing = Annealed(self.particles, _GROUPS, moves=4, efficiency=0.93)
-        run = annealing.posterior(K, problem.targets, noise, mean, rng)
-        value = found.log_evidence + run.log_evidence - float(found.posteriors[0].log_evidence)
-        error = float(np.hypot(found.more.get("log_evidence_error", 0.0), run.standard_error))
-        found = replace(found, log_evidence=value, more={**found.more, "log_evidence_error": error})
-        return fit.changed(fitted=found, f=run.f)
+            return BinaryFit.of_rows(model, units, rows, MeanField(), options, rng, size=size)
+        problem, kind = model.problem(rows), cast(Any, self.evidence)
+        method: Any = self._sampler() or NormalisedEvidence(kind, steps=self.steps)
+        found = method.run(problem, {}, options, rng)
+        if self._sampler() is not None:
+            found = fitted_draws(problem, found.tree(problem, attributes_of(method) | found.diagnosis(), rng))
+        return BinaryFit(model, units, rows, ONE_BLOCK, method, found).keeping(problem)
 
     def _read(self, rows: TrainingData, learned: Learned, columns: Columns, result: xr.DataTree) -> LabelFit:
         units, classes, model = Units(learned["mean_"], learned["scale_"]), learned["classes_"], self._model(columns)
         parts = self._binary_rows(rows, classes)
         trees = [result] if len(parts) == 1 else [result.children[f"class_{k}"] for k in range(len(parts))]
-        found = []
-        for part, tree in zip(parts, trees, strict=True):
-            f = tree["annealed"].to_dataset()["f"].values if "annealed" in tree.children else None
-            found.append(BinaryFit.of_result(model, units, part, method_of(tree), tree, f=f))
+        pairs = zip(parts, trees, strict=True)
+        found = [BinaryFit.of_result(model, units, part, method_of(tree), tree) for part, tree in pairs]
         return LabelFit(classes, units, rows, found)
 
     def _attributes(self, fit: LabelFit, columns: Columns) -> Learned:

@@ -28,16 +28,8 @@ from bsvr_pp.estimators.base import (
 )
 from bsvr_pp.estimators.standard_fit import RegressionFit, RegressionSpec, StandardModel, fit_regression
 from bsvr_pp.estimators.target_predictions import TargetPredictions, hyperparameters
-from bsvr_pp.estimators.training_data import (
-    Columns,
-    Learned,
-    RandomState,
-    TrainingData,
-    Units,
-    new_inputs,
-    regression_data,
-    targets_of,
-)
+from bsvr_pp.estimators.training_data import TrainingData, Units
+from bsvr_pp.estimators.validation import Columns, Learned, RandomState, new_inputs, regression_data, targets_of
 from bsvr_pp.inference.protocol import Method, Options, Samples
 from bsvr_pp.model.priors import BETA, BIAS, Kernel, check_unused
 

@@ -16,7 +16,8 @@ from bsvr_pp.core.losses import NoiseModel
 from bsvr_pp.core.losses.noise import parameters_in_unit
 from bsvr_pp.estimators.base import CentralIntervals, LocalBlocks, blocks_from, seeded
 from bsvr_pp.estimators.standard_fit import OfStandardModel
-from bsvr_pp.estimators.training_data import Columns, Learned, RandomState, Units, log_of, targets_of
+from bsvr_pp.estimators.training_data import Units
+from bsvr_pp.estimators.validation import Columns, Learned, RandomState, log_of, targets_of
 from bsvr_pp.inference.prediction.distribution import PredictiveDistribution
 
 

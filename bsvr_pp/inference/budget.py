@@ -17,10 +17,7 @@ _IN_BLOCKS = "cut the rows into blocks, gp.prior(blocks=bp.local_blocks(X))"
 
 
 def check_budget(method: Method, n: int, *, divisible: bool = True, blocks: float = 1, rank: int | None = None) -> None:
-    """Raise a MemoryError if a fit of n rows, in blocks or with a covariance of low ``rank``, does not fit.
-
-    ``divisible`` is whether the model could have blocks.
-    """
+    """Raise a MemoryError if a fit does not fit; ``divisible`` is whether the model could have blocks."""
     n_parts = blocks if rank is None else n / rank
     side_by_side = min(method.chains, cpu_count()) if isinstance(method, Samples) else 1
     needed = 8.0 * (n / n_parts) ** 2 * _MATRICES * side_by_side

@@ -5,7 +5,6 @@ It contains the checks, seeds, timing, provenance and the treatment of failures;
 
 from __future__ import annotations
 
-import json
 import time
 import warnings
 from collections.abc import Mapping
@@ -20,10 +19,18 @@ from bsvr_pp.core.checks import check_count, generator
 from bsvr_pp.core.compiler import interruptible
 from bsvr_pp.core.docs import shared
 from bsvr_pp.inference.budget import check_budget
-from bsvr_pp.inference.protocol import ConvergenceWarning, Method, Normalises, Objective, Options, Samples, to_record
+from bsvr_pp.inference.protocol import (
+    ConvergenceWarning,
+    Method,
+    Normalises,
+    Objective,
+    Options,
+    Samples,
+    attributes_of,
+)
 from bsvr_pp.model.distributions import has_labels
 from bsvr_pp.model.inventory import ModelError, NotRead
-from bsvr_pp.model.problem import checked_point, read_model
+from bsvr_pp.model.problem import Point, Problem, checked_point, read_model
 
 
 @shared
@@ -96,6 +103,39 @@ def fit(
     >>> result.attrs["inference"], result.attrs["converged"]
     ('Laplace', 1)
     """
+    _check_options(method, restarts, objective, evidence, draws)
+    samples_f = isinstance(method, Samples) and method.latent is None
+    try:
+        problem = read_model(model, samples_f=samples_f)
+    except NotRead as error:
+        unread, sample = pm.modelcontext(model), getattr(method, "run_unread", None) if samples_f else None
+        # PyMC does not say that the evidence of labels is not normalised.
+        if sample is None or has_labels(unread) != (evidence == "naive"):
+            raise
+        shapes = {v.name: tuple(int(size) for size in v.shape.eval()) for v in unread.free_RVs}
+        fixed = checked_point(unread, shapes, hyperparameters)
+        rng, began = generator(random_seed), time.perf_counter()
+        with interruptible() as came:
+            result: xr.DataTree = sample(unread, fixed, progressbar, rng)
+            if not result.attrs["converged"]:
+                came.clear()
+        result.attrs |= attributes_of(method, objective) | {"other_methods": f"do not apply: {error}"}
+        return _judged(result, began)
+    fixed = problem.checked(hyperparameters)
+    _check_problem(problem, method, fixed, objective, evidence)
+    rng, began = generator(random_seed), time.perf_counter()
+    with interruptible() as came:
+        found = method.run(problem, fixed, Options(restarts, objective, progressbar), rng)
+        diagnosis = found.diagnosis()
+        if not diagnosis["converged"]:
+            came.clear()  # what came has ended the search or the sampling
+    return _judged(found.tree(problem, diagnosis | attributes_of(method, objective), rng, draws), began)
+
+
+def _check_options(
+    method: object, restarts: int | None, objective: str, evidence: str | None, draws: int | None
+) -> None:
+    """Check a method and options by themselves."""
     if isinstance(method, pm.Model):
         raise TypeError("method comes before model: write bp.fit(bp.Laplace(), model), or with another method")
     if not isinstance(method, Method):
@@ -117,29 +157,15 @@ def fit(
             raise ValueError(f"draws is for methods at a point of the hyperparameters, got it with {method!r}")
     if objective == "evidence" and isinstance(method, Samples):
         raise ValueError(f"objective='evidence' is for methods that optimise hyperparameters, got it with {method!r}")
-    samples_f = isinstance(method, Samples) and method.latent is None
-    try:
-        problem = read_model(model, samples_f=samples_f)
-    except NotRead as error:
-        unread, sample = pm.modelcontext(model), getattr(method, "run_unread", None) if samples_f else None
-        # PyMC does not say that the evidence of labels is not normalised.
-        if sample is None or has_labels(unread) != (evidence == "naive"):
-            raise
-        shapes = {v.name: tuple(int(size) for size in v.shape.eval()) for v in unread.free_RVs}
-        fixed = checked_point(unread, shapes, hyperparameters)
-        rng, began = generator(random_seed), time.perf_counter()
-        with interruptible() as came:
-            result: xr.DataTree = sample(unread, fixed, progressbar, rng)
-            if not result.attrs["converged"]:
-                came.clear()
-        result.attrs |= _named(method, objective, began) | {"other_methods": f"do not apply: {error}"}
-        return _judged(result)
+
+
+def _check_problem(problem: Problem, method: Method, fixed: Point, objective: str, evidence: str | None) -> None:
+    """Check what a method is to do with a model, and warn of coefficients that it optimises."""
     if objective == "evidence" and problem.terms:
         raise ModelError(
             f"objective='evidence' leaves priors out, and {problem.terms[0].name} is a term of that of the "
             "hyperparameters: use objective='posterior', or take it out of the model"
         )
-    fixed = problem.checked(hyperparameters)
     free = [name for name in problem.hyperparameters if name not in fixed]
     # They are chosen by an evidence that is not normalised over the targets only on request.
     refusal = problem.loss.targets.refusal("normalised evidence", target=problem.target, free=", ".join(free))
@@ -161,26 +187,13 @@ def fit(
             "What is integrated out has a normal prior without a transform, is linear in mu, and nothing else depends "
             "on it; bp.NUTS() samples all",
             UserWarning,
-            stacklevel=2,
+            stacklevel=3,
         )
-    rng = generator(random_seed)
-    began = time.perf_counter()
-    with interruptible() as came:
-        found = method.run(problem, fixed, Options(restarts, objective, progressbar), rng)
-        diagnosis = found.diagnosis()
-        if not diagnosis["converged"]:
-            came.clear()  # what came has ended the search or the sampling
-    return _judged(found.tree(problem, diagnosis | _named(method, objective, began), rng, draws))
 
 
-def _named(method: Method, objective: Objective, began: float) -> dict[str, object]:
-    """Attributes that results of all methods have."""
-    named = {"inference": method.name, "method": json.dumps(to_record(method)), "objective": objective}
-    return named | {"sampling_time": time.perf_counter() - began}
-
-
-def _judged(result: xr.DataTree) -> xr.DataTree:
-    """Warn if a result did not converge."""
+def _judged(result: xr.DataTree, began: float) -> xr.DataTree:
+    """Note the time that a result took, and warn if it did not converge."""
+    result.attrs["sampling_time"] = time.perf_counter() - began
     if not result.attrs["converged"]:
         warnings.warn(
             f"{result.attrs['inference']} did not converge: {result.attrs['message']}", ConvergenceWarning, stacklevel=3

@@ -23,9 +23,9 @@ from bsvr_pp.core.checks import check_count
 from bsvr_pp.core.covariance.block_diagonal import BlockFactor
 from bsvr_pp.core.losses import NoiseModel
 from bsvr_pp.inference.parts import names_of_latents
-from bsvr_pp.inference.prediction.component import Component, component, component_of_draw
+from bsvr_pp.inference.prediction.component import Component, Member, component, component_of_draw
 from bsvr_pp.inference.prediction.neighbours import NoiseScales
-from bsvr_pp.inference.protocol import Method, to_record
+from bsvr_pp.inference.protocol import Method, attributes_of
 from bsvr_pp.inference.result import (
     check_match,
     from_latent,
@@ -49,11 +49,7 @@ _KEPT: WeakKeyDictionary[pm.Model, tuple[LatentPosterior, ...]] = WeakKeyDiction
 
 @dataclass(frozen=True, slots=True)
 class Fitted:
-    """Members of a committee (usually one) with their weights, best first; or a tree of ``draws``.
-
-    Of draws the point is the posterior mean, there is no posterior, and the log evidence is NaN. ``more`` are other
-    attributes of the result, ``plug_in`` is whether f is only its mode, and ``scales`` are those of the noise.
-    """
+    """Members of a committee (usually one) with their weights, best first; or a tree of ``draws``."""
 
     points: list[Point]
     posteriors: list[LatentPosterior]
@@ -62,9 +58,9 @@ class Fitted:
     converged: bool
     message: str
     log_evidence: float
-    more: Mapping[str, Any] = field(default_factory=dict)
-    plug_in: bool = False
-    draws: xr.DataTree | None = None
+    more: Mapping[str, Any] = field(default_factory=dict)  # other attributes of the result
+    plug_in: bool = False  # f is only its mode
+    draws: xr.DataTree | None = None  # whose mean is the point, without a posterior and log evidence
     scales: NoiseScales = field(default_factory=NoiseScales.one)
 
     def with_scales(self, problem: Problem, scales: NoiseScales) -> Fitted:
@@ -81,8 +77,8 @@ class Fitted:
         for point, posterior, weight in zip(self.points, self.posteriors, self.weights, strict=True):
             known = None if problem.blocks.several else posterior.predict
             options: dict[str, Any] = {"predict": known, "neighbours": neighbours, "scales": self.scales}
-            sites = posterior.dual_coef, posterior.site_precision
-            found.append(component(problem, point, *sites, weight=float(weight), **options))
+            member = Member(point, posterior.dual_coef, posterior.site_precision, float(weight))
+            found.append(component(problem, member, **options))
         return found
 
     def diagnosis(self) -> dict[str, object]:
@@ -97,8 +93,7 @@ class Fitted:
 
     def result(self, problem: Problem, method: Method) -> xr.DataTree:
         """The result as `fit` makes it."""
-        named = {"inference": method.name, "method": json.dumps(to_record(method)), "objective": "posterior"}
-        return self.tree(problem, named | self.diagnosis(), np.random.default_rng(0))
+        return self.tree(problem, attributes_of(method) | self.diagnosis(), np.random.default_rng(0))
 
     def tree(
         self, problem: Problem, attributes: dict[str, object], rng: np.random.Generator, draws: int | None = None
@@ -182,20 +177,18 @@ def components(
     problem: Problem,
     result: xr.DataTree,
     part: str | None = None,
-    neighbours: int | None = None,
-    scales: NoiseScales | None = None,
+    neighbours: int | NoiseScales | None = None,
 ) -> Iterator[Component]:
     """Yield the components of a result, or of a part of f: one, those of a committee, or at most 200 of its draws."""
     check_match(problem, result)
-    scales = check_neighbours(result, neighbours, scales, part)
+    count, scales = check_neighbours(result, neighbours, part)
     posterior = result["posterior"].to_dataset()
     if not is_sampled(result):
         members = _members(problem, result)
         alone = len(members) == 1 and not problem.blocks.several
         known = latent_posterior(problem, result)[0].predict if alone else None
-        options: dict[str, Any] = {"part": part, "neighbours": neighbours, "scales": scales, "predict": known}
-        for point, dual_coef, precision, weight in members:
-            yield component(problem, point, dual_coef, precision, weight=weight, plug_in=is_mode(result), **options)
+        options: dict[str, Any] = {"part": part, "neighbours": count, "scales": scales, "predict": known}
+        yield from (component(problem, each, plug_in=is_mode(result), **options) for each in members)
         return
     points = points_of(posterior, problem.hyperparameters)
     integrated = "latent_draws" in result.children
@@ -206,43 +199,40 @@ def components(
         drawn = points_of(posterior, [name for name in names if name in posterior])
     for s in np.unique(np.linspace(0, len(points) - 1, min(len(points), _DRAWS)).astype(int)):
         if integrated:
-            yield component(problem, points[s], **drawn[s], part=part)
+            yield component(problem, Member(points[s], **drawn[s]), part=part)
         else:
             yield component_of_draw(problem, points[s], drawn[s], part)
 
 
 def check_neighbours(
-    result: xr.DataTree, neighbours: object, noise_scales: object, part: str | None = None
-) -> NoiseScales:
-    """Check the options of fits on nearest rows, for a result or a part of its f, and return the scales."""
-    if neighbours is not None:
-        check_count("neighbours", neighbours, 1)
-        if part is not None:
-            raise ValueError(f"neighbours={neighbours} takes the whole f, and component is a part: give one of the two")
-        if is_sampled(result) or is_mode(result):
-            raise ValueError(
-                f"neighbours={neighbours} takes the result of an approximation that integrates f out at one point of "
-                "the hyperparameters, not draws or MAP"
-            )
-    if noise_scales is None:
-        return NoiseScales.one()
-    if not isinstance(noise_scales, NoiseScales):
-        raise TypeError(f"noise_scales must be what learn_noise_scales returns, or None, got {noise_scales!r}")
+    result: xr.DataTree, neighbours: int | NoiseScales | None, part: str | None = None
+) -> tuple[int | None, NoiseScales]:
+    """Check and return number and scales of fits on nearest rows, for a result or a part of its f."""
     if neighbours is None:
-        raise ValueError("noise_scales needs neighbours: scales of the noise are chosen by the nearest rows")
-    return noise_scales
+        return None, NoiseScales.one()
+    scales = neighbours if isinstance(neighbours, NoiseScales) else NoiseScales.one()
+    count = neighbours.neighbours if isinstance(neighbours, NoiseScales) else neighbours
+    check_count("neighbours", count, 1)
+    if part is not None:
+        raise ValueError(f"neighbours={count} takes the whole f, and component is a part: give one of the two")
+    if is_sampled(result) or is_mode(result):
+        raise ValueError(
+            f"neighbours={count} takes the result of an approximation that integrates f out at one point of the "
+            "hyperparameters, not draws or MAP"
+        )
+    return count, scales
 
 
-def _members(problem: Problem, result: xr.DataTree) -> list[tuple[Point, Array, Array, float]]:
-    """Hyperparameters, dual coefficients, sites and weight of the posterior of a result, or of those of a committee."""
+def _members(problem: Problem, result: xr.DataTree) -> list[Member]:
+    """The posterior of a result, or those of a committee."""
     if "committee" not in result.children:
         latent = result["latent_posterior"].to_dataset()
-        return [(_point(problem, result), latent["dual_coef"].values, latent["site_precision"].values, 1.0)]
+        return [Member(_point(problem, result), latent["dual_coef"].values, latent["site_precision"].values)]
     found = []
     for i in range(result["committee"].sizes["member"]):
         member = {str(name): array.values[i] for name, array in result["committee"].data_vars.items()}
         point = {name: member[name] for name in problem.hyperparameters}
-        found.append((point, member["dual_coef"], member["site_precision"], float(member["weight"])))
+        found.append(Member(point, member["dual_coef"], member["site_precision"], float(member["weight"])))
     return found
 
 

@@ -22,7 +22,7 @@ from bsvr_pp.inference.parts import check_part
 from bsvr_pp.inference.prediction.component import draw_jointly, mixture_of, new_rows, noise_of_rows, predictions
 from bsvr_pp.inference.prediction.distribution import QUANTILES, PredictiveDistribution, mixed
 from bsvr_pp.inference.prediction.neighbours import NoiseScales
-from bsvr_pp.inference.result import dim_of_new_rows, problem_of
+from bsvr_pp.inference.result import problem_of
 
 
 @shared
@@ -35,10 +35,7 @@ def predict(
     y_new: ArrayLike | None = None,
     data: Mapping[str, ArrayLike] | None = None,
     component: str | None = None,
-    neighbours: int | None = None,
-    noise_scales: NoiseScales | None = None,
-    dims: str | Sequence[str] = "obs_new",
-    coords: Mapping[str, Any] | None = None,
+    neighbours: int | NoiseScales | None = None,
 ) -> xr.Dataset:
     """Predict the latent function and new targets.
 
@@ -62,21 +59,17 @@ def predict(
     component : str, optional
         Name of one of the processes that are added, or of the coefficients of a linear term: only ``f_mean`` and
         ``f_variance`` of this part of f are returned.
-    neighbours : int, optional
+    neighbours : int or NoiseScales, optional
         Number of nearest training rows on which f has a mean-field fit of its own at each new input
         (Gramacy & Apley 2015), for the result of an approximation at one point of the hyperparameters. 64 rows take
-        about a millisecond an input. By default f is that of the model: if it has blocks, of the block whose region
-        holds the input.
-    noise_scales : NoiseScales, optional
-        Scales of the noise from `learn_noise_scales`, for ``neighbours``.
-    dims, coords : str, dict, optional
-        Name of the dimension of the new rows, and its coordinate by this name: by default their numbers.
+        about a millisecond an input. What `learn_noise_scales` returns is their number with scales of the noise. By
+        default f is that of the model: if it has blocks, of the block whose region holds the input.
 
     Returns
     -------
     xarray.Dataset
-        ``f_mean``, ``f_variance``, ``y_mean``, ``y_variance`` of the new rows; ``y_quantile`` over ``quantile`` and
-        these; ``y_log_density``, ``y_cdf`` and ``y_crps``, and the coordinate ``y_new``, if targets are given.
+        ``f_mean``, ``f_variance``, ``y_mean``, ``y_variance`` over ``obs_new``; ``y_quantile`` over ``quantile`` too;
+        ``y_log_density``, ``y_cdf`` and ``y_crps``, and the coordinate ``y_new``, if targets are given.
         The variance of f is Chu, Keerthi & Ong 2004, (44), or the corresponding formula for mean field; that of y adds
         (15). For labels the result has ``y_probability``, the probability of +1, instead of quantiles: averaged over
         the posterior (Sollich 2002, (33)), or at the mode for MAP (37). For ordered classes it has
@@ -86,9 +79,8 @@ def predict(
     Raises
     ------
     ValueError
-        If X_new, data, dims or coords do not fit, a quantile is outside (0, 1), the noise of new
-        points is unknown since it has a value for each training point or depends on data that are not given, there are
-        noise_scales without neighbours, or result and model do not belong together.
+        If X_new or data do not fit, a quantile is outside (0, 1), the noise of new points is unknown since it has a
+        value for each training point or depends on data that are not given, or result and model do not belong together.
     TypeError
         If result is not one of `fit`.
 
@@ -104,23 +96,20 @@ def predict(
     targets = None if y_new is None else numbers("y_new", y_new, (len(X),))
     if targets is not None:
         check_size("y_new", targets)
-    row, labels = dim_of_new_rows(dims, coords, len(X), ("class", "quantile", "y_new"))
-    at: dict[str, Any] = {row: labels}
+    row = "obs_new"
+    at: dict[str, Any] = {row: np.arange(len(X))}
     if component is not None:
         if y_new is not None:
             raise ValueError("component is a part of f, without noise, and y_new has noise: give one of the two")
         check_part(problem, component)
-        moments = [
-            (part.weight, *part.moments(X)[:2])
-            for part in components(problem, result, component, neighbours, noise_scales)
-        ]
+        parts = components(problem, result, component, neighbours)
+        moments = [(part.weight, *part.moments(X)[:2]) for part in parts]
         weights, means, variances = (np.stack(each) for each in zip(*moments, strict=True))
         found = mixed(weights[:, None] / weights.sum(), means, variances)
         named = zip(("f_mean", "f_variance"), found, strict=True)
         return xr.Dataset({name: (row, values) for name, values in named}, coords=at)
     noise_of = noise_of_rows(problem, X, data)
-    parts = components(problem, result, None, neighbours, noise_scales)
-    joined = predictions(parts, X, levels, targets, noise_of)
+    joined = predictions(components(problem, result, None, neighbours), X, levels, targets, noise_of)
     if "y_quantile" in joined:
         at["quantile"] = levels
     if targets is not None:
@@ -136,14 +125,13 @@ def predict_distribution(
     *,
     model: pm.Model | None = None,
     data: Mapping[str, ArrayLike] | None = None,
-    neighbours: int | None = None,
-    noise_scales: NoiseScales | None = None,
+    neighbours: int | NoiseScales | None = None,
 ) -> PredictiveDistribution:
     """Predict the distribution of new targets, of which `predict` has some values.
 
     Parameters
     ----------
-    result, X_new, model, data, neighbours, noise_scales
+    result, X_new, model, data, neighbours
         As in `predict`.
 
     Returns
@@ -167,6 +155,6 @@ def predict_distribution(
     X = new_rows(problem, X_new, data)
     if problem.ends.cutpoints or problem.loss.targets.values:
         raise ValueError("predict_distribution takes real targets, and the model has classes: use predict")
-    parts = partial(components, problem, result, neighbours=neighbours, scales=noise_scales)
+    parts = partial(components, problem, result, neighbours=neighbours)
     noise_of = noise_of_rows(problem, X, data)
     return mixture_of(parts(), X, noise_of, joint=partial(draw_jointly, parts, X))[0]

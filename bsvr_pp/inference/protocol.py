@@ -8,6 +8,7 @@ optimiser, `NUTS` and `marginalize` can use it.
 
 from __future__ import annotations
 
+import json
 from collections.abc import Sequence
 from dataclasses import Field, fields
 from typing import ClassVar, Literal, NamedTuple, Protocol, _ProtocolMeta, runtime_checkable
@@ -178,6 +179,11 @@ class Normalises(Method, Protocol):
     """Hyperparameters of labels by a normalised evidence, of a ``kind``: `NormalisedEvidence` and `Exchange`."""
 
     kind: str
+
+
+def attributes_of(method: Method, objective: Objective = "posterior") -> dict[str, object]:
+    """Attributes of a result that say how it was made."""
+    return {"inference": method.name, "method": json.dumps(to_record(method)), "objective": objective}
 
 
 def to_record(method: Method) -> dict[str, object]:

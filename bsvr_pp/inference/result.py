@@ -143,10 +143,7 @@ def _check_vectors(problem: Problem, result: xr.DataTree, name: str) -> None:
 
 
 def data_of(result: xr.DataTree) -> dict[str, NDArray[Any]]:
-    """The inputs (n, d), targets (n,), block numbers (n,), and lower and upper ends (n,) of intervals of a result.
-
-    A tree from `recover_latent` has only the targets, or neither if its samples had none.
-    """
+    """Inputs (n, d), targets (n,), block numbers (n,) and ends (n,) of intervals of a result, as far as it has them."""
     held: dict[str, NDArray[Any]] = {}
     if "loss" in result.attrs:
         constant = result["constant_data"].to_dataset()
@@ -259,7 +256,9 @@ def from_latent(
         parts = dict(zip(parts, whitened, strict=True))
     parts |= deterministics_at(problem, point, parts | {problem.prior.name: f})
     parts = with_missing(problem, point, parts, rng)
-    values = _derived(problem, point) | point
+    names = _derived_names(problem)
+    derived = problem.evaluate("derived", lambda: [problem.model[name] for name in names], point) if names else []
+    values = dict(zip(names, map(np.asarray, derived), strict=True)) | point
     repeated = {name: np.broadcast_to(value, (1, len(f), *np.shape(value))) for name, value in values.items()}
     zero = np.zeros_like(posterior.variance)
     latent = {
@@ -293,13 +292,6 @@ def from_latent(
         ends["converged"] = ("optimum", [int(each.converged) for each in optima])
         tree["optima"] = xr.DataTree(xr.Dataset(ends | stacked_points("optimum", [each.point for each in optima])))
     return tree
-
-
-def _derived(problem: Problem, point: Point) -> Point:
-    """Values of `_derived_names`."""
-    names = _derived_names(problem)
-    found = problem.evaluate("derived", lambda: [problem.model[name] for name in names], point) if names else []
-    return {name: np.asarray(value) for name, value in zip(names, found, strict=True)}
 
 
 def _derived_names(problem: Problem) -> list[str]:
@@ -352,10 +344,7 @@ class Layout(NamedTuple):
     coords: Mapping[str, Values]
 
     def dataset(self, values: Mapping[str, ArrayLike], before: tuple[str, ...] = ()) -> xr.Dataset:
-        """Data set of arrays whose dimensions are ``before``, and then those of the variable of that name.
-
-        Where it has none, or others than the array, such as f at the inputs of groups, they are named as PyMC does.
-        """
+        """Data set of arrays whose dimensions are ``before``, and then those of the variable of that name."""
         made: dict[str, tuple[tuple[str, ...], Values]] = {}
         for name, value in values.items():
             inner, own = np.shape(value)[len(before) :], self.dims.get(name, [])
@@ -374,19 +363,6 @@ def layout_of(problem: Problem) -> Layout:
     rows = {name: dims.get(name, [f"{name}_dim_0"])[0] for name in (problem.prior.name, problem.target)}
     kept = {dim: at for dim, at in known.items() if dim not in rows.values() or len(at) == problem.targets.size}
     return Layout(rows[problem.prior.name], dims, {dim: _stored(at) for dim, at in kept.items()})
-
-
-def dim_of_new_rows(dims: object, coords: object, n: int, taken: Iterable[str]) -> tuple[str, Values]:
-    """Check the name of the dimension of n new rows, which is not taken by others, and its coordinate."""
-    names = [dims] if isinstance(dims, str) else list(dims) if isinstance(dims, Sequence) else []
-    if len(names) != 1 or not isinstance(names[0], str) or names[0] in taken:
-        raise ValueError(
-            f"dims must be one name, of the new rows, and none of {', '.join(sorted(taken))}, got {dims!r}"
-        )
-    given = {} if coords is None else coords
-    if not isinstance(given, Mapping) or set(given) - set(names) or any(np.shape(at) != (n,) for at in given.values()):
-        raise ValueError(f"coords must be a dict from {names[0]} to the {n} labels of the new rows, got {coords!r}")
-    return names[0], _stored(given.get(names[0], np.arange(n)))
 
 
 def _stored(labels: ArrayLike | pd.Index[str]) -> Values:

@@ -1,8 +1,7 @@
-"""Fit of many rows into a folder, block by block, and rows that are added to it.
+"""Fit of many rows into a folder, block by block.
 
 Each stage leaves files in the folder ``work``: a fit that was killed goes on where it was, and a stage whose files are
-damaged is computed again. The numbers do not depend on how many tasks run at once, nor on where they run. Rows that are
-added keep hyperparameters and units; only the blocks that they join are solved again.
+damaged is computed again. The numbers do not depend on how many tasks run at once, nor on where they run.
 """
 
 from __future__ import annotations
@@ -10,8 +9,6 @@ from __future__ import annotations
 import json
 import shutil
 import warnings
-from collections.abc import Iterator, Mapping
-from copy import deepcopy
 from dataclasses import asdict
 from functools import lru_cache
 from pathlib import Path
@@ -27,17 +24,15 @@ from bsvr_pp.core.compiler import threads_for
 from bsvr_pp.estimators.base import LocalBlocks, blocks_from, seeded
 from bsvr_pp.estimators.standard_fit import RegressionSpec
 from bsvr_pp.estimators.svr import BayesianSVR
-from bsvr_pp.estimators.training_data import log_of
 from bsvr_pp.inference.approximate import solve_at
 from bsvr_pp.inference.protocol import ConvergenceWarning, IntegratesLatent
 from bsvr_pp.inference.search.at_size import search_in_blocks
 from bsvr_pp.large import folder_model
-from bsvr_pp.large.folder_model import FolderModel, StoredRows, open_folder
+from bsvr_pp.large.folder_model import FolderModel
 from bsvr_pp.large.sources import Data, Source, encode, open_rows, source_of, write_array, writing_rows
 from bsvr_pp.large.tasks import NO_THREADS, Record, Records, all_whole, connected, dask, run_tasks, write_arrays
 from bsvr_pp.model.blocks import Blocks
 from bsvr_pp.model.problem import Point
-from bsvr_pp.tables import of_file
 
 if TYPE_CHECKING:
     from distributed import Client
@@ -101,10 +96,9 @@ def fit_folder(
     >>> with tempfile.TemporaryDirectory() as folder:
     ...     model = bp.fit_folder(svr, X, np.sin(X[:, 0]), folder=folder + "/model")
     ...     bool(abs(model.predict([[4.0]])[0] - np.sin(4.0)) < 0.1)
-    ...     more = bp.extend_folder(model, X[:3] + 0.05, np.sin(X[:3, 0] + 0.05))
-    ...     more.blocks_.n, bp.predict_folder(more, X[:5], folder + "/predictions.csv")
+    ...     bp.predict_folder(model, X[:5], folder + "/predictions.csv")
     True
-    (63, 5)
+    5
     """
     dask()
     spec = estimator._check_options()
@@ -120,7 +114,7 @@ def fit_folder(
     run = _run_of(estimator, source)
     with connected(client) as found, local.threads(), locked(path):
         if (path / "model.json").is_file():
-            model = open_folder(path)
+            model = FolderModel(path)
             _check_same(path, "a model", model.run, run)
             return model
         work = Records(path / "work")
@@ -179,25 +173,25 @@ def _fitted(
     if not all_whole(*(path / name for name in ("row.npy", "inputs.npy", "targets.npy"))):
         _sort(work.folder, path, blocks)
     assert blocks.regions is not None
-    evidence, converged = solve_blocks(path, work, blocks.sizes, client, local)
-    StoredRows((path,), blocks.regions, blocks.offsets[:-1], blocks.sizes, evidence, converged).write_index()
+    evidence, converged = _solve_blocks(path, work, blocks.sizes, client, local)
+    of_blocks = {"size": blocks.sizes, "log_evidence": evidence, "converged": converged}
+    write_arrays(path / "regions.npz", **of_blocks, **vars(blocks.regions))
     record = {
         "format": folder_model.FORMAT,
         "run": work["run"],
         "data": data,
         **{name: value for name, value in work["hyperparameters"].items() if name != "partition"},
-        "added": [],
+        "files": {name: SealedFile(path / name).seal for name in folder_model.ARRAYS},
     }
-    return finish(path, record, work.folder, converged)
+    return _finish(path, record, work.folder, converged)
 
 
-def finish(path: Path, record: Record, work: Path, converged: NDArray[np.bool_]) -> FolderModel:
-    """Write what the model of a folder is, which ends a fit or an addition, and remove the files of the work."""
-    seals = {name: SealedFile(path / name).seal for name in folder_model.names_of(1 + len(record["added"]))}
-    Records(path)["model"] = record | {"files": seals}
+def _finish(path: Path, record: Record, work: Path, converged: NDArray[np.bool_]) -> FolderModel:
+    """Write what the model of a folder is, which ends a fit, and remove the files of the work."""
+    Records(path)["model"] = record
     for rest in (work, *path.glob(".bsvr-pp-*")):  # the latter of calls that were killed while they wrote
         shutil.rmtree(rest, ignore_errors=True)
-    model = open_folder(path)
+    model = FolderModel(path)
     if not (converged.all() and model.at_size["converged"]):
         failed, name = np.count_nonzero(~converged), model._spec.method.name
         why = f"the solves of {failed} of {converged.size} blocks" if failed else model.at_size["message"]
@@ -235,7 +229,7 @@ def _sort(source: Path, path: Path, blocks: Blocks) -> None:
     write_array(path / "row.npy", blocks.order)
 
 
-def solve_blocks(
+def _solve_blocks(
     path: Path, work: Records, sizes: Rows, client: Client | None, local: LocalBlocks
 ) -> tuple[Array, NDArray[np.bool_]]:
     """Solve the blocks of the sorted rows of a folder, each in a task; their log evidences, and which converged."""
@@ -266,96 +260,3 @@ def _solve(work: str, stamp: str, block: int) -> dict[str, NDArray[np.generic]]:
     with threads_for(1):
         found = solve_at(part, spec.method, point)
     return {name: getattr(found, name) for name in ("dual_coef", "site_precision", "log_evidence", "converged")}
-
-
-def extend_folder(
-    model: FolderModel, data: Data, y: NDArray[np.generic] | None = None, *, client: Client | str | None = None
-) -> FolderModel:
-    """Add rows to the model of a folder, at its hyperparameters, without touching blocks that they do not join.
-
-    The cost is that of the blocks that they join; in memory are the new rows. If the call is interrupted, the same call
-    continues it, and data that were added are not added again. Rows that other calls have added to the folder since the
-    model was opened are kept; a folder takes one call at a time, and another is refused.
-
-    Parameters
-    ----------
-    model : FolderModel
-        The model before, with options of the call in ``model.blocks``.
-    data, y, client
-        As in `fit_folder`.
-
-    Returns
-    -------
-    FolderModel
-        The model with all rows.
-
-    Raises
-    ------
-    ValueError
-        If the data cannot serve, the folder has another model now, or another process writes into it.
-
-    Warns
-    -----
-    ConvergenceWarning
-        If blocks did not converge.
-    """
-    path = check_writable("model", folder_model.checked(model).folder, folder=True)
-    source = source_of(data, y, (model.target or None) if y is None else None)
-    if bool(source.target) != (model.encoding_ is not None):
-        raise ValueError("data must be of the kind of the fit: a table with the same columns, or arrays")
-    local = model._local()
-    with connected(client) as found, local.threads(), locked(path):
-        now = open_folder(path)
-        if now.run != model.run:
-            raise ValueError(f"{path}: has another model than the one that was given: open_folder reads it")
-        record = deepcopy(now._record)
-        if source.identity in record["added"]:
-            return now
-        segment = path / f"added-{1 + len(record['added'])}"
-        work = Records(segment / "work")
-        run = record["run"] | {"data": source.identity, "version": __version__}
-        if work.get("run") != run:
-            shutil.rmtree(segment, ignore_errors=True)
-        with of_file(source.name):
-            X, targets = (np.concatenate(each) for each in zip(*_in_units(now, source), strict=True))
-        work.update(run=run, data=record["data"], hyperparameters={"point": record["point"]})
-        index, solved = _sorted(now, segment, {"inputs.npy": X, "targets.npy": targets})
-        ended = solve_blocks(segment, work, index.size[solved], found, local)
-        index.log_evidence[solved], index.converged[solved] = ended
-        index.write_index()
-        record["data"]["rows"] += len(X)
-        record["added"] += [source.identity]
-        return finish(path, record, work.folder, index.converged[solved])
-
-
-def _in_units(model: FolderModel, source: Source) -> Iterator[tuple[Array, Array]]:
-    """The rows in the units of the fit."""
-    for inputs, y in source.parts():
-        units = model._fit.units
-        targets = log_of("y", y) if units.logarithm else y
-        yield model._standardised(inputs), (targets - units.location) / units.unit
-
-
-def _sorted(model: FolderModel, segment: Path, new: Mapping[str, Array]) -> tuple[StoredRows, Rows]:
-    """Write all rows of the blocks with new rows; the index then, and these blocks in their order in the files."""
-    stored, own = model._stored, model._stored.regions.assign(new["inputs.npy"])
-    rows: dict[str, NDArray[np.number]] = {**new, "row.npy": np.arange(own.size) + stored.size.sum()}
-    place = np.argsort(own, kind="stable")
-    touched, first = np.unique(own[place], return_index=True)
-    joining = dict(zip(touched.tolist(), np.split(place, first[1:]), strict=True))
-
-    def joined(name: str, block: int) -> Array:
-        return np.concatenate([stored.read(name, stored.of(block)), rows[name][joining[block]]])
-
-    most = model._spec.local.rows
-    regions, labels = stored.regions.divided(((block, joined("inputs.npy", block)) for block in joining), most)
-    counted = (np.unique(label, return_counts=True) for label in labels)
-    solved, sizes = (np.concatenate(each) for each in zip(*counted, strict=True))
-    for name in rows:
-        with writing_rows(segment / name) as add:
-            for block, label in zip(joining, labels, strict=True):
-                add(joined(name, block)[np.argsort(label, kind="stable")])
-    more = len(regions.middle) - stored.size.size
-    start, size, evidence, converged = (np.pad(getattr(stored, name), (0, more)) for name in folder_model.OF_BLOCKS)
-    start[solved], size[solved] = stored.base[-1] + np.cumsum(sizes) - sizes, sizes
-    return StoredRows((*stored.segments, segment), regions, start, size, evidence, converged), solved

@@ -26,8 +26,9 @@ from bsvr_pp.estimators.base import LocalBlocks, central_levels, from_options
 from bsvr_pp.estimators.standard_fit import RegressionSpec, StandardModel
 from bsvr_pp.estimators.svr import BayesianSVR
 from bsvr_pp.estimators.target_predictions import TargetPredictions, hyperparameters
-from bsvr_pp.estimators.training_data import Columns, Units, as_given, encoded
-from bsvr_pp.inference.prediction.component import Component, component, draw_jointly, mixture_of
+from bsvr_pp.estimators.training_data import Units, as_given
+from bsvr_pp.estimators.validation import Columns, encoded
+from bsvr_pp.inference.prediction.component import Component, Member, component, draw_jointly, mixture_of
 from bsvr_pp.inference.prediction.distribution import CHUNK, PredictiveDistribution
 from bsvr_pp.inference.prediction.neighbours import NoiseScales, moments_given, nearest_in
 from bsvr_pp.large import tasks
@@ -42,93 +43,62 @@ from bsvr_pp.tables.files import writing_predictions
 if TYPE_CHECKING:
     from distributed import Client
 
-FORMAT = "bsvr_pp folder 4"
+FORMAT = "bsvr_pp folder 5"
 ARRAYS = ("inputs.npy", "targets.npy", "row.npy", "dual_coef.npy", "site_precision.npy", "regions.npz")
-OF_BLOCKS = ("start", "size", "log_evidence", "converged")  # arrays of the index
 _TASK = 5000  # rows of a task of `predict_folder`,
 _ROWS = 50_000  # and those that it writes together
 _TOGETHER = 100_000  # rows of blocks that are searched together
 _SEARCHED = 5000  # new inputs whose nearest rows are searched together
-_FIELDS = ("format", "run", "data", "point", "at_size", "neighbours", "noise_scales", "added", "files")
+_FIELDS = ("format", "run", "data", "point", "at_size", "neighbours", "noise_scales", "files")
 _DATA = ("rows", "names", "columns", "target", "notes", "mean", "scale", "location", "unit")
-
-
-def names_of(segments: int) -> list[str]:
-    """Names of the files of a number of segments, in the order of the segments."""
-    folders = [".", *(f"added-{i}" for i in range(1, segments))]
-    return [str(Path(folder) / name) for folder in folders for name in ARRAYS]
 
 
 @dataclass(frozen=True, eq=False)
 class StoredRows:
-    """Rows in the segments of a folder, sorted by block, of which the blocks that are needed are read.
+    """Rows in the files of a folder, sorted by block, of which the blocks that are needed are read."""
 
-    Segments are folders with the same files, through which the rows are numbered: these numbers are their addresses.
-    The first segment is from the fit; each addition makes one, with all rows of the blocks that it changes. In memory
-    are the first address, the number of rows and the result of the solve of each block, and the regions of the blocks.
-    """
-
-    segments: tuple[Path, ...]
+    folder: Path
     regions: Regions
-    start: Rows
     size: Rows
     log_evidence: Array
     converged: NDArray[np.bool_]
-    files: Mapping[Path, SealedFile] = field(default_factory=dict)
+    files: Mapping[str, SealedFile] = field(default_factory=dict)
 
     @classmethod
     def opened(cls, folder: Path, seals: Mapping[str, str]) -> Self:
-        """Read the index; ``seals`` are by names, which follow from their number: none is outside of the folder."""
-        seals = check_fields(f"files of {folder / 'model.json'}", seals, names_of(len(seals) // len(ARRAYS)))
-        files = dict[Path, SealedFile]()
-        for name, seal in seals.items():
+        """Read the index, and check the seals of the files and what was not too large."""
+        files = dict[str, SealedFile]()
+        for name, seal in check_fields(f"files of {folder / 'model.json'}", seals, ARRAYS).items():
             path = folder / name
             if not path.is_file():
                 raise DamagedError(f"{path}: is missing")
-            files[path] = SealedFile(path)
-            if files[path].seal != seal or not path.resolve().is_relative_to(folder.resolve()):
+            files[name] = SealedFile(path)
+            if files[name].seal != seal or not path.resolve().is_relative_to(folder.resolve()):
                 raise DamagedError(f"{path}: is not the file that was written")
-            files[path].check([0])
-        *_, last = files
-        with np.load(files[last].check().path) as saved:
+            files[name].check([0])
+        with np.load(files["regions.npz"].check().path) as saved:
             arrays = dict(saved)
         regions = Regions(**{name: arrays.pop(name) for name in Regions.__dataclass_fields__})
-        return cls(tuple(dict.fromkeys(file.parent for file in files)), regions, **arrays, files=files)
-
-    def write_index(self) -> None:
-        """Write the index into the last segment."""
-        own = {name: getattr(self, name) for name in OF_BLOCKS}
-        tasks.write_arrays(self.segments[-1] / "regions.npz", **own, **vars(self.regions))
-
-    @cached_property
-    def base(self) -> Rows:
-        """First address of each segment, and the one after the last."""
-        return np.cumsum([0, *(open_rows(folder / "row.npy").size for folder in self.segments)])
+        return cls(folder, regions, **arrays, files=files)
 
     def of(self, *blocks: int) -> Rows:
-        """Ascending addresses of the rows of some blocks."""
-        runs = [np.arange(self.start[b], self.start[b] + self.size[b]) for b in sorted(blocks, key=self.start.item)]
-        return np.concatenate(runs)
+        """Ascending numbers of the rows of some blocks."""
+        ends = np.cumsum(self.size)
+        return np.concatenate([np.arange(ends[b] - self.size[b], ends[b]) for b in sorted(blocks)])
 
     def read(self, name: str, rows: Rows) -> Array:
-        """Values of rows at ascending addresses; the files are mapped into memory no longer than this."""
-        parts = np.split(rows, np.searchsorted(rows, self.base[1:]))
-        each = zip(self.segments, parts, self.base, strict=False)
-        return np.concatenate([self._rows(path / name, part - base) for path, part, base in each if part.size])
-
-    def _rows(self, path: Path, rows: Rows) -> Array:
-        """Rows of a file, after a check of the pieces that hold them."""
-        found = open_rows(path)
-        if path in self.files:
+        """Values of rows with ascending numbers, of a file that is mapped no longer, after a check of its pieces."""
+        found = open_rows(self.folder / name)
+        if name in self.files:
             first, last = (((found.offset + (rows + i) * found.strides[0] - i) // PIECE) for i in (0, 1))
             opened = np.bincount(first, minlength=last[-1] + 2) - np.bincount(last + 1, minlength=last[-1] + 2)
-            self.files[path].check(np.flatnonzero(np.cumsum(opened)).tolist())
+            self.files[name].check(np.flatnonzero(np.cumsum(opened)).tolist())
         return np.asarray(found[rows])
 
     def in_blocks(self, used: Rows | None = None) -> tuple[Rows, Blocks]:
-        """Addresses of the rows of some blocks, or of all; and these blocks, numbered anew, with their regions."""
+        """Numbers of the rows of some ascending blocks, or of all; and these blocks, numbered anew, with regions."""
         used = np.arange(self.size.size) if used is None else used
-        used, number = used[np.argsort(self.start[used])], np.zeros(self.size.size, dtype=np.int64)
+        number = np.zeros(self.size.size, dtype=np.int64)
         number[used] = np.arange(used.size)
         place = self.regions.side
         side = np.where(place < 0, -1 - number[np.maximum(-1 - place, 0)], place)
@@ -136,7 +106,7 @@ class StoredRows:
         return self.of(*used), Blocks(label, replace(self.regions, side=side))
 
     def nearest(self, X: Array, count: int) -> Rows:
-        """Addresses (m, count) of the nearest rows of each input; blocks with near middles bound their distances."""
+        """Numbers (m, count) of the nearest rows of each input; blocks with near middles bound their distances."""
         few = 1 + int(np.searchsorted(np.cumsum(np.sort(self.size)), count))  # any so many blocks have enough rows
         wanted = np.arange(1, min(max(few, 2), self.size.size) + 1)
         first = np.unique(cKDTree(self.regions.middle).query(X / self.regions.lengthscale, wanted)[1])
@@ -145,9 +115,8 @@ class StoredRows:
 
     def _nearest_in(self, blocks: Rows, X: Array, count: int) -> tuple[Array, Rows]:
         groups = np.split(blocks, np.flatnonzero(np.diff(np.cumsum(self.size[blocks]) // _TOGETHER)) + 1)
-        addresses = (self.of(*group) for group in groups)
-        unit = self.regions.lengthscale
-        return nearest_in(((rows, self.read("inputs.npy", rows) / unit) for rows in addresses), X / unit, count)
+        rows_of, unit = (self.of(*group) for group in groups), self.regions.lengthscale
+        return nearest_in(((rows, self.read("inputs.npy", rows) / unit) for rows in rows_of), X / unit, count)
 
 
 @dataclass(frozen=True)
@@ -175,8 +144,8 @@ class FolderFit:
         """The posterior of f in the blocks that hold inputs, or in all, which are read."""
         own = () if X is None else (np.unique(self.stored.regions.assign(X)),)
         rows, blocks = self.stored.in_blocks(*own)
-        vectors = (self.stored.read(name, rows) for name in ("dual_coef.npy", "site_precision.npy"))
-        return [component(self.problem_of(rows, blocks), self.point, *vectors)]
+        dual, precision = (self.stored.read(name, rows) for name in ("dual_coef.npy", "site_precision.npy"))
+        return [component(self.problem_of(rows, blocks), Member(self.point, dual, precision))]
 
     def predictive(self, X: Array, local: LocalBlocks, noise_scales: bool) -> PredictiveDistribution:
         """The distribution of new targets at standardised inputs, in units of the target."""
@@ -211,9 +180,20 @@ class FolderFit:
 
 
 class FolderModel(TargetPredictions):
-    """A support vector regression in a folder, made by `fit_folder` and opened by `open_folder`.
+    """A support vector regression in a folder, which predicts as `BayesianSVR` does.
 
-    It predicts as `BayesianSVR` does. New inputs are arrays, or tables with the columns of the training data.
+    New inputs are arrays, or tables with the columns of the training data.
+
+    Parameters
+    ----------
+    folder : str or Path
+        A folder that `fit_folder` has written, or a copy of it.
+
+    Raises
+    ------
+    ValueError
+        If it is not such a folder, its fit has not ended, or a file is missing or damaged; the parts of large files
+        that are not read here are checked when a prediction first reads them.
 
     Attributes
     ----------
@@ -237,11 +217,12 @@ class FolderModel(TargetPredictions):
         How the hyperparameters were found.
     """
 
-    def __init__(self, folder: Path, record: Record) -> None:
-        name = str(folder / "model.json")
+    def __init__(self, folder: str | Path) -> None:
+        path, record = _record_of(folder)
+        name = str(path / "model.json")
         data = check_fields(f"data of {name}", check_fields(name, record, _FIELDS)["data"], _DATA)
         self._spec, columns = spec_of(record)
-        self.folder, self.run, self._record = folder, record["run"], record
+        self.folder, self.run, self._record = path, record["run"], record
         self.blocks, self.noise_scales = self._spec.local, self._spec.noise_scales
         self.names, self.target, self.notes = tuple(data["names"]), data["target"], tuple(data["notes"])
         self.encoding_, self.beta_, self.n_features_in_ = columns.encoding, self._spec.model.beta, len(self.names)
@@ -250,7 +231,7 @@ class FolderModel(TargetPredictions):
         check_positive(f"scale and unit of {name}", np.append(scale, unit))
         units = Units(mean, scale, location, unit, self._spec.logarithm)
         point = {each: numbers(f"{each} of {name}", value) for each, value in record["point"].items()}
-        self._stored = stored = StoredRows.opened(folder, record["files"])
+        self._stored = stored = StoredRows.opened(path, record["files"])
         if stored.size.sum() != data["rows"]:
             raise ValueError(f"rows of {name} must be {stored.size.sum()}, as in its files, got {data['rows']}")
         found, self.neighbours_ = record["noise_scales"], record["neighbours"]
@@ -288,27 +269,8 @@ class FolderModel(TargetPredictions):
         return self._fit.units.inputs(self._encoded(X))
 
 
-def checked(model: object) -> FolderModel:
-    """Check that something is the model of a folder."""
-    if not isinstance(model, FolderModel):
-        raise ValueError(f"model must be a FolderModel, as fit_folder and open_folder return, got {model!r}")
-    return model
-
-
-def open_folder(folder: str | Path) -> FolderModel:
-    """Open the model of a folder, which may have been copied.
-
-    Parameters
-    ----------
-    folder : str or Path
-        A folder that `fit_folder` has written.
-
-    Raises
-    ------
-    ValueError
-        If it is not such a folder, its fit has not ended, or a file is missing or damaged; the parts of large files
-        that are not read here are checked when a prediction first reads them.
-    """
+def _record_of(folder: str | Path) -> tuple[Path, Record]:
+    """Path and record of the model of a folder, whose fit has ended."""
     if not isinstance(folder, str | Path):
         raise ValueError(f"folder must be a path, got {folder!r}")
     path = Path(folder).absolute()
@@ -319,7 +281,7 @@ def open_folder(folder: str | Path) -> FolderModel:
     record = tasks.read_record(path / "model.json")
     if record.get("format") != FORMAT:
         raise ValueError(f"{path}: its format is {record.get('format')!r}, and this version reads {FORMAT!r}")
-    return FolderModel(path, record)
+    return path, record
 
 
 def predict_folder(
@@ -359,7 +321,8 @@ def predict_folder(
     ValueError
         If an option or the data cannot serve.
     """
-    checked(model)
+    if not isinstance(model, FolderModel):
+        raise ValueError(f"model must be a FolderModel, as fit_folder returns, got {model!r}")
     values = None if times is None else model._checked_times(times).tolist()
     central_levels(coverage)
     path = check_writable("out", out).absolute()
@@ -408,9 +371,9 @@ def _order(model: FolderModel, source: Source, work: Records) -> None:
 def _opened(folder: str, stamp: str) -> tuple[FolderModel, Record]:
     """Model and options; ``stamp`` changes with them."""
     run = Records(Path(folder))["run"]
-    model = open_folder(run["model"])
+    model = FolderModel(run["model"])
     if tasks.checksum(model._record) != run["checksum"]:
-        raise ValueError(f"{model.folder}: has another model than the one that was given: open_folder reads it")
+        raise ValueError(f"{model.folder}: has another model than the one that was given: FolderModel reads it")
     model.blocks, model.noise_scales = LocalBlocks(**run["blocks"]), run["noise_scales"]
     return model, run
 

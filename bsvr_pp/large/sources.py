@@ -18,7 +18,8 @@ from numpy.typing import NDArray
 
 from bsvr_pp.core.arrays import Array
 from bsvr_pp.core.atomic_write import atomic_write
-from bsvr_pp.estimators.training_data import log_of, width_of_tied
+from bsvr_pp.estimators.training_data import width_of_tied
+from bsvr_pp.estimators.validation import log_of
 from bsvr_pp.large.tasks import Record, checksum
 from bsvr_pp.model.blocks import mean_and_deviation
 from bsvr_pp.model.priors import location_and_scale
@@ -37,10 +38,7 @@ type Inputs = pd.DataFrame | Array
 
 @dataclass(frozen=True, slots=True)
 class Source:
-    """Training data in parts: inputs (a DataFrame, or an (m, d) array) and targets (m,).
-
-    ``name`` is in messages, ``identity`` changes with the data, ``target`` is empty for arrays; ``notes`` are said.
-    """
+    """Training data in parts of inputs and targets (m,); ``identity`` changes with the data."""
 
     name: str
     identity: str
@@ -50,11 +48,7 @@ class Source:
 
 
 def source_of(data: Data, y: NDArray[np.generic] | None = None, target: str | None = None) -> Source:
-    """Describe training data.
-
-    They are a Parquet file, a folder of them, or a CSV file; a data frame of pandas or Dask, with its last column or
-    ``target`` to predict; or inputs (n, d) and targets y (n,) as arrays of NumPy, `numpy.memmap` or Dask.
-    """
+    """Describe training data: files, or a data frame, with a column to predict; or arrays of inputs and targets."""
     if isinstance(data, str | Path) or hasattr(data, "columns"):
         return _of_table(data, target, None)
     if target is not None:

@@ -85,13 +85,10 @@ def _intact[T](read: Callable[[Path], T], path: Path) -> T | None:
 
 
 def run_tasks(task: Task, work: Records, count: int, client: Client | None, progress: str) -> list[Path]:
-    """Files, in a folder ``work``, with the arrays of a function of this folder, a stamp and the numbers up to a count.
-
-    The stamp changes with the records. Files of this stamp that are there as they were written are not computed again.
-    Without a client the threads are those of joblib's context; a task of a worker that is lost is given to another.
-    """
+    """Files in ``work`` of the arrays that a function makes of it, of a stamp of its records, and of each number."""
     folder, stamp = str(work.folder), checksum(work.data)
     files = [work.folder / "done" / f"{number}.npz" for number in range(count)]
+    # Files of this stamp that are there as they were written are not computed again.
     todo = [number for number in range(count) if not (all_whole(files[number]) and _stamp(files[number]) == stamp)]
     if client is None:
         each_block(lambda i: _written(task, folder, stamp, todo[i]), len(todo), progress)

@@ -7,7 +7,7 @@ import pytest
 from problems import assert_gradient_matches_differences, factor_grid, smooth
 from scipy.special import logsumexp
 
-from bsvr_pp.approximations import (
+from bsvr_pp.core.approximations import (
     annealed,
     find_mode,
     laplace,

@@ -16,7 +16,7 @@ from problems import (
 )
 from scipy.integrate import quad
 
-from bsvr_pp.approximations import laplace, laplace_gradient
+from bsvr_pp.core.approximations import laplace, laplace_gradient
 from bsvr_pp.losses import absolute, epsilon_insensitive, gaussian, hinge, soft_insensitive
 
 CURVATURES = ["exact", "local"]

@@ -19,7 +19,7 @@ from problems import (
 from scipy.special import erf, erfc
 from scipy.stats import norm
 
-from bsvr_pp.approximations import laplace, mean_field, mean_field_gradient
+from bsvr_pp.core.approximations import laplace, mean_field, mean_field_gradient
 from bsvr_pp.losses import absolute, epsilon_insensitive, gaussian, hinge, huber, pinball, soft_insensitive
 
 

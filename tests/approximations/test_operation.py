@@ -9,7 +9,7 @@ import pytest
 from numba import njit
 from problems import smooth
 
-from bsvr_pp.approximations import laplace, laplace_gradient, mean_field, mean_field_gradient
+from bsvr_pp.core.approximations import laplace, laplace_gradient, mean_field, mean_field_gradient
 from bsvr_pp.losses import gaussian, hinge, soft_insensitive
 from bsvr_pp.model.operation import (
     APPROXIMATIONS,

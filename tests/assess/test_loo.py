@@ -201,7 +201,7 @@ def test_from_nearest_rows_is_the_gaussian_of_these_rows(scaled):
         f = bp.GP(cov_func=pm.gp.cov.ExpQuad(1, ls=1.0)).prior("f", X=X)
         pm.Normal("y", mu=f, sigma=pm.HalfNormal("sigma"), observed=y)
         result = bp.fit(bp.MeanField(), hyperparameters={"sigma": noise**0.5}, progressbar=False)
-    scales = bp.NoiseScales(np.array([1.0, 2.0]), np.array([0.8, 0.2]), 0.0) if scaled else None
+    scales = bp.NoiseScales(np.array([1.0, 2.0]), np.array([0.8, 0.2]), 0.0, neighbours=5) if scaled else 5
     factors = [(1.0, 0.8), (4.0, 0.2)] if scaled else [(1.0, 1.0)]
     expected = np.empty(20)
     for i in range(20):
@@ -212,7 +212,7 @@ def test_from_nearest_rows_is_the_gaussian_of_these_rows(scaled):
         variance = 1 - gain @ K[:5, 5]
         density = [w * stats.norm(gain @ y[near], (variance + noise * s) ** 0.5).pdf(y[i]) for s, w in factors]
         expected[i] = np.log(sum(density))
-    options = {"model": model, "neighbours": 5, "noise_scales": scales}
+    options = {"model": model, "neighbours": scales}
     found = bp.loo(result, **options)
     np.testing.assert_allclose(found.elpd_i, expected, atol=1e-4)
     assert "each target from its 5 nearest rows" in str(found) and found.p > 0

@@ -7,7 +7,7 @@ from concurrent.futures import ThreadPoolExecutor
 import numpy as np
 import pytest
 
-from bsvr_pp.approximations import Covariance, annealed, find_mode, laplace, laplace_gradient, mean_field
+from bsvr_pp.core.approximations import Covariance, annealed, find_mode, laplace, laplace_gradient, mean_field
 from bsvr_pp.core.approximations.posterior import from_sites
 from bsvr_pp.core.approximations.smc import Annealing
 from bsvr_pp.losses import epsilon_insensitive, soft_insensitive

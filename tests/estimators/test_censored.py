@@ -7,7 +7,8 @@ import pandas as pd
 import pytest
 
 import bsvr_pp as bp
-from bsvr_pp.estimators.training_data import IntervalTargets, TrainingData, concordance, merged, targets_of
+from bsvr_pp.estimators.training_data import TrainingData, merged
+from bsvr_pp.estimators.validation import IntervalTargets, concordance, targets_of
 from bsvr_pp.inference.prediction.component import Component
 
 RNG = np.random.default_rng(0)

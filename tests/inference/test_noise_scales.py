@@ -151,7 +151,7 @@ def test_a_model_predicts_as_the_estimator():
     np.testing.assert_array_equal(scales.weights, same.weights)
     assert scales.shared == same.shared
     new = np.array([[4.0], [16.0]])
-    found = bp.predict(result, new, model=model, neighbours=20, noise_scales=scales, y_new=[0.0, 0.0])
+    found = bp.predict(result, new, model=model, neighbours=scales, y_new=[0.0, 0.0])
     mean, variance, log_density = moments_from_neighbours(problem, problem.complete(at), new, 20, scales.factors)
     np.testing.assert_allclose(found["f_mean"], mean, rtol=1e-9)
     share, noise = scales.at(log_density), problem.noise_at(problem.complete(at))

@@ -45,40 +45,15 @@ def fitted(small_pieces, tmp_path_factory):
 @pytest.fixture
 def model(fitted, tmp_path):
     """The model of a copy of the folder."""
-    return bp.open_folder(shutil.copytree(fitted.folder, tmp_path / "model"))
+    return bp.FolderModel(shutil.copytree(fitted.folder, tmp_path / "model"))
 
 
-def grown(model, *parts):
-    for part in parts:
-        bp.extend_folder(model, *part)
-    return bp.open_folder(model.folder)
-
-
-def test_rows_that_are_added_with_one_model_object_are_those_of_fresh_objects(fitted, model, tmp_path):
-    other = bp.open_folder(shutil.copytree(fitted.folder, tmp_path / "other"))
-    parts = wave(40, 0.0, 6.0, seed=1), wave(40, 6.0, 12.0, seed=2), wave(30, 3.0, 9.0, seed=3)
-    before = model.predict(NEW)
-    both = grown(model, *parts)
-    for part in parts:
-        other = bp.extend_folder(other, *part)
-    assert both.blocks_.n == other.blocks_.n == 310
-    np.testing.assert_array_equal(both.dual_coef_, other.dual_coef_)
-    for neighbours in (None, 30):
-        both.blocks = other.blocks = bp.LocalBlocks(60, neighbours=neighbours)
-        np.testing.assert_array_equal(both.predict(NEW), other.predict(NEW))
-    np.testing.assert_array_equal(model.predict(NEW), before)  # the old object predicts as it did
-
-
-def test_a_folder_with_another_model_than_the_object_is_not_grown(model, tmp_path):
+def test_a_folder_with_another_model_than_the_object_predicts_nothing(model, tmp_path):
     shutil.rmtree(model.folder)
     bp.fit_folder(machine(), *wave(150, seed=5), folder=model.folder)
-    for call in (
-        lambda: bp.extend_folder(model, *wave(20, seed=1)),
-        lambda: bp.predict_folder(model, NEW, tmp_path / "out.csv"),
-    ):
-        with pytest.raises(ValueError, match="has another model than the one that was given"):
-            call()
-    assert bp.open_folder(model.folder).blocks_.n == 150
+    with pytest.raises(ValueError, match="has another model than the one that was given"):
+        bp.predict_folder(model, NEW, tmp_path / "out.csv")
+    assert bp.FolderModel(model.folder).blocks_.n == 150
     with pytest.raises(ValueError, match=r"is not the file that was written|is damaged"):
         model.predict(NEW)
 
@@ -98,19 +73,18 @@ def test_a_second_process_is_refused_by_the_name_of_the_first_and_a_dead_one_blo
     calls = {
         fresh: lambda: bp.fit_folder(machine(), *wave(150), folder=fresh),
         tmp_path / ".bsvr-pp-out.csv": lambda: bp.predict_folder(model, NEW, out),
-        model.folder: lambda: bp.extend_folder(model, *wave(20, seed=1)),
     }
     for folder, call in calls.items():
         with subprocess.Popen([sys.executable, "-c", HOLD, str(folder)], stdout=subprocess.PIPE) as holder:
             assert holder.stdout.readline() == b"held\n"
             with pytest.raises(ValueError, match=f"{folder}: process {holder.pid} on .* writes into it: call again"):
                 call()
-            assert bp.open_folder(model.folder).blocks_.n == 200  # reading goes on
+            assert bp.FolderModel(model.folder).blocks_.n == 200  # reading goes on
             holder.kill()
         assert (folder / LOCK).is_file()  # which the dead process has left
         call()
         assert not (folder / LOCK).exists()
-    assert bp.open_folder(model.folder).blocks_.n == 220 and out.is_file()
+    assert out.is_file()
 
 
 def test_a_lock_is_held_once_also_in_one_process_and_needs_a_disk_that_has_them(tmp_path, monkeypatch):
@@ -162,14 +136,14 @@ def test_a_crafted_record_is_refused_by_name(model, change, message):
     change(record)
     Records(model.folder)["model"] = record
     with pytest.raises(ValueError, match=message):
-        bp.open_folder(model.folder)
+        bp.FolderModel(model.folder)
 
 
 def test_a_link_out_of_the_folder_is_refused(model, tmp_path):
     (model.folder / "inputs.npy").rename(tmp_path / "elsewhere.npy")
     (model.folder / "inputs.npy").symlink_to(tmp_path / "elsewhere.npy")
     with pytest.raises(ValueError, match=r"inputs\.npy: is not the file that was written"):
-        bp.open_folder(model.folder)
+        bp.FolderModel(model.folder)
 
 
 @pytest.mark.parametrize("name", ARRAYS)
@@ -181,7 +155,7 @@ def test_damage_anywhere_in_a_file_is_noticed_before_a_prediction(model, name, k
     for place in [0, len(whole) // 2, len(whole) - 1, *rng.integers(len(whole), size=5)]:
         (model.folder / name).write_bytes(damaged(whole, kind, place, rng))
         try:
-            np.testing.assert_array_equal(bp.open_folder(model.folder).predict_interval(NEW), expected)
+            np.testing.assert_array_equal(bp.FolderModel(model.folder).predict_interval(NEW), expected)
         except ValueError as error:
             refused += 1
             assert name in str(error) and "damaged" in str(error)
@@ -195,8 +169,7 @@ def test_a_large_file_is_read_where_it_is_needed(tmp_path, monkeypatch):
     content = bytearray(path.read_bytes())
     content[-1 - 56 - 32 * 95] ^= 1  # in the last rows
     path.write_bytes(content)
-    stored = StoredRows((tmp_path,), *[np.empty(0)] * 5, files={path: SealedFile(path)})
-    stored.__dict__["base"] = np.array([0, 1000])
+    stored = StoredRows(tmp_path, *[np.empty(0)] * 4, files={"rows.npy": SealedFile(path)})
     np.testing.assert_array_equal(stored.read("rows.npy", np.array([0, 10, 500])), rows[[0, 10, 500]])
     with pytest.raises(ValueError, match=r"rows\.npy: is damaged"):
         stored.read("rows.npy", np.array([0, 10, 999]))
@@ -230,24 +203,18 @@ def test_files_of_stages_that_are_damaged_are_named_and_made_again(fitted, tmp_p
         bp.fit_folder(machine(), *wave(200), folder=folder)
 
 
-def test_stages_of_predictions_and_additions_that_are_damaged_are_made_again(model, tmp_path):
+def test_stages_of_predictions_that_are_damaged_are_made_again(model, tmp_path):
     expected = model.predict_table(NEW)
-    part, done = wave(40, seed=1), tmp_path / ".bsvr-pp-out.csv" / "done" / "0.npz"
+    done = tmp_path / ".bsvr-pp-out.csv" / "done" / "0.npz"
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(folder_model, "_join", lambda *_: 1 / 0)
         with pytest.raises(ZeroDivisionError):
             bp.predict_folder(model, NEW, tmp_path / "out.csv")
-    with interrupted(folder_fit, "_solve", [], 1):
-        bp.extend_folder(model, *part)
-    for path in (done, *model.folder.glob("added-1/work/done/*.npz")):
-        path.write_bytes(path.read_bytes()[:-100])
+    done.write_bytes(done.read_bytes()[:-100])
     with pytest.warns(UserWarning, match=r"0\.npz: is .*damaged.*; its stage is computed again"):
         bp.predict_folder(model, NEW, tmp_path / "out.csv")
     found = np.loadtxt(tmp_path / "out.csv", delimiter=",", skiprows=1)
     np.testing.assert_allclose(found, expected, rtol=1e-12)
-    with pytest.warns(UserWarning, match=r"\.npz: is .*damaged.*; its stage is computed again"):
-        more = bp.extend_folder(model, *part)
-    assert more.blocks_.n == 240
 
 
 def test_rows_of_another_call_of_predict_folder_are_not_predicted(model, tmp_path):
@@ -273,7 +240,7 @@ def test_an_error_of_the_package_is_no_damage(model, monkeypatch, place, error):
 
     monkeypatch.setattr(*place, bug)
     with pytest.raises(error, match="a bug"):
-        bp.open_folder(model.folder)
+        bp.FolderModel(model.folder)
 
 
 def test_threads_are_no_option_of_the_fit(model, tmp_path):

@@ -85,7 +85,7 @@ def test_a_folder_chooses_the_number_of_nearest_rows_of_the_estimator(data, tmp_
 
 
 def test_a_copy_predicts_the_same_and_a_table_of_predictions_agrees(model, tmp_path):
-    copy = bp.open_folder(shutil.copytree(model.folder, tmp_path / "copy"))
+    copy = bp.FolderModel(shutil.copytree(model.folder, tmp_path / "copy"))
     np.testing.assert_array_equal(copy.predict(NEW), model.predict(NEW))
     table = copy.predict_table(NEW, 0.8, "wave")
     assert table.columns.tolist() == ["wave", "sd", "lower 80 %", "upper 80 %"]
@@ -140,7 +140,7 @@ def test_a_fit_that_is_interrupted_again_and_again_ends_with_the_same_bits(model
             bp.fit_folder(machine(), *data, folder=folder)
         assert {path.stem for path in stages.iterdir()} == {"random numbers", *finished}
     with pytest.raises(ValueError, match="the fit of this model has not ended"):
-        bp.open_folder(folder)
+        bp.FolderModel(folder)
     with pytest.raises(ValueError, match="has files of other data or options"):
         bp.fit_folder(machine(noise="absolute"), *data, folder=folder)
     with monkeypatch.context() as patch:
@@ -151,7 +151,7 @@ def test_a_fit_that_is_interrupted_again_and_again_ends_with_the_same_bits(model
     with monkeypatch.context() as patch:
         patch.setattr(folder_fit, "search_in_blocks", refused)
         patch.setattr(folder_fit, "_solve", lambda *item: solved.append(item[2]) or solve(*item))
-        patch.setattr(folder_fit, "finish", refused)
+        patch.setattr(folder_fit, "_finish", refused)
         with pytest.raises(KeyboardInterrupt):
             bp.fit_folder(machine(), *data, folder=folder)
     (folder / ".bsvr-pp-killed").mkdir()
@@ -169,7 +169,7 @@ def test_a_search_that_did_not_converge_is_said(data, tmp_path, monkeypatch):
         patch.setattr(at_size, "_LIMIT", 2)
         patch.setattr(at_size, "_ENOUGH", 0.0)
         assert not bp.fit_folder(machine(), *data, folder=tmp_path / "model").converged_
-    assert not bp.open_folder(tmp_path / "model").converged_
+    assert not bp.FolderModel(tmp_path / "model").converged_
 
 
 def test_a_fit_that_has_ended_is_opened(model, data, monkeypatch):
@@ -198,7 +198,7 @@ def test_another_version_is_named_and_says_what_it_uses_again(model, data, tmp_p
         patch.setattr(folder_fit, "encode", refused)
         patch.setattr(folder_fit, "search_in_blocks", refused)
         patch.setattr(folder_fit, "_solve", lambda *item: solved.append(item[2]) or solve(*item))
-        patch.setattr(folder_fit, "finish", refused)
+        patch.setattr(folder_fit, "_finish", refused)
         message = f"was written by version {begun} of bsvr_pp, and this is 99.0: its rows and hyperparameters are used"
         with pytest.warns(UserWarning, match=message), pytest.raises(KeyboardInterrupt):
             bp.fit_folder(machine(), *data, folder=folder)
@@ -241,13 +241,13 @@ def test_a_damaged_folder_is_refused(model, tmp_path, change, message):
     folder = shutil.copytree(model.folder, tmp_path / "copy")
     change(folder)
     with pytest.raises(ValueError, match=f"^{folder}.*{message}"):
-        bp.open_folder(folder)
+        bp.FolderModel(folder)
 
 
 def test_foreign_folders_are_refused(data, tmp_path):
     (tmp_path / "notes.txt").write_text("mine")
     with pytest.raises(ValueError, match="is not the folder of a model"):
-        bp.open_folder(tmp_path)
+        bp.FolderModel(tmp_path)
     with pytest.raises(ValueError, match="has files of other data or options"):
         bp.fit_folder(machine(), *data, folder=tmp_path)
     assert [path.name for path in tmp_path.iterdir()] == ["notes.txt"]

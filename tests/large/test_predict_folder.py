@@ -103,7 +103,7 @@ import sys
 import bsvr_pp as bp
 from bsvr_pp.large import folder_model
 folder_model._TASK = 40
-bp.predict_folder(bp.open_folder(sys.argv[1]), sys.argv[2], sys.argv[3])
+bp.predict_folder(bp.FolderModel(sys.argv[1]), sys.argv[2], sys.argv[3])
 """
 
 

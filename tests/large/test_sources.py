@@ -64,7 +64,7 @@ def test_the_commands_fit_into_a_folder_and_predict_from_it(table, parquet, tmp_
     np.testing.assert_allclose(found["delay"], mean, rtol=1e-6)
     np.testing.assert_allclose(found["sd"], std, rtol=1e-6)
     np.testing.assert_allclose(found[["lower 80 %", "upper 80 %"]], interval, rtol=1e-6)
-    model = bp.open_folder(folder)
+    model = bp.FolderModel(folder)
     with pytest.warns(UserWarning, match="'Kiel'"):
         np.testing.assert_allclose(model.predict(later), mean, rtol=1e-6)
     model.blocks = bp.LocalBlocks(neighbours=None)

@@ -10,8 +10,8 @@ from problems import REGRESSION
 from scipy.integrate import quad
 from scipy.stats import multivariate_normal, norm
 
-from bsvr_pp.approximations import find_mode, laplace, laplace_gradient, mean_field, mean_field_gradient
 from bsvr_pp.classification.normaliser import Known, MeanKnown
+from bsvr_pp.core.approximations import find_mode, laplace, laplace_gradient, mean_field, mean_field_gradient
 from bsvr_pp.losses import gaussian, hinge
 
 

@@ -125,7 +125,7 @@ def laplace_gradient(
     Examples
     --------
     >>> import numpy as np
-    >>> from bsvr_pp.approximations import laplace_gradient
+    >>> from bsvr_pp.core.approximations import laplace_gradient
     >>> from bsvr_pp.losses import gaussian
     >>> value, gradient = laplace_gradient(np.eye(1), [1.0], gaussian(C=1.0))
     >>> gradient.K.round(6).tolist(), gradient.mean.round(6).tolist()

@@ -108,7 +108,7 @@ def mean_field_gradient(
     Examples
     --------
     >>> import numpy as np
-    >>> from bsvr_pp.approximations import mean_field_gradient
+    >>> from bsvr_pp.core.approximations import mean_field_gradient
     >>> from bsvr_pp.losses import gaussian
     >>> value, gradient = mean_field_gradient(np.eye(1), [1.0], gaussian(C=1.0))
     >>> gradient.K.round(6).tolist(), gradient.mean.round(6).tolist()

@@ -11,7 +11,7 @@ from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from functools import partial
 from itertools import pairwise
-from typing import Any, cast
+from typing import Any, NamedTuple, cast
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -36,21 +36,16 @@ _ONE = NoiseScales.one()
 
 @dataclass(frozen=True, slots=True)
 class Component:
-    """One point of the hyperparameters with its weight, and mean and variance of f at any inputs.
-
-    ``moments`` also gives the mean log densities of the nearest rows by the ``scales`` of the noise that are compared.
-    ``site_precision`` and ``dual_coef`` are None if f is a draw. With ``apart`` the moments are those of fits of
-    their own for each input, and the sites only say how f is correlated.
-    """
+    """One point of the hyperparameters with its weight, and mean and variance of f at any inputs."""
 
     problem: Problem
     point: Point
-    moments: Moments
+    moments: Moments  # also mean log densities of the nearest rows by the scales that are compared
     weight: float = 1.0
-    dual_coef: Array | None = None
+    dual_coef: Array | None = None  # None if f is a draw
     site_precision: Array | None = None
     scales: NoiseScales = _ONE
-    apart: bool = False
+    apart: bool = False  # each input has a fit of its own, and the sites only say how f is correlated
 
     def moments_and_scales(self, X: Array) -> tuple[Array, Array, Array]:
         """Mean and variance of f at new inputs, and the probabilities (s, n_new) of the scales of the noise there."""
@@ -97,20 +92,27 @@ class Component:
         return mean, 0.5 * (covariance + covariance.T)
 
 
+class Member(NamedTuple):
+    """A Gaussian posterior of f at hyperparameters, by its two vectors, and its weight among others."""
+
+    point: Point
+    dual_coef: Array
+    site_precision: Array
+    weight: float = 1.0
+
+
 def component(
     problem: Problem,
-    point: Point,
-    dual_coef: Array,
-    site_precision: Array,
+    member: Member,
     *,
-    weight: float = 1.0,
     plug_in: bool = False,
     predict: Gaussian | None = None,
     part: str | None = None,
     neighbours: int | None = None,
     scales: NoiseScales = _ONE,
 ) -> Component:
-    """Make the component of two vectors, or of a ``part`` of f; ``predict`` is its function where it is known."""
+    """Make the component of a member, or of a ``part`` of f; ``predict`` is its function where it is known."""
+    point, dual_coef, site_precision, weight = member
     if neighbours is not None and not problem.ends.exact:
         raise ValueError(f"neighbours={neighbours} takes exact targets, and the model has intervals or classes")
 
@@ -186,10 +188,7 @@ def _in_chunks[T: tuple[Array, ...]](moments: Callable[[Array], T], X: Array) ->
 
 
 def new_rows(problem: Problem, X_new: ArrayLike | None, data: Mapping[str, ArrayLike] | None = None) -> Array:
-    """Check new inputs, and convert them to an (n_new, d) array that fits the model, with the data of its parts.
-
-    Without inputs the data say how many rows there are.
-    """
+    """Check new inputs, or data without them, and make an (n_new, d) array with the data of the parts of f."""
     given, own = data or {}, str(problem.own_names[0])
     if own in given:
         if X_new is not None:
@@ -234,10 +233,7 @@ def new_rows(problem: Problem, X_new: ArrayLike | None, data: Mapping[str, Array
 
 
 def noise_of_rows(problem: Problem, X: Array, data: Mapping[str, ArrayLike] | None = None) -> NoiseOfRows:
-    """Return a function from hyperparameters to the noise of new rows, which have these values of other data.
-
-    It raises an error if the noise has a value for each training point that is not computed from data.
-    """
+    """Return a function from hyperparameters to the noise of new rows, which have these values of other data."""
     known = rowwise_data(problem) if data else {}
     given: dict[str, Array] = {}
     for name, value in (data or {}).items():

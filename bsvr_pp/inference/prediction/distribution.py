@@ -310,11 +310,7 @@ class PredictiveDistribution:
         )
 
     def _crps(self, z: Array, cdfs: Sequence[Cdf | None]) -> Array:
-        """Score of f + noise, or of its exponential, at z (n,), in the unit of the target.
-
-        It is the integral of F² below the mean and of (1 - F)² above it, and of 2·F - 1 from there to z. The nodes are
-        at the mean + scale·sinh(t), dense where components are narrow. Components may have a cdf that is cheaper.
-        """
+        """Score of f + noise, or of its exponential, at z (n,), in the unit of the target."""
         means, variances = self._of_components
         mean, reach = self._mean_variance[0], _REACH * np.sqrt(variances)
         scale = _REACH / (self.weights / reach).sum(axis=0)
@@ -370,11 +366,7 @@ def mixed(weights: Array, means: Array, variances: Array) -> tuple[Array, Array]
 def mixture_quantile(
     levels: Array, weights: Array, means: Array, variances: Array, noises: Sequence[NoiseModel]
 ) -> Array:
-    """Quantiles (m, n) of mixtures of f + noise, for levels (m, n) strictly between 0 and 1.
-
-    Weights, which sum to one, means and variances of f are (components, n); each component has its noise, all of one
-    loss, with parameters that are numbers or (n,) arrays.
-    """
+    """Quantiles (m, n) of mixtures of f + noise (components, n), for levels (m, n) strictly between 0 and 1."""
     order = np.argsort(levels, axis=0)
     ascending = np.take_along_axis(levels, order, axis=0)
     # The table has a row for each component, or for each component and point.

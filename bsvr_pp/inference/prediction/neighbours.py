@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import warnings
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from math import ceil
 from typing import NamedTuple, Self
 
@@ -26,6 +26,7 @@ from bsvr_pp.core.approximations.nearest import NearestMoments, nearest_moments
 from bsvr_pp.core.arrays import Array, Rows
 from bsvr_pp.core.checks import check_count, check_fields, check_positive, generator, is_number, numbers
 from bsvr_pp.core.covariance.block_diagonal import each_block
+from bsvr_pp.core.docs import shared
 from bsvr_pp.core.losses import NoiseModel
 from bsvr_pp.core.losses.noise import widened
 from bsvr_pp.inference.protocol import ConvergenceWarning
@@ -64,6 +65,8 @@ class NoiseScales:
         Number of rows of a neighbourhood that count when their densities choose between the scales.
     offsets : (s,) array or number
         Mean of the noise of each scale, on the scale of the model's targets.
+    neighbours : int or None
+        Number of nearest rows that they were learned with by `learn_noise_scales`.
 
     Raises
     ------
@@ -75,6 +78,7 @@ class NoiseScales:
     weights: Array
     shared: float
     offsets: ArrayLike = 0.0
+    neighbours: int | None = None
 
     def __post_init__(self) -> None:
         factors = numbers("factors", self.factors, ("s",))
@@ -133,7 +137,8 @@ class NoiseScales:
         """Make the scales from `record`."""
         arrays = ("factors", "weights", "offsets")
         found = check_fields("noise scales", record, (*arrays, "shared"))
-        return cls(**{name: np.array(found[name]) for name in arrays}, shared=float(found["shared"]))
+        factors, weights, offsets = (np.array(found[name]) for name in arrays)
+        return cls(factors, weights, float(found["shared"]), offsets)
 
 
 @dataclass(frozen=True)
@@ -160,6 +165,7 @@ class RowScales(NamedTuple):
     precision: Array
 
 
+@shared
 def learn_noise_scales(
     result: xr.DataTree,
     *,
@@ -168,7 +174,7 @@ def learn_noise_scales(
     random_seed: int | np.random.Generator | None = 0,
     progressbar: bool = False,
 ) -> NoiseScales:
-    """Learn the scales of the noise for predictions from nearest rows, ``bp.predict(neighbours=, noise_scales=)``.
+    """Learn the scales of the noise for predictions from nearest rows, ``bp.predict(neighbours=scales)``.
 
     2000 random training rows, each given its nearest rows without itself, choose the scales.
 
@@ -195,20 +201,11 @@ def learn_noise_scales(
         If the result has draws, is a mode, or does not belong to the model, or the model has weights, intervals or
         labels.
 
-    Examples
-    --------
-    >>> import numpy as np, pymc as pm, bsvr_pp as bp
-    >>> rng = np.random.default_rng(0)
-    >>> X = np.linspace(0, 20, 150)[:, None]
-    >>> y = np.sin(X[:, 0]) + np.where(X[:, 0] < 10, 0.1, 0.8) * rng.normal(size=150)
-    >>> with pm.Model():
-    ...     f = bp.GP(cov_func=pm.gp.cov.ExpQuad(1, ls=1.0)).prior("f", X=X)
-    ...     _ = bp.SoftInsensitive("y", mu=f, C=pm.LogNormal("C", 1, 1), epsilon=0.1, beta=0.8, observed=y)
-    ...     result = bp.fit(bp.MeanField(), hyperparameters={"C": 4.0}, progressbar=False)
-    ...     scales = bp.learn_noise_scales(result, neighbours=20)
-    ...     found = bp.predict(result, [[5.0], [15.0]], neighbours=20, noise_scales=scales)
-    >>> bool(2 * found["y_variance"][0] < found["y_variance"][1])
-    True
+    <sinc_model>
+    >>> result = bp.fit(bp.MeanField(), model, hyperparameters=at, progressbar=False)
+    >>> scales = bp.learn_noise_scales(result, model=model, neighbours=8)
+    >>> bp.predict(result, [[0.0], [5.0]], model=model, neighbours=scales)["y_variance"].shape
+    (2,)
     """
     problem = read_model(model)
     check_match(problem, result)
@@ -220,17 +217,13 @@ def learn_noise_scales(
     if labels or problem.weighted or not problem.ends.exact:
         raise ValueError("model must have exact targets without weights: scales of the noise are learned from them")
     (point,) = points_of(result["posterior"].to_dataset().isel(chain=[0], draw=[0]), problem.hyperparameters)
-    return choose_neighbours(problem, point, [neighbours], rng, progressbar)[1]
+    return replace(choose_neighbours(problem, point, [neighbours], rng, progressbar)[1], neighbours=neighbours)
 
 
 def choose_neighbours(
     problem: Problem, point: Point, counts: Sequence[int], rng: np.random.Generator, progressbar: bool = False
 ) -> tuple[int, NoiseScales]:
-    """Choose the number of nearest rows on which predictions have a fit of their own, and learn scales of the noise.
-
-    From the first of ``counts`` to the next while this adds 0.05 nats to the mean log density of random training rows,
-    each given its nearest rows without itself. The targets must be exact, without weights.
-    """
+    """Go from the first of ``counts`` to the next while random rows gain 0.05 nats each; learn scales of the noise."""
     n = problem.targets.size
     rows, best = rng.choice(n, min(_ROWS, n), replace=False), counts[0]
     known = _scales_of(problem, point, rows, best, progressbar)
@@ -255,10 +248,7 @@ def _scales_of(problem: Problem, point: Point, rows: Rows, neighbours: int, prog
 def scales_of_posterior(
     problem: Problem, point: Point, posterior: LatentPosterior, weight: Array, *far: Array
 ) -> RowScales:
-    """Learn the scales of the noise from a posterior of all rows, whose cavities predict each row from the others.
-
-    Rows that do not determine f follow: inputs ``far`` (m, d), targets and how often each counts (m,).
-    """
+    """Learn scales of the noise from the cavities of all rows; rows ``far`` that do not determine f follow."""
     n, noise = problem.targets.size, problem.noise_at(point)
     own = densities_of_rows(problem, point, posterior, _FACTORS)
     near = own[nearest_others(problem, point, np.arange(n), min(_NEAREST, n // 4))].mean(axis=1)
@@ -298,14 +288,11 @@ def densities_near(problem: Problem, point: Point, X: Array, densities: Array) -
 def _learned(
     mean: Array, variance: Array, noise: NoiseModel, targets: Array, of_others: Array, weight: Array
 ) -> RowScales:
-    """The scales that maximise the log density of rows, given the mean of those near by scale, ``of_others`` (n, s).
-
-    Mean and variance are of f given the other rows. Rows whose solve failed are left out, and their log density is NaN.
-    Where most targets are equal, and f is no quantile, weights and offsets are computed in turn.
-    """
+    """The scales that maximise the log density of rows, given the mean of those near by scale, ``of_others`` (n, s)."""
     own = _densities(mean, variance, noise, targets, _FACTORS)
     solved, offsets = np.isfinite(own + of_others).all(axis=1), np.zeros(_FACTORS.size)
     every = _weighed(own[solved], of_others[solved], weight[solved])
+    # Where most targets are equal, and f is no quantile, the scales have means.
     for _ in range(_TURNS if mostly_equal(targets, weight) and "quantile" not in noise.parameters else 0):
         joint = np.log(every.at(of_others).T + _TINY) + own
         share = np.where(solved, weight * np.exp(joint - logsumexp(joint, axis=1, keepdims=True)).T, 0.0)
@@ -344,11 +331,7 @@ def _weighed(known: Array, given: Array, times: Array, before: NoiseScales | Non
 def moments_given(
     problem: Problem, point: Point, X: Array, near: Rows, factors: ArrayLike = (), progress: str = ""
 ) -> tuple[Array, Array, Array]:
-    """Mean and variance (m,) of f at inputs (m, d), by mean field on rows ``near`` (m, k) of each, not by blocks.
-
-    For ``factors`` (s,) of the width of the noise also, (m, s), the mean over these rows of their log densities given
-    the others (`NearestMoments`). Warns if mean field does not converge for some inputs.
-    """
+    """Mean and variance (m,) of f by mean field on rows ``near`` (m, k), and log densities of these by ``factors``."""
     count = near.shape[1]
     (weight,) = problem.evaluate("weight", lambda: [problem.weight], point)
     noise = problem.noise_at(point).weighted(weight)
