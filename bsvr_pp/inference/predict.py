@@ -22,7 +22,7 @@ from bsvr_pp.inference.parts import check_part
 from bsvr_pp.inference.prediction.component import draw_jointly, mixture_of, new_rows, noise_of_rows, predictions
 from bsvr_pp.inference.prediction.distribution import QUANTILES, PredictiveDistribution, mixed
 from bsvr_pp.inference.prediction.neighbours import NoiseScales
-from bsvr_pp.inference.result import problem_of
+from bsvr_pp.inference.result import dim_of_new_rows, problem_of
 
 
 @shared
@@ -36,6 +36,8 @@ def predict(
     data: Mapping[str, ArrayLike] | None = None,
     component: str | None = None,
     neighbours: int | NoiseScales | None = None,
+    dims: str | Sequence[str] = "obs_new",
+    coords: Mapping[str, Any] | None = None,
 ) -> xr.Dataset:
     """Predict the latent function and new targets.
 
@@ -64,11 +66,13 @@ def predict(
         (Gramacy & Apley 2015), for the result of an approximation at one point of the hyperparameters. 64 rows take
         about a millisecond an input. What `learn_noise_scales` returns is their number with scales of the noise. By
         default f is that of the model: if it has blocks, of the block whose region holds the input.
+    dims, coords : str, dict, optional
+        Name of the dimension of the new rows, and its coordinate by this name: by default their numbers.
 
     Returns
     -------
     xarray.Dataset
-        ``f_mean``, ``f_variance``, ``y_mean``, ``y_variance`` over ``obs_new``; ``y_quantile`` over ``quantile`` too;
+        ``f_mean``, ``f_variance``, ``y_mean``, ``y_variance`` of the new rows; ``y_quantile`` over ``quantile`` too;
         ``y_log_density``, ``y_cdf`` and ``y_crps``, and the coordinate ``y_new``, if targets are given.
         The variance of f is Chu, Keerthi & Ong 2004, (44), or the corresponding formula for mean field; that of y adds
         (15). For labels the result has ``y_probability``, the probability of +1, instead of quantiles: averaged over
@@ -79,8 +83,9 @@ def predict(
     Raises
     ------
     ValueError
-        If X_new or data do not fit, a quantile is outside (0, 1), the noise of new points is unknown since it has a
-        value for each training point or depends on data that are not given, or result and model do not belong together.
+        If X_new, data, dims or coords do not fit, a quantile is outside (0, 1), the noise of new points is unknown
+        since it has a value for each training point or depends on data that are not given, or result and model do not
+        belong together.
     TypeError
         If result is not one of `fit`.
 
@@ -96,8 +101,8 @@ def predict(
     targets = None if y_new is None else numbers("y_new", y_new, (len(X),))
     if targets is not None:
         check_size("y_new", targets)
-    row = "obs_new"
-    at: dict[str, Any] = {row: np.arange(len(X))}
+    row, labels = dim_of_new_rows(dims, coords, len(X), ("class", "quantile", "y_new"))
+    at: dict[str, Any] = {row: labels}
     if component is not None:
         if y_new is not None:
             raise ValueError("component is a part of f, without noise, and y_new has noise: give one of the two")

@@ -365,6 +365,19 @@ def layout_of(problem: Problem) -> Layout:
     return Layout(rows[problem.prior.name], dims, {dim: _stored(at) for dim, at in kept.items()})
 
 
+def dim_of_new_rows(dims: object, coords: object, n: int, taken: Iterable[str]) -> tuple[str, Values]:
+    """Check the name of the dimension of n new rows, which is not taken by others, and its coordinate."""
+    names = [dims] if isinstance(dims, str) else list(dims) if isinstance(dims, Sequence) else []
+    if len(names) != 1 or not isinstance(names[0], str) or names[0] in taken:
+        raise ValueError(
+            f"dims must be one name, of the new rows, and none of {', '.join(sorted(taken))}, got {dims!r}"
+        )
+    given = {} if coords is None else coords
+    if not isinstance(given, Mapping) or set(given) - set(names) or any(np.shape(at) != (n,) for at in given.values()):
+        raise ValueError(f"coords must be a dict from {names[0]} to the {n} labels of the new rows, got {coords!r}")
+    return names[0], _stored(given.get(names[0], np.arange(n)))
+
+
 def _stored(labels: ArrayLike | pd.Index[str]) -> Values:
     """Labels of a coordinate as netCDF has them: numbers and dates without a zone as they are, all others as text."""
     index = pd.Index(labels)

@@ -133,17 +133,34 @@ def test_a_variable_may_have_the_name_of_inputs():
 
 
 @pytest.mark.parametrize("call", ["predict", "recover"])
-def test_new_rows_have_a_dimension_with_their_numbers(call):
+def test_new_rows_have_dimensions_and_coordinates(call):
     model = build()
+    labels = np.array(["2026-01-01", "2026-01-02", "2026-01-03"], dtype="datetime64[D]")
     if call == "predict":
         result = bp.fit(bp.MAP(), model, hyperparameters=AT, random_seed=0, progressbar=False)
-        predicted = bp.predict(result, X[:3], model=model)["f_mean"]
+
+        def predicted(**options):
+            return bp.predict(result, X[:3], model=model, **options)["f_mean"]
     else:
         drawn = {"C": (("chain", "draw"), [[5.0, 6.0]]), "lengthscale": (("chain", "draw", "d"), np.ones((1, 2, 2)))}
         samples = xr.DataTree.from_dict({"posterior": xr.Dataset(drawn)})
         marginal = bp.marginalize(bp.MeanField(), model)
-        predicted = bp.recover_latent(samples, model=marginal, X_new=X[:3], progressbar=False)["posterior"]["f_new"]
-    assert predicted.dims[-1] == "obs_new" and predicted["obs_new"].values.tolist() == [0, 1, 2]
+
+        def predicted(**options):
+            tree = bp.recover_latent(samples, model=marginal, X_new=X[:3], progressbar=False, **options)
+            return tree["posterior"]["f_new"]
+
+    assert predicted().dims[-1:] == ("obs_new",)
+    for dims in ("day", ["day"]):
+        found = predicted(dims=dims, coords={"day": labels})
+        assert found.dims[-1] == "day"
+        np.testing.assert_array_equal(found["day"], labels)
+    for dims in (("day", "hour"), [], 3, "quantile" if call == "predict" else "town"):
+        with pytest.raises(ValueError, match="dims must be one name, of the new rows, and none of"):
+            predicted(dims=dims)
+    for coords in ({"day": labels[:2]}, {"hour": labels}, labels):
+        with pytest.raises(ValueError, match="coords must be a dict from day to the 3 labels of the new rows, got"):
+            predicted(dims="day", coords=coords)
 
 
 def test_other_data_of_the_model_are_kept_and_compared():
