@@ -93,11 +93,6 @@ def test_numba_agrees_with_python():
         np.testing.assert_allclose(one, other, rtol=1e-10)
 
 
-def test_points_have_no_derivatives():
-    points = pt.matrix()
-    with pytest.raises(pytensor.gradient.NullTypeGradError):
-        pt.grad(bp.cov.MainEffects(3, 1.0, 1.0)(points).sum(), points)
-
 
 def test_an_input_without_variance_has_no_effect():
     kernel = bp.cov.MainEffects(3, [1.0, 0.0, 1.0], 1.0)
