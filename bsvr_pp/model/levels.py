@@ -1,7 +1,7 @@
 """Inputs of few values: the kernel takes them as numbers, and each value as a level of a category as well.
 
 What belongs to a value alone, such as a kind of material that is numbered, is learned from all rows of that value. A
-value that the training rows do not have is a number alone (docs/explanation/levels.md).
+value that the training rows do not have is a number alone (docs/defaults.md).
 """
 
 from __future__ import annotations
