@@ -82,6 +82,25 @@ def test_derivatives(make, at, other):
     np.testing.assert_allclose(value(at)[1], expected, rtol=1e-5, atol=1e-6)
 
 
+@pytest.mark.parametrize("other", [None, Z], ids=["one set of points", "two"])
+@pytest.mark.parametrize(
+    "kernel",
+    [bp.cov.MainEffects(3, VARIANCE**0.5, LS, detail=0.6), bp.cov.RationalQuadratic(3, LS, inverse_alpha=0.3)],
+    ids=["main effects", "rational quadratic"],
+)
+def test_derivatives_by_the_points(kernel, other):
+    points = [pt.matrix()] if other is None else [pt.matrix(), pt.matrix()]
+    at = [X] if other is None else [X, other]
+    graph = (kernel(*points) * RNG.normal(size=(70, 70 if other is None else 4))).sum()
+    value = pytensor.function(points, [graph, *pt.grad(graph, points)])
+    for place, found in enumerate(value(*at)[1:]):
+        step = np.zeros_like(at[place])
+        step[2, 1] = 1e-5
+        moved = [[some + sign * step if i == place else some for i, some in enumerate(at)] for sign in (1.0, -1.0)]
+        difference = (value(*moved[0])[0] - value(*moved[1])[0]) / 2e-5
+        np.testing.assert_allclose(found[2, 1], difference, rtol=1e-5, atol=1e-6)
+
+
 @pytest.mark.slow
 def test_numba_agrees_with_python():
     p = pt.vector()
@@ -91,12 +110,6 @@ def test_numba_agrees_with_python():
     found = [pytensor.function([p], outputs, mode=mode)(at) for mode in ("NUMBA", "FAST_COMPILE")]
     for one, other in zip(*found, strict=True):
         np.testing.assert_allclose(one, other, rtol=1e-10)
-
-
-def test_points_have_no_derivatives():
-    points = pt.matrix()
-    with pytest.raises(pytensor.gradient.NullTypeGradError):
-        pt.grad(bp.cov.MainEffects(3, 1.0, 1.0)(points).sum(), points)
 
 
 def test_an_input_without_variance_has_no_effect():

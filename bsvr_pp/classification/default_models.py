@@ -126,8 +126,8 @@ def _label_covariance(kernel: str, width: Array, ard: bool, tied: Tied) -> pm.gp
     first = firsts(width, tied)
     d = first.size
     centre = np.log(width[first] * np.sqrt(2.0 * d))
-    amplitude = pm.LogNormal("amplitude", np.log(10.0), 3.0) if kernel != "linear" else None
-    linear = pm.LogNormal("linear", np.log(10.0), 3.0)
+    amplitude = pm.LogNormal("amplitude", np.log(10.0), 3.0, initval=1.0) if kernel != "linear" else None
+    linear = pm.LogNormal("linear", np.log(10.0), 3.0, initval=1.0)
     if ard and d > 1:
         factor = np.linalg.cholesky(_COMMON + _OWN * np.eye(d))
         lengthscale = pm.math.exp(of_inputs(pm.MvNormal("log_lengthscale", centre, chol=factor), tied))

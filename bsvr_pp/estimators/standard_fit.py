@@ -39,6 +39,7 @@ from bsvr_pp.inference.result import blocks_of
 from bsvr_pp.inference.search.at_size import AtSize, cut, search_in_blocks
 from bsvr_pp.inference.search.optimize import initial_point
 from bsvr_pp.model.blocks import ONE_BLOCK, Partition
+from bsvr_pp.model.levels import Levels, columns_of_few_values
 from bsvr_pp.model.priors import Kernel, Tied, mostly_equal, standard_model
 from bsvr_pp.model.problem import Point, Problem, read_model
 
@@ -52,7 +53,7 @@ class StandardModel:
 
     The noises "hinge" and "known_label" are for labels -1 and +1, with a fixed ``C`` if it is not learned, and
     ``n_cutpoints`` > 0 for ordered classes 0, 1, ..., n_cutpoints. Inputs of one number in ``tied``
-    have one lengthscale.
+    have one lengthscale, and the values of the inputs ``levels`` are categories as well.
     """
 
     noise: str
@@ -63,6 +64,7 @@ class StandardModel:
     n_cutpoints: int = 0
     C: float | None = None
     tied: Tied = None
+    levels: tuple[int, ...] = ()
 
     def problem(self, rows: TrainingData, blocks: Partition = ONE_BLOCK) -> Problem:
         """The model of standardised rows, read; models of one structure share compiled functions."""
@@ -73,6 +75,7 @@ class StandardModel:
             known["C"] = float(self.C)
         if self.n_cutpoints:
             known["thresholds"] = class_thresholds(rows.y, self.n_cutpoints)
+        known["levels"] = Levels.of(rows.X, self.levels).values
         d = rows.X.shape[1]
         structure = replace(self, ard=self.ard and d > 1, beta=0.5, C=None if self.C is None else 1.0)
         return _compiled(structure, d, tuple(rows.of_targets)).with_data(rows.X, rows.y, blocks=blocks, **known)
@@ -88,6 +91,7 @@ class StandardModel:
         options |= {"blocks": blocks, "of_targets": of_targets}
         if self.noise in ("hinge", "known_label"):
             return standard_label_model(X, y, known=self.noise == "known_label", C=self.C, **options)
+        options["levels"] = Levels.of(X, self.levels)
         return standard_model(X, y, noise=self.noise, beta=self.beta, quantile=self.quantile, **options)
 
 
@@ -235,6 +239,8 @@ class RegressionSpec:
             self.local.tell(len(rows.y))
         if self.automatic and size is None and n >= _EFFECTS:
             model = replace(model, kernel="main_effects")
+        if model.kernel == "main_effects":
+            model = replace(model, levels=columns_of_few_values(rows.X, tied))
         return replace(self, model=model, size=size), rows
 
     @property

@@ -96,6 +96,8 @@ class BayesianSVR(TargetPredictions, SavedEstimator, RegressorMixin, BaseEstimat
     ----------
     kernel_ : str
         The kernel that was used; "function" for a function.
+    levels_ : (q,) array of int
+        Inputs with few values, whose values are categories as well in a kernel with main effects.
     C_, epsilon_, beta_ : float
         Parameters of the noise, as far as the noise has them, in units of the target: C_ in 1/unit (for Gaussian noise
         1/unit²), epsilon_ in units. Posterior means, if they were sampled.
@@ -164,6 +166,7 @@ class BayesianSVR(TargetPredictions, SavedEstimator, RegressorMixin, BaseEstimat
         "unit_",
         "beta_",
         "kernel_",
+        "levels_",
         "n_features_in_",
         "outliers_",
         "neighbours_",
@@ -295,6 +298,9 @@ class BayesianSVR(TargetPredictions, SavedEstimator, RegressorMixin, BaseEstimat
         mean, scale, location, unit = (learned[name] for name in ("mean_", "scale_", "location_", "unit_"))
         units = Units(mean, scale, location, unit, spec.logarithm)
         model = replace(spec.model, kernel=learned["kernel_"], beta=learned["beta_"], tied=columns.tied)
+        if not set(levels := tuple(learned["levels_"])) <= set(range(rows.X.shape[1])):
+            raise ValueError(f"levels_ of result must be numbers of its inputs, got {list(levels)}")
+        model = replace(model, levels=tuple(map(int, levels)))
         more = {"neighbours": learned["neighbours_"], "outliers": learned["outliers_"].astype(np.intp)}
         return RegressionFit.of_result(model, units, rows, spec.method, result, **more)
 
@@ -305,6 +311,7 @@ class BayesianSVR(TargetPredictions, SavedEstimator, RegressorMixin, BaseEstimat
         return hyperparameters(fit.problem.noise_at(fit.point), inverse, fit.units, columns) | {
             "beta_": fit.model.beta,
             "kernel_": "function" if callable(kernel) else kernel,
+            "levels_": np.array(fit.model.levels, dtype=np.intp),
             "outliers_": fit.outliers,
             "neighbours_": fit.neighbours,
             "blocks_": fit.cut,

@@ -138,7 +138,10 @@ def fixed(kernel: pm.gp.cov.Covariance, value: Callable[[TensorLike], Array]) ->
             return FixedKernel("Affine", {"slope": slope, "offset": origin}, columns, [fixed(kernel.cov_func, value)])
     if not FORMS.get(name, ((),))[0] or type(kernel) not in (getattr(pm.gp.cov, name, None), getattr(cov, name, None)):
         known = ", ".join(each for each, (parameters, _) in FORMS.items() if parameters)
-        raise ValueError(f"fitted must have a kernel of sums and products of {known}, got {name}")
+        raise ValueError(
+            f"fitted must have a kernel of sums and products of {known}, and no levels_ (kernel='rational_quadratic' "
+            f"has none), got {name}"
+        )
     return FixedKernel(name, {each: value(getattr(kernel, each)) for each in FORMS[name][0]}, columns)
 
 

@@ -8,12 +8,11 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from functools import cache
-from typing import ClassVar
+from typing import NamedTuple
 
 import numpy as np
 import pytensor.tensor as pt
 from pymc.gp.cov import Covariance, Stationary
-from pytensor.gradient import grad_not_implemented
 from pytensor.graph.basic import Apply, Variable
 from pytensor.tensor import TensorLike
 
@@ -55,50 +54,87 @@ def _detail(e: float) -> float:
     return eighth * eighth
 
 
+class Points(NamedTuple):
+    """Points of a kernel: numbers in units of their lengthscales, and levels of categories, -1 for an unknown one."""
+
+    numbers: Array  # (d, n)
+    levels: Array  # (q, n)
+
+
+class Slopes(NamedTuple):
+    """Derivatives by the numbers of two sets of points, as those, and by the parameters."""
+
+    by_x: Array
+    by_z: Array
+    by_p: Array
+
+
 @vectorized
-def _main_effects(x: Array, z: Array, p: Array, i: int, row: Array) -> None:
-    """Fill the row of K of one point of x (d, n) with the points of z (d, at least as many as the row)."""
-    d = x.shape[0]
+def _main_effects(x: Points, z: Points, p: Array, i: int, row: Array) -> None:
+    """Fill the row of K of the point i of x with the points of z, which are at least as many as the row."""
+    d = x.numbers.shape[0]
     row[:] = 0.0
     for k in range(d):
-        at, variance, rate, share = x[k, i], p[k], 0.5 * p[d + k], p[2 * d]
+        at, others, variance, share = x.numbers[k, i], z.numbers[k], p[k], p[d]
         for j in range(row.shape[0]):
-            e = decay(rate * (z[k, j] - at) ** 2)
+            e = decay(0.5 * (others[j] - at) ** 2)
             row[j] += variance * (e + share * _detail(e))
+    for q in range(x.levels.shape[0]):
+        level, levels, variance = x.levels[q, i], z.levels[q], p[d + 1 + q]
+        if level >= 0.0:
+            for j in range(row.shape[0]):
+                row[j] += variance if levels[j] == level else 0.0
 
 
 @vectorized
-def _main_effects_gradient(x: Array, z: Array, p: Array, i: int, g: Array, out: Array) -> None:
-    """Add the derivatives by p of the row times g."""
-    d = x.shape[0]
+def _main_effects_gradient(x: Points, z: Points, p: Array, i: int, g: Array, work: Array, out: Slopes) -> None:
+    """Add the derivatives of the row times g."""
+    d = x.numbers.shape[0]
     for k in range(d):
-        at, rate, total, moment = x[k, i], 0.5 * p[d + k], 0.0, 0.0
-        details, moment_of_details = 0.0, 0.0
+        at, others, by_others, variance, share = x.numbers[k, i], z.numbers[k], out.by_z[k], p[k], p[d]
+        total, details, by_point = 0.0, 0.0, 0.0
         for j in range(g.shape[0]):
-            square = (z[k, j] - at) ** 2
-            e = decay(rate * square)
+            away = others[j] - at
+            e = decay(0.5 * away**2)
             smooth, detail = g[j] * e, g[j] * _detail(e)
             total += smooth
-            moment += smooth * square
             details += detail
-            moment_of_details += detail * square
-        out[k] += total + p[2 * d] * details
-        out[d + k] -= 0.5 * p[k] * (moment + 16.0 * p[2 * d] * moment_of_details)
-        out[2 * d] += p[k] * details
+            pull = variance * (smooth + 16.0 * share * detail) * away
+            by_point += pull
+            by_others[j] -= pull
+        out.by_x[k, i] += by_point
+        out.by_p[k] += total + share * details
+        out.by_p[d] += variance * details
+    for q in range(x.levels.shape[0]):
+        level, levels, total = x.levels[q, i], z.levels[q], 0.0
+        if level >= 0.0:
+            for j in range(g.shape[0]):
+                total += g[j] if levels[j] == level else 0.0
+        out.by_p[d + 1 + q] += total
 
 
 @vectorized
-def _half_square(x: Array, z: Array, inverse_square: Array, i: int, row: Array) -> None:
-    """Half of the squared scaled distance."""
+def _apart(level: float, other: float) -> float:
+    """Half of the squared distance between the indicators of two levels, of which an unknown one has none."""
+    return 0.0 if other == level else (0.5 if level < 0.0 or other < 0.0 else 1.0)
+
+
+@vectorized
+def _half_square(x: Points, z: Points, rate: Array, i: int, row: Array) -> None:
+    """Half of the squared distance; different levels add ``rate`` (q,)."""
     row[:] = 0.0
-    for k in range(x.shape[0]):
-        at, scale = x[k, i], 0.5 * inverse_square[k]
+    for k in range(x.numbers.shape[0]):
+        at, others = x.numbers[k, i], z.numbers[k]
         for j in range(row.shape[0]):
-            row[j] += scale * (z[k, j] - at) ** 2
+            row[j] += 0.5 * (others[j] - at) ** 2
+    for q in range(x.levels.shape[0]):
+        level, levels = x.levels[q, i], z.levels[q]
+        for j in range(row.shape[0]):
+            row[j] += rate[q] * _apart(level, levels[j])
 
 
 @vectorized
-def _rational_quadratic(x: Array, z: Array, p: Array, i: int, row: Array) -> None:
+def _rational_quadratic(x: Points, z: Points, p: Array, i: int, row: Array) -> None:
     """As `_main_effects`."""
     variance, inverse_alpha = p[0], max(p[1], FLAT)
     _half_square(x, z, p[2:], i, row)
@@ -107,7 +143,7 @@ def _rational_quadratic(x: Array, z: Array, p: Array, i: int, row: Array) -> Non
 
 
 @vectorized
-def _rational_quadratic_gradient(x: Array, z: Array, p: Array, i: int, g: Array, work: Array, out: Array) -> None:
+def _rational_quadratic_gradient(x: Points, z: Points, p: Array, i: int, g: Array, work: Array, out: Slopes) -> None:
     """As `_main_effects_gradient`; ``work`` is overwritten."""
     variance, inverse_alpha = p[0], max(p[1], FLAT)
     by_variance, by_inverse_alpha = 0.0, 0.0
@@ -120,14 +156,21 @@ def _rational_quadratic_gradient(x: Array, z: Array, p: Array, i: int, g: Array,
         value = g[j] * decay(exponent)
         by_variance += value
         by_inverse_alpha += value * (series if s < _SMALL else (exponent - h / (1.0 + s)) / inverse_alpha)
-        work[j] = value / (1.0 + s)
-    out[0] += by_variance
-    out[1] += variance * by_inverse_alpha
-    for k in range(x.shape[0]):
-        at, total = x[k, i], 0.0
+        work[j] = variance * value / (1.0 + s)
+    out.by_p[0] += by_variance
+    out.by_p[1] += variance * by_inverse_alpha
+    for k in range(x.numbers.shape[0]):
+        at, others, by_others, by_point = x.numbers[k, i], z.numbers[k], out.by_z[k], 0.0
         for j in range(g.shape[0]):
-            total += work[j] * (z[k, j] - at) ** 2
-        out[2 + k] -= 0.5 * variance * total
+            pull = work[j] * (others[j] - at)
+            by_point += pull
+            by_others[j] -= pull
+        out.by_x[k, i] += by_point
+    for q in range(x.levels.shape[0]):
+        level, levels, total = x.levels[q, i], z.levels[q], 0.0
+        for j in range(g.shape[0]):
+            total += work[j] * _apart(level, levels[j])
+        out.by_p[2 + q] -= total
 
 
 @compiled
@@ -142,10 +185,14 @@ def _mirror(K: Array) -> None:
 
 
 @compiled
-def matrix(which: int, X: Array, Z: Array, p: Array, symmetric: bool) -> Array:
-    """Matrix (n, m) of the kernel at the place ``which`` in `_KERNELS`; with ``symmetric`` Z must be X."""
-    x, z = np.ascontiguousarray(X.T), np.ascontiguousarray(Z.T)
-    n, m = x.shape[1], z.shape[1]
+def _points(U: Array, C: Array) -> Points:
+    return Points(np.ascontiguousarray(U.T), np.ascontiguousarray(C.T))
+
+
+@compiled
+def matrix(which: int, x: Points, z: Points, p: Array, symmetric: bool) -> Array:
+    """Matrix (n, m) of the kernel at the place ``which`` in `_KERNELS`; with ``symmetric`` z must be x."""
+    n, m = x.numbers.shape[1], z.numbers.shape[1]
     K = np.empty((n, m))
     for i in range(n):
         row = K[i, : i + 1 if symmetric else m]
@@ -159,10 +206,11 @@ def matrix(which: int, X: Array, Z: Array, p: Array, symmetric: bool) -> Array:
 
 
 @compiled
-def contraction(which: int, X: Array, Z: Array, p: Array, G: Array, symmetric: bool) -> Array:
-    """Sum of the derivatives of the matrix by p, times G (n, m)."""
-    x, z, out = np.ascontiguousarray(X.T), np.ascontiguousarray(Z.T), np.zeros_like(p)
-    n, m = x.shape[1], z.shape[1]
+def contraction(which: int, x: Points, z: Points, p: Array, G: Array, symmetric: bool) -> Slopes:
+    """Sum of the derivatives of the matrix times G (n, m); with ``symmetric`` those by the points are all by x."""
+    n, m = x.numbers.shape[1], z.numbers.shape[1]
+    by_x, by_z = np.zeros_like(x.numbers), np.zeros_like(z.numbers)
+    out = Slopes(by_x, by_x if symmetric else by_z, np.zeros_like(p))
     g, work = np.empty(m), np.empty(m)
     for i in range(n):
         last = i + 1 if symmetric else m
@@ -171,68 +219,79 @@ def contraction(which: int, X: Array, Z: Array, p: Array, G: Array, symmetric: b
         for j in range(i if symmetric else 0):
             g[j] += G[j, i]
         if which == 0:
-            _main_effects_gradient(x, z, p, i, g[:last], out)
+            _main_effects_gradient(x, z, p, i, g[:last], work[:last], out)
         else:
             _rational_quadratic_gradient(x, z, p, i, g[:last], work[:last], out)
-    return out
+    return Slopes(by_x, by_z, out.by_p)
 
 
 class _OfKernel(CompiledOp):
-    """An operation on X (n, d), Z (m, d) and the parameters (p,) of a kernel; ``symmetric`` if Z is X."""
+    """An operation on points U (n, d), V (m, d), their levels C (n, q), E (m, q), and parameters (p,) of a kernel.
+
+    The points are in units of their lengthscales. ``symmetric`` says that V and E are U and C.
+    """
 
     __props__ = ("kernel", "symmetric")
-    place: ClassVar[int]  # of its function
 
     def __init__(self, kernel: str, symmetric: bool) -> None:
         self.kernel, self.symmetric = kernel, symmetric
 
-    def function(self) -> Callable[..., Array]:
-        """The function on arrays, which Numba can compile."""
-        return _functions(self.kernel, self.symmetric)[self.place]
-
 
 class KernelMatrix(_OfKernel):
-    """Matrix (n, m) of a kernel at X and Z, given its parameters; differentiable by these."""
+    """Matrix (n, m) of a kernel of unit lengthscales, differentiable by the points and the parameters."""
 
-    place, results = 0, (pt.dmatrix,)
+    results = (pt.dmatrix,)
+
+    def function(self) -> Callable[..., Array]:
+        """The function on arrays, which Numba can compile."""
+        return _functions(self.kernel, self.symmetric)[0]
 
     def infer_shape(self, node: Apply, shapes: Sequence[Shape]) -> list[Shape]:
         """Shape of the matrix."""
         return [(shapes[0][0], shapes[1][0])]
 
     def pullback(self, inputs: Graphs, outputs: Graphs, cotangents: Graphs) -> list[Variable]:
-        """Contraction of the derivatives by the parameters; those by the points are not implemented."""
-        missing = [grad_not_implemented(self, place, inputs[place]) for place in (0, 1)]
-        return [*missing, *KernelContraction(self.kernel, self.symmetric).of(*inputs, *cotangents)]
+        """Contraction of the derivatives."""
+        by_u, by_v, by_p = KernelContraction(self.kernel, self.symmetric).of(*inputs, *cotangents)
+        return [by_u, by_v, pt.zeros_like(inputs[2]), pt.zeros_like(inputs[3]), by_p]
 
 
 class KernelContraction(_OfKernel):
-    """Derivatives (p,) of the sum of G (n, m), its last input, times a `KernelMatrix` by the parameters."""
+    """Derivatives of the sum of G (n, m), its last input, times a `KernelMatrix` by its inputs."""
 
-    place, results = 1, (pt.dvector,)
+    results = pt.dmatrix, pt.dmatrix, pt.dvector
+
+    def function(self) -> Callable[..., tuple[Array, ...]]:
+        """The function on arrays, which Numba can compile."""
+        return _functions(self.kernel, self.symmetric)[1]
 
     def infer_shape(self, node: Apply, shapes: Sequence[Shape]) -> list[Shape]:
-        """Shape of the parameters."""
-        return [shapes[2]]
+        """Shapes of the points and the parameters."""
+        return [shapes[0], shapes[1], shapes[4]]
 
 
 @cache
-def _functions(kernel: str, symmetric: bool) -> tuple[Callable[..., Array], Callable[..., Array]]:
+def _functions(kernel: str, symmetric: bool) -> tuple[Callable[..., Array], Callable[..., tuple[Array, ...]]]:
     """The two operations on arrays."""
     which = _KERNELS.index(kernel)
 
-    def of_matrix(X: Array, Z: Array, p: Array) -> Array:
-        return matrix(which, X, Z, p, symmetric)
+    def of_matrix(U: Array, V: Array, C: Array, E: Array, p: Array) -> Array:
+        return matrix(which, _points(U, C), _points(V, E), p, symmetric)
 
-    def of_contraction(X: Array, Z: Array, p: Array, G: Array) -> Array:
-        return contraction(which, X, Z, p, G, symmetric)
+    def of_contraction(U: Array, V: Array, C: Array, E: Array, p: Array, G: Array) -> tuple[Array, ...]:
+        out = contraction(which, _points(U, C), _points(V, E), p, G, symmetric)
+        return out.by_x.T.copy(), out.by_z.T.copy(), out.by_p
 
     return of_matrix, of_contraction
 
 
-def _matrix_of(kernel: str, points: tuple[Tensor, Tensor | None], parameters: list[Tensor]) -> Tensor:
+def _matrix_of(kernel: str, points: tuple[Tensor, Tensor | None], ls: Tensor, parameters: list[Tensor]) -> Tensor:
+    """Matrix of a kernel at points, of which the first columns have lengthscales ``ls`` (d,), and others are levels."""
     X, Z = points
-    return KernelMatrix(kernel, Z is None).of(X, X if Z is None else Z, pt.concatenate(parameters))[0]
+    d = ls.type.shape[0]
+    U = X[:, :d] * (1.0 / ls)
+    V, E = (U, X) if Z is None else (Z[:, :d] * (1.0 / ls), Z)
+    return KernelMatrix(kernel, Z is None).of(U, V, X[:, d:], E[:, d:], pt.concatenate(parameters))[0]
 
 
 def _of_each(name: str, value: TensorLike, d: int) -> Tensor:
@@ -240,7 +299,19 @@ def _of_each(name: str, value: TensorLike, d: int) -> Tensor:
     tensor = pt.as_tensor_variable(value)
     if tensor.ndim > 1 or tensor.type.shape not in ((), (1,), (d,), (None,)):
         raise ValueError(f"{name} must be a number, or have {d} values, one an input, got shape {tensor.type.shape}")
-    return pt.broadcast_to(tensor, (d,))
+    return pt.specify_shape(pt.broadcast_to(tensor, (d,)), (d,))
+
+
+def _levels(name: str, value: TensorLike | None) -> Tensor:
+    """A value of each category (q,), of a number that is known."""
+    tensor = pt.as_tensor_variable(np.empty(0) if value is None else value)
+    if tensor.ndim != 1 or tensor.type.shape[0] is None:
+        raise ValueError(f"{name} must be a vector with a known number of values, got shape {tensor.type.shape}")
+    return tensor
+
+
+def _size(vector: Tensor) -> int:
+    return int(vector.type.shape[0] or 0)
 
 
 class MainEffects(Covariance):
@@ -266,6 +337,9 @@ class MainEffects(Covariance):
         The columns that are used, d of them; by default all.
     detail : number or scalar tensor
         Prior standard deviation δ of the details, relative to that of the effect.
+    level_amplitude : (q,) tensor, optional
+        Prior standard deviation of the effects of q categories. Their levels 0, 1, ... are the last q columns of X, and
+        -1 is a level without an effect.
 
     Raises
     ------
@@ -288,23 +362,26 @@ class MainEffects(Covariance):
         ls: TensorLike,
         active_dims: Sequence[int] | None = None,
         detail: TensorLike = 0.0,
+        level_amplitude: TensorLike | None = None,
     ) -> None:
         check_count("input_dim", input_dim, 1)
         super().__init__(input_dim, active_dims)
+        self.level_variance = _levels("level_amplitude", level_amplitude) ** 2
+        d = self.n_dims - _size(self.level_variance)
         self.amplitude, self.ls = pt.as_tensor_variable(amplitude), pt.as_tensor_variable(ls)
         self.detail = pt.as_tensor_variable(detail)
-        self.variance = _of_each("amplitude", self.amplitude, self.n_dims) ** 2
-        self.inverse_square = 1.0 / _of_each("ls", self.ls, self.n_dims) ** 2
+        self.variance = _of_each("amplitude", self.amplitude, d) ** 2
+        self.scale = _of_each("ls", self.ls, d)
 
     def full(self, X: TensorLike, Xs: TensorLike | None = None) -> Tensor:
         """Matrix of the kernel, (n, m)."""
-        return _matrix_of(
-            "main effects", self._slice(X, Xs), [self.variance, self.inverse_square, self.detail[None] ** 2]
-        )
+        parameters = [self.variance, self.detail[None] ** 2, self.level_variance]
+        return _matrix_of("main effects", self._slice(X, Xs), self.scale, parameters)
 
     def diag(self, X: Tensor) -> Tensor:
         """Its diagonal, (n,)."""
-        return (1.0 + self.detail**2) * pt.sum(self.variance) * pt.ones(X.shape[0])
+        known = pt.ge(self._slice(X)[0][:, self.scale.type.shape[0] :], 0.0)
+        return (1.0 + self.detail**2) * pt.sum(self.variance) + pt.sum(known * self.level_variance, axis=1)
 
 
 class RationalQuadratic(Stationary):
@@ -328,6 +405,9 @@ class RationalQuadratic(Stationary):
         Prior variance v of the function.
     active_dims : list of int, optional
         The columns that are used, d of them; by default all.
+    level_rate : (q,) tensor, optional
+        What different levels of q categories add to r²/2. The levels 0, 1, ... are the last q columns of X; from and to
+        -1, a level that is not known, it is half of that.
 
     Raises
     ------
@@ -350,18 +430,18 @@ class RationalQuadratic(Stationary):
         inverse_alpha: TensorLike,
         variance: TensorLike = 1.0,
         active_dims: Sequence[int] | None = None,
+        level_rate: TensorLike | None = None,
     ) -> None:
         check_count("input_dim", input_dim, 1)
         super().__init__(input_dim, ls, active_dims=active_dims)
-        self.inverse_alpha = pt.as_tensor_variable(inverse_alpha)
-        self.inverse_square = 1.0 / _of_each("ls", self.ls, self.n_dims) ** 2
+        self.inverse_alpha, self.level_rate = pt.as_tensor_variable(inverse_alpha), _levels("level_rate", level_rate)
+        self.scale = _of_each("ls", self.ls, self.n_dims - _size(self.level_rate))
         self.variance = pt.as_tensor_variable(variance)
 
     def full(self, X: TensorLike, Xs: TensorLike | None = None) -> Tensor:
         """Matrix of the kernel, (n, m)."""
-        single = [pt.stack([self.variance, self.inverse_alpha])]
-        points = self._slice(X, Xs)
-        return _matrix_of("rational quadratic", points, [*single, self.inverse_square])
+        parameters = [pt.stack([self.variance, self.inverse_alpha]), self.level_rate]
+        return _matrix_of("rational quadratic", self._slice(X, Xs), self.scale, parameters)
 
     def diag(self, X: Tensor) -> Tensor:
         """Its diagonal, (n,)."""

@@ -18,6 +18,7 @@ from bsvr_pp.model.blocks import Blocks, Partition
 from bsvr_pp.model.distributions import observe
 from bsvr_pp.model.gp import GP
 from bsvr_pp.model.kernels import MainEffects, RationalQuadratic
+from bsvr_pp.model.levels import Levels, columns_of_few_values, with_levels
 from bsvr_pp.model.row_kinds import Interval
 
 Tied = tuple[int, ...] | None  # for each input the number of its hyperparameters; None if each has its own
@@ -27,6 +28,9 @@ Kernel = (
 )
 
 
+NO_LEVELS = Levels()
+
+
 def _rational_quadratic(
     width: Array, ls: Any, variance: Any, scale: float, tied: Tied = None
 ) -> pm.gp.cov.BaseCovariance:
@@ -34,14 +38,25 @@ def _rational_quadratic(
     return RationalQuadratic(width.size, ls, inverse_alpha, variance)
 
 
-def _main_effects(width: Array, ls: Any, variance: Any, scale: float, tied: Tied = None) -> pm.gp.cov.BaseCovariance:
-    product, n = _rational_quadratic(width, ls, variance, scale), firsts(width, tied).size
+def _main_effects(
+    width: Array, ls: Any, variance: Any, scale: float, tied: Tied = None, levels: Levels = NO_LEVELS
+) -> pm.gp.cov.BaseCovariance:
+    d, n, q = width.size, firsts(width, tied).size, len(levels.columns)
     if n == 1:
-        return product
-    each = pm.HalfStudentT("effect_amplitude", nu=3.0, sigma=_EFFECT * scale / np.sqrt(n), shape=n)
-    amplitude = of_inputs(each, tied)
+        return _rational_quadratic(width, ls, variance, scale)
+    sigma = _EFFECT * scale / np.sqrt(n)
+    amplitude = of_inputs(pm.HalfStudentT("effect_amplitude", nu=3.0, sigma=sigma, shape=n), tied)
     inverse, detail = pm.HalfNormal("effect_inverse_lengthscale", _SHORT), pm.HalfNormal("effect_detail", 1.0)
-    return product + MainEffects(width.size, amplitude, width / inverse, detail=detail)
+    if not q:
+        product = _rational_quadratic(width, ls, variance, scale)
+        return product + MainEffects(d, amplitude, width / inverse, detail=detail)
+    of_levels = pm.HalfStudentT("level_amplitude", nu=3.0, sigma=sigma, shape=q)
+    rate = pm.HalfNormal("level_inverse_lengthscale", 1.0 / np.sqrt(n), shape=q) ** 2
+    inverse_alpha = pm.HalfNormal("inverse_alpha", 1.0) + _LEAST
+    product = RationalQuadratic(d + q, ls, inverse_alpha, variance, level_rate=rate)
+    effects = MainEffects(d + q, amplitude, width / inverse, detail=detail, level_amplitude=of_levels)
+    args = levels.columns, pm.Data("levels", levels.values)
+    return pm.gp.cov.WarpedInput(d, product + effects, with_levels, args=args)
 
 
 def _linear(width: Array, ls: Any, variance: Any, scale: float, tied: Tied = None) -> pm.gp.cov.BaseCovariance:
@@ -258,6 +273,8 @@ def default_model(
     check_unused(noise, kernel, beta=beta, quantile=quantile, ard=ard)
     options: dict[str, Any] = {"beta": BETA if beta is None else beta, "quantile": quantile, "blocks": blocks}
     scales: dict[str, Any] = {"width": width, "scale": scale, "square": location**2 + scale**2}
+    if kernel == "main_effects":
+        options["levels"] = Levels.of(inputs, columns_of_few_values(inputs, None))
     return standard_model(inputs, targets, noise=noise, kernel=kernel, ard=ard, **options, **scales)
 
 
@@ -275,6 +292,7 @@ def standard_model(
     square: float = 1.0,
     blocks: Partition | None = None,
     tied: Tied = None,
+    levels: Levels = NO_LEVELS,
     of_targets: Mapping[str, Array] = {},
 ) -> pm.Model:
     """`default_model` without checks, given widths of the inputs, and scale and mean square of the targets.
@@ -289,7 +307,8 @@ def standard_model(
             covariance = kernel(X)
         else:
             variance = scale**2 if kernel == "linear" else _amplitude(scale) ** 2
-            covariance = KERNELS[kernel](width, lengthscales(width, ard, tied), variance, scale, tied)
+            more = {"levels": levels} if levels.columns else {}
+            covariance = KERNELS[kernel](width, lengthscales(width, ard, tied), variance, scale, tied, **more)
         gp = GP(cov_func=covariance + pm.gp.cov.Constant(BIAS * square))
         f = gp.prior("f", X=at, blocks=blocks, jitter=1e-6 * scale**2)
         parameters = {"quantile": quantile} | _noise_priors(scale, noise)
@@ -297,11 +316,11 @@ def standard_model(
             parameters["beta"] = pm.Data("beta", float(beta))
         named = {name: parameters[name] for name in LOSSES[noise].parameters}
         observed = pm.Data("targets", y)
-        more = {name: pm.Data(name, values) for name, values in of_targets.items()}
-        if "lower" in more:
-            Interval("y", f, **more, **named, noise=noise, observed=observed)
+        known = {name: pm.Data(name, values) for name, values in of_targets.items()}
+        if "lower" in known:
+            Interval("y", f, **known, **named, noise=noise, observed=observed)
         else:
-            observe("y", noise, f, named, observed, more)
+            observe("y", noise, f, named, observed, known)
     return model
 
 

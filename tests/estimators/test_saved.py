@@ -77,6 +77,7 @@ def recipe_of(estimator, part):
         ("learned", {"kernel_": ["rbf"]}, "kernel must be .*, got "),
         ("learned", {"neighbours_": "x"}, "neighbours_ of result must be an array of numbers, got str"),
         ("learned", {"outliers_": None}, "outliers_ of result must be an array of numbers, got NoneType"),
+        ("learned", {"levels_": [0.5]}, "levels_ of result must be numbers of its inputs"),
         ("options", {"noise": "loud"}, "noise must be one of .*, got 'loud'"),
         ("options", {"restarts": -1}, "restarts must be an integer of at least 1, got -1"),
         ("options", {"fit": 1}, "options of result has the unknown fit"),

@@ -17,7 +17,7 @@ import numpy as np
 import pytensor.tensor as pt
 from numpy.random import Generator
 from pymc.blocking import DictToArrayBijection, RaveledVars
-from pymc.gp.cov import BaseCovariance
+from pymc.gp.cov import BaseCovariance, WarpedInput
 from pymc.initial_point import make_initial_point_fn
 from pymc.pytensorf import find_rng_nodes
 from pytensor.compile import ViewOp
@@ -462,8 +462,9 @@ def _roles(problem: Problem) -> dict[str, str]:
 
 
 def _addends(kernel: BaseCovariance) -> Iterator[BaseCovariance]:
-    """A kernel, after its addends and factors."""
-    for part in getattr(kernel, "_factor_list", []):
+    """A kernel, after its addends and factors, or the kernel of transformed inputs in it."""
+    inner = [kernel.cov_func] if isinstance(kernel, WarpedInput) else []
+    for part in getattr(kernel, "_factor_list", inner):
         yield from _addends(part)
     yield kernel
 
