@@ -18,7 +18,7 @@ from bsvr_pp.model.blocks import Partition
 from bsvr_pp.model.coordinates import unit_variance
 from bsvr_pp.model.distributions import observe_weighted
 from bsvr_pp.model.gp import GP
-from bsvr_pp.model.priors import KERNELS, Kernel, Tied, check_kernel, checked_data, firsts, lengthscales, of_inputs
+from bsvr_pp.model.priors import KERNELS, Inputs, Kernel, check_kernel, checked_data, lengthscales
 from bsvr_pp.model.row_kinds import Ordinal
 
 _COMMON, _OWN = 9.0, 0.25  # of labels, variances of the log lengthscales: of the common factor, and of each
@@ -85,33 +85,27 @@ def default_label_model(
     if (unlike := LABELS.unlike(labels)).size:
         raise ValueError(f"y must hold the {LABELS.words}, got {unlike[0]}")
     check_kernel(kernel)
-    return standard_label_model(inputs, labels, ard=ard, kernel=kernel, known=known, width=width)
+    return standard_label_model(Inputs(inputs, width, ard), labels, kernel, known=known)
 
 
 def standard_label_model(
-    X: Array,
+    inputs: Inputs,
     y: Array,
-    *,
-    ard: bool,
     kernel: Kernel,
+    *,
     known: bool = False,
     of_targets: Mapping[str, Array] = {},
-    width: Array | None = None,
     C: float | None = None,
     blocks: Partition | None = None,
-    tied: Tied = None,
 ) -> pm.Model:
     """`default_label_model` without checks; a C that is given is not learned, ``of_targets`` may have "weight" (n,)."""
     label = KnownLabel if known else SVMLabel
     with pm.Model() as model:
         penalty = pm.LogNormal("C", np.log(np.log(2.0)), 1.0) if C is None else pm.Data("C", float(C))
-        if callable(kernel):
-            covariance = kernel(X)
-        else:
-            covariance = _label_covariance(kernel, np.ones(X.shape[1]) if width is None else width, ard, tied)
+        covariance = kernel(inputs.X) if callable(kernel) else _label_covariance(kernel, inputs)
         offset = pm.LogNormal("offset", 0.0, 1.0)
         f = GP(cov_func=covariance + pm.gp.cov.Constant(offset)).prior(
-            "f", X=pm.Data("X", X), blocks=blocks, jitter=1e-5
+            "f", X=pm.Data("X", inputs.X), blocks=blocks, jitter=1e-5
         )
         targets = pm.Data("targets", y)
         if "weight" in of_targets:
@@ -121,20 +115,19 @@ def standard_label_model(
     return model
 
 
-def _label_covariance(kernel: str, width: Array, ard: bool, tied: Tied) -> pm.gp.cov.BaseCovariance:
+def _label_covariance(kernel: str, inputs: Inputs) -> pm.gp.cov.BaseCovariance:
     """The linear part and the deviation, with their priors."""
-    first = firsts(width, tied)
-    d = first.size
-    centre = np.log(width[first] * np.sqrt(2.0 * d))
+    d = inputs.first.size
+    centre = np.log(inputs.width[inputs.first] * np.sqrt(2.0 * d))
     amplitude = pm.LogNormal("amplitude", np.log(10.0), 3.0, initval=1.0) if kernel != "linear" else None
     linear = pm.LogNormal("linear", np.log(10.0), 3.0, initval=1.0)
-    if ard and d > 1:
+    if inputs.ard and d > 1:
         factor = np.linalg.cholesky(_COMMON + _OWN * np.eye(d))
-        lengthscale = pm.math.exp(of_inputs(pm.MvNormal("log_lengthscale", centre, chol=factor), tied))
+        lengthscale = pm.math.exp(inputs.of_each(pm.MvNormal("log_lengthscale", centre, chol=factor)))
     else:
         lengthscale = pm.math.exp(pm.Normal("log_lengthscale", centre.mean(), np.sqrt(_COMMON + _OWN)))
-    line = KERNELS["linear"](width, lengthscale, linear, 1.0)
-    return line if amplitude is None else KERNELS[kernel](width, lengthscale, amplitude, _DEVIATION, tied) + line
+    line = KERNELS["linear"](inputs, lengthscale, linear, 1.0)
+    return line if amplitude is None else KERNELS[kernel](inputs, lengthscale, amplitude, _DEVIATION) + line
 
 
 def default_ordinal_model(
@@ -204,21 +197,18 @@ def default_ordinal_model(
         raise ValueError(f"y must hold at least two classes, got only {classes[0]:g}")
     check_ordinal_options(noise, kernel)
     m = int(classes.max())
-    return standard_ordinal_model(inputs, classes, m, noise=noise, kernel=kernel, ard=ard, width=width)
+    return standard_ordinal_model(Inputs(inputs, width, ard), classes, m, noise, kernel)
 
 
-def standard_ordinal_model(
-    X: Array, y: Array, m: int, *, noise: str, kernel: Kernel, ard: bool, width: Array | None = None, tied: Tied = None
-) -> pm.Model:
+def standard_ordinal_model(inputs: Inputs, y: Array, m: int, noise: str, kernel: Kernel) -> pm.Model:
     """`default_ordinal_model` without checks: with a given number m of cut points all data have one structure."""
     with pm.Model() as model:
-        at, z = pm.Data("X", X), pm.Data("thresholds", class_thresholds(y, m))
+        at, z = pm.Data("X", inputs.X), pm.Data("thresholds", class_thresholds(y, m))
         if callable(kernel):
-            covariance, scale = kernel(X), 1.0
+            covariance, scale = kernel(inputs.X), 1.0
         else:
             amplitude = pm.HalfStudentT("amplitude", nu=3.0, sigma=_AMPLITUDE)
-            widths = np.ones(X.shape[1]) if width is None else width
-            covariance = KERNELS[kernel](widths, lengthscales(widths, ard, tied), amplitude**2, _AMPLITUDE, tied)
+            covariance = KERNELS[kernel](inputs, lengthscales(inputs), amplitude**2, _AMPLITUDE)
             scale = pt.sqrt(1.0 + amplitude**2)
         f = GP(cov_func=covariance).prior("f", X=at, jitter=1e-6)
         first = pm.Normal("first_cutpoint", z[0], _SPREAD)

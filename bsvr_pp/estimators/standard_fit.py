@@ -40,7 +40,7 @@ from bsvr_pp.inference.search.at_size import AtSize, cut, search_in_blocks
 from bsvr_pp.inference.search.optimize import initial_point
 from bsvr_pp.model.blocks import ONE_BLOCK, Partition
 from bsvr_pp.model.levels import Levels, columns_of_few_values
-from bsvr_pp.model.priors import Kernel, Tied, mostly_equal, standard_model
+from bsvr_pp.model.priors import Inputs, Kernel, Tied, mostly_equal, standard_model
 from bsvr_pp.model.problem import Point, Problem, read_model
 
 _EFFECTS = 200  # number of rows from which the kernel has main effects,
@@ -85,14 +85,15 @@ class StandardModel:
         return self._made(rows.X, rows.y, rows.of_targets, blocks)
 
     def _made(self, X: Array, y: Array, of_targets: Mapping[str, Array], blocks: Partition = ONE_BLOCK) -> pm.Model:
-        options: dict[str, Any] = {"kernel": self.kernel, "ard": self.ard, "tied": self.tied}
+        inputs = Inputs.standardised(X, ard=self.ard, tied=self.tied, levels=Levels.of(X, self.levels))
         if self.n_cutpoints:
-            return standard_ordinal_model(X, y, self.n_cutpoints, noise=self.noise, **options)
-        options |= {"blocks": blocks, "of_targets": of_targets}
+            return standard_ordinal_model(inputs, y, self.n_cutpoints, self.noise, self.kernel)
+        options: dict[str, Any] = {"blocks": blocks, "of_targets": of_targets}
         if self.noise in ("hinge", "known_label"):
-            return standard_label_model(X, y, known=self.noise == "known_label", C=self.C, **options)
-        options["levels"] = Levels.of(X, self.levels)
-        return standard_model(X, y, noise=self.noise, beta=self.beta, quantile=self.quantile, **options)
+            known = self.noise == "known_label"
+            return standard_label_model(inputs, y, self.kernel, known=known, C=self.C, **options)
+        of_noise = {"beta": self.beta, "quantile": self.quantile}
+        return standard_model(inputs, y, self.noise, self.kernel, of_noise=of_noise, **options)
 
 
 @lru_cache(maxsize=64)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from typing import Any, Literal
+from typing import Any, Literal, NamedTuple
 
 import numpy as np
 import pymc as pm
@@ -31,24 +31,59 @@ Kernel = (
 NO_LEVELS = Levels()
 
 
-def _rational_quadratic(
-    width: Array, ls: Any, variance: Any, scale: float, tied: Tied = None
-) -> pm.gp.cov.BaseCovariance:
+class Inputs(NamedTuple):
+    """Inputs X (n, d) of a model, and what its kernel knows of them.
+
+    ``width`` (d,) are their standard deviations. With ``ard`` each has a lengthscale, those of one number in ``tied``
+    the same one; ``levels`` are values that are categories as well.
+    """
+
+    X: Array
+    width: Array
+    ard: bool
+    tied: Tied = None
+    levels: Levels = NO_LEVELS
+
+    @classmethod
+    def standardised(cls, X: Array, **known: Any) -> Inputs:
+        """Inputs with standard deviations of one."""
+        return cls(X, np.ones(X.shape[1]), **known)
+
+    @property
+    def first(self) -> NDArray[np.intp]:
+        """The first of the inputs of each lengthscale."""
+        return np.arange(self.width.size) if self.tied is None else np.unique(self.tied, return_index=True)[1]
+
+    def of_each(self, values: Any) -> Any:
+        """The values of the inputs from those of the lengthscales."""
+        return of_inputs(values, self.tied)
+
+
+class Scale(NamedTuple):
+    """Robust standard deviation and mean square of the targets."""
+
+    unit: float
+    square: float
+
+
+STANDARD = Scale(1.0, 1.0)
+
+
+def _rational_quadratic(inputs: Inputs, ls: Any, variance: Any, scale: float) -> pm.gp.cov.BaseCovariance:
     inverse_alpha = pm.HalfNormal("inverse_alpha", 1.0) + _LEAST
-    return RationalQuadratic(width.size, ls, inverse_alpha, variance)
+    return RationalQuadratic(inputs.width.size, ls, inverse_alpha, variance)
 
 
-def _main_effects(
-    width: Array, ls: Any, variance: Any, scale: float, tied: Tied = None, levels: Levels = NO_LEVELS
-) -> pm.gp.cov.BaseCovariance:
-    d, n, q = width.size, firsts(width, tied).size, len(levels.columns)
+def _main_effects(inputs: Inputs, ls: Any, variance: Any, scale: float) -> pm.gp.cov.BaseCovariance:
+    width, levels = inputs.width, inputs.levels
+    d, n, q = width.size, inputs.first.size, len(levels.columns)
     if n == 1:
-        return _rational_quadratic(width, ls, variance, scale)
+        return _rational_quadratic(inputs, ls, variance, scale)
     sigma = _EFFECT * scale / np.sqrt(n)
-    amplitude = of_inputs(pm.HalfStudentT("effect_amplitude", nu=3.0, sigma=sigma, shape=n), tied)
+    amplitude = inputs.of_each(pm.HalfStudentT("effect_amplitude", nu=3.0, sigma=sigma, shape=n))
     inverse, detail = pm.HalfNormal("effect_inverse_lengthscale", _SHORT), pm.HalfNormal("effect_detail", 1.0)
     if not q:
-        product = _rational_quadratic(width, ls, variance, scale)
+        product = _rational_quadratic(inputs, ls, variance, scale)
         return product + MainEffects(d, amplitude, width / inverse, detail=detail)
     of_levels = pm.HalfStudentT("level_amplitude", nu=3.0, sigma=sigma, shape=q)
     rate = pm.HalfNormal("level_inverse_lengthscale", 1.0 / np.sqrt(n), shape=q) ** 2
@@ -59,16 +94,17 @@ def _main_effects(
     return pm.gp.cov.WarpedInput(d, product + effects, with_levels, args=args)
 
 
-def _linear(width: Array, ls: Any, variance: Any, scale: float, tied: Tied = None) -> pm.gp.cov.BaseCovariance:
-    product = pm.gp.cov.Linear(width.size, c=0.0)
-    return variance * pm.gp.cov.WarpedInput(width.size, product, lambda x, ls: x / ls, args=(ls,))
+def _linear(inputs: Inputs, ls: Any, variance: Any, scale: float) -> pm.gp.cov.BaseCovariance:
+    d = inputs.width.size
+    product = pm.gp.cov.Linear(d, c=0.0)
+    return variance * pm.gp.cov.WarpedInput(d, product, lambda x, ls: x / ls, args=(ls,))
 
 
 def _of_pymc(kernel: Any) -> Callable[..., pm.gp.cov.BaseCovariance]:
-    return lambda width, ls, variance, scale, tied=None: variance * kernel(width.size, ls=ls)
+    return lambda inputs, ls, variance, scale: variance * kernel(inputs.width.size, ls=ls)
 
 
-# Kernels of inputs with given widths, of a lengthscale and a variance; priors of their own are relative to a scale. Of
+# Kernels of inputs, of a lengthscale and a variance; priors of their own are relative to a scale. Of
 # inputs that are tied, such as the indicators of one column, an amplitude of main effects is one, as a lengthscale is.
 KERNELS: dict[str, Callable[..., pm.gp.cov.BaseCovariance]] = {
     "main_effects": _main_effects,
@@ -169,18 +205,14 @@ def default_priors(X: ArrayLike, y: ArrayLike, *, ard: bool = True, noise: str =
     >>> sorted(priors), sorted(v.name for v in model.free_RVs)
     (['C', 'amplitude', 'epsilon', 'lengthscale'], ['C', 'amplitude', 'epsilon', 'inverse_lengthscale'])
     """
-    _, _, width, _, scale = _scales(X, y)
+    inputs, _, width, _, scale = _scales(X, y)
     check_choice("noise", noise, NOISES)
-    return {"amplitude": _amplitude(scale), "lengthscale": lengthscales(width, ard)} | _noise_priors(scale, noise)
+    ls = lengthscales(Inputs(inputs, width, ard))
+    return {"amplitude": _amplitude(scale), "lengthscale": ls} | _noise_priors(scale, noise)
 
 
 def _amplitude(scale: float) -> Any:
     return pm.HalfStudentT("amplitude", nu=3.0, sigma=scale)
-
-
-def firsts(width: Array, tied: Tied) -> NDArray[np.intp]:
-    """The first of the inputs of each lengthscale."""
-    return np.arange(width.size) if tied is None else np.unique(tied, return_index=True)[1]
 
 
 def of_inputs(values: Any, tied: Tied) -> Any:
@@ -188,12 +220,12 @@ def of_inputs(values: Any, tied: Tied) -> Any:
     return values if tied is None else values[np.array(tied)]
 
 
-def lengthscales(width: Array, ard: bool, tied: Tied = None) -> Any:
+def lengthscales(inputs: Inputs) -> Any:
     """Make inverse lengthscales with their prior in the surrounding model, and return the lengthscales."""
-    first = firsts(width, tied)
-    scale = 1.0 / (width[first] * np.sqrt(first.size))
-    if ard and first.size > 1:
-        inverse = of_inputs(pm.HalfNormal("inverse_lengthscale", scale, shape=first.size), tied)
+    first = inputs.first
+    scale = 1.0 / (inputs.width[first] * np.sqrt(first.size))
+    if inputs.ard and first.size > 1:
+        inverse = inputs.of_each(pm.HalfNormal("inverse_lengthscale", scale, shape=first.size))
     else:
         inverse = pm.HalfNormal("inverse_lengthscale", float(np.exp(np.mean(np.log(scale)))))
     return pm.Deterministic("lengthscale", 1.0 / inverse)
@@ -271,49 +303,40 @@ def default_model(
         raise ValueError(f"beta must lie between 0 and 1, got {beta!r}")
     check_share("quantile", quantile)
     check_unused(noise, kernel, beta=beta, quantile=quantile, ard=ard)
-    options: dict[str, Any] = {"beta": BETA if beta is None else beta, "quantile": quantile, "blocks": blocks}
-    scales: dict[str, Any] = {"width": width, "scale": scale, "square": location**2 + scale**2}
-    if kernel == "main_effects":
-        options["levels"] = Levels.of(inputs, columns_of_few_values(inputs, None))
-    return standard_model(inputs, targets, noise=noise, kernel=kernel, ard=ard, **options, **scales)
+    levels = Levels.of(inputs, columns_of_few_values(inputs, None)) if kernel == "main_effects" else NO_LEVELS
+    of_noise = {"beta": BETA if beta is None else beta, "quantile": quantile}
+    known, units = Inputs(inputs, width, ard, levels=levels), Scale(scale, location**2 + scale**2)
+    return standard_model(known, targets, noise, kernel, of_noise=of_noise, scale=units, blocks=blocks)
 
 
 def standard_model(
-    X: Array,
+    inputs: Inputs,
     y: Array,
-    *,
     noise: str,
     kernel: Kernel,
-    ard: bool,
-    beta: float,
-    quantile: float,
-    width: Array | None = None,
-    scale: float = 1.0,
-    square: float = 1.0,
+    *,
+    of_noise: Mapping[str, float],
+    scale: Scale = STANDARD,
     blocks: Partition | None = None,
-    tied: Tied = None,
-    levels: Levels = NO_LEVELS,
     of_targets: Mapping[str, Array] = {},
 ) -> pm.Model:
-    """`default_model` without checks, given widths of the inputs, and scale and mean square of the targets.
+    """`default_model` without checks.
 
-    By default these are 1, as of data that are standardised. ``of_targets`` are sample weights, "weight", or the ends
-    of intervals, "lower" and "upper", of which y is a number each.
+    ``of_noise`` has the beta and the quantile, of which the noise takes what it has. ``of_targets`` has sample weights,
+    "weight", or the ends of intervals, "lower" and "upper", of which y is a number each.
     """
-    width = np.ones(X.shape[1]) if width is None else width
     with pm.Model() as model:
-        at = pm.Data("X", X)
+        at, unit = pm.Data("X", inputs.X), scale.unit
         if callable(kernel):
-            covariance = kernel(X)
+            covariance = kernel(inputs.X)
         else:
-            variance = scale**2 if kernel == "linear" else _amplitude(scale) ** 2
-            more = {"levels": levels} if levels.columns else {}
-            covariance = KERNELS[kernel](width, lengthscales(width, ard, tied), variance, scale, tied, **more)
-        gp = GP(cov_func=covariance + pm.gp.cov.Constant(BIAS * square))
-        f = gp.prior("f", X=at, blocks=blocks, jitter=1e-6 * scale**2)
-        parameters = {"quantile": quantile} | _noise_priors(scale, noise)
+            variance = unit**2 if kernel == "linear" else _amplitude(unit) ** 2
+            covariance = KERNELS[kernel](inputs, lengthscales(inputs), variance, unit)
+        gp = GP(cov_func=covariance + pm.gp.cov.Constant(BIAS * scale.square))
+        f = gp.prior("f", X=at, blocks=blocks, jitter=1e-6 * unit**2)
+        parameters = {**of_noise, **_noise_priors(unit, noise)}
         if "beta" in LOSSES[noise].parameters:
-            parameters["beta"] = pm.Data("beta", float(beta))
+            parameters["beta"] = pm.Data("beta", float(of_noise["beta"]))
         named = {name: parameters[name] for name in LOSSES[noise].parameters}
         observed = pm.Data("targets", y)
         known = {name: pm.Data(name, values) for name, values in of_targets.items()}

@@ -10,7 +10,7 @@ import bsvr_pp as bp
 from bsvr_pp.approximations import mean_field
 from bsvr_pp.classification.default_models import standard_label_model
 from bsvr_pp.core.losses.registry import NOISES
-from bsvr_pp.model.priors import standard_model
+from bsvr_pp.model.priors import Inputs, standard_model
 from bsvr_pp.model.problem import read_model
 
 X = np.array([[-1.0], [0.0], [0.5], [2.0]])
@@ -20,8 +20,10 @@ W = np.array([1.0, 2.0, 0.5, 3.0])
 
 def models(noise):
     """A model with weights, and without."""
-    options = {"noise": noise, "kernel": "rbf", "ard": False, "beta": 0.5, "quantile": 0.3}
-    return [standard_model(X, Y, **options, of_targets=known) for known in ({"weight": W}, {})]
+    inputs = Inputs.standardised(X, ard=False)
+    of_noise = {"beta": 0.5, "quantile": 0.3}
+    both = {"weight": W}, {}
+    return [standard_model(inputs, Y, noise, "rbf", of_noise=of_noise, of_targets=known) for known in both]
 
 
 @pytest.mark.parametrize("noise", NOISES)
@@ -55,7 +57,7 @@ def test_draws_are_single_targets():
 
 def test_labels_have_weights():
     labels = np.sign(Y)
-    model = standard_label_model(X, labels, ard=False, kernel="matern52", of_targets={"weight": W})
+    model = standard_label_model(Inputs.standardised(X, ard=False), labels, "matern52", of_targets={"weight": W})
     problem = read_model(model)
     assert problem.loss.name == "hinge"
     point = {"C": 1.5, "offset": 1.0, "amplitude": 3.0, "linear": 2.0, "log_lengthscale": 0.1}
