@@ -392,19 +392,24 @@ def fit_regression(rows: TrainingData, spec: RegressionSpec, rng: np.random.Gene
         else:
             chosen = first
         chosen.predictive(chosen.rows.X[:1], spec.local)  # which makes what other predictions need
-    if chosen.outliers.size:
+    _warn_of_targets(chosen, equal)
+    warn_unless_converged(chosen.fitted, method)
+    return chosen
+
+
+def _warn_of_targets(fit: RegressionFit, equal: bool) -> None:
+    """Warn of targets that were set aside, and of equal ones that predictions miss."""
+    if fit.outliers.size:
         warnings.warn(
-            f"gross errors among {rows.place.size} targets, or targets with far wider noise than most, are set "
-            f'aside: {listed(chosen.outliers)} (outliers="keep" keeps them)',
+            f"gross errors among {fit.rows.place.size} targets, or targets with far wider noise than most, are set "
+            f'aside: {listed(fit.outliers)} (outliers="keep" keeps them)',
             UserWarning,
             skip_file_prefixes=(PACKAGE,),
         )
-    if equal and not chosen.fitted.scales.several:
+    if equal and not fit.fitted.scales.several:
         warnings.warn(
             "a third of the targets or more have one value, which f follows, and the noise is as wide below f as "
             "above, so that predictions may be far from the mean of such targets: noise='gaussian' fits the mean",
             UserWarning,
             skip_file_prefixes=(PACKAGE,),
         )
-    warn_unless_converged(chosen.fitted, method)
-    return chosen

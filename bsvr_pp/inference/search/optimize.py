@@ -99,7 +99,6 @@ def maximize(
 
     whole, part = objective(levels[0]), _part(levels[0], rng)
     few = whole if part is None else objective(part)
-    start = options.start if one_optimum else None
     optima: list[Optimum] = []
     with Progress(transient=True, disable=not options.progressbar) as progress:
         task = progress.add_task("hyperparameters", total=restarts + go_on + len(levels) - 1)
@@ -109,7 +108,7 @@ def maximize(
             progress.update(task, advance=1, description=f"hyperparameters, best log objective {best:.3f}")
 
         try:
-            starts = [start] if start is not None else _starts(problem, restarts, rng)
+            starts = [options.start] if one_optimum and options.start is not None else _starts(problem, restarts, rng)
             choose = one_optimum and len(starts) > 1
             for each in starts if choose or few is whole or not one_optimum else []:
                 optima.append(few.climb(each, limit=_TRIAL if choose else np.inf, tolerance=tolerance))
