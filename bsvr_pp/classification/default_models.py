@@ -22,6 +22,7 @@ from bsvr_pp.model.priors import KERNELS, Inputs, Kernel, check_kernel, checked_
 from bsvr_pp.model.row_kinds import Ordinal
 
 _COMMON, _OWN = 9.0, 0.25  # of labels, variances of the log lengthscales: of the common factor, and of each
+_START = 3.0  # of these variances: at the mean of their prior, 900, mean field does not converge beside wrong labels
 _DEVIATION = 10.0**0.5  # of f for labels, at the median of the prior of its variance
 _AMPLITUDE = 3.0  # of classes, scale of the prior of the amplitude, in standard deviations of the noise
 _SPREAD = 1.0  # prior standard deviation of the first cut point, and of the logs of the gaps
@@ -119,8 +120,8 @@ def _label_covariance(kernel: str, inputs: Inputs) -> pm.gp.cov.BaseCovariance:
     """The linear part and the deviation, with their priors."""
     d = inputs.first.size
     centre = np.log(inputs.width[inputs.first] * np.sqrt(2.0 * d))
-    amplitude = pm.LogNormal("amplitude", np.log(10.0), 3.0, initval=1.0) if kernel != "linear" else None
-    linear = pm.LogNormal("linear", np.log(10.0), 3.0, initval=1.0)
+    amplitude = pm.LogNormal("amplitude", np.log(10.0), 3.0, initval=_START) if kernel != "linear" else None
+    linear = pm.LogNormal("linear", np.log(10.0), 3.0, initval=_START)
     if inputs.ard and d > 1:
         factor = np.linalg.cholesky(_COMMON + _OWN * np.eye(d))
         lengthscale = pm.math.exp(inputs.of_each(pm.MvNormal("log_lengthscale", centre, chol=factor)))

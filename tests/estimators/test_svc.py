@@ -223,3 +223,16 @@ def test_far_from_the_data_the_probability_returns_to_one_half():
     machine = bp.BayesianSVC(kernel=lambda Z: 4.0 * pm.gp.cov.ExpQuad(1, ls=0.5), random_state=0)
     far = machine.fit(X, X[:, 0] > 0).predict_proba([[30.0], [-30.0]])
     assert far[0, 1] == pytest.approx(far[1, 1], abs=1e-6) and abs(far[0, 1] - 0.5) < 0.1
+
+
+@pytest.mark.parametrize(("apart", "wrong", "seed"), [(2.0, 0.1, 0), (2.0, 0.2, 2), (3.0, 0.1, 0), (4.0, 0.2, 2)])
+def test_wrong_labels_in_separated_classes_leave_no_constant(apart, wrong, seed):
+    rng = np.random.default_rng(seed)
+    inputs, classes = rng.normal(size=(300, 2)), np.repeat([0, 1], 150)
+    inputs += apart * (2.0 * classes[:, None] - 1.0)
+    flipped = np.where(rng.random(300) < wrong, 1 - classes, classes)
+    svc = bp.BayesianSVC(random_state=0).fit(inputs, flipped)
+    probability = svc.predict_proba(inputs)[:, 1]
+    assert np.mean((probability > 0.5) == classes) > 0.98
+    assert svc.log_evidence_ > 300 * np.log(0.5) + 30.0
+    assert probability[classes == 1].mean() == pytest.approx(1.0 - wrong, abs=0.06)
