@@ -10,7 +10,9 @@ from collections.abc import Sequence
 from typing import NamedTuple
 
 import numpy as np
+import pymc as pm
 import pytensor.tensor as pt
+from pymc.gp.cov import BaseCovariance, WarpedInput
 
 from bsvr_pp.core.arrays import Array, Tensor
 
@@ -47,3 +49,10 @@ def with_levels(X: Tensor, columns: tuple[int, ...], values: Tensor) -> Tensor:
     same = pt.lt(pt.abs(X[:, np.array(columns)][:, :, None] - values[None]), _SAME)
     level = pt.switch(pt.any(same, axis=2), pt.argmax(same, axis=2), -1.0)
     return pt.concatenate([X, level], axis=1)
+
+
+class WithLevels(WarpedInput):
+    """A kernel of d inputs and their levels as a kernel of the inputs, whose lengthscales are those of the inputs."""
+
+    def __init__(self, input_dim: int, kernel: BaseCovariance, levels: Levels) -> None:
+        super().__init__(input_dim, kernel, with_levels, args=(levels.columns, pm.Data("levels", levels.values)))

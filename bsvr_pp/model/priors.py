@@ -18,7 +18,7 @@ from bsvr_pp.model.blocks import Blocks, Partition
 from bsvr_pp.model.distributions import observe
 from bsvr_pp.model.gp import GP
 from bsvr_pp.model.kernels import MainEffects, RationalQuadratic
-from bsvr_pp.model.levels import Levels, columns_of_few_values, with_levels
+from bsvr_pp.model.levels import Levels, WithLevels, columns_of_few_values
 from bsvr_pp.model.row_kinds import Interval
 
 Tied = tuple[int, ...] | None  # for each input the number of its hyperparameters; None if each has its own
@@ -90,8 +90,7 @@ def _main_effects(inputs: Inputs, ls: Any, variance: Any, scale: float) -> pm.gp
     inverse_alpha = pm.HalfNormal("inverse_alpha", 1.0) + _LEAST
     product = RationalQuadratic(d + q, ls, inverse_alpha, variance, level_rate=rate)
     effects = MainEffects(d + q, amplitude, width / inverse, detail=detail, level_amplitude=of_levels)
-    args = levels.columns, pm.Data("levels", levels.values)
-    return pm.gp.cov.WarpedInput(d, product + effects, with_levels, args=args)
+    return WithLevels(d, product + effects, levels)
 
 
 def _linear(inputs: Inputs, ls: Any, variance: Any, scale: float) -> pm.gp.cov.BaseCovariance:

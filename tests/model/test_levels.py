@@ -7,7 +7,9 @@ import pytensor.tensor as pt
 import pytest
 
 import bsvr_pp as bp
+from bsvr_pp.inference.search.optimize import lengthscales
 from bsvr_pp.model.levels import Levels, columns_of_few_values, with_levels
+from bsvr_pp.model.problem import read_model
 
 RNG = np.random.default_rng(0)
 X = np.column_stack([RNG.normal(size=40), RNG.choice([-1.0, 0.5, 2.0], 40), RNG.choice([1.0, 2.0, 4.0, 7.0], 40)])
@@ -117,3 +119,18 @@ def test_what_is_of_no_known_number_of_values_is_refused():
         bp.cov.RationalQuadratic(3, 1.0, 0.1, level_rate=pt.vector())
     with pytest.raises(ValueError, match="level_amplitude must be a vector with a known number of values"):
         bp.cov.MainEffects(3, 1.0, 1.0, level_amplitude=0.5)
+
+
+def test_the_search_looks_into_no_other_transform():
+    """The lengthscale of sin x and cos x is none of x."""
+    x = np.linspace(-3.0, 3.0, 30)[:, None]
+    with pm.Model() as model:
+        ls = pm.HalfNormal("ls", 1.0, shape=2)
+        inner = pm.gp.cov.ExpQuad(2, ls=ls)
+        kernel = pm.gp.cov.WarpedInput(
+            1, inner, lambda points: pt.concatenate([pt.sin(points), pt.cos(points)], axis=1)
+        )
+        f = bp.GP(cov_func=kernel).prior("f", X=x)
+        bp.Huber("y", f, C=5.0, epsilon=0.1, observed=np.sin(2.0 * x[:, 0]))
+    problem = read_model(model)
+    assert lengthscales(problem, {"ls": np.array([0.5, 2.0])}) is None

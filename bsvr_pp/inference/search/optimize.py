@@ -17,7 +17,7 @@ import numpy as np
 import pytensor.tensor as pt
 from numpy.random import Generator
 from pymc.blocking import DictToArrayBijection, RaveledVars
-from pymc.gp.cov import BaseCovariance, WarpedInput
+from pymc.gp.cov import BaseCovariance
 from pymc.initial_point import make_initial_point_fn
 from pymc.pytensorf import find_rng_nodes
 from pytensor.compile import ViewOp
@@ -35,6 +35,7 @@ from bsvr_pp.inference.protocol import IntegratesLatent, Objective, Options
 from bsvr_pp.inference.search.quasi_newton import Pairs, ascend
 from bsvr_pp.model.gaussian import gradients
 from bsvr_pp.model.inventory import ModelError
+from bsvr_pp.model.levels import WithLevels
 from bsvr_pp.model.operation import TargetsGraph
 from bsvr_pp.model.priors import location_and_scale
 from bsvr_pp.model.problem import Point, Problem
@@ -461,8 +462,8 @@ def _roles(problem: Problem) -> dict[str, str]:
 
 
 def _addends(kernel: BaseCovariance) -> Iterator[BaseCovariance]:
-    """A kernel, after its addends and factors, or the kernel of transformed inputs in it."""
-    inner = [kernel.cov_func] if isinstance(kernel, WarpedInput) else []
+    """A kernel, after its addends and factors, or the kernel of inputs with levels in it."""
+    inner = [kernel.cov_func] if isinstance(kernel, WithLevels) else []
     for part in getattr(kernel, "_factor_list", inner):
         yield from _addends(part)
     yield kernel
