@@ -297,10 +297,10 @@ class BayesianSVR(TargetPredictions, SavedEstimator, RegressorMixin, BaseEstimat
         spec = self._check_options()
         mean, scale, location, unit = (learned[name] for name in ("mean_", "scale_", "location_", "unit_"))
         units = Units(mean, scale, location, unit, spec.logarithm)
-        model = replace(spec.model, kernel=learned["kernel_"], beta=learned["beta_"], tied=columns.tied)
         if not set(levels := tuple(learned["levels_"])) <= set(range(rows.X.shape[1])):
             raise ValueError(f"levels_ of result must be numbers of its inputs, got {list(levels)}")
-        model = replace(model, levels=tuple(map(int, levels)))
+        kernel, of_kernel = learned["kernel_"], tuple(map(int, levels))
+        model = replace(spec.model, kernel=kernel, levels=of_kernel, beta=learned["beta_"], tied=columns.tied)
         more = {"neighbours": learned["neighbours_"], "outliers": learned["outliers_"].astype(np.intp)}
         return RegressionFit.of_result(model, units, rows, spec.method, result, **more)
 

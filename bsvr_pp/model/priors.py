@@ -82,15 +82,14 @@ def _main_effects(inputs: Inputs, ls: Any, variance: Any, scale: float) -> pm.gp
     sigma = _EFFECT * scale / np.sqrt(n)
     amplitude = inputs.of_each(pm.HalfStudentT("effect_amplitude", nu=3.0, sigma=sigma, shape=n))
     inverse, detail = pm.HalfNormal("effect_inverse_lengthscale", _SHORT), pm.HalfNormal("effect_detail", 1.0)
-    if not q:
-        product = _rational_quadratic(inputs, ls, variance, scale)
-        return product + MainEffects(d, amplitude, width / inverse, detail=detail)
-    of_levels = pm.HalfStudentT("level_amplitude", nu=3.0, sigma=sigma, shape=q)
-    rate = pm.HalfNormal("level_inverse_lengthscale", 1.0 / np.sqrt(n), shape=q) ** 2
+    of_levels, rate = None, None
+    if q:
+        of_levels = pm.HalfStudentT("level_amplitude", nu=3.0, sigma=sigma, shape=q)
+        rate = pm.HalfNormal("level_inverse_lengthscale", 1.0 / np.sqrt(n), shape=q) ** 2
     inverse_alpha = pm.HalfNormal("inverse_alpha", 1.0) + _LEAST
     product = RationalQuadratic(d + q, ls, inverse_alpha, variance, level_rate=rate)
     effects = MainEffects(d + q, amplitude, width / inverse, detail=detail, level_amplitude=of_levels)
-    return WithLevels(d, product + effects, levels)
+    return WithLevels(d, product + effects, levels) if q else product + effects
 
 
 def _linear(inputs: Inputs, ls: Any, variance: Any, scale: float) -> pm.gp.cov.BaseCovariance:
