@@ -42,6 +42,7 @@ from bsvr_pp.model.blocks import ONE_BLOCK, Partition
 from bsvr_pp.model.levels import Levels, columns_of_few_values
 from bsvr_pp.model.priors import Inputs, Kernel, Tied, mostly_equal, standard_model
 from bsvr_pp.model.problem import Point, Problem, read_model
+from bsvr_pp.model.warping import AS_GIVEN, CONSTANTS, Warping, columns_to_warp
 
 _EFFECTS = 200  # number of rows from which the kernel has main effects,
 _SCALES = 200  # and a dense fit several scales of the noise, of which fewer tell little
@@ -65,6 +66,7 @@ class StandardModel:
     C: float | None = None
     tied: Tied = None
     levels: tuple[int, ...] = ()
+    warping: Warping = AS_GIVEN
 
     def problem(self, rows: TrainingData, blocks: Partition = ONE_BLOCK) -> Problem:
         """The model of standardised rows, read; models of one structure share compiled functions."""
@@ -76,8 +78,10 @@ class StandardModel:
         if self.n_cutpoints:
             known["thresholds"] = class_thresholds(rows.y, self.n_cutpoints)
         known["levels"] = Levels.of(rows.X, self.levels).values
+        known[CONSTANTS] = self.warping.array
         d = rows.X.shape[1]
         structure = replace(self, ard=self.ard and d > 1, beta=0.5, C=None if self.C is None else 1.0)
+        structure = replace(structure, warping=self.warping.without_constants())
         return _compiled(structure, d, tuple(rows.of_targets)).with_data(rows.X, rows.y, blocks=blocks, **known)
 
     def make(self, rows: TrainingData, blocks: Partition = ONE_BLOCK) -> pm.Model:
@@ -85,7 +89,8 @@ class StandardModel:
         return self._made(rows.X, rows.y, rows.of_targets, blocks)
 
     def _made(self, X: Array, y: Array, of_targets: Mapping[str, Array], blocks: Partition = ONE_BLOCK) -> pm.Model:
-        inputs = Inputs.standardised(X, ard=self.ard, tied=self.tied, levels=Levels.of(X, self.levels))
+        known_of = {"levels": Levels.of(X, self.levels), "warping": self.warping}
+        inputs = Inputs.standardised(X, ard=self.ard, tied=self.tied, **known_of)
         if self.n_cutpoints:
             return standard_ordinal_model(inputs, y, self.n_cutpoints, self.noise, self.kernel)
         options: dict[str, Any] = {"blocks": blocks, "of_targets": of_targets}
@@ -242,6 +247,8 @@ class RegressionSpec:
             model = replace(model, kernel="main_effects")
         if model.kernel == "main_effects":
             model = replace(model, levels=columns_of_few_values(rows.X, tied))
+            columns = columns_to_warp(rows.X, tied)
+            model = replace(model, warping=Warping.of(Units.of(rows, tied).inputs(rows.X), columns, rows.weight))
         return replace(self, model=model, size=size), rows
 
     @property

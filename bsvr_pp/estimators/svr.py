@@ -32,6 +32,7 @@ from bsvr_pp.estimators.training_data import TrainingData, Units
 from bsvr_pp.estimators.validation import Columns, Learned, RandomState, new_inputs, regression_data, targets_of
 from bsvr_pp.inference.protocol import Method, Options, Samples
 from bsvr_pp.model.priors import BETA, BIAS, Kernel, check_unused
+from bsvr_pp.model.warping import CONSTANTS, Warping
 
 
 @shared
@@ -299,8 +300,11 @@ class BayesianSVR(TargetPredictions, SavedEstimator, RegressorMixin, BaseEstimat
         units = Units(mean, scale, location, unit, spec.logarithm)
         if not set(levels := tuple(learned["levels_"])) <= set(range(rows.X.shape[1])):
             raise ValueError(f"levels_ of result must be numbers of its inputs, got {list(levels)}")
-        kernel, of_kernel = learned["kernel_"], tuple(map(int, levels))
-        model = replace(spec.model, kernel=kernel, levels=of_kernel, beta=learned["beta_"], tied=columns.tied)
+        data = result["constant_data"].to_dataset()
+        known = {"kernel": learned["kernel_"], "levels": tuple(map(int, levels)), "beta": learned["beta_"]}
+        if CONSTANTS in data:
+            known["warping"] = Warping.of_array(numbers(f"{CONSTANTS} of result", data[CONSTANTS].values, ("q", 6)))
+        model = replace(spec.model, tied=columns.tied, **known)
         more = {"neighbours": learned["neighbours_"], "outliers": learned["outliers_"].astype(np.intp)}
         return RegressionFit.of_result(model, units, rows, spec.method, result, **more)
 

@@ -18,6 +18,7 @@ from numpy.typing import ArrayLike
 
 from bsvr_pp.core.arrays import Array
 from bsvr_pp.model import kernels as cov
+from bsvr_pp.model.warping import Warped
 
 try:
     import botorch
@@ -130,6 +131,9 @@ def fixed(kernel: pm.gp.cov.Covariance, value: Callable[[TensorLike], Array]) ->
         return FixedKernel(name, {}, parts=[fixed(part, value) for part in kernel._factor_list])
     if not isinstance(kernel, pm.gp.cov.BaseCovariance) and np.ndim(number := value(kernel)) == 0:
         return FixedKernel("Constant", {"c": number})
+    if isinstance(kernel, Warped):
+        scales = {"constants": value(kernel.args[1]), "share": value(kernel.args[2])}
+        return FixedKernel(name, scales, columns, [fixed(kernel.cov_func, value)])
     if isinstance(kernel, pm.gp.cov.WarpedInput):
         points = np.vstack([np.zeros(len(columns)), np.eye(len(columns)), np.linspace(-3.0, 2.5, len(columns))])
         origin, *corners, probe = value(kernel.w(pt.constant(points), kernel.args))
@@ -167,7 +171,23 @@ def _rational_quadratic(k: FixedKernel, x: Tensor, z: Tensor) -> Tensor:
 
 def _main_effects(k: FixedKernel, x: Tensor, z: Tensor) -> Tensor:
     e = torch.exp(-0.5 * ((x - z) / k.ls).square())
-    return (k.amplitude**2 * (e + k.detail**2 * e**16)).sum(-1)
+    effects, details = k.amplitude**2 * e, (k.amplitude * k.detail) ** 2 * e**16
+    products = 0.5 * (effects.sum(-1).square() - effects.square().sum(-1))
+    return (effects + details).sum(-1) + k.pairs**2 * products
+
+
+def _on_scales(k: FixedKernel, x: Tensor) -> Tensor:
+    column, power, centre, unit, location, scale = k.constants.T
+    columns, y = column.long(), x.clone()
+    z = (x[..., columns] - centre) / unit
+
+    def grown(z: Tensor, power: Tensor) -> Tensor:
+        p = power.clamp_min(1e-9)
+        return torch.expm1(p * torch.log1p(z.clamp_min(0.0))) / p
+
+    g = location + scale * (grown(z, power) - grown(-z, 2.0 - power))
+    y[..., columns] = x[..., columns] + k.share * (g - x[..., columns])
+    return y
 
 
 # Parameters and values of the kernels of `pm.gp.cov` and `bp.cov`, by the names of their classes.
@@ -176,10 +196,11 @@ FORMS: dict[str, tuple[tuple[str, ...], Callable[[FixedKernel, Tensor, Tensor], 
     "Matern32": (("ls",), partial(_matern, order=1)),
     "Matern52": (("ls",), partial(_matern, order=2)),
     "RationalQuadratic": (("ls", "inverse_alpha", "variance"), _rational_quadratic),
-    "MainEffects": (("amplitude", "ls", "detail"), _main_effects),
+    "MainEffects": (("amplitude", "ls", "detail", "pairs"), _main_effects),
     "Linear": (("c",), lambda k, x, z: ((x - k.c) * (z - k.c)).sum(-1)),
     "Constant": (("c",), lambda k, x, z: k.c.expand(torch.broadcast_shapes(x.shape[:-1], z.shape[:-1]))),
     "Affine": ((), lambda k, x, z: k.parts[0].at(k.offset + x @ k.slope, k.offset + z @ k.slope)),
+    "Warped": ((), lambda k, x, z: k.parts[0].at(_on_scales(k, x), _on_scales(k, z))),
     "Add": ((), lambda k, x, z: sum(part.at(x, z) for part in k.parts)),
     "Prod": ((), lambda k, x, z: math.prod(part.at(x, z) for part in k.parts)),
 }

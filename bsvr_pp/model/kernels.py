@@ -70,36 +70,61 @@ class Slopes(NamedTuple):
 
 
 @vectorized
-def _main_effects(x: Points, z: Points, p: Array, i: int, row: Array) -> None:
-    """Fill the row of K of the point i of x with the points of z, which are at least as many as the row."""
-    d = x.numbers.shape[0]
-    row[:] = 0.0
-    for k in range(d):
-        at, others, variance, share = x.numbers[k, i], z.numbers[k], p[k], p[d]
-        for j in range(row.shape[0]):
+def _add_effects(x: Points, z: Points, p: Array, i: int, each: Array, sums: Array, squares: Array) -> None:
+    """Add the effects of all numbers to ``sums``, and their squares to ``squares``; ``each`` (d, m) is e by itself."""
+    for k in range(x.numbers.shape[0]):
+        at, others, variance, found = x.numbers[k, i], z.numbers[k], p[k], each[k]
+        for j in range(sums.shape[0]):
             e = decay(0.5 * (others[j] - at) ** 2)
-            row[j] += variance * (e + share * _detail(e))
+            found[j] = e
+            sums[j] += variance * e
+            squares[j] += (variance * e) ** 2
+
+
+@vectorized
+def _main_effects(x: Points, z: Points, p: Array, i: int, row: Array, work: Array) -> None:
+    """Fill the row of K of the point i of x with the points of z, which are at least as many as the row.
+
+    ``work`` (d + 2, m) is overwritten.
+    """
+    d, m = x.numbers.shape[0], row.shape[0]
+    each, sums, squares = work[:d], work[d, :m], work[d + 1, :m]
+    share, half_product = p[d], 0.5 * p[d + 1]
+    sums[:], squares[:] = 0.0, 0.0
+    _add_effects(x, z, p, i, each, sums, squares)
+    for j in range(m):
+        row[j] = sums[j] + half_product * (sums[j] * sums[j] - squares[j])
+    for k in range(d):
+        found, variance = each[k], share * p[k]
+        for j in range(m):
+            row[j] += variance * _detail(found[j])
     for q in range(x.levels.shape[0]):
-        level, levels, variance = x.levels[q, i], z.levels[q], p[d + 1 + q]
+        level, levels, variance = x.levels[q, i], z.levels[q], p[d + 2 + q]
         if level >= 0.0:
-            for j in range(row.shape[0]):
+            for j in range(m):
                 row[j] += variance if levels[j] == level else 0.0
 
 
 @vectorized
 def _main_effects_gradient(x: Points, z: Points, p: Array, i: int, g: Array, work: Array, out: Slopes) -> None:
-    """Add the derivatives of the row times g."""
-    d = x.numbers.shape[0]
+    """Add the derivatives of the row times g; ``work`` (d + 2, m) is overwritten."""
+    d, m = x.numbers.shape[0], g.shape[0]
+    each, sums, squares = work[:d], work[d, :m], work[d + 1, :m]
+    share, product, of_product = p[d], p[d + 1], 0.0
+    sums[:], squares[:] = 0.0, 0.0
+    _add_effects(x, z, p, i, each, sums, squares)
+    for j in range(m):
+        of_product += g[j] * (sums[j] * sums[j] - squares[j])
+    out.by_p[d + 1] += 0.5 * of_product
     for k in range(d):
-        at, others, by_others, variance, share = x.numbers[k, i], z.numbers[k], out.by_z[k], p[k], p[d]
+        at, others, by_others, variance, found = x.numbers[k, i], z.numbers[k], out.by_z[k], p[k], each[k]
         total, details, by_point = 0.0, 0.0, 0.0
-        for j in range(g.shape[0]):
-            away = others[j] - at
-            e = decay(0.5 * away**2)
-            smooth, detail = g[j] * e, g[j] * _detail(e)
+        for j in range(m):
+            e = found[j]
+            smooth, detail = g[j] * e * (1.0 + product * (sums[j] - variance * e)), g[j] * _detail(e)
             total += smooth
             details += detail
-            pull = variance * (smooth + 16.0 * share * detail) * away
+            pull = variance * (smooth + 16.0 * share * detail) * (others[j] - at)
             by_point += pull
             by_others[j] -= pull
         out.by_x[k, i] += by_point
@@ -108,9 +133,9 @@ def _main_effects_gradient(x: Points, z: Points, p: Array, i: int, g: Array, wor
     for q in range(x.levels.shape[0]):
         level, levels, total = x.levels[q, i], z.levels[q], 0.0
         if level >= 0.0:
-            for j in range(g.shape[0]):
+            for j in range(m):
                 total += g[j] if levels[j] == level else 0.0
-        out.by_p[d + 1 + q] += total
+        out.by_p[d + 2 + q] += total
 
 
 @vectorized
@@ -193,11 +218,11 @@ def _points(U: Array, C: Array) -> Points:
 def matrix(which: int, x: Points, z: Points, p: Array, symmetric: bool) -> Array:
     """Matrix (n, m) of the kernel at the place ``which`` in `_KERNELS`; with ``symmetric`` z must be x."""
     n, m = x.numbers.shape[1], z.numbers.shape[1]
-    K = np.empty((n, m))
+    K, work = np.empty((n, m)), np.empty((x.numbers.shape[0] + 2, m))
     for i in range(n):
         row = K[i, : i + 1 if symmetric else m]
         if which == 0:
-            _main_effects(x, z, p, i, row)
+            _main_effects(x, z, p, i, row, work)
         else:
             _rational_quadratic(x, z, p, i, row)
     if symmetric:
@@ -211,7 +236,7 @@ def contraction(which: int, x: Points, z: Points, p: Array, G: Array, symmetric:
     n, m = x.numbers.shape[1], z.numbers.shape[1]
     by_x, by_z = np.zeros_like(x.numbers), np.zeros_like(z.numbers)
     out = Slopes(by_x, by_x if symmetric else by_z, np.zeros_like(p))
-    g, work = np.empty(m), np.empty(m)
+    g, work = np.empty(m), np.empty((x.numbers.shape[0] + 2, m))
     for i in range(n):
         last = i + 1 if symmetric else m
         for j in range(last):
@@ -219,9 +244,9 @@ def contraction(which: int, x: Points, z: Points, p: Array, G: Array, symmetric:
         for j in range(i if symmetric else 0):
             g[j] += G[j, i]
         if which == 0:
-            _main_effects_gradient(x, z, p, i, g[:last], work[:last], out)
+            _main_effects_gradient(x, z, p, i, g[:last], work, out)
         else:
-            _rational_quadratic_gradient(x, z, p, i, g[:last], work[:last], out)
+            _rational_quadratic_gradient(x, z, p, i, g[:last], work[0, :last], out)
     return Slopes(by_x, by_z, out.by_p)
 
 
@@ -315,15 +340,16 @@ def _size(vector: Tensor) -> int:
 
 
 class MainEffects(Covariance):
-    r"""Sum of one Gaussian kernel an input: the function is a sum of functions of one input each.
+    r"""Sum of one Gaussian kernel an input, and of products of two: functions of one input each, and of two.
 
     .. math::
 
-        k(x, x') = \sum_i a_i^2 (e_i + \delta^2 e_i^{16}), \quad e_i = \exp(-(x_i - x_i')^2 / 2 \ell_i^2)
+        k(x, x') = \sum_i a_i^2 (e_i + \delta^2 e_i^{16}) + \rho^2 \sum_{i<j} a_i^2 e_i a_j^2 e_j,
+        \quad e_i = \exp(-(x_i - x_i')^2 / 2 \ell_i^2)
 
-    The second term has details of a quarter of the lengthscale. With δ = 0 it is the first order of additive Gaussian
-    processes (Duvenaud, Nickisch & Rasmussen 2011). Where the effect of an input does not depend on the others, it is
-    learned from all rows, and not only from those near in all inputs.
+    The second term has details of a quarter of the lengthscale. With δ = 0 these are the first and the second order of
+    additive Gaussian processes (Duvenaud, Nickisch & Rasmussen 2011). Where the effect of an input does not depend on
+    the others, or on one other, it is learned from all rows, and not only from those near in all inputs.
 
     Parameters
     ----------
@@ -339,7 +365,10 @@ class MainEffects(Covariance):
         Prior standard deviation δ of the details, relative to that of the effect.
     level_amplitude : (q,) tensor, optional
         Prior standard deviation of the effects of q categories. Their levels 0, 1, ... are the last q columns of X, and
-        -1 is a level without an effect.
+        -1 is a level without an effect. There are no products with levels.
+    pairs : number or scalar tensor
+        Prior standard deviation ρ of the product of two functions of one input each, relative to that of both: in
+        units of 1/f; 0 is none.
 
     Raises
     ------
@@ -363,25 +392,28 @@ class MainEffects(Covariance):
         active_dims: Sequence[int] | None = None,
         detail: TensorLike = 0.0,
         level_amplitude: TensorLike | None = None,
+        pairs: TensorLike = 0.0,
     ) -> None:
         check_count("input_dim", input_dim, 1)
         super().__init__(input_dim, active_dims)
         self.level_variance = _levels("level_amplitude", level_amplitude) ** 2
         d = self.n_dims - _size(self.level_variance)
         self.amplitude, self.ls = pt.as_tensor_variable(amplitude), pt.as_tensor_variable(ls)
-        self.detail = pt.as_tensor_variable(detail)
+        self.detail, self.pairs = pt.as_tensor_variable(detail), pt.as_tensor_variable(pairs)
         self.variance = _of_each("amplitude", self.amplitude, d) ** 2
         self.scale = _of_each("ls", self.ls, d)
 
     def full(self, X: TensorLike, Xs: TensorLike | None = None) -> Tensor:
         """Matrix of the kernel, (n, m)."""
-        parameters = [self.variance, self.detail[None] ** 2, self.level_variance]
+        parameters = [self.variance, pt.stack([self.detail, self.pairs]) ** 2, self.level_variance]
         return _matrix_of("main effects", self._slice(X, Xs), self.scale, parameters)
 
     def diag(self, X: Tensor) -> Tensor:
         """Its diagonal, (n,)."""
         known = pt.ge(self._slice(X)[0][:, self.scale.type.shape[0] :], 0.0)
-        return (1.0 + self.detail**2) * pt.sum(self.variance) + pt.sum(known * self.level_variance, axis=1)
+        total = pt.sum(self.variance)
+        products = 0.5 * self.pairs**2 * (total**2 - pt.sum(self.variance**2))
+        return (1.0 + self.detail**2) * total + products + pt.sum(known * self.level_variance, axis=1)
 
 
 class RationalQuadratic(Stationary):

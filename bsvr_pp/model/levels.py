@@ -39,9 +39,13 @@ class Levels(NamedTuple):
 
 def columns_of_few_values(X: Array, tied: Sequence[int] | None) -> tuple[int, ...]:
     """Columns with 3 to 12 values, each in five rows on average, which are no indicators of words."""
-    alone = np.ones(X.shape[1], dtype=bool) if tied is None else np.bincount(tied)[np.array(tied)] == 1
-    sizes = [np.unique(column).size for column in X.T]
-    return tuple(k for k, m in enumerate(sizes) if alone[k] and _FEWEST <= m <= min(_MOST, len(X) // _REPEATS))
+    sizes = {k: np.unique(X[:, k]).size for k in alone(X, tied)}
+    return tuple(k for k, m in sizes.items() if _FEWEST <= m <= min(_MOST, len(X) // _REPEATS))
+
+
+def alone(X: Array, tied: Sequence[int] | None) -> list[int]:
+    """Columns that share no hyperparameter with others, as the indicators of words do."""
+    return [k for k in range(X.shape[1]) if tied is None or tied.count(tied[k]) == 1]
 
 
 def with_levels(X: Tensor, columns: tuple[int, ...], values: Tensor) -> Tensor:

@@ -20,6 +20,7 @@ from bsvr_pp.model.gp import GP
 from bsvr_pp.model.kernels import MainEffects, RationalQuadratic
 from bsvr_pp.model.levels import Levels, WithLevels, columns_of_few_values
 from bsvr_pp.model.row_kinds import Interval
+from bsvr_pp.model.warping import AS_GIVEN, Warped, Warping
 
 Tied = tuple[int, ...] | None  # for each input the number of its hyperparameters; None if each has its own
 Kernel = (
@@ -43,6 +44,7 @@ class Inputs(NamedTuple):
     ard: bool
     tied: Tied = None
     levels: Levels = NO_LEVELS
+    warping: Warping = AS_GIVEN
 
     @classmethod
     def standardised(cls, X: Array, **known: Any) -> Inputs:
@@ -53,6 +55,13 @@ class Inputs(NamedTuple):
     def first(self) -> NDArray[np.intp]:
         """The first of the inputs of each lengthscale."""
         return np.arange(self.width.size) if self.tied is None else np.unique(self.tied, return_index=True)[1]
+
+    def seen(self, kernel: pm.gp.cov.BaseCovariance) -> pm.gp.cov.BaseCovariance:
+        """A kernel of the inputs on their scales and of the levels as one of the inputs."""
+        d, q = self.width.size, len(self.levels.columns)
+        if self.warping.columns:
+            kernel = Warped(d + q, kernel, self.warping)
+        return WithLevels(d, kernel, self.levels) if q else kernel
 
     def of_each(self, values: Any) -> Any:
         """The values of the inputs from those of the lengthscales."""
@@ -88,8 +97,9 @@ def _main_effects(inputs: Inputs, ls: Any, variance: Any, scale: float) -> pm.gp
         rate = pm.HalfNormal("level_inverse_lengthscale", 1.0 / np.sqrt(n), shape=q) ** 2
     inverse_alpha = pm.HalfNormal("inverse_alpha", 1.0) + _LEAST
     product = RationalQuadratic(d + q, ls, inverse_alpha, variance, level_rate=rate)
-    effects = MainEffects(d + q, amplitude, width / inverse, detail=detail, level_amplitude=of_levels)
-    return WithLevels(d, product + effects, levels) if q else product + effects
+    pairs = pm.HalfNormal("effect_pairs", 1.0) / sigma
+    effects = MainEffects(d + q, amplitude, width / inverse, detail=detail, level_amplitude=of_levels, pairs=pairs)
+    return product + effects
 
 
 def _linear(inputs: Inputs, ls: Any, variance: Any, scale: float) -> pm.gp.cov.BaseCovariance:
@@ -329,7 +339,7 @@ def standard_model(
             covariance = kernel(inputs.X)
         else:
             variance = unit**2 if kernel == "linear" else _amplitude(unit) ** 2
-            covariance = KERNELS[kernel](inputs, lengthscales(inputs), variance, unit)
+            covariance = inputs.seen(KERNELS[kernel](inputs, lengthscales(inputs), variance, unit))
         gp = GP(cov_func=covariance + pm.gp.cov.Constant(BIAS * scale.square))
         f = gp.prior("f", X=at, blocks=blocks, jitter=1e-6 * unit**2)
         parameters = {**of_noise, **_noise_priors(unit, noise)}

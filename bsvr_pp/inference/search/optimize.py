@@ -39,6 +39,7 @@ from bsvr_pp.model.levels import WithLevels
 from bsvr_pp.model.operation import TargetsGraph
 from bsvr_pp.model.priors import location_and_scale
 from bsvr_pp.model.problem import Point, Problem
+from bsvr_pp.model.warping import Warped
 
 _NEAR = 0.03  # largest change of the unconstrained values for which the last solution is a good start
 _TRIAL = 10  # evaluations of a start, after which the best start continues if the evidence is continuous
@@ -463,7 +464,7 @@ def _roles(problem: Problem) -> dict[str, str]:
 
 def _addends(kernel: BaseCovariance) -> Iterator[BaseCovariance]:
     """A kernel, after its addends and factors, or the kernel of inputs with levels in it."""
-    inner = [kernel.cov_func] if isinstance(kernel, WithLevels) else []
+    inner = [kernel.cov_func] if isinstance(kernel, WithLevels | Warped) else []
     for part in getattr(kernel, "_factor_list", inner):
         yield from _addends(part)
     yield kernel

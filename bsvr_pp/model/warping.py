@@ -1,0 +1,105 @@
+"""The scale of an input: the kernel takes x + w·(g(x) - x), of which the share w of a transform g is learned.
+
+Transforms are those of Yeo & Johnson (2000) with powers from 0 to 2: the logarithm above the mean and the square below
+it, the reverse, and all between. The power makes the training rows as Gaussian as possible. Then g is moved and scaled
+to their mean and deviation. Each scale is strictly increasing and smooth on the whole line, and w = 0 is the input.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import NamedTuple, Self
+
+import numpy as np
+import pymc as pm
+import pytensor.tensor as pt
+from numpy.typing import ArrayLike
+from pymc.gp.cov import BaseCovariance, WarpedInput
+from scipy.optimize import minimize_scalar
+from scipy.stats import yeojohnson
+
+from bsvr_pp.core.arrays import Array, Tensor
+from bsvr_pp.model.levels import alone
+
+_FEWEST = 3  # values of an input that has a scale: two are a line anyway
+_LARGEST = 2.0  # power; with less than 0 or more than 2 a transform has a limit outside the rows
+_DIGITS = 1e-3  # of the power
+CONSTANTS = "warping_constants"  # name of the data of a model that has them
+Constants = tuple[tuple[float, float, float, float, float], ...]
+
+
+class Warping(NamedTuple):
+    """Columns with scales, and of each the power, centre, unit, location and scale of g((x - centre)/unit)."""
+
+    columns: tuple[int, ...] = ()
+    constants: Constants = ()
+
+    @classmethod
+    def of(cls, X: Array, columns: Sequence[int], weight: ArrayLike = 1.0) -> Self:
+        """The transforms of rows with weights."""
+        times = np.broadcast_to(weight, len(X))
+        return cls(tuple(columns), tuple(_constants(X[:, column], times) for column in columns))
+
+    @property
+    def array(self) -> Array:
+        """The number of each column and its constants, (q, 6)."""
+        return np.column_stack([self.columns, np.reshape(self.constants, (-1, 5))])
+
+    @classmethod
+    def of_array(cls, array: Array) -> Self:
+        """Read `array`."""
+        return cls(tuple(map(int, array[:, 0])), tuple(map(tuple, array[:, 1:].tolist())))
+
+    def without_constants(self) -> Warping:
+        """The columns, with constants that do not matter."""
+        return Warping(self.columns, ((1.0, 0.0, 1.0, 0.0, 1.0),) * len(self.columns))
+
+
+AS_GIVEN = Warping()
+
+
+def columns_to_warp(X: Array, tied: Sequence[int] | None) -> tuple[int, ...]:
+    """Columns with at least three values, which are no indicators of words."""
+    return tuple(k for k in alone(X, tied) if np.unique(X[:, k]).size >= _FEWEST)
+
+
+def _constants(x: Array, weight: Array) -> tuple[float, float, float, float, float]:
+    def moments(values: Array) -> tuple[float, float]:
+        mean = np.average(values, weights=weight)
+        return float(mean), float(np.sqrt(np.average((values - mean) ** 2, weights=weight)))
+
+    centre, unit = moments(x)
+    z = (x - centre) / unit
+    slope = np.average(np.sign(z) * np.log1p(np.abs(z)), weights=weight)
+
+    def minus_log_likelihood(power: float) -> float:
+        return float(np.log(moments(yeojohnson(z, power))[1]) - (power - 1.0) * slope)
+
+    power = float(minimize_scalar(minus_log_likelihood, bounds=(0.0, _LARGEST), options={"xatol": _DIGITS}).x)
+    mean, width = moments(yeojohnson(z, power))
+    return power, centre, unit, centre - unit / width * mean, unit / width
+
+
+def on_scales(X: Tensor, columns: tuple[int, ...], constants: Tensor, share: Tensor) -> Tensor:
+    """Inputs (n, d), of which some columns are a share (q,) of the way to their transforms."""
+    power, centre, unit, location, scale = (constants[:, k] for k in range(1, 6))
+    x = X[:, np.array(columns)]
+    z = (x - centre) / unit
+    g = location + scale * (_grown(pt.maximum(z, 0.0), power) - _grown(pt.maximum(-z, 0.0), 2.0 - power))
+    return pt.set_subtensor(X[:, np.array(columns)], x + share * (g - x))
+
+
+def _grown(z: Tensor, power: Tensor) -> Tensor:
+    """((1 + z)^power - 1)/power, of z >= 0; log(1 + z) where the power is 0."""
+    small = power < 1e-9
+    log, divisor = pt.log1p(z), pt.switch(small, 1.0, power)
+    return pt.switch(small, log, pt.expm1(divisor * log) / divisor)
+
+
+class Warped(WarpedInput):
+    """A kernel of inputs on their scales as a kernel of the inputs, with shares ``warping`` ~ Uniform(0, 1)."""
+
+    def __init__(self, input_dim: int, kernel: BaseCovariance, warping: Warping) -> None:
+        constants = pm.Data(CONSTANTS, warping.array)
+        share = pm.Uniform("warping", 0.0, 1.0, shape=len(warping.columns))
+        super().__init__(input_dim, kernel, on_scales, args=(warping.columns, constants, share))
