@@ -31,7 +31,7 @@ from .model.inventory import ModelError
 from .model.marginalize import marginalize
 from .model.priors import default_model, default_priors
 from .model.row_kinds import Interval, Ordinal
-from .show.plots import plot_effect, plot_evidence, plot_predictive
+from .show.plots import plot_effect, plot_evidence, plot_predictive, plot_warping
 from .show.report import compare, report_page
 
 __all__ = [
@@ -82,6 +82,7 @@ __all__ = [
     "plot_effect",
     "plot_evidence",
     "plot_predictive",
+    "plot_warping",
     "predict",
     "predict_distribution",
     "predict_folder",

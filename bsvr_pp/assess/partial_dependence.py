@@ -94,7 +94,8 @@ def effect(
         and the ends ``lower`` and ``upper`` of the band; then the means of single rows, "row 3" for that of number 3.
         In units of the target; of log y with log_targets, of f for classes. With blocks f is that of the block of each
         row, and not of its nearest rows as in `predict`. The attribute ``share`` (in ``attrs``) is the expected
-        variance of the effect over the rows, divided by that of f.
+        variance of the effect over the rows, divided by that of f; for two columns ``interaction`` is the share of
+        what is left of their effect without the effects of each.
 
     Raises
     ------
@@ -155,10 +156,17 @@ def effect(
     lower, upper = _joint_band(np.concatenate(drawn), mean[:k], sd[:k], coverage)
     curves = {f"row {row}": curve for row, curve in zip(chosen[single], mean[k:-r].reshape(-1, k), strict=True)}
     out = pd.DataFrame({"mean": mean[:k], "sd": sd[:k], "lower": lower, "upper": upper} | curves, index)
-    at_values = at_rows[0] if len(grid) == 1 else np.einsum("ij,ik->ijk", *at_rows).reshape(r, k)
-    of_effect = _variance(shares, [(m[:k], C[:k, :k]) for m, C in gaussians], at_values[at_values.any(axis=1)])
     of_f = _variance(shares, [(m[-r:], C[-r:, -r:]) for m, C in gaussians], np.eye(r))
-    out.attrs["share"] = of_effect / of_f if of_f > 0 else np.nan
+
+    def share(*weights: Array) -> float:
+        at_values = weights[0] if len(weights) == 1 else np.einsum("ij,ik->ijk", *weights).reshape(r, k)
+        known = at_values[at_values.any(axis=1)]
+        of_effect = _variance(shares, [(m[:k], C[:k, :k]) for m, C in gaussians], known)
+        return of_effect / of_f if of_f > 0 else np.nan
+
+    out.attrs["share"] = share(*at_rows)
+    if len(at_rows) == 2:
+        out.attrs["interaction"] = share(*(weights - weights.mean(axis=0) for weights in at_rows))
     return out
 
 

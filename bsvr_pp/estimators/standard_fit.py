@@ -233,6 +233,7 @@ class RegressionSpec:
     set_aside: bool
     noise_scales: bool
     logarithm: bool
+    warping: bool
     size: int | None = None
 
     def for_rows(self, rows: TrainingData, tied: Tied) -> tuple[Self, TrainingData]:
@@ -247,7 +248,7 @@ class RegressionSpec:
             model = replace(model, kernel="main_effects")
         if model.kernel == "main_effects":
             model = replace(model, levels=columns_of_few_values(rows.X, tied))
-            columns = columns_to_warp(rows.X, tied)
+            columns = columns_to_warp(rows.X, tied) if self.warping else ()
             model = replace(model, warping=Warping.of(Units.of(rows, tied).inputs(rows.X), columns, rows.weight))
         return replace(self, model=model, size=size), rows
 

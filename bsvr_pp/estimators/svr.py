@@ -6,6 +6,7 @@ from dataclasses import KW_ONLY, dataclass, replace
 from typing import ClassVar, Literal, Self, cast
 
 import numpy as np
+import pandas as pd
 import xarray as xr
 from numpy.typing import ArrayLike, NDArray
 from sklearn.base import BaseEstimator, RegressorMixin
@@ -61,6 +62,8 @@ class BayesianSVR(TargetPredictions, SavedEstimator, RegressorMixin, BaseEstimat
         Level of the quantile; only for pinball noise.
     ard : bool
         Whether each input has its own lengthscale.
+    warping : bool
+        Whether a kernel with main effects learns a scale for each input: as it is, like a logarithm, or between.
     inference : {"mean_field", "laplace", "nuts"} or a method
         Mean field, Laplace's approximation, or `bp.NUTS` with f integrated out by mean field; or a method with options.
         `bp.Committee` averages predictions over all optima by evidence.
@@ -99,6 +102,9 @@ class BayesianSVR(TargetPredictions, SavedEstimator, RegressorMixin, BaseEstimat
         The kernel that was used; "function" for a function.
     levels_ : (q,) array of int
         Inputs with few values, whose values are categories as well in a kernel with main effects.
+    warping_ : DataFrame
+        Of each input with a learned scale: the scale in words, the share of the way from the input to its transform,
+        and the power of this. Empty where ``warping`` is False, or the kernel has no main effects.
     C_, epsilon_, beta_ : float
         Parameters of the noise, as far as the noise has them, in units of the target: C_ in 1/unit (for Gaussian noise
         1/unit²), epsilon_ in units. Posterior means, if they were sampled.
@@ -180,6 +186,7 @@ class BayesianSVR(TargetPredictions, SavedEstimator, RegressorMixin, BaseEstimat
     beta: float | Literal["auto"] = "auto"
     quantile: float = 0.5
     ard: bool = True
+    warping: bool = True
     inference: str | Method = "mean_field"
     restarts: int | None = None
     outliers: Literal["set_aside", "keep"] = "set_aside"
@@ -270,7 +277,7 @@ class BayesianSVR(TargetPredictions, SavedEstimator, RegressorMixin, BaseEstimat
         check_share("quantile", self.quantile)
         if self.outliers not in ("set_aside", "keep"):
             raise ValueError(f"outliers must be 'set_aside' or 'keep', got {self.outliers!r}")
-        for name in ("log_targets", "noise_scales", "intervals"):
+        for name in ("log_targets", "noise_scales", "intervals", "warping"):
             check_flag(name, getattr(self, name))
         if isinstance(self.inference, Samples) and self.inference.latent is None:
             raise ValueError("inference must integrate the latent function out: NUTS(latent=...), got NUTS()")
@@ -292,6 +299,7 @@ class BayesianSVR(TargetPredictions, SavedEstimator, RegressorMixin, BaseEstimat
             self.outliers == "set_aside",
             bool(self.noise_scales),
             bool(self.log_targets),
+            bool(self.warping),
         )
 
     def _read(self, rows: TrainingData, learned: Learned, columns: Columns, result: xr.DataTree) -> RegressionFit:
@@ -324,6 +332,28 @@ class BayesianSVR(TargetPredictions, SavedEstimator, RegressorMixin, BaseEstimat
             "converged_": fitted.converged,
             "log_evidence_": fitted.log_evidence - fit.rows.n_exact * float(np.log(fit.units.unit)),
         }
+
+    @property
+    def warping_(self) -> pd.DataFrame:
+        """The scale of each input that has one, in words, with its share of the way to a transform and the power."""
+        warping, share, names = self._warping()
+        powers = [power for power, *_ in warping.constants]
+        return pd.DataFrame({"scale": warping.described(share), "share": share, "power": powers}, index=names)
+
+    def _warping(self) -> tuple[Warping, Array, list[str]]:
+        """The transforms, their shares, and the names of their inputs."""
+        fit = self._checked()
+        share = fit.point["warping"] if fit.model.warping.columns else np.empty(0)
+        found = self._columns.named(fit.units.mean)
+        names = list(found.index) if isinstance(found, pd.Series) else [f"x{k}" for k in range(len(found))]
+        return fit.model.warping, share, [names[k] for k in fit.model.warping.columns]
+
+    def _inputs_on_scales(self) -> dict[str, tuple[Array, Array]]:
+        """By name the training inputs that have a scale, as given and on that scale, standardised."""
+        warping, share, names = self._warping()
+        X, units = self._fit.rows.X, self._fit.units
+        given = (units.mean + units.scale * X)[:, list(warping.columns)]
+        return {name: (x, z) for name, x, z in zip(names, given.T, warping.on_scales(X, share).T, strict=True)}
 
     @property
     def dual_coef_(self) -> Array:

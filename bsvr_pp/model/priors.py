@@ -20,7 +20,7 @@ from bsvr_pp.model.gp import GP
 from bsvr_pp.model.kernels import MainEffects, RationalQuadratic
 from bsvr_pp.model.levels import Levels, WithLevels, columns_of_few_values
 from bsvr_pp.model.row_kinds import Interval
-from bsvr_pp.model.warping import AS_GIVEN, Warped, Warping
+from bsvr_pp.model.warping import AS_GIVEN, Warped, Warping, columns_to_warp
 
 Tied = tuple[int, ...] | None  # for each input the number of its hyperparameters; None if each has its own
 Kernel = (
@@ -258,6 +258,7 @@ def default_model(
     kernel: Kernel = "rational_quadratic",
     beta: float | None = None,
     quantile: float = _MEDIAN,
+    warping: bool = True,
     blocks: Blocks | None = None,
 ) -> pm.Model:
     """Make a support vector model with default priors: y = f(X) + noise.
@@ -276,13 +277,16 @@ def default_model(
     kernel : {"rational_quadratic", "main_effects", "rbf", "matern32", "matern52", "linear"} or callable
         "main_effects" adds to the rational quadratic kernel, where there are several inputs, `bp.cov.MainEffects` with
         an amplitude ``effect_amplitude`` ~ HalfStudentT(3, 0.7·s/√d) for each input, one lengthscale w/u, where u =
-        ``effect_inverse_lengthscale`` ~ HalfNormal(1.5), and ``effect_detail`` ~ HalfNormal(1). A function is called
-        inside the model with the inputs, and returns a kernel of `pm.gp.cov` with its priors; only the constant kernel
-        is added.
+        ``effect_inverse_lengthscale`` ~ HalfNormal(1.5), ``effect_detail`` ~ HalfNormal(1), and for the products of two
+        ``effect_pairs`` ~ HalfNormal(1), ρ in units of the prior's √d/(0.7·s). A function is called inside the model
+        with the inputs, and returns a kernel of `pm.gp.cov` with its priors; only the constant kernel is added.
     beta : float, optional
         Smooth fraction, only for the soft insensitive loss; by default 0.8.
     quantile : float
         Level of the quantile between 0 and 1, only for pinball noise.
+    warping : bool
+        Whether a kernel with main effects has scales of the inputs: each input x with at least three values is x +
+        w·(g(x) - x), with ``warping`` w ~ Uniform(0, 1) and g its Yeo-Johnson transform (docs/defaults.md).
     blocks : Blocks, optional
         Blocks of rows between which f is independent, as of `bp.local_blocks`, for many rows.
 
@@ -311,9 +315,12 @@ def default_model(
         raise ValueError(f"beta must lie between 0 and 1, got {beta!r}")
     check_share("quantile", quantile)
     check_unused(noise, kernel, beta=beta, quantile=quantile, ard=ard)
-    levels = Levels.of(inputs, columns_of_few_values(inputs, None)) if kernel == "main_effects" else NO_LEVELS
+    seen: dict[str, Any] = {}
+    if kernel == "main_effects":
+        seen["levels"] = Levels.of(inputs, columns_of_few_values(inputs, None))
+        seen["warping"] = Warping.of(inputs, columns_to_warp(inputs, None) if warping else ())
     of_noise = {"beta": BETA if beta is None else beta, "quantile": quantile}
-    known, units = Inputs(inputs, width, ard, levels=levels), Scale(scale, location**2 + scale**2)
+    known, units = Inputs(inputs, width, ard, **seen), Scale(scale, location**2 + scale**2)
     return standard_model(known, targets, noise, kernel, of_noise=of_noise, scale=units, blocks=blocks)
 
 

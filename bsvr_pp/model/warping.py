@@ -23,6 +23,7 @@ from bsvr_pp.model.levels import alone
 
 _FEWEST = 3  # values of an input that has a scale: two are a line anyway
 _LARGEST = 2.0  # power; with less than 0 or more than 2 a transform has a limit outside the rows
+_BENT, _LIKE_LOG = 0.1, 0.7  # share times distance of the power from 1, above which words say so
 _DIGITS = 1e-3  # of the power
 CONSTANTS = "warping_constants"  # name of the data of a model that has them
 Constants = tuple[tuple[float, float, float, float, float], ...]
@@ -49,6 +50,20 @@ class Warping(NamedTuple):
     def of_array(cls, array: Array) -> Self:
         """Read `array`."""
         return cls(tuple(map(int, array[:, 0])), tuple(map(tuple, array[:, 1:].tolist())))
+
+    def on_scales(self, X: Array, share: Array) -> Array:
+        """The inputs (n, q) of these columns on their scales."""
+        found = on_scales(pt.constant(X), self.columns, pt.constant(self.array), pt.constant(share))
+        return np.asarray(found.eval())[:, list(self.columns)]
+
+    def described(self, share: Array) -> list[str]:
+        """The scales in words, for shares (q,)."""
+        words = []
+        for (power, *_), w in zip(self.constants, share, strict=True):
+            bent = w * abs(1.0 - power)
+            like = "a logarithm" if bent > _LIKE_LOG else "a root"
+            words.append(f"like {like} {'above' if power < 1.0 else 'below'}" if bent > _BENT else "as given")
+        return words
 
     def without_constants(self) -> Warping:
         """The columns, with constants that do not matter."""
