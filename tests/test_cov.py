@@ -40,6 +40,8 @@ def pairs():
         bp.cov.MainEffects(3, VARIANCE**0.5, LS, detail=0.6),
         sum(one[1:], start=one[0]) + 0.36 * sum(fine[1:], start=fine[0]),
     )
+    products = one[0] * one[1] + one[0] * one[2] + one[1] * one[2]
+    yield bp.cov.MainEffects(3, VARIANCE**0.5, LS, pairs=0.7), sum(one[1:], start=one[0]) + 0.49 * products
     yield (
         bp.cov.RationalQuadratic(3, LS, inverse_alpha=0.3, variance=2.0),
         2.0 * pm.gp.cov.RatQuad(3, ls=LS, alpha=1.0 / 0.3),
@@ -67,7 +69,10 @@ def test_matrices(kernel, expected):
     [
         (lambda p: bp.cov.MainEffects(3, p[:3], p[3:]), np.concatenate([VARIANCE, LS])),
         (lambda p: bp.cov.MainEffects(3, p[0], p[1]), np.array([0.3, 1.2])),
-        (lambda p: bp.cov.MainEffects(3, p[:3], p[3:6], detail=p[6]), np.concatenate([VARIANCE, LS, [0.6]])),
+        (
+            lambda p: bp.cov.MainEffects(3, p[:3], p[3:6], detail=p[6], pairs=p[7]),
+            np.concatenate([VARIANCE, LS, [0.6, 1.3]]),
+        ),
         (lambda p: bp.cov.RationalQuadratic(3, p[2:], p[1], p[0]), np.concatenate([[1.5, 0.4], LS])),
         (lambda p: bp.cov.RationalQuadratic(3, p[2:], p[1], p[0]), np.concatenate([[1.5, 2e-5], LS])),
     ],
@@ -85,7 +90,10 @@ def test_derivatives(make, at, other):
 @pytest.mark.parametrize("other", [None, Z], ids=["one set of points", "two"])
 @pytest.mark.parametrize(
     "kernel",
-    [bp.cov.MainEffects(3, VARIANCE**0.5, LS, detail=0.6), bp.cov.RationalQuadratic(3, LS, inverse_alpha=0.3)],
+    [
+        bp.cov.MainEffects(3, VARIANCE**0.5, LS, detail=0.6, pairs=1.3),
+        bp.cov.RationalQuadratic(3, LS, inverse_alpha=0.3),
+    ],
     ids=["main effects", "rational quadratic"],
 )
 def test_derivatives_by_the_points(kernel, other):
@@ -104,7 +112,10 @@ def test_derivatives_by_the_points(kernel, other):
 @pytest.mark.slow
 def test_numba_agrees_with_python():
     p = pt.vector()
-    graphs = [bp.cov.MainEffects(3, p[:3], p[3:], detail=p[0])(X), bp.cov.RationalQuadratic(3, p[3:], p[0], p[1])(X)]
+    graphs = [
+        bp.cov.MainEffects(3, p[:3], p[3:], detail=p[0], pairs=p[1])(X),
+        bp.cov.RationalQuadratic(3, p[3:], p[0], p[1])(X),
+    ]
     outputs = [*graphs, pt.grad(sum((graph**2).sum() for graph in graphs), p)]
     at = np.concatenate([VARIANCE, LS])
     found = [pytensor.function([p], outputs, mode=mode)(at) for mode in ("NUMBA", "FAST_COMPILE")]

@@ -1,0 +1,152 @@
+"""Scales of inputs: their transforms against SciPy, the kernel on them, and what estimators learn and keep."""
+
+import numpy as np
+import pandas as pd
+import pymc as pm
+import pytensor
+import pytensor.tensor as pt
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from hypothesis.extra.numpy import arrays
+from scipy.stats import yeojohnson, yeojohnson_normmax
+
+import bsvr_pp as bp
+from bsvr_pp.model.warping import AS_GIVEN, Warped, Warping, columns_to_warp, on_scales
+
+RNG = np.random.default_rng(0)
+X = np.column_stack([RNG.lognormal(3.0, 1.0, 80), RNG.normal(size=80), -RNG.exponential(size=80)])
+FAR = np.array([[-1e6, 0.0, 1e6], [1e6, 40.0, -1e6], [20.0, -0.3, -1.0]])
+SHARE = np.array([0.3, 1.0])
+
+
+def scaled(warping, points, share=SHARE):
+    """Inputs on their scales."""
+    points, share = pt.as_tensor_variable(points), pt.as_tensor_variable(share)
+    return on_scales(points, warping.columns, pt.as_tensor_variable(warping.array), share).eval()
+
+
+def test_the_transforms_are_those_of_scipy():
+    warping = Warping.of(X, (0, 2))
+    found = scaled(warping, X)
+    np.testing.assert_array_equal(found[:, 1], X[:, 1])
+    for k, column, (power, *_), w in zip((0, 2), X.T[[0, 2]], warping.constants, SHARE, strict=True):
+        z = (column - column.mean()) / column.std()
+        assert power == pytest.approx(np.clip(yeojohnson_normmax(z), 0.0, 2.0), abs=2e-3)
+        g = yeojohnson(z, power)
+        g = column.mean() + column.std() * (g - g.mean()) / g.std()
+        np.testing.assert_allclose(found[:, k], column + w * (g - column), rtol=1e-10)
+    assert warping.constants[0][0] < 0.1 and warping.constants[1][0] > 1.9
+    assert Warping.of_array(warping.array) == warping
+
+
+def test_weights_are_repetitions():
+    weight = RNG.integers(1, 4, 80)
+    one, other = Warping.of(X, (0, 1, 2), weight), Warping.of(np.repeat(X, weight, axis=0), (0, 1, 2))
+    np.testing.assert_allclose(one.array, other.array, rtol=1e-5)
+
+
+@settings(deadline=None, max_examples=25)
+@given(st.sampled_from([0.0, 1e-12, 0.4, 1.0, 1.7, 2.0]), arrays(float, 12, elements=st.floats(-1e8, 1e8)))
+def test_scales_increase_on_the_whole_line(power, values):
+    warping = Warping((0,), ((power, 1.0, 2.0, 0.0, 1.0),))
+    points = np.sort(values)[:, None]
+    for share in (0.0, 0.5, 1.0):
+        found = scaled(warping, points, [share])[:, 0]
+        assert np.isfinite(found).all() and (np.diff(found) >= 0).all()
+        assert (np.diff(found)[np.diff(points[:, 0]) > 1.0] > 0).all()
+
+
+def test_derivatives_by_share_and_point():
+    warping = Warping.of(X, (0, 1, 2))
+    share, points = pt.vector(), pt.matrix()
+    total = (on_scales(points, warping.columns, pt.constant(warping.array), share) * np.array([1.0, 2.0, 3.0])).sum()
+    function = pytensor.function([points, share], [total, *pt.grad(total, [points, share])])
+    at, w = FAR.copy(), np.array([0.2, 0.5, 0.9])
+    _, by_point, by_share = function(at, w)
+    for i, j in np.ndindex(3, 3):
+        step = np.zeros((3, 3))
+        step[i, j] = 1e-3 * max(1.0, abs(at[i, j]))
+        slope = (function(at + step, w)[0] - function(at - step, w)[0]) / (2 * step[i, j])
+        assert by_point[i, j] == pytest.approx(slope, rel=1e-3, abs=1e-3)
+    difference = [(function(at, w + e)[0] - function(at, w - e)[0]) / 2e-4 for e in 1e-4 * np.eye(3)]
+    np.testing.assert_allclose(by_share, difference, rtol=1e-6)
+
+
+@pytest.mark.parametrize(
+    ("columns", "tied", "expected"),
+    [
+        ([np.arange(9), np.arange(9) % 2, np.zeros(9)], None, (0,)),
+        ([np.arange(9), np.arange(9) % 3, np.arange(9)], (0, 1, 1), (0,)),
+    ],
+)
+def test_which_inputs_have_scales(columns, tied, expected):
+    assert columns_to_warp(np.column_stack(columns), tied) == expected
+
+
+def test_the_kernel_is_that_of_the_inputs_on_their_scales():
+    warping = Warping.of(X, (0, 2))
+    with pm.Model():
+        inner = pm.gp.cov.ExpQuad(3, ls=[5.0, 1.0, 2.0])
+        kernel = Warped(3, inner, warping)
+        share = kernel.args[-1]
+    for points in ((X,), (X, FAR)):
+        found = kernel(*points).eval({share: SHARE})
+        np.testing.assert_allclose(found, inner(*(scaled(warping, some) for some in points)).eval(), rtol=1e-10)
+
+
+@pytest.fixture(scope="module")
+def ages():
+    """A target of the logarithm of an input, of a number and of names."""
+    rng = np.random.default_rng(1)
+    rows = {"age": rng.lognormal(3.0, 1.2, 240), "dose": rng.uniform(size=240), "kind": rng.choice(["a", "b"], 240)}
+    table = pd.DataFrame(rows)
+    y = np.sin(2.0 * np.log(table["age"])) + 2.0 * table["dose"] + (table["kind"] == "b") + 0.1 * rng.normal(size=240)
+    return table, y
+
+
+def test_a_logarithm_is_learned_and_kept(ages, tmp_path):
+    table, y = ages
+    train, test = table[:210], table[210:]
+    svr = bp.BayesianSVR(random_state=0).fit(train, y[:210])
+    plain = bp.BayesianSVR(warping=False, random_state=0).fit(train, y[:210])
+    assert svr.warping_.index.tolist() == ["age", "dose"] and plain.warping_.empty
+    assert svr.warping_.loc["age", "scale"] == "like a logarithm above"
+    assert svr.log_evidence_ > plain.log_evidence_ + 10.0
+    density = [np.mean(some.predict_distribution(test).logpdf(y[210:])) for some in (svr, plain)]
+    assert density[0] > density[1] + 0.1
+    svr.save(tmp_path / "fit.nc")
+    read = bp.BayesianSVR.load(tmp_path / "fit.nc")
+    np.testing.assert_allclose(read.predict(test), svr.predict(test), rtol=1e-9)
+    pd.testing.assert_frame_equal(read.warping_, svr.warping_)
+    before = svr.predict(test)
+    svr.add(train[:1].assign(age=1e5), [0.0])  # far away: the scale is that of fit
+    pd.testing.assert_frame_equal(read.warping_, svr.warping_)
+    np.testing.assert_allclose(svr.predict(test), before, atol=0.1)
+    axes = bp.plot_warping(svr).axes
+    assert [axis.get_xlabel() for axis in axes] == ["age", "dose"]
+    assert (np.diff(axes[0].lines[0].get_ydata()) > 0).all()
+    with pytest.raises(ValueError, match="inputs with a scale"):
+        bp.plot_warping(plain)
+    with pytest.raises(TypeError, match="must be a BayesianSVR, got LSSVR"):
+        bp.plot_warping(bp.LSSVR())
+
+
+def test_the_default_model_has_the_same_scales():
+    y = np.sin(np.arange(80.0))
+    model = bp.default_model(X, y, kernel="main_effects")
+    np.testing.assert_allclose(model["warping_constants"].get_value(), Warping.of(X, (0, 1, 2)).array)
+    assert "warping" not in bp.default_model(X, y, kernel="main_effects", warping=False).named_vars
+    assert AS_GIVEN.array.shape == (0, 6)
+
+
+def test_the_share_of_a_product_is_an_interaction():
+    rng = np.random.default_rng(0)
+    inputs = rng.uniform(-1.0, 1.0, (220, 3))
+    y = inputs[:, 0] + 2.0 * inputs[:, 1] * inputs[:, 2] + 0.05 * rng.normal(size=220)
+    svr = bp.BayesianSVR(restarts=1, random_state=0).fit(inputs, y)
+    found = {pair: bp.effect(svr, inputs, pair, rows=200).attrs for pair in [(0, 1), (1, 2)]}
+    assert found[0, 1]["interaction"] < 0.01
+    truth = np.var(2.0 * inputs[:, 1] * inputs[:, 2]) / np.var(y)
+    assert found[1, 2]["interaction"] == pytest.approx(truth, abs=0.08)
+    assert svr._fit.point["effect_pairs"] > 0.05
