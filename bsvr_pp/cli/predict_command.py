@@ -13,7 +13,7 @@ from rich.console import Console
 from rich.markup import escape
 from typer import Argument, Option
 
-from bsvr_pp.cli.messages import Jobs, Scheduler, fail, failing, print_notes
+from bsvr_pp.cli.messages import Jobs, fail, failing, print_notes
 from bsvr_pp.core.atomic_write import atomic_write, check_writable
 from bsvr_pp.tables import DataError, of_file
 from bsvr_pp.tables.files import is_parquet, writing_predictions
@@ -40,7 +40,6 @@ def predict(
         int | None, Option(help="Nearest rows of each prediction, by default those of the model; 0 is its own block.")
     ] = None,
     jobs: Jobs = -1,
-    scheduler: Scheduler = None,
 ) -> None:
     """Predict the target for each row: mean, standard deviation and a central interval.
 
@@ -50,15 +49,13 @@ def predict(
     """
     import bsvr_pp as bp
 
-    with failing(ImportError, ValueError):
+    with failing(ValueError):
         if not 0 < coverage < 1:
             raise ValueError(f"--coverage must lie strictly between 0 and 1, got {coverage}")
         times = _times(survival)
         check_writable("--out", out)
         if neighbours is not None and neighbours < 0:
             raise ValueError(f"--neighbours must be at least 0, got {neighbours}")
-        if scheduler is not None and not model.is_dir():
-            raise ValueError(f"--scheduler is for a model in a folder, got {model}")
         found, target = _opened(model)
         encoding: Encoding | None = found.encoding_
         if encoding is None:
@@ -75,11 +72,11 @@ def predict(
             rows, notes = read_new(data, encoding)
             print_notes(notes)
     try:
-        with failing(ImportError, ValueError), warnings.catch_warnings(record=True) as said:
+        with failing(ValueError), warnings.catch_warnings(record=True) as said:
             warnings.simplefilter("always", UserWarning)
             if isinstance(found, bp.FolderModel):
                 found.blocks = replace(found._local(), n_jobs=jobs, progressbar=sys.stdout.isatty())
-                count = bp.predict_folder(found, rows, out, coverage=coverage, times=times, client=scheduler)
+                count = bp.predict_folder(found, rows, out, coverage=coverage, times=times)
             else:
                 count = len(rows)
                 with of_file(data), atomic_write(out) as fresh, writing_predictions(out, fresh) as add:

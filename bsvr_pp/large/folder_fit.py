@@ -30,7 +30,7 @@ from bsvr_pp.inference.search.at_size import search_in_blocks
 from bsvr_pp.large import folder_model
 from bsvr_pp.large.folder_model import FolderModel
 from bsvr_pp.large.sources import Data, Source, encode, open_rows, source_of, write_array, writing_rows
-from bsvr_pp.large.tasks import NO_THREADS, Record, Records, all_whole, connected, dask, run_tasks, write_arrays
+from bsvr_pp.large.tasks import NO_THREADS, Record, Records, all_whole, check_client, run_tasks, write_arrays
 from bsvr_pp.model.blocks import Blocks
 from bsvr_pp.model.problem import Point
 
@@ -47,7 +47,7 @@ def fit_folder(
     *,
     folder: str | Path,
     target: str | None = None,
-    client: Client | str | None = None,
+    client: Client | None = None,
 ) -> FolderModel:
     """Fit support vector regression to data that may be larger than memory, into a folder.
 
@@ -67,9 +67,9 @@ def fit_folder(
         The folder, which is made.
     target : str, optional
         Column to predict of a table; by default the last one.
-    client : distributed.Client or str, optional
-        Client of a Dask cluster, or the address of its scheduler. The workers have to see the folder under the same
-        path. By default blocks are solved on this machine, in ``n_jobs`` threads of `bp.LocalBlocks`.
+    client : distributed.Client, optional
+        Client of a Dask cluster, whose workers see the folder under the same path. By default blocks are solved on this
+        machine, in ``n_jobs`` threads of `bp.LocalBlocks`.
 
     Returns
     -------
@@ -79,8 +79,6 @@ def fit_folder(
     ------
     ValueError
         If an option or the data cannot serve, the folder has other files, or another process writes into it.
-    ImportError
-        If Dask is not installed.
 
     Warns
     -----
@@ -100,7 +98,6 @@ def fit_folder(
     True
     5
     """
-    dask()
     spec = estimator._check_options()
     local = spec.local
     if local.size is None or callable(estimator.kernel):
@@ -109,10 +106,11 @@ def fit_folder(
         raise ValueError(f"inference must be mean field or Laplace in a folder, got {estimator.inference!r}")
     if not isinstance(folder, str | Path):
         raise ValueError(f"folder must be a path, got {folder!r}")
+    check_client(client)
     rng, source = seeded(estimator.random_state), source_of(data, y, target)
     path = check_writable("folder", folder, folder=True).absolute()
     run = _run_of(estimator, source)
-    with connected(client) as found, local.threads(), locked(path):
+    with local.threads(), locked(path):
         if (path / "model.json").is_file():
             model = FolderModel(path)
             _check_same(path, "a model", model.run, run)
@@ -127,7 +125,7 @@ def fit_folder(
         except ValueError:
             shutil.rmtree(work.folder)
             raise
-        return _fitted(local, work, path, rng, found)
+        return _fitted(local, work, path, rng, client)
 
 
 def _run_of(estimator: BayesianSVR, source: Source) -> Record:

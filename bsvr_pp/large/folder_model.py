@@ -291,7 +291,7 @@ def predict_folder(
     *,
     coverage: float = 0.9,
     times: ArrayLike | None = None,
-    client: Client | str | None = None,
+    client: Client | None = None,
 ) -> int:
     """Predict for any number of rows, into a file.
 
@@ -308,7 +308,7 @@ def predict_folder(
         The file, Parquet if its name ends so and else CSV, with the columns of `FolderModel.predict_table`.
     coverage, times
         As in `FolderModel.predict_table`.
-    client : distributed.Client or str, optional
+    client : distributed.Client, optional
         As in `fit_folder`.
 
     Returns
@@ -325,6 +325,7 @@ def predict_folder(
         raise ValueError(f"model must be a FolderModel, as fit_folder returns, got {model!r}")
     values = None if times is None else model._checked_times(times).tolist()
     central_levels(coverage)
+    tasks.check_client(client)
     path = check_writable("out", out).absolute()
     source, local = new_rows_of(data, model.encoding_), model._local()
     run = {
@@ -337,7 +338,7 @@ def predict_folder(
         "options": {"coverage": float(coverage), "target": model.target or "y", "times": values},
     }
     place = path.parent / f".bsvr-pp-{path.name}"
-    with tasks.connected(client) as found, local.threads(), locked(place):
+    with local.threads(), locked(place):
         work = Records(place)
         if work.get("run") != run:
             for name in work:
@@ -348,7 +349,7 @@ def predict_folder(
             with of_file(source.name):
                 _order(model, source, work)
         rows = int(work["order"]["rows"])
-        files = tasks.run_tasks(_predict, work, -(-rows // _TASK), found, "predictions" if local.progressbar else "")
+        files = tasks.run_tasks(_predict, work, -(-rows // _TASK), client, "predictions" if local.progressbar else "")
         _join(files, path, rows)
         shutil.rmtree(place, ignore_errors=True)
     return rows

@@ -22,8 +22,6 @@ from tests.damage import KINDS, damaged
 from tests.helpers import wave
 from tests.large.conftest import interrupted
 
-pytest.importorskip("dask", reason="models in folders need Dask")
-
 NEW = np.linspace(0.5, 11.5, 40)[:, None]
 
 

@@ -23,8 +23,6 @@ from tests.helpers import STAGES, wave
 from tests.large.conftest import LIMIT, interrupted, kill_a_worker
 from tests.signals import interrupt_evidence
 
-pytest.importorskip("dask", reason="models in folders need Dask")
-
 NEW = np.linspace(0.5, 11.5, 40)[:, None]
 
 

@@ -14,7 +14,6 @@ import bsvr_pp as bp
 from bsvr_pp.large import folder_model
 from tests.large.conftest import flights, interrupted, kill_a_worker
 
-pytest.importorskip("dask", reason="models in folders need Dask")
 pytest.importorskip("pyarrow", reason="models in folders need pyarrow")
 
 N = 300
@@ -125,7 +124,7 @@ def test_predictions_that_are_killed_twice_continue(model, new, tmp_path):
 @pytest.mark.slow
 @pytest.mark.parametrize("lost", [False, True])
 def test_two_workers_give_the_bits_of_none(model, new, tmp_path, lost):
-    """Also if one of them is killed in the middle; the client is given as such or by its address."""
+    """Also if one of them is killed in the middle."""
     distributed = pytest.importorskip("distributed")
     out, once = tmp_path / "out.parquet", tmp_path / "once.parquet"
     bp.predict_folder(model, new[0], once)
@@ -136,5 +135,5 @@ def test_two_workers_give_the_bits_of_none(model, new, tmp_path, lost):
     ):
         if lost:
             kill_a_worker(client, tmp_path, ".bsvr-pp-out.parquet/done/*.npz")
-        bp.predict_folder(model, new[0], out, client=cluster.scheduler_address if lost else client)
+        bp.predict_folder(model, new[0], out, client=client)
     assert out.read_bytes() == once.read_bytes()
