@@ -1316,7 +1316,7 @@ def test_bad_options_of_commands_leave_nothing_behind(tmp_path, monkeypatch):
         (["fit", "good.csv", "-o", "model/"], "good.csv: has 25 rows, and a folder needs more than one block of 1000"),
         (["fit", "none.parquet", "-o", "model/"], "none.parquet: there is no such file"),
         (["fit", "folder"], "folder: has no Parquet files"),
-        (["fit", ".", "-o", "model.nc"], "good.csv: 'good.csv' is neither a Parquet file nor a folder of a column"),
+        (["fit", ".", "-o", "model.nc"], "folder: is a folder in a folder: give"),
         (["fit", "good.csv", "--ordinal", "-o", "model/"], "a model in a folder takes exact targets"),
         (
             ["fit", "good.csv", "--blocks", "1"],
