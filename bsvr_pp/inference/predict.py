@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from functools import partial
-from typing import Any
+from typing import Any, Unpack
 
 import numpy as np
 import pymc as pm
@@ -22,7 +22,7 @@ from bsvr_pp.inference.parts import check_part
 from bsvr_pp.inference.prediction.component import draw_jointly, mixture_of, new_rows, noise_of_rows, predictions
 from bsvr_pp.inference.prediction.distribution import QUANTILES, PredictiveDistribution, mixed
 from bsvr_pp.inference.prediction.neighbours import NoiseScales
-from bsvr_pp.inference.result import dim_of_new_rows, problem_of
+from bsvr_pp.inference.result import NamesOfRows, dim_of_new_rows, problem_of
 
 
 @shared
@@ -36,8 +36,7 @@ def predict(
     data: Mapping[str, ArrayLike] | None = None,
     component: str | None = None,
     neighbours: int | NoiseScales | None = None,
-    dims: str | Sequence[str] = "obs_new",
-    coords: Mapping[str, Any] | None = None,
+    **names: Unpack[NamesOfRows],
 ) -> xr.Dataset:
     """Predict the latent function and new targets.
 
@@ -67,7 +66,7 @@ def predict(
         about a millisecond an input. What `learn_noise_scales` returns is their number with scales of the noise. By
         default f is that of the model: if it has blocks, of the block whose region holds the input.
     dims, coords : str, dict, optional
-        Name of the dimension of the new rows, and its coordinate by this name: by default their numbers.
+        Name of the dimension of the new rows, "obs_new", and its coordinate by this name: by default their numbers.
 
     Returns
     -------
@@ -101,7 +100,7 @@ def predict(
     targets = None if y_new is None else numbers("y_new", y_new, (len(X),))
     if targets is not None:
         check_size("y_new", targets)
-    row, labels = dim_of_new_rows(dims, coords, len(X), ("class", "quantile", "y_new"))
+    row, labels = dim_of_new_rows(len(X), ("class", "quantile", "y_new"), **names)
     at: dict[str, Any] = {row: labels}
     if component is not None:
         if y_new is not None:

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Hashable, Iterable, Mapping, Sequence
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, TypedDict
 
 import numpy as np
 import pandas as pd
@@ -365,7 +365,16 @@ def layout_of(problem: Problem) -> Layout:
     return Layout(rows[problem.prior.name], dims, {dim: _stored(at) for dim, at in kept.items()})
 
 
-def dim_of_new_rows(dims: object, coords: object, n: int, taken: Iterable[str]) -> tuple[str, Values]:
+class NamesOfRows(TypedDict, total=False):
+    """The arguments of `dim_of_new_rows` that name new rows."""
+
+    dims: str | Sequence[str]
+    coords: Mapping[str, Any] | None
+
+
+def dim_of_new_rows(
+    n: int, taken: Iterable[str], *, dims: object = "obs_new", coords: object = None
+) -> tuple[str, Values]:
     """Check the name of the dimension of n new rows, which is not taken by others, and its coordinate."""
     names = [dims] if isinstance(dims, str) else list(dims) if isinstance(dims, Sequence) else []
     if len(names) != 1 or not isinstance(names[0], str) or names[0] in taken:

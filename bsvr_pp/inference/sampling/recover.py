@@ -86,7 +86,7 @@ def recover_latent(
     new = None
     if X_new is not None:
         X, taken = new_rows(problem, X_new), {"chain", "draw", *problem.model.coords}
-        new = X, *dim_of_new_rows(dims, coords, len(X), taken)
+        new = X, *dim_of_new_rows(len(X), taken, dims=dims, coords=coords)
     return recover(problem, samples, record.method, generator(random_seed), progressbar, new)
 
 
