@@ -27,7 +27,9 @@ from bsvr_pp import approximations, classification, losses
 from bsvr_pp.core import approximations as core_approximations
 from bsvr_pp.core.approximations.nearest import nearest_moments
 from bsvr_pp.core.approximations.smc import Annealing
+from bsvr_pp.inference.prediction.neighbours import NoiseScales
 from bsvr_pp.integrations.botorch import to_botorch
+from bsvr_pp.model.blocks import Blocks
 from bsvr_pp.show.report import ComparisonTable
 from tests.helpers import refuse_command
 
@@ -226,7 +228,7 @@ def options(call, **bad):
 
 def NEAREST(call):
     """Cases of the options of fits on nearest rows, of what takes a result."""
-    unknown = bp.NoiseScales(np.ones(1), np.ones(1), 0.0)  # which have no number of rows
+    unknown = NoiseScales(np.ones(1), np.ones(1), 0.0)  # which have no number of rows
     return [
         *options(lambda s, **o: call(s.result, model=s.model, **o), neighbours=NO_COUNT_OR_NONE),
         (lambda s: call(s.result, model=s.model, neighbours=unknown), "neighbours must be an integer .*got None"),
@@ -299,11 +301,11 @@ PUBLIC = {
     ],
     "Blocks": [
         *each(
-            lambda s, bad: bp.Blocks(bad),
+            lambda s, bad: Blocks(bad),
             [(bad, "must be an .n,. array of the numbers") for bad in ("a", [], [0.0, 1.0], [0, 2], [-1, 0], [[0]])],
             "label",
         ),
-        (lambda s: bp.Blocks(np.zeros(N, dtype=int)).assign(X), "blocks must have regions to assign new points"),
+        (lambda s: Blocks(np.zeros(N, dtype=int)).assign(X), "blocks must have regions to assign new points"),
         (lambda s: bp.local_blocks(X).assign(MANY), r"X must be an? \(m, 1\) array, got shape"),
     ],
     "local_blocks": [
@@ -569,11 +571,11 @@ PUBLIC = {
         (lambda s: bp.scorers.neg_crps("a", X, Y), "estimator must have predict_distribution, got str"),
     ],
     "NoiseScales": [
-        *each(lambda s, bad: bp.NoiseScales(bad, np.ones(2), 1.0), NO_VECTOR[:5], "factors"),
-        *each(lambda s, bad: bp.NoiseScales(np.ones(2), bad, 1.0), NO_VECTOR[:5], "weights"),
-        (lambda s: bp.NoiseScales(np.array([1.0, -2.0]), np.ones(2), 1.0), "factors must be > 0, got -2.0"),
-        (lambda s: bp.NoiseScales(np.ones(2), np.zeros(2), 1.0), "weights must be > 0, got 0.0"),
-        (lambda s: bp.NoiseScales(np.ones(2), np.ones(2), -1.0), "shared must be a number of at least 0, got -1.0"),
+        *each(lambda s, bad: NoiseScales(bad, np.ones(2), 1.0), NO_VECTOR[:5], "factors"),
+        *each(lambda s, bad: NoiseScales(np.ones(2), bad, 1.0), NO_VECTOR[:5], "weights"),
+        (lambda s: NoiseScales(np.array([1.0, -2.0]), np.ones(2), 1.0), "factors must be > 0, got -2.0"),
+        (lambda s: NoiseScales(np.ones(2), np.zeros(2), 1.0), "weights must be > 0, got 0.0"),
+        (lambda s: NoiseScales(np.ones(2), np.ones(2), -1.0), "shared must be a number of at least 0, got -1.0"),
     ],
     "learn_noise_scales": [
         (lambda s: bp.learn_noise_scales("a", model=s.model), f"result {BY_FIT} str"),
@@ -782,9 +784,6 @@ PUBLIC = {
         (lambda s: into_folder(pd.DataFrame({"a": [1.0]}), target="b"), "data: has no column 'b'; it has: a"),
         (lambda s: into_folder(pd.DataFrame({"a": [], "b": []})), "data: has no rows"),
         (lambda s: into_folder(pd.DataFrame({"a": []})), "data: has no column except the target 'a'"),
-    ],
-    "predict_folder": [
-        (lambda s: bp.predict_folder("model", X, "out.csv"), "model must be a FolderModel, as fit_folder .*got"),
     ],
     "FolderModel": [
         (lambda s: bp.FolderModel("none"), "none: is not the folder of a model: it has no model.json"),
@@ -1034,6 +1033,7 @@ PASSIVE = {
     "LOSSES",
 }
 PASSIVE |= {"BlockDiagonal"}
+RETURNED = {"Blocks", "NoiseScales"}  # by public functions; not public
 OF_CORE = {"nearest_moments", "reverse_annealed", "laplace_gradient", "mean_field_gradient"}  # not public
 
 
@@ -1103,7 +1103,7 @@ CASES = {
 
 def test_every_public_name_has_cases():
     public = set(bp.__all__) | set(classification.__all__) | set(bp.cov.__all__) | set(bp.scorers.__all__)
-    assert set(PUBLIC) == public - PASSIVE
+    assert set(PUBLIC) - RETURNED == public - PASSIVE
     assert set(LOSSES) == set(losses.__all__) - PASSIVE
     assert set(APPROXIMATIONS) - OF_CORE == set(approximations.__all__) - PASSIVE
     assert all(CASES.values())

@@ -45,7 +45,7 @@ if TYPE_CHECKING:
 
 FORMAT = "bsvr_pp folder 5"
 ARRAYS = ("inputs.npy", "targets.npy", "row.npy", "dual_coef.npy", "site_precision.npy", "regions.npz")
-_TASK = 5000  # rows of a task of `predict_folder`,
+_TASK = 5000  # rows of a task of `FolderModel.predict_into`,
 _ROWS = 50_000  # and those that it writes together
 _TOGETHER = 100_000  # rows of blocks that are searched together
 _SEARCHED = 5000  # new inputs whose nearest rows are searched together
@@ -257,6 +257,73 @@ class FolderModel(TargetPredictions):
         rows, _ = self._stored.in_blocks()
         return self._stored.read("dual_coef.npy", rows)[np.argsort(self._stored.read("row.npy", rows))]
 
+    def predict_into(
+        self,
+        out: str | Path,
+        data: Data,
+        *,
+        coverage: float = 0.9,
+        times: ArrayLike | None = None,
+        client: Client | None = None,
+    ) -> int:
+        """Predict for any number of rows, into a file.
+
+        In memory are the rows of a task, the blocks that they need, and some integers for each new row. If the call is
+        interrupted, the same call continues it.
+
+        Parameters
+        ----------
+        out : str or Path
+            The file, Parquet if its name ends so and else CSV, with the columns of `predict_table`.
+        data : path, data frame or array
+            New inputs, as in `fit_folder`; other columns of tables are ignored.
+        coverage, times
+            As in `predict_table`.
+        client : distributed.Client, optional
+            As in `fit_folder`.
+
+        Returns
+        -------
+        int
+            Number of rows.
+
+        Raises
+        ------
+        ValueError
+            If an option or the data cannot serve.
+        """
+        values = None if times is None else self._checked_times(times).tolist()
+        central_levels(coverage)
+        tasks.check_client(client)
+        path = check_writable("out", out).absolute()
+        source, local = new_rows_of(data, self.encoding_), self._local()
+        run = {
+            "model": str(self.folder),
+            "checksum": tasks.checksum(self._record),
+            "data": source.identity,
+            "blocks": asdict(local) | tasks.NO_THREADS,
+            "noise_scales": bool(self.noise_scales),
+            "task": _TASK,
+            "options": {"coverage": float(coverage), "target": self.target or "y", "times": values},
+        }
+        place = path.parent / f".bsvr-pp-{path.name}"
+        with local.threads(), locked(place):
+            work = Records(place)
+            if work.get("run") != run:
+                for name in work:
+                    (place / f"{name}.json").unlink()
+                work = Records(place)
+            work["run"] = run
+            if "order" not in work or not tasks.all_whole(place / "inputs.npy", place / "order.npy"):
+                with of_file(source.name):
+                    _order(self, source, work)
+            rows = int(work["order"]["rows"])
+            progress = "predictions" if local.progressbar else ""
+            files = tasks.run_tasks(_predict, work, -(-rows // _TASK), client, progress)
+            _join(files, path, rows)
+            shutil.rmtree(place, ignore_errors=True)
+        return rows
+
     def _encoded(self, X: ArrayLike) -> Array:
         """New inputs as numbers, those of a table encoded."""
         if hasattr(X, "compute"):
@@ -282,77 +349,6 @@ def _record_of(folder: str | Path) -> tuple[Path, Record]:
     if record.get("format") != FORMAT:
         raise ValueError(f"{path}: its format is {record.get('format')!r}, and this version reads {FORMAT!r}")
     return path, record
-
-
-def predict_folder(
-    model: FolderModel,
-    data: Data,
-    out: str | Path,
-    *,
-    coverage: float = 0.9,
-    times: ArrayLike | None = None,
-    client: Client | None = None,
-) -> int:
-    """Predict for any number of rows, into a file.
-
-    In memory are the rows of a task, the blocks that they need, and some integers for each new row. If the call is
-    interrupted, the same call continues it.
-
-    Parameters
-    ----------
-    model : FolderModel
-        The model; its options ``blocks``, with ``n_jobs`` threads, and ``noise_scales`` may be set.
-    data : path, data frame or array
-        New inputs, as in `fit_folder`; other columns of tables are ignored.
-    out : str or Path
-        The file, Parquet if its name ends so and else CSV, with the columns of `FolderModel.predict_table`.
-    coverage, times
-        As in `FolderModel.predict_table`.
-    client : distributed.Client, optional
-        As in `fit_folder`.
-
-    Returns
-    -------
-    int
-        Number of rows.
-
-    Raises
-    ------
-    ValueError
-        If an option or the data cannot serve.
-    """
-    if not isinstance(model, FolderModel):
-        raise ValueError(f"model must be a FolderModel, as fit_folder returns, got {model!r}")
-    values = None if times is None else model._checked_times(times).tolist()
-    central_levels(coverage)
-    tasks.check_client(client)
-    path = check_writable("out", out).absolute()
-    source, local = new_rows_of(data, model.encoding_), model._local()
-    run = {
-        "model": str(model.folder),
-        "checksum": tasks.checksum(model._record),
-        "data": source.identity,
-        "blocks": asdict(local) | tasks.NO_THREADS,
-        "noise_scales": bool(model.noise_scales),
-        "task": _TASK,
-        "options": {"coverage": float(coverage), "target": model.target or "y", "times": values},
-    }
-    place = path.parent / f".bsvr-pp-{path.name}"
-    with local.threads(), locked(place):
-        work = Records(place)
-        if work.get("run") != run:
-            for name in work:
-                (place / f"{name}.json").unlink()
-            work = Records(place)
-        work["run"] = run
-        if "order" not in work or not tasks.all_whole(place / "inputs.npy", place / "order.npy"):
-            with of_file(source.name):
-                _order(model, source, work)
-        rows = int(work["order"]["rows"])
-        files = tasks.run_tasks(_predict, work, -(-rows // _TASK), client, "predictions" if local.progressbar else "")
-        _join(files, path, rows)
-        shutil.rmtree(place, ignore_errors=True)
-    return rows
 
 
 def _order(model: FolderModel, source: Source, work: Records) -> None:

@@ -263,7 +263,7 @@ def test_new_inputs_that_cannot_serve(model, tmp_path):
         with pytest.raises(ValueError, match="coverage must lie strictly between 0 and 1, got 2"):
             use(NEW, 2)
     with pytest.raises(ValueError, match="data must be arrays for predict, as those of the fit were"):
-        bp.predict_folder(model, "new.parquet", tmp_path / "out.csv")
+        model.predict_into(tmp_path / "out.csv", "new.parquet")
 
 
 SCRIPT = """
