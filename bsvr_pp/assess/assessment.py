@@ -186,7 +186,7 @@ class Comparison:
 
     @property
     def far(self) -> dict[str, Reason]:
-        """The results whose mean of f is far from that of the reference, if that has converged."""
+        """The results with a mean of f far from the reference's, if the reference has converged."""
         if self.reference is None or not self.results[self.reference].number("converged"):
             return {}
         shifts = {name: found.number("f differs") for name, found in self.results.items()}
@@ -219,7 +219,7 @@ class Comparison:
         return Recommendation(best, tuple(name for name in good if name != best), warned)
 
     def in_units(self, scale: float) -> Comparison:
-        """Scores of targets that are ``scale`` times as large as those of the model."""
+        """Scores of targets that are ``scale`` times as large as in the model."""
         return replace(self, results={name: found.in_units(scale) for name, found in self.results.items()})
 
 
@@ -321,7 +321,7 @@ def _distances(result: xr.DataTree, reference: xr.DataTree) -> Numbers:
 
 
 def hyperparameter_draws(result: xr.DataTree) -> dict[str, Array]:
-    """Draws of every scalar hyperparameter, as ``C`` or ``lengthscale[1]``; those of a point are one draw."""
+    """Draws of every scalar hyperparameter, as ``C`` or ``lengthscale[1]``; a point is one draw."""
     posterior = result["posterior"].to_dataset()
     sampled = is_sampled(result)
     out = {}
@@ -372,9 +372,9 @@ def scores(prediction: xr.Dataset, y: ArrayLike) -> dict[str, float]:
     -------
     dict
         ``ase`` and ``aae``, the average squared and absolute error of the latent function (Chu, Keerthi & Ong 2004,
-        section VII), in the target's units squared and units; ``mlpd``, the mean log predictive density; ``crps``, the
-        mean continuous ranked probability score, in the target's units; ``coverage 80 %`` and ``coverage 95 %``, the
-        shares of targets in the central intervals; `calibration_error`. For labels ``error rate`` and ``mlpd``.
+        section VII); ``mlpd``, the mean log predictive density; ``crps``, the mean continuous ranked probability score,
+        in the target's units; ``coverage 80 %`` and ``coverage 95 %``, the shares of targets in the central intervals;
+        `calibration_error`. For labels ``error rate`` and ``mlpd``.
 
     Raises
     ------

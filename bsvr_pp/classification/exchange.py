@@ -62,10 +62,9 @@ class Exchange:
 
     Notes
     -----
-    ``sample_stats`` of the result has, for each draw, the share of its proposals that were accepted
-    (``acceptance_rate``), the share of its auxiliary labels that were drawn by restarts (``exact``), and the log of
-    hyperprior times naive evidence (``lp``). ``converged`` requires an R-hat of at most 1.01 and 100 effective draws
-    per chain.
+    ``sample_stats`` of the result has three numbers for each draw: ``acceptance_rate``, the share of accepted
+    proposals; ``exact``, the share of auxiliary labels from restarts; ``lp``, the log of hyperprior times naive
+    evidence. ``converged`` requires an R-hat of at most 1.01 and 100 effective draws per chain.
 
     References
     ----------

@@ -1,7 +1,7 @@
 """Evidences of labels at given hyperparameters, and the hyperparameters that maximise them (Sollich 2002, 4 and 5).
 
-They are the naive log Q(Y|X) (27), the conditional log Q(Y|X) - log N(X) (25) of the labels given the inputs, and the
-joint log Q(Y|X) - log N̂ (30), up to a constant. The gradient of a normaliser is an average over particles
+The naive one is log Q(Y|X) (27). The conditional one, log Q(Y|X) - log N(X) (25), is of the labels given the inputs.
+The joint one is log Q(Y|X) - log N̂ (30), up to a constant. The gradient of a normaliser is an average over particles
 (`bsvr_pp.classification.normaliser`), so that the maximisation is stochastic. A step costs O(n³).
 """
 

@@ -37,7 +37,7 @@ def predict(
         str | None, Option(help="Values such as 1,2.5 whose probability to be exceeded is written.")
     ] = None,
     neighbours: Annotated[
-        int | None, Option(help="Nearest rows of each prediction, by default those of the model; 0 is its own block.")
+        int | None, Option(help="Nearest rows of each prediction, by default the model's number; 0 is its own block.")
     ] = None,
     jobs: Jobs = -1,
 ) -> None:
@@ -65,7 +65,7 @@ def predict(
                 raise ValueError("--survival is for targets that are numbers, and these are classes")
         elif neighbours is not None:
             if neighbours and not model.is_dir() and getattr(found, "blocks_", None) is None:
-                raise ValueError(f"--neighbours is for a model in blocks, and that of {model} is dense: leave it out")
+                raise ValueError(f"--neighbours is for a model in blocks, and {model} has a dense one: leave it out")
             found.blocks = replace(found._local(), neighbours=neighbours or None)
         rows: Any = data
         if not (model.is_dir() and is_parquet(data)):

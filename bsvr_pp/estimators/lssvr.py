@@ -38,8 +38,8 @@ class LSSVR(SavedEstimator, RegressorMixin, BaseEstimator):  # type: ignore[misc
     """Least squares support vector regression with a bias.
 
     Minimises ½‖w‖² + ½γ Σ s_i e_i², y_i = w·φ(x_i) + b + e_i, with sample weights s_i, by the dual linear system
-    (Mesquita et al. 2019, (6)). The solution is the mean of a Gaussian process with noise variance 1/γ and a flat prior
-    on b, for rows that are there s_i times.
+    (Mesquita et al. 2019, (6)). The solution is the mean of a Gaussian process with noise variance 1/γ, a flat prior on
+    b, and s_i copies of row i.
 
     Parameters
     ----------
@@ -242,7 +242,7 @@ class LSSVRFit:
         return self._kernel(new, self.rows.X) @ self.alpha + self.b
 
     def moments(self, new: Array) -> tuple[Array, Array]:
-        """Mean of the function at new inputs, and its variance, including that of b."""
+        """Mean of the function at new inputs, and its variance, including the variance of b."""
         cross = self._kernel(new, self.rows.X)
         parts = np.array_split(new, max(1, -(-len(new) // _DIAGONAL)))
         prior = np.concatenate([np.diag(self._kernel(part, part)) for part in parts])

@@ -1,8 +1,8 @@
 """Training rows of estimators: their weights, intervals and units, and which rows of the data are left.
 
 Equal rows are one row whose weight is the sum of theirs. A row of weight w has the likelihood p(y|f)^w; scales of the
-data depend on w/Σw alone. A data set with whole weights and the one with repeated rows become the same arrays, in the
-same order, so that everything that is computed from them agrees to the last bit.
+data depend on w/Σw alone. Whole weights and repeated rows become the same arrays, in the same order, so that all
+numbers agree to the last bit.
 """
 
 from __future__ import annotations
@@ -95,7 +95,7 @@ class TrainingData:
     def like(self, new: TrainingData) -> TrainingData:
         """New rows as rows of this kind."""
         if not new.exact:
-            raise ValueError("y must be exact targets, as those of fit, got intervals: fit all rows again")
+            raise ValueError("y must be exact targets, as for fit, got intervals: fit all rows again")
         return new
 
     def joined(self, new: TrainingData, *, merge: bool) -> tuple[TrainingData, NDArray[np.intp]]:

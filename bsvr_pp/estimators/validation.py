@@ -1,4 +1,4 @@
-"""Checks of what estimators are given, by those of scikit-learn: inputs, targets, intervals and labels."""
+"""Checks of what estimators are given, with the help of scikit-learn: inputs, targets, intervals and labels."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ _REPEATED = 0.5  # share of repeated rows from which there is a warning
 
 @dataclass(frozen=True, slots=True)
 class Columns:
-    """Columns of the inputs of a fit: their number, any names, and how those of a table are encoded."""
+    """Columns of the inputs of a fit: their number, any names, and how the columns of a table are encoded."""
 
     count: int
     names: Labels | None = None
@@ -50,7 +50,7 @@ class Columns:
         return None if self.encoding is None else self.encoding.tied
 
     def of_each(self, values: Array) -> Array:
-        """Values (d,) of the inputs from those of their lengthscales, or from one."""
+        """Values (d,) of the inputs from a value of each lengthscale, or from one."""
         d = self.count if self.encoding is None else len(self.encoding.names)
         return np.broadcast_to(of_inputs(values, self.tied) if values.size > 1 else values, (d,))
 

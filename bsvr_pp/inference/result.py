@@ -143,7 +143,7 @@ def _check_vectors(problem: Problem, result: xr.DataTree, name: str) -> None:
 
 
 def data_of(result: xr.DataTree) -> dict[str, NDArray[Any]]:
-    """Inputs (n, d), targets (n,), block numbers (n,) and ends (n,) of intervals of a result, as far as it has them."""
+    """Inputs (n, d), targets (n,), block numbers (n,) and ends (n,) of intervals of a result, if it has them."""
     held: dict[str, NDArray[Any]] = {}
     if "loss" in result.attrs:
         constant = result["constant_data"].to_dataset()
@@ -344,7 +344,7 @@ class Layout(NamedTuple):
     coords: Mapping[str, Values]
 
     def dataset(self, values: Mapping[str, ArrayLike], before: tuple[str, ...] = ()) -> xr.Dataset:
-        """Data set of arrays whose dimensions are ``before``, and then those of the variable of that name."""
+        """Data set of arrays with the dimensions ``before``, and then the dimensions of the variable of that name."""
         made: dict[str, tuple[tuple[str, ...], Values]] = {}
         for name, value in values.items():
             inner, own = np.shape(value)[len(before) :], self.dims.get(name, [])

@@ -51,7 +51,7 @@ def fit_folder(
 ) -> FolderModel:
     """Fit support vector regression to data that may be larger than memory, into a folder.
 
-    The model is that of ``estimator.fit`` with ``blocks``, except that gross errors are kept. If the call is
+    The model is as by ``estimator.fit`` with ``blocks``, except that gross errors are kept. If the call is
     interrupted, the same call continues it. A folder takes one call at a time; another is refused.
 
     Parameters

@@ -325,7 +325,7 @@ class FolderModel(TargetPredictions):
         return rows
 
     def _encoded(self, X: ArrayLike) -> Array:
-        """New inputs as numbers, those of a table encoded."""
+        """New inputs as numbers; a table is encoded."""
         if hasattr(X, "compute"):
             X = X.compute()
         if self.encoding_ is not None and (table := table_of(X)) is not None:

@@ -68,7 +68,7 @@ def new_rows_of(data: Data, encoding: Encoding | None) -> Source:
     if not isinstance(data, str | Path) and not hasattr(data, "columns"):
         return source_of(data, np.broadcast_to(0.0, np.shape(data)[:1]))
     if encoding is None:
-        raise ValueError("data must be arrays for predict, as those of the fit were: the model has no columns")
+        raise ValueError("data must be arrays for predict, as for the fit: the model has no columns")
     return _of_table(data, None, encoding)
 
 
@@ -147,7 +147,7 @@ def _of_content(parts: Iterator[tuple[Inputs, Array]]) -> str:
 
 
 def _arrays(X: NDArray[np.generic], y: NDArray[np.generic]) -> Iterator[tuple[Array, Array]]:
-    """Parts of arrays; those of Dask are computed part by part."""
+    """Parts of arrays; arrays of Dask are computed part by part."""
     for at in range(0, len(X), _ROWS):
         both = []
         for name, values in (("data", X), ("y", y)):

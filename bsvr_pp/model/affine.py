@@ -1,6 +1,6 @@
 """The location of the noise as an affine function of jointly Gaussian variables: docs/explanation/affine.md.
 
-A process whose rows are those of the targets is a function of the inputs of new rows. Of any other process, such as
+A process at the rows of the targets is a function of the inputs of new rows. Of any other process, such as
 f[group], new rows use the values at its own inputs.
 """
 
@@ -50,7 +50,7 @@ class Process:
     leaf: Tensor  # f less its prior mean
     mean: Tensor  # prior mean at its own rows
     place: Tensor  # its inputs
-    aligned: bool = True  # whether its rows are those of the targets
+    aligned: bool = True  # whether it is at the rows of the targets
     single: bool = True  # whether each row of mu has one value of f
     unit: bool = True  # whether f is in mu as it is
 
@@ -58,8 +58,8 @@ class Process:
 class Affine:
     """A location that is affine in processes and Gaussian variables, as kernel and mean of matrices of rows.
 
-    ``location`` is a graph of the leaves of the processes and of those of the ``variables`` (leaf and value as a graph
-    of z, by name). ``rowwise`` is whether a row of it depends on the data of this row alone.
+    ``location`` is a graph of the leaves of the processes and of the ``variables``. A variable has a leaf and a value
+    as a graph of z, by name. ``rowwise`` is whether a row of it depends on the data of this row alone.
     """
 
     def __init__(
@@ -79,7 +79,7 @@ class Affine:
         self.rows = columns.matrix
 
     def own_rows(self, U: Tensor) -> Tensor:
-        """The rows of aligned processes: those of a matrix of training rows, or all where targets are missing."""
+        """The rows of aligned processes: the rows of a training matrix, or all where targets are missing."""
         return U if self._columns.kept is None else self._columns.all_rows
 
     def names(self) -> set[str]:
@@ -115,7 +115,7 @@ class Affine:
         return localize(self._columns.at(self._location, U, known) + pt.zeros(U.shape[0]), self._model)
 
     def mean_of(self, process: Process, U: Tensor, variables: Mapping[str, Tensor] | None = None) -> Tensor:
-        """Prior mean of a process at its own rows, which those of a matrix are if it is aligned."""
+        """Prior mean of a process at its own rows; an aligned process has the rows of the matrix."""
         variables = self.values(pt.zeros(self.size)) if variables is None else variables
         leaves = {leaf: variables[name] for name, (leaf, _) in self.variables.items()}
         if process.aligned:
@@ -149,7 +149,7 @@ class Affine:
         return (response - self.at(U)).T
 
     def own(self, process: Process, U: Tensor) -> Tensor:
-        """Covariance of a process at its own rows, which those of a matrix are if it is aligned; with its jitter."""
+        """Covariance of a process at its own rows, with its jitter; an aligned process has the rows of the matrix."""
         x = self._inputs(process, U)
         return localize(process.prior.cov_func(x) + process.prior.jitter * pt.eye(x.shape[0]), self._model)
 
@@ -362,7 +362,7 @@ class _Numbers:
         return True
 
     def aligned(self, processes: Sequence[str]) -> tuple[set[str], bool]:
-        """Processes whose rows are those of the targets, and whether a row of the location has all from its data."""
+        """Processes at the rows of the targets, and whether a row of the location has all from its data."""
         some = [name for name in processes if self._shapes[name] == (self._n,)]
         for count in range(len(some), -1, -1):
             for chosen in combinations(some, count):

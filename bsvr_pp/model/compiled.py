@@ -1,7 +1,7 @@
 """A model as graphs of its hyperparameters and of any rows, and their compiled functions, which threads share.
 
-A PyMC model holds its rows in several places: the inputs, the targets, and data with a value for each of them, on which
-the latent function, the noise, sample weights or ends of intervals depend. `Columns` finds them and writes graphs as
+A PyMC model holds its rows in several places: the inputs, the targets, and data with a value for each of them. Latent
+function, noise, sample weights or ends of intervals may depend on these data. `Columns` finds them and writes graphs as
 functions of one matrix, whose rows are the training points.
 """
 
@@ -203,7 +203,7 @@ def _is_index(values: np.ndarray, kept: NDArray[np.int64] | None) -> bool:
 
 
 def _columns_of(values: Array, inputs: Array) -> tuple[int, ...] | None:
-    """Columns of the inputs that are equal to those of a constant; None if one is not among them."""
+    """Columns of the inputs that are equal to a constant's columns; None if one is not among them."""
     found = []
     for column in values.T:
         same = np.flatnonzero((inputs == column[:, None]).all(axis=0))
@@ -295,7 +295,7 @@ class CompiledModel:
 
     @property
     def site_parameters(self) -> tuple[Tensor, ...]:
-        """Parameters of the sites of the training rows, as evidences take them: those of the loss, and the weights."""
+        """Parameters of the sites of the training rows, as evidences take them: parameters of the loss, and weights."""
         return *self.parameters, self.weight
 
     @property

@@ -1,8 +1,8 @@
 """Conversion of a PyMC model to a PyMC model without its latent function.
 
-The targets of the new model are one random vector whose density is the evidence of Laplace or mean field, and whose
-draws are those of the original model: a draw of f plus noise. Everything else is unchanged, so that PyMC's samplers
-work with it. The graph of the evidence of one block is applied to the rows of each by a scan.
+The targets of the new model are one random vector. Its density is the evidence of Laplace or mean field, and its draws
+are as in the original model: a draw of f plus noise. Everything else is unchanged, so that PyMC's samplers work with
+it. The graph of the evidence of one block is applied to the rows of each by a scan.
 """
 
 from __future__ import annotations
@@ -91,7 +91,7 @@ def marginalize(method: Integrator, model: pm.Model | None = None) -> pm.Model:
         Method of integration. For small ``beta`` the evidence of exact Laplace is discontinuous, and sampling then
         fails without a warning: prefer ``Laplace(curvature="local")`` or `MeanField`.
     model : pm.Model, optional
-        A model with a `GP` prior and support vector noise; by default that of the surrounding ``with``.
+        A model with a `GP` prior and support vector noise; by default the model of the surrounding ``with``.
 
     Returns
     -------

@@ -116,7 +116,7 @@ class Problem(CompiledModel):
         *given: Array,
         matrix: Array | None = None,
     ) -> list[Array]:
-        """Values of graphs at given hyperparameters, at the training rows or those of another matrix.
+        """Values of graphs at given hyperparameters, at the training rows or at another matrix.
 
         ``graphs`` makes them from a variable for each of the other given arrays, whose first axis may have any length.
         They are compiled once for the model, under the name ``key``.
@@ -157,7 +157,7 @@ class Problem(CompiledModel):
         return np.broadcast_to(mean, (self.targets.size,)).copy()
 
     def noise_at(self, point: Mapping[str, ArrayLike], matrix: Array | None = None) -> NoiseModel:
-        """Noise of new targets at given hyperparameters, at the training rows or those of another matrix."""
+        """Noise of new targets at given hyperparameters, at the training rows or at another matrix."""
         return self.noise_model(self.evaluate("parameters", lambda: self.parameters, point, matrix=matrix))
 
     def in_intervals(self, noise: NoiseModel, point: Mapping[str, ArrayLike]) -> NoiseModel:
@@ -291,7 +291,7 @@ class Problem(CompiledModel):
         return [str(v.name) for v, slope in zip(chosen, slopes, strict=True) if np.any(np.abs(slope) > 0)]
 
     def check_groups(self, matrix: Array) -> None:
-        """Check that numbers of groups in new rows, which choose one of several values, are those of the model."""
+        """Check that numbers of groups in new rows, which choose one of several values, exist in the model."""
 
         # Each number too: a place that is computed from several, such as 2·g + h, may be known where one is not.
         def compile_() -> tuple[list[int], Compiled, list[tuple[int, ...]]]:
@@ -390,7 +390,7 @@ def read_model(model: pm.Model | None = None, *, samples_f: bool = False) -> Pro
     if model is None:
         model = pm.Model.get_context(error_if_none=False)
     if model is None:
-        raise TypeError("model must be given, or be that of a surrounding with block: there is none")
+        raise TypeError("model must be given, or come from a surrounding with block: there is none")
     if not isinstance(model, pm.Model):
         raise TypeError(f"model must be a pm.Model, got {type(model).__name__}")
     check_variables(model)
@@ -409,7 +409,7 @@ def _read(model: pm.Model) -> Problem:
     processes = processes_of(model)
     target = target_of(model, processes or gaussian_variables(model))
     if target.ndim != 1:
-        raise ModelError(f"the targets {target.name} must have one axis, that of the rows, got {target.ndim} axes")
+        raise ModelError(f"the targets {target.name} must have one axis, the rows, got {target.ndim} axes")
     if value_of(model.rvs_to_values[target]).size == 0:
         raise ModelError(f"the targets {target.name} have no value: observe at least one of them")
     loss, latent, parameters, weight, ends = _noise_in(model, target)
@@ -490,12 +490,12 @@ def _given(v: Tensor, target: Tensor) -> Sequence[Tensor]:
 
 
 def _at_rows(graph: Tensor, columns: Columns, matrix: Tensor) -> Tensor:
-    """A graph at the rows of a matrix, if it has a value for each row; numbers are those of the training rows."""
+    """A graph with a value for each row, at the rows of a matrix; any other graph as it is."""
     return columns.at(graph, matrix) if graph.ndim > 0 and _is_rowwise(graph, columns) else graph
 
 
 def _is_rowwise(graph: Tensor, columns: Columns) -> bool:
-    """Whether a graph of some rows alone is computed row by row; that of all rows is seen when there are new ones."""
+    """Whether a graph of some rows alone is computed row by row; a graph of all rows is checked at new rows."""
     return columns.kept is None or graph.ndim == 0 or follows_rows(columns.model, graph, columns.n, columns.kept)
 
 

@@ -1,8 +1,8 @@
 """Kinds of rows: what is known of a target, which is f plus noise.
 
-A row is exact, censored (`pm.Censored` of a noise), known to lie in an interval (`Interval`) or an ordered class
-(`Ordinal`), under any noise of the registry, or missing. A `Kind` says how the ends of the interval follow from an
-observed value, and how a value follows from a latent target; the PyMC distribution follows from it.
+A row is exact, censored (`pm.Censored`), known to lie in an interval (`Interval`), an ordered class (`Ordinal`) or
+missing, under any noise of the registry. A `Kind` says how the ends of the interval follow from an observed value, and
+how a value follows from a latent target; the PyMC distribution follows from it.
 """
 
 from __future__ import annotations
@@ -74,7 +74,7 @@ class Ordered(Intervals):
 
     @property
     def row_bounds(self) -> tuple[Tensor, ...]:
-        """None: the cut points are those of all rows."""
+        """None: all rows share the cut points."""
         return ()
 
     @property
@@ -323,7 +323,7 @@ def _arguments(
 class Interval(_Targets):
     r"""Targets with support vector noise around mu that are known only to lie in intervals.
 
-    The random variable is the latent target, whose distribution is that of mu plus noise; what is known of it is that
+    The random variable is the latent target, which is distributed as mu plus noise; what is known of it is that
     it lies in (lower, upper]. The log likelihood of a row is
 
     .. math::
@@ -361,7 +361,7 @@ class Interval(_Targets):
     Notes
     -----
     The evidence of a model that has exact targets and intervals is a density of the former and a probability of the
-    latter; it depends on the unit of the target, and cannot be compared with that of other data.
+    latter; it depends on the unit of the target, and cannot be compared between data.
 
     Examples
     --------

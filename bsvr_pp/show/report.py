@@ -87,7 +87,7 @@ def compare(
     X_test, y_test : arrays, optional
         Test data, for `scores`.
     model : pm.Model, optional
-        The model; by default that of the surrounding ``with``. Without a model, columns that need it are omitted.
+        The model; by default the model of the surrounding ``with``. Without a model, columns that need it are omitted.
     hyperparameters : dict, optional
         The common hyperparameters θ at which the evidences of all methods are compared. By default the mean of the
         reference; without a reference the mean-field optimum, or the hyperparameters of the first result.
@@ -114,11 +114,11 @@ def compare(
           from the annealed one there, by which the result is judged; ``p(y)`` with the hyperparameters integrated out,
           in log, and its ``se``; ``elpd``, its ``se`` and its ``kind`` (compare only values of the same kind);
         - mean and ``sd`` of each hyperparameter (``sd`` is NaN for a point estimate);
-        - ``f differs``, the largest difference of the means of f from the reference in posterior standard deviations
-          of f, and ``y differs``, the same in predictive standard deviations of y;
+        - ``f differs`` and ``y differs``, the largest difference of the means of f from the reference, in posterior
+          standard deviations of f and predictive ones of y;
         - ``converged``; ``k-hat``; ``R-hat``, ``ESS``, ``ESS/s`` and ``divergences`` (only for sampling); numbers of
           support vectors; ``seconds``, ``note``, ``inference``;
-        - ``against the reference``: a warning if the mean of f is far from that of the reference;
+        - ``against the reference``: a warning if the mean of f is far from the reference's;
         - ``verdict``: the problems that were found with the result, in words.
 
         Its attribute ``comparison`` is the same as data (`bsvr_pp.assess.assessment.Comparison`), with the evidences at
@@ -128,7 +128,7 @@ def compare(
     Raises
     ------
     ValueError
-        If there is no result, the reference is not among them, only one of X_test and y_test is given, or the
+        If there is no result, or the reference is not among them. If one of X_test and y_test is missing, or the
         hyperparameters do not fit the model.
     TypeError
         If results is not a dict of results, annealed is neither `Annealed` nor None, or test data or hyperparameters

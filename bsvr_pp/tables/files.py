@@ -62,9 +62,9 @@ class TextTable:
     def frame(self, kinds: Mapping[str, type[Column] | None]) -> tuple[pd.DataFrame, tuple[str, ...]]:
         """Convert some columns to numbers, dates or words with gaps, and say what was read.
 
-        A column of kind None has numbers or dates, such as 2020-01-31 or 2020-01-31 18:30+01:00, if more than half of
-        its cells that are not missing have, and numbers if nine tenths of its different cells have, else words. The
-        table is indexed by the lines of the file.
+        A column of kind None has numbers or dates if more than half of its cells that are not missing have. It has
+        numbers if nine tenths of its different cells have, else words. Dates are such as 2020-01-31 or 2020-01-31
+        18:30+01:00. The table is indexed by the lines of the file.
         """
         cells = self.cells[list(kinds)]
         given = cells.where(~cells.map(str.lower).isin(_MISSING), None)
@@ -259,7 +259,7 @@ def parquet_library(path: str | Path) -> ModuleType:
 class ParquetTable:
     """A Parquet file, or a folder of them as pandas, Spark and Dask write it, used as `TextTable` is.
 
-    All files have the same ``columns``, those of an index first. Rows are numbered from 1, and ``notes`` say what is
+    All files have the same ``columns``, an index first. Rows are numbered from 1, and ``notes`` say what is
     left out.
     """
 

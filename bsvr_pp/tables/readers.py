@@ -121,7 +121,7 @@ def read_times(path: str | Path, target: str | None, event: str) -> Table:
 
 
 def read_classes(path: str | Path, target: str | None = None) -> Table:
-    """Read a file with a column of ordered classes, numbers or words, whose order is that of sorting."""
+    """Read a file with a column of ordered classes, numbers or words, which sorting puts in order."""
     frame, (chosen,), notes = _read(path, [target], None)
     values = frame[chosen]
     _refuse_gaps(str(path), chosen, values)

@@ -124,7 +124,7 @@ def test_rows_of_intervals_are_a_kind():
     assert both.taken(both.y > 1.5).ends.tolist() == both.ends[both.y > 1.5].tolist()
     again = TrainingData.of_dataset(both.dataset())
     assert type(again) is type(both) and np.array_equal(again.ends, both.ends)
-    with pytest.raises(ValueError, match="y must be exact targets, as those of fit"):
+    with pytest.raises(ValueError, match="y must be exact targets, as for fit"):
         exact.like(intervals)
     with pytest.raises(ValueError, match="sample_weight is for exact targets"):
         intervals.like(merged(np.zeros((1, 1)), np.ones(1), np.array([2.0])))

@@ -262,7 +262,7 @@ def test_new_inputs_that_cannot_serve(model, tmp_path):
     for use in (model.predict_table, model.predict_interval):
         with pytest.raises(ValueError, match="coverage must lie strictly between 0 and 1, got 2"):
             use(NEW, 2)
-    with pytest.raises(ValueError, match="data must be arrays for predict, as those of the fit were"):
+    with pytest.raises(ValueError, match="data must be arrays for predict, as for the fit"):
         model.predict_into(tmp_path / "out.csv", "new.parquet")
 
 

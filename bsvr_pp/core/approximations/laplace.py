@@ -120,7 +120,7 @@ def laplace_gradient(
 ) -> tuple[float, Gradient]:
     """Log evidence of `laplace` and its gradient: Chu, Keerthi & Ong 2004, (38)-(40), for any kernel and loss.
 
-    Parameters and errors are those of `laplace`.
+    Parameters and errors are as of `laplace`.
 
     Examples
     --------

@@ -103,7 +103,7 @@ def mean_field_gradient(
 ) -> tuple[float, Gradient]:
     """Log evidence of `mean_field` and its gradient at the fixed point.
 
-    Parameters and errors are those of `mean_field`.
+    Parameters and errors are as of `mean_field`.
 
     Examples
     --------
@@ -218,7 +218,7 @@ def _moments(
     for i in range(t.shape[0]):
         v = cavity_variance[i]
         matched = cavity_mean[i] + v * score[i]
-        change = abs(max(1.0 / tilted[i] - 1.0 / v, 0.0) - tau[i])  # that of tilted[i] / variance[i] where it is > 0
+        change = abs(max(1.0 / tilted[i] - 1.0 / v, 0.0) - tau[i])  # of tilted[i] / variance[i] if it is > 0
         mismatch = max(mismatch, abs(matched - mu[i]) / sqrt(variance[i]), change * variance[i])
         value += log_z[i] + 0.5 * log1p(v * tau[i]) + 0.5 * v * a[i] * a[i]
     return _Moments(value, mismatch, variance, cavity_mean, cavity_variance, score, tilted, d_parameters)

@@ -88,7 +88,7 @@ def _each(
 
 @compiled
 def _log_density(K: Structure, t: Array, pieces: Pieces, found: Outcome, factors: Array, out: Array) -> None:
-    """Mean log density of the rows given the others, into ``out``, for noise wider by each factor: that of t/factor."""
+    """Mean log density of the rows given the others, into ``out``, for noise wider by each factor, as of t/factor."""
     _, variance = marginals(K, found.sites, np.empty(found.sites.triangle.shape), _MISMATCH)
     variance = np.maximum(variance, 1e-20 * max(np.max(t * t), 1e-200))
     residual = t - product(K, found.dual_coef) + variance * found.dual_coef

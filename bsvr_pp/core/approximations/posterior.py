@@ -374,7 +374,7 @@ by_block = blockwise(joined, without_factor)  # for a solver that returns a `Lat
 
 
 class LatentDraws:
-    """Equally weighted draws f (draws, n) at the training inputs, such as those of `annealed`; K is their prior."""
+    """Equally weighted draws f (draws, n) at the training inputs, such as `annealed` returns; K is their prior."""
 
     def __init__(self, K: ArrayLike | Covariance, f: ArrayLike) -> None:
         self._prior = as_covariance(K)

@@ -1,6 +1,6 @@
 """A prior covariance that is zero between blocks of rows, each a `Covariance` that is made when needed and not kept.
 
-Solvers run block by block (`approximations.posterior.blockwise`). The threads are those of joblib (by default one),
+Solvers run block by block (`approximations.posterior.blockwise`). The threads come from joblib (by default one),
 with one BLAS thread each, so that the results do not depend on their number.
 """
 

@@ -251,8 +251,8 @@ def tilted_label(
 ) -> tuple[float, float, float, float]:
     """Moments of a Gaussian of s = t - f times (1 + exp(E(s)))^-count, for a linear E on each piece.
 
-    Returns the log of the integral, the mean of s - mean, the variance of s, and the derivative of the log of the
-    integral by the mean of f. ``moments`` (m+1, 3) is filled as by `tilted_row`, with shares times count(1 - p) of the
+    Returns four numbers: the log of the integral, the mean of s - mean, the variance of s, and the derivative of the
+    log by the mean of f. ``moments`` (m+1, 3) is filled as by `tilted_row`, with shares times count(1 - p) of the
     probability p of the label.
     """
     knots, at_knots, slope, _ = row

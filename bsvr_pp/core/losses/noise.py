@@ -24,7 +24,7 @@ from bsvr_pp.core.losses.registry import LOSSES, PARAMETERS, Loss
 
 Cdf = Callable[[Array, Array, Array], Array]  # of f + noise at y, for the mean and the variance of f
 
-_SMALL_SHARE = 1e-5  # of the variance of the noise in that of f, below which it is interpolated as if it were this
+_SMALL_SHARE = 1e-5  # variance of f over variance of the noise, below which the table has this ratio
 _LOG_STEP = 0.25  # of the log variances of f in the table of the cdf
 _PLACES = np.linspace(-14.0, 14.0, 561)  # its arguments, in standard deviations
 
@@ -45,7 +45,7 @@ class NoiseModel:
     parameters : dict
         Name to float or (n,) array.
     weight : (n,) or (1,) array
-        Sample weights of the n points of `sites`, or of all of them, see `weighted`.
+        Sample weights of the n points of `sites`, or one for all points, see `weighted`.
 
     Raises
     ------
@@ -83,9 +83,9 @@ class NoiseModel:
         return next((np.size(v) for v in self.parameters.values() if np.ndim(v)), None)
 
     def weighted(self, weight: ArrayLike = 1.0) -> Self:
-        """Give the points sample weights: the likelihood of a point of weight w is p(y|f)^w, that of w equal rows.
+        """Give the points sample weights: the likelihood of a point of weight w is p(y|f)^w, as of w equal rows.
 
-        Weights change the sites, and with them mode, approximations and evidence; all other properties remain those of
+        Weights change the sites, and with them mode, approximations and evidence; all other properties still describe
         the noise of one new target.
 
         Parameters
@@ -212,7 +212,7 @@ class NoiseModel:
         return not ((width == 0) & (rise[:, : width.shape[1]] != 0)).any()
 
     def _shape(self, values: Array) -> tuple[int, ...]:
-        """Return the shape of a result: that of the argument, whose last axis corresponds to the points."""
+        """Return the shape of a result: the argument's shape, whose last axis corresponds to the points."""
         n = self.n_points
         if n is not None and values.ndim and values.shape[-1] not in (1, n):
             raise ValueError(f"parameters of {self.name} have {n} values, the argument has shape {values.shape}")

@@ -36,8 +36,8 @@ class PredictiveDistribution:
     noise: a target is ``location`` + ``unit``·(f + noise) of one component, with Gaussian f, or the exponential of this
     if the logarithm was modelled. ``predict_distribution`` of the estimators makes it.
 
-    Functions of targets (`pdf`, `cdf`, ...) and of levels (`ppf`) broadcast with the shape (n,): an (n,) array
-    is taken row by row, a number by all rows, and an (m, 1) array is a grid with a result (m, n).
+    Functions of targets (`pdf`, `cdf`, ...) and of levels (`ppf`) broadcast with the shape (n,). An (n,) array is taken
+    row by row, a number by all rows. An (m, 1) array is a grid with a result (m, n).
 
     Parameters
     ----------

@@ -2,7 +2,7 @@
 
 Rows are near in a k-d tree on the inputs in units of their lengthscales, or of their standard deviations if the kernel
 has none. The mixture of scales is in docs/explanation/blocks.md. Where a third or more of the targets have one value,
-each scale has an offset, the mean residual of its rows, so that predictions have the mean of the targets.
+each scale has an offset, the mean residual of its rows. Predictions then have the mean of the targets.
 """
 
 from __future__ import annotations
@@ -96,7 +96,7 @@ class NoiseScales:
 
     @property
     def several(self) -> bool:
-        """Whether there is other noise than that of the model."""
+        """Whether there is other noise than the model's."""
         return self.factors.size > 1 or bool(self.factors[0] != 1.0) or bool(np.any(self.offsets))
 
     @property
@@ -183,7 +183,7 @@ def learn_noise_scales(
     result : DataTree
         Result of an approximation that integrates f out at one point of the hyperparameters.
     model : pm.Model, optional
-        The model of the result; by default that of the surrounding ``with``.
+        The model of the result; by default the model of the surrounding ``with``.
     neighbours : int
         Number of nearest rows.
     random_seed : int or Generator
@@ -280,7 +280,7 @@ def _densities(
 
 
 def densities_near(problem: Problem, point: Point, X: Array, densities: Array) -> Array:
-    """Mean log densities (n_new, s) of the rows that are nearest to new inputs, from those of all rows."""
+    """Mean log densities (n_new, s) of the rows that are nearest to new inputs, from the log densities of all rows."""
     near = nearest_rows(problem, point, X, min(_NEAREST, len(densities) // 4))
     return np.asarray(densities[near].mean(axis=1))
 
