@@ -17,7 +17,7 @@ from numba import typeof
 from numpy.typing import ArrayLike, NDArray
 
 from bsvr_pp.core.arrays import Array
-from bsvr_pp.core.checks import generator, numbers
+from bsvr_pp.core.checks import numbers
 from bsvr_pp.core.compiler import compiled
 from bsvr_pp.core.covariance.block_diagonal import BlockDiagonal, BlockFactor, Rows, scattered
 from bsvr_pp.core.covariance.covariance import Covariance, CrossRoot, Factor, as_covariance
@@ -371,27 +371,3 @@ def joined(K: BlockDiagonal, parts: list[LatentPosterior]) -> LatentPosterior:
 
 
 by_block = blockwise(joined, without_factor)  # for a solver that returns a `LatentPosterior`
-
-
-class LatentDraws:
-    """Equally weighted draws f (draws, n) at the training inputs, such as `annealed` returns; K is their prior."""
-
-    def __init__(self, K: ArrayLike | Covariance, f: ArrayLike) -> None:
-        self._prior = as_covariance(K)
-        self._white = self._prior.whiten(numbers("f", f, ("draws", self._prior.size)).T)
-
-    def mean(self, K_star: ArrayLike) -> Array:
-        """Posterior mean of f at new inputs, from their covariance with the training inputs (n_new, n)."""
-        return np.asarray(self._half(K_star).T @ self._white.mean(axis=1))
-
-    def sample(
-        self, K_star: ArrayLike, k_star_diag: ArrayLike, random_seed: int | np.random.Generator | None = None
-    ) -> Array:
-        """One draw of f at each new input (n_new) for each draw at the training inputs, (draws, n_new)."""
-        half = self._half(K_star)
-        rest = np.maximum(np.asarray(k_star_diag) - np.einsum("ij,ij->j", half, half), 0.0)
-        noise = generator(random_seed).standard_normal((self._white.shape[1], rest.size))
-        return np.asarray(self._white.T @ half + np.sqrt(rest) * noise)
-
-    def _half(self, K_star: ArrayLike) -> Array:
-        return self._prior.whiten(np.asarray(K_star, dtype=np.float64).T)
