@@ -197,7 +197,7 @@ class _Labels:
     def draw(self, K: Covariance, C: float) -> tuple[Array, bool]:
         """Draw labels -1 and +1, (n,), and return whether they are exact."""
         path = smc.Path(Known(C), np.zeros(K.size), K)
-        f = self._restarted(path)
+        f = self._restart(path)
         exact = f is not None
         if f is None:
             f = np.ascontiguousarray(K.unwhiten(self._white).T)
@@ -205,7 +205,7 @@ class _Labels:
         self._white = K.whiten(f.T)
         return np.where(self._rng.random(K.size) < label_probability(f[0], C), 1.0, -1.0), exact
 
-    def _restarted(self, path: smc.Path) -> Array | None:
+    def _restart(self, path: smc.Path) -> Array | None:
         """Draw functions from the prior until all labels are known; return the function (1, n)."""
         for tried in range(0, self._method.restarts, _BLOCK):
             f = path.draw(min(_BLOCK, self._method.restarts - tried), self._rng)

@@ -205,7 +205,7 @@ class NormalisedEvidence:
         """Maximise the evidence over the hyperparameters that are not given, and solve there."""
         point, optima = given, []
         if set(given) != set(problem.hyperparameters):
-            optima = [self._maximised(problem, given, rng)]
+            optima = [self._maximise(problem, given, rng)]
             point = optima[0].point
         K, mean, noise = labels_at(problem, point)
         posterior = self.latent.solve(K, problem.targets, noise, mean)
@@ -215,7 +215,7 @@ class NormalisedEvidence:
         found = fitted_at([point], [posterior], np.ones(1), optima, log_evidence_error=error)
         return replace(found, log_evidence=float(posterior.log_evidence) - log_normaliser)
 
-    def _maximised(self, problem: Problem, given: Point, rng: np.random.Generator) -> Optimum:
+    def _maximise(self, problem: Problem, given: Point, rng: np.random.Generator) -> Optimum:
         """Find the optimum of the hyperparameters that are not given."""
         prior = LabelPrior(problem, given, self.latent)
         if not self.steps:

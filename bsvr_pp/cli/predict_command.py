@@ -56,7 +56,7 @@ def predict(
         check_writable("--out", out)
         if neighbours is not None and neighbours < 0:
             raise ValueError(f"--neighbours must be at least 0, got {neighbours}")
-        found, target = _opened(model)
+        found, target = _open(model)
         encoding: Encoding | None = found.encoding_
         if encoding is None:
             raise DataError(f"{model}: is a model of arrays, whose inputs have no names: use it in Python")
@@ -100,7 +100,7 @@ def _times(survival: str | None) -> list[float] | None:
         raise ValueError(f"--survival must be numbers separated by commas, got {survival!r}") from None
 
 
-def _opened(model: Path) -> tuple[BayesianSVR | BayesianOrdinalSVC | FolderModel, str]:
+def _open(model: Path) -> tuple[BayesianSVR | BayesianOrdinalSVC | FolderModel, str]:
     """The estimator of a file or a folder, and the name of the target."""
     import bsvr_pp as bp
 

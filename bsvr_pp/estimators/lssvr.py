@@ -20,7 +20,7 @@ from bsvr_pp.core.checks import check_varies, is_number, numbers
 from bsvr_pp.core.docs import shared
 from bsvr_pp.core.losses import gaussian
 from bsvr_pp.estimators.base import SavedEstimator
-from bsvr_pp.estimators.training_data import TrainingData, merged
+from bsvr_pp.estimators.training_data import TrainingData, merge_rows
 from bsvr_pp.estimators.validation import Columns, Learned, new_inputs, training_arrays
 from bsvr_pp.inference.budget import check_memory
 from bsvr_pp.inference.prediction.distribution import PredictiveDistribution
@@ -107,7 +107,7 @@ class LSSVR(SavedEstimator, RegressorMixin, BaseEstimator):  # type: ignore[misc
         """
         self._check_options()
         inputs, targets, columns = training_arrays(self, X, y, y_numeric=True, ensure_min_samples=2)
-        rows = merged(inputs, targets.astype(np.float64), sample_weight)
+        rows = merge_rows(inputs, targets.astype(np.float64), sample_weight)
         check_varies("y", rows.y)
         check_memory(type(self).__name__, len(rows.y), _REMEDY)
         return self._keep(LSSVRFit(rows, self.kernel, *self._select(rows)), columns)

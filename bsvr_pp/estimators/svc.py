@@ -27,7 +27,7 @@ from bsvr_pp.core.losses import LOSSES, NoiseModel
 from bsvr_pp.core.losses.registry import label_probability
 from bsvr_pp.estimators.base import LocalBlocks, SavedEstimator, blocks_from, check_flag, seeded, warn_unless_converged
 from bsvr_pp.estimators.standard_fit import OfStandardModel, StandardFit, StandardModel
-from bsvr_pp.estimators.training_data import TrainingData, Units, merged
+from bsvr_pp.estimators.training_data import TrainingData, Units, merge_rows
 from bsvr_pp.estimators.validation import Columns, Labels, Learned, RandomState, classes_of, codes_of, training_arrays
 from bsvr_pp.inference.approximate import MeanField
 from bsvr_pp.inference.budget import NO_BLOCKS, check_memory
@@ -242,7 +242,7 @@ class BayesianSVC(OfStandardModel, SavedEstimator, ClassifierMixin, BaseEstimato
         check_classification_targets(labels)
         weight = self._weights(labels, sample_weight)
         classes = classes_of(labels[weight > 0])
-        rows, size = merged(given, codes_of(labels, classes), weight), None
+        rows, size = merge_rows(given, codes_of(labels, classes), weight), None
         rng, local = seeded(self.random_state), blocks_from(self.blocks)
         if self._sampler() is not None:
             rows = rows.repeated()  # labels are drawn for each row

@@ -120,7 +120,7 @@ def fit(
             if not result.attrs["converged"]:
                 came.clear()
         result.attrs |= attributes_of(method, objective) | {"other_methods": f"do not apply: {error}"}
-        return _judged(result, began)
+        return _judge(result, began)
     fixed = problem.checked(hyperparameters)
     _check_problem(problem, method, fixed, objective, evidence)
     rng, began = generator(random_seed), time.perf_counter()
@@ -129,7 +129,7 @@ def fit(
         diagnosis = found.diagnosis()
         if not diagnosis["converged"]:
             came.clear()  # what came has ended the search or the sampling
-    return _judged(found.tree(problem, diagnosis | attributes_of(method, objective), rng, draws), began)
+    return _judge(found.tree(problem, diagnosis | attributes_of(method, objective), rng, draws), began)
 
 
 def _check_options(
@@ -191,7 +191,7 @@ def _check_problem(problem: Problem, method: Method, fixed: Point, objective: st
         )
 
 
-def _judged(result: xr.DataTree, began: float) -> xr.DataTree:
+def _judge(result: xr.DataTree, began: float) -> xr.DataTree:
     """Note the time that a result took, and warn if it did not converge."""
     result.attrs["sampling_time"] = time.perf_counter() - began
     if not result.attrs["converged"]:

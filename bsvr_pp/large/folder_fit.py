@@ -125,7 +125,7 @@ def fit_folder(
         except ValueError:
             shutil.rmtree(work.folder)
             raise
-        return _fitted(local, work, path, rng, client)
+        return _run_stages(local, work, path, rng, client)
 
 
 def _run_of(estimator: BayesianSVR, source: Source) -> Record:
@@ -158,7 +158,7 @@ def _check_same(path: Path, what: str, found: Record, run: Record) -> None:
         )
 
 
-def _fitted(
+def _run_stages(
     local: LocalBlocks, work: Records, path: Path, rng: np.random.Generator, client: Client | None
 ) -> FolderModel:
     """Run the stages after the first."""
@@ -244,7 +244,7 @@ def _solve_blocks(
 
 
 @lru_cache(maxsize=4)
-def _opened(work: str, stamp: str) -> tuple[RegressionSpec, Point, Rows]:
+def _open(work: str, stamp: str) -> tuple[RegressionSpec, Point, Rows]:
     """Model, hyperparameters and first rows of the blocks; ``stamp`` changes with the fit."""
     records = Records(Path(work))
     return folder_model.spec_of(records)[0], records["hyperparameters"]["point"], np.load(Path(work) / "offsets.npy")
@@ -252,7 +252,7 @@ def _opened(work: str, stamp: str) -> tuple[RegressionSpec, Point, Rows]:
 
 def _solve(work: str, stamp: str, block: int) -> dict[str, NDArray[np.generic]]:
     """Solve a block."""
-    spec, point, offsets = _opened(work, stamp)
+    spec, point, offsets = _open(work, stamp)
     assert isinstance(spec.method, IntegratesLatent)
     part = folder_model.problem_in(Path(work).parent, spec.model, slice(offsets[block], offsets[block + 1]))
     with threads_for(1):

@@ -365,7 +365,7 @@ def _order(model: FolderModel, source: Source, work: Records) -> None:
 
 
 @lru_cache(maxsize=2)
-def _opened(folder: str, stamp: str) -> tuple[FolderModel, Record]:
+def _open(folder: str, stamp: str) -> tuple[FolderModel, Record]:
     """Model and options; ``stamp`` changes with them."""
     run = Records(Path(folder))["run"]
     model = FolderModel(run["model"])
@@ -377,7 +377,7 @@ def _opened(folder: str, stamp: str) -> tuple[FolderModel, Record]:
 
 def _predict(folder: str, stamp: str, part: int) -> dict[str, NDArray[np.generic]]:
     """Predict some rows."""
-    model, run = _opened(folder, stamp)
+    model, run = _open(folder, stamp)
     rows = open_rows(Path(folder) / "order.npy")[part * run["task"] :][: run["task"]]
     with threads_for(1):
         table = model.predict_table(open_rows(Path(folder) / "inputs.npy")[rows], **run["options"])

@@ -165,7 +165,7 @@ def _arrays(X: NDArray[np.generic], y: NDArray[np.generic]) -> Iterator[tuple[Ar
 
 def encode(source: Source, folder: Path, *, rows: int, log_targets: bool) -> Record:
     """Write ``inputs.npy`` and ``targets.npy``, standardised, of more than ``rows`` rows; return their description."""
-    encoding, n, d = _summarised(source)
+    encoding, n, d = _summarise(source)
     check_rows(source.name, n)
     if n <= rows:
         raise DataError(f"{source.name}: has {n} rows, and a folder needs more than one block of {rows}")
@@ -206,7 +206,7 @@ def encode(source: Source, folder: Path, *, rows: int, log_targets: bool) -> Rec
     }
 
 
-def _summarised(source: Source) -> tuple[Encoding | None, int, int]:
+def _summarise(source: Source) -> tuple[Encoding | None, int, int]:
     """The encoding of the columns of a table, None for arrays; the numbers of rows and of encoded columns."""
     n, d, found = 0, 0, dict[str, Summary]()
     for inputs, y in source.parts():

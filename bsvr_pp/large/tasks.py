@@ -80,7 +80,7 @@ def run_tasks(task: Task, work: Records, count: int, client: Client | None, prog
     # Files of this stamp that are there as they were written are not computed again.
     todo = [number for number in range(count) if not (all_whole(files[number]) and _stamp(files[number]) == stamp)]
     if client is None:
-        each_block(lambda i: _written(task, folder, stamp, todo[i]), len(todo), progress)
+        each_block(lambda i: _write(task, folder, stamp, todo[i]), len(todo), progress)
         return files
     from distributed import as_completed
 
@@ -88,7 +88,7 @@ def run_tasks(task: Task, work: Records, count: int, client: Client | None, prog
     if blind:
         raise ValueError(f"folder must be on a disk that all workers share, {folder} is missing at {blind[0]}")
     same = ([value] * len(todo) for value in (task, folder, stamp))
-    futures = client.map(_written, *same, todo, pure=False)
+    futures = client.map(_write, *same, todo, pure=False)
     try:
         with progress_of_blocks(progress, len(todo)) as advance:
             for future in as_completed(futures):
@@ -99,7 +99,7 @@ def run_tasks(task: Task, work: Records, count: int, client: Client | None, prog
     return files
 
 
-def _written(task: Task, folder: str, stamp: str, number: int) -> None:
+def _write(task: Task, folder: str, stamp: str, number: int) -> None:
     """Write the arrays of a task."""
     found = task(folder, stamp, number)
     write_arrays(Path(folder) / "done" / f"{number}.npz", stamp=np.array(stamp), **found)

@@ -30,7 +30,7 @@ from bsvr_pp.model.gaussian import (
     gaussian_above,
     gaussian_variables,
     gradients,
-    replaced,
+    replace_in,
     shape_of,
     standardised,
 )
@@ -98,7 +98,7 @@ class Affine:
 
     def values(self, z: Tensor) -> dict[str, Tensor]:
         """The Gaussian variables as graphs of given z."""
-        return {name: replaced(value, {self.z: z}) for name, (_, value) in self.variables.items()}
+        return {name: replace_in(value, {self.z: z}) for name, (_, value) in self.variables.items()}
 
     def at(
         self,
@@ -120,7 +120,7 @@ class Affine:
         leaves = {leaf: variables[name] for name, (leaf, _) in self.variables.items()}
         if process.aligned:
             return localize(self._columns.at(process.mean, U, leaves), self._model) + pt.zeros(U.shape[0])
-        return localize(replaced(process.mean, leaves), self._model) + pt.zeros(process.leaf.type.shape)
+        return localize(replace_in(process.mean, leaves), self._model) + pt.zeros(process.leaf.type.shape)
 
     def loading(self, U: Tensor, name: str | None = None) -> Tensor:
         """A (rows, size) at a matrix of rows: the response to z, or to z by the variable of a name."""
@@ -236,8 +236,8 @@ def affine_of(
     z, values = standardised(chosen, set(model.free_RVs))
     leaves = {v: pt.tensor(dtype=v.dtype, shape=shape_of(v)) for v in chosen}
     of_f = {f: pt.tensor(shape=shape_of(f)) for f, r in processes.items()}
-    location = _nameless(replaced(localize(mu, model), leaves | of_f), model)
-    means = {f: _nameless(replaced(mean, leaves), model) for f, mean in means.items()}
+    location = _nameless(replace_in(localize(mu, model), leaves | of_f), model)
+    means = {f: _nameless(replace_in(mean, leaves), model) for f, mean in means.items()}
     if bent := [v for v, leaf in leaves.items() if not all(_is_linear(g, [leaf]) for g in (location, *means.values()))]:
         return affine_of(model, target, mu, processes, [*elsewhere, *bent], kept)  # they are hyperparameters
     named = {str(v.name): leaf for v, leaf in leaves.items()} | {r.name: of_f[f] for f, r in processes.items()}
@@ -287,7 +287,7 @@ def _nameless(graph: Tensor, model: pm.Model) -> Tensor:
     basic = {v: model[v.name] for v in copies if model[v.name] in model.basic_RVs}
     for v in set(copies) - set(basic):
         v.name = None
-    return replaced(graph, basic)
+    return replace_in(graph, basic)
 
 
 def _bend(graphs: Sequence[Tensor], leaves: Mapping[str, Tensor]) -> str:

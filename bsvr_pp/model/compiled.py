@@ -29,7 +29,7 @@ from bsvr_pp.core.arrays import Array, Tensor
 from bsvr_pp.core.compiler import rarely_collected
 from bsvr_pp.core.losses import NoiseModel
 from bsvr_pp.core.losses.registry import Loss
-from bsvr_pp.model.gaussian import all_replaced, replaced
+from bsvr_pp.model.gaussian import replace_in, replace_in_all
 from bsvr_pp.model.gp import Prior, localize
 from bsvr_pp.model.operation import CovarianceGraph
 
@@ -76,7 +76,7 @@ def quick(graph: Tensor) -> Tensor:
             bound = high.owner.inputs[0] if high.owner is not None and isinstance(high.owner.op, DimShuffle) else high
             unbounded = isinstance(bound, pt.Constant) and bool(np.all(bound.data == np.inf))
             replace[cast(Tensor, variable)] = above if unbounded else pt.minimum(above, high)
-    return replaced(graph, replace)
+    return replace_in(graph, replace)
 
 
 def functions_of(model: pm.Model, structure: object) -> dict[str, object]:
@@ -343,7 +343,7 @@ class CompiledModel:
     def compile(self, outputs: Sequence[Variable], extra: Sequence[Variable] = ()) -> Compiled:
         """Compile graphs into a function of the constrained hyperparameters, as `compile_on`."""
         inputs = [variable.type(name=variable.name) for variable in self.variables]
-        graphs = all_replaced(outputs, dict(zip(self.variables, inputs, strict=True)))
+        graphs = replace_in_all(outputs, dict(zip(self.variables, inputs, strict=True)))
         return self.compile_on(inputs, graphs, extra)
 
     def compile_on(
@@ -353,7 +353,7 @@ class CompiledModel:
         shared = data_of(self.model)
         stand_in = [variable.type() for variable in shared]
         if shared:
-            outputs = all_replaced(outputs, dict[Variable, Variable](zip(shared, stand_in, strict=True)))
+            outputs = replace_in_all(outputs, dict[Variable, Variable](zip(shared, stand_in, strict=True)))
         return Compiled([*variables, self.matrix, *stand_in, *extra], outputs)
 
     def noise_model(self, parameters: Sequence[ArrayLike]) -> NoiseModel:

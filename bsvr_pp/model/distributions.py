@@ -88,7 +88,7 @@ def noise_of(target: Tensor) -> tuple[Loss, Tensor, list[Tensor]] | None:
 
 def has_labels(model: pm.Model) -> bool:
     """Whether a model observes labels, whose noise is not normalised."""
-    each = [noise_of(unweighted(v)[0]) for v in model.observed_RVs]
+    each = [noise_of(split_weight(v)[0]) for v in model.observed_RVs]
     return any(noise is not None and noise[0].targets.refusal("normalised evidence") for noise in each)
 
 
@@ -361,7 +361,7 @@ def observe_weighted(name: str, targets: Tensor, weight: TensorLike, observed: T
     return pm.modelcontext(None).register_rv(op(*inputs)[-1], name, observed=observed)
 
 
-def unweighted(target: Tensor) -> tuple[Tensor, Tensor]:
+def split_weight(target: Tensor) -> tuple[Tensor, Tensor]:
     """Return the targets without weights, and the weights (n,), or 1."""
     op = target.owner.op
     if not isinstance(op, WeightedTargetsRV):

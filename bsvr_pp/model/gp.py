@@ -198,7 +198,7 @@ def localize(graph: TensorLike, model: pm.Model) -> TensorVariable:
     return cast(Tensor, graph_replace([graph], {own: v for v, own in free.items()}, strict=False)[0])
 
 
-def copied[Made](model: pm.Model, copy: Callable[[pm.Model], Made]) -> Made:
+def copy_model[Made](model: pm.Model, copy: Callable[[pm.Model], Made]) -> Made:
     """Call a function of PyMC that copies a model, which refuses initial values and warns of old GP objects."""
     bare = object.__new__(type(model))
     vars(bare).update(vars(model), rvs_to_initial_values=dict.fromkeys(model.rvs_to_initial_values))

@@ -40,7 +40,7 @@ from bsvr_pp.model.compiled import (
     quick,
     value_of,
 )
-from bsvr_pp.model.distributions import noise_of, unweighted
+from bsvr_pp.model.distributions import noise_of, split_weight
 from bsvr_pp.model.gaussian import gaussian_variables, gradients
 from bsvr_pp.model.gp import Prior, localize, processes_of
 from bsvr_pp.model.inventory import ModelError, NotRead, check_random, check_variables, inventory_of, target_of
@@ -413,7 +413,7 @@ def _read(model: pm.Model) -> Problem:
     if value_of(model.rvs_to_values[target]).size == 0:
         raise ModelError(f"the targets {target.name} have no value: observe at least one of them")
     loss, latent, parameters, weight, ends = _noise_in(model, target)
-    composite, prior, columns = _located(model, target, latent, processes, [*parameters, *ends.bounds, weight])
+    composite, prior, columns = _locate(model, target, latent, processes, [*parameters, *ends.bounds, weight])
     X = pt.as_tensor_variable(columns.X)
     inputs = np.array(value_of(X), dtype=np.float64)
     hyperparameters, terms, of_latent = inventory_of(model, target, prior.latents)
@@ -461,7 +461,7 @@ def _read(model: pm.Model) -> Problem:
     return problem
 
 
-def _located(
+def _locate(
     model: pm.Model, target: Tensor, latent: Tensor, processes: dict[Tensor, Prior], of_noise: Sequence[Tensor]
 ) -> tuple[Affine | None, Prior, Columns]:
     """Read the location of the noise: its parts if it is no single process, its prior, and the columns of its rows."""
@@ -501,7 +501,7 @@ def _is_rowwise(graph: Tensor, columns: Columns) -> bool:
 
 def _noise_in(model: pm.Model, target: Tensor) -> tuple[Loss, Tensor, Sequence[Tensor], Tensor, Exact]:
     """Find the loss of targets, its location and parameters, sample weights, and what is known of the targets."""
-    single, weight = unweighted(target)
+    single, weight = split_weight(target)
     ends = ends_of(single)
     noise = noise_of(ends.noise)
     if noise is None or not ends.takes(noise[0]):

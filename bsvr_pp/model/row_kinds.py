@@ -37,7 +37,7 @@ from bsvr_pp.core.losses.registry import NOISES, Loss
 from bsvr_pp.model.compiled import Exact
 from bsvr_pp.model.density import log_factor
 from bsvr_pp.model.distributions import NoiseRV, constraints, distribution_class, noise_of, valid_parameters
-from bsvr_pp.model.gp import copied, set_initial_values, share_data
+from bsvr_pp.model.gp import copy_model, set_initial_values, share_data
 
 _KNOWN: WeakKeyDictionary[pm.Model, tuple[list[str], pm.Model]] = WeakKeyDictionary()
 
@@ -201,7 +201,7 @@ def with_known_targets(model: pm.Model) -> pm.Model:
 
 
 def _without(model: pm.Model, missing: list[Tensor]) -> pm.Model:
-    fgraph, memo = copied(model, fgraph_from_model)
+    fgraph, memo = copy_model(model, fgraph_from_model)
     for v in missing:
         free, seen = memo[v], memo[model[f"{str(v.name).removesuffix('_unobserved')}_observed"]]
         rv = free.owner.inputs[0]

@@ -163,7 +163,7 @@ def read_table(path: str | Path, wanted: Collection[str] = ()) -> TextTable:
             raise DataError(f"{path}: row {line} has {len(row)} cells, more than the header, which has {len(header)}")
     cells_of = [[row[j] if j < len(row) else "" for row in rows.values()] for j in range(len(header))]
     notes = [] if separator == "," else [f"{path}: the columns are separated by {_SEPARATORS[separator]}"]
-    cells = pd.DataFrame(_named(str(path), header, cells_of, notes), list(rows), dtype=object)
+    cells = pd.DataFrame(_name_columns(str(path), header, cells_of, notes), list(rows), dtype=object)
     return TextTable(str(path), cells, separator, tuple(notes))
 
 
@@ -208,7 +208,7 @@ def _separator(text: str) -> str:
     return max(found, key=lambda separator: found[separator])
 
 
-def _named(path: str, header: list[str], cells: list[list[str]], notes: list[str]) -> dict[str, list[str]]:
+def _name_columns(path: str, header: list[str], cells: list[list[str]], notes: list[str]) -> dict[str, list[str]]:
     """Return the columns by name, without row labels and without empty columns that have no name."""
     with of_file(path):
         unique(filter(None, header))
@@ -332,7 +332,7 @@ def _files_of(path: Path) -> list[Path]:
     return found
 
 
-def opened(path: str | Path, wanted: Collection[str] = ()) -> TextTable | ParquetTable:
+def open_table(path: str | Path, wanted: Collection[str] = ()) -> TextTable | ParquetTable:
     """Read a file: Parquet if it is a folder or ends in .parquet or .pq, any other as CSV (`read_table`)."""
     return ParquetTable(path) if is_parquet(path) else read_table(path, wanted)
 

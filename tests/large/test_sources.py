@@ -254,7 +254,7 @@ def test_the_zone_of_a_csv_file_is_that_of_all_its_parts(tmp_path):
     pd.DataFrame({"t": text, "y": np.arange(float(N))}).to_csv(tmp_path / "a.csv", index=False)
     source = source_of(tmp_path / "a.csv")
     assert len(list(source.parts())) == 3
-    encoding, rows, _ = sources._summarised(source)
+    encoding, rows, _ = sources._summarise(source)
     assert rows == N and encoding == Encoding.of(
         summarize(pd.DataFrame({"t": time.where(time.index % 9 > 0).dt.tz_convert("UTC")}))
     )

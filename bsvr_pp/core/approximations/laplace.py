@@ -26,8 +26,8 @@ from bsvr_pp.core.approximations.posterior import (
     by_block,
     check_mode,
     checked_problem,
-    failed,
     from_outcome,
+    mark_failed,
     named_gradient,
 )
 from bsvr_pp.core.arrays import Array
@@ -179,7 +179,7 @@ def laplace_core(K: Structure, t: Array, pieces: Pieces, local: bool, start: Arr
     found, d_log_a = laplace_value(K, t, pieces, local, start)
     d_parameters, d_ends = np.zeros((n_parameters, pieces.knots.shape[0])), np.zeros((n, 2))
     if not found.converged:
-        return failed(found), Gradients(np.zeros(given_array(K).shape), np.zeros(n), d_parameters, d_ends)
+        return mark_failed(found), Gradients(np.zeros(given_array(K).shape), np.zeros(n), d_parameters, d_ends)
     a, precision, support, points = found.dual_coef, found.site_precision, found.support, found.sites.points
     d_t = -a
     f = product(K, a)

@@ -26,8 +26,8 @@ from bsvr_pp.core.approximations.posterior import (
     Outcome,
     by_block,
     checked_problem,
-    failed,
     from_outcome,
+    mark_failed,
     named_gradient,
     sites_of,
 )
@@ -271,7 +271,7 @@ def mean_field_core(K: Structure, t: Array, pieces: Pieces, start: Array, target
     p = pieces.d_energy.shape[0]
     d_parameters, d_ends = np.zeros((p, pieces.knots.shape[0])), np.zeros((n, 2))
     if not found.converged:
-        return failed(found), Gradients(np.zeros(given_array(K).shape), np.zeros(n), d_parameters, d_ends)
+        return mark_failed(found), Gradients(np.zeros(given_array(K).shape), np.zeros(n), d_parameters, d_ends)
     for i in range(n):
         for q in range(p):
             d_parameters[q, row_of(i, pieces)] += by_point[q, i]

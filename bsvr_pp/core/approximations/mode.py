@@ -18,7 +18,7 @@ from numpy.typing import ArrayLike, NDArray
 from bsvr_pp.core.approximations.posterior import blockwise, check_mode, checked_problem
 from bsvr_pp.core.arrays import Array
 from bsvr_pp.core.compiler import VECTOR, compiled, separate
-from bsvr_pp.core.covariance.block_diagonal import BlockDiagonal, scattered
+from bsvr_pp.core.covariance.block_diagonal import BlockDiagonal, scatter
 from bsvr_pp.core.covariance.covariance import Covariance
 from bsvr_pp.core.covariance.structure import STRUCTURE, Structure, add, product, solve_block
 from bsvr_pp.core.losses import NoiseModel
@@ -75,12 +75,12 @@ class DualSolution(NamedTuple):
     iterations: int
 
 
-def _joined(K: BlockDiagonal, parts: list[Mode]) -> Mode:
+def _join(K: BlockDiagonal, parts: list[Mode]) -> Mode:
     """The mode of all rows of the modes of the blocks."""
     return Mode(
-        scattered(K.rows, [part.dual_coef for part in parts]),
-        scattered(K.rows, [part.f for part in parts]),
-        scattered(K.rows, [part.support for part in parts]),
+        scatter(K.rows, [part.dual_coef for part in parts]),
+        scatter(K.rows, [part.f for part in parts]),
+        scatter(K.rows, [part.support for part in parts]),
         float(sum(part.objective for part in parts)),
         max(part.duality_gap for part in parts),
         max(part.n_iter for part in parts),
@@ -88,7 +88,7 @@ def _joined(K: BlockDiagonal, parts: list[Mode]) -> Mode:
     )
 
 
-@blockwise(_joined)
+@blockwise(_join)
 def find_mode(K: ArrayLike | Covariance, y: ArrayLike, noise: NoiseModel, *, mean: ArrayLike | None = None) -> Mode:
     """Find the mode of the latent function: support vector regression with the bias in the kernel.
 

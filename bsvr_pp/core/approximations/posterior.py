@@ -19,7 +19,7 @@ from numpy.typing import ArrayLike, NDArray
 from bsvr_pp.core.arrays import Array
 from bsvr_pp.core.checks import numbers
 from bsvr_pp.core.compiler import compiled
-from bsvr_pp.core.covariance.block_diagonal import BlockDiagonal, BlockFactor, Rows, scattered
+from bsvr_pp.core.covariance.block_diagonal import BlockDiagonal, BlockFactor, Rows, scatter
 from bsvr_pp.core.covariance.covariance import Covariance, CrossRoot, Factor, as_covariance
 from bsvr_pp.core.covariance.sites import Sites
 from bsvr_pp.core.losses import NoiseModel
@@ -127,7 +127,7 @@ def sites_of(found: Outcome) -> Array:
 
 
 @compiled
-def failed(found: Outcome) -> Outcome:
+def mark_failed(found: Outcome) -> Outcome:
     """Return the same with the value -inf."""
     a, precision, sites, support = found.dual_coef, found.site_precision, found.sites, found.support
     return Outcome(-np.inf, a, precision, sites, support, found.iterations, False, found.gap, found.mismatch)
@@ -355,12 +355,12 @@ def without_factor(posterior: LatentPosterior) -> LatentPosterior:
 def joined(K: BlockDiagonal, parts: list[LatentPosterior]) -> LatentPosterior:
     """The posterior of all rows: the evidence is a sum, and the worst block decides about convergence."""
     names = "dual_coef", "site_precision", "mean", "variance", "cavity_variance"
-    vectors = {name: scattered(K.rows, [getattr(part, name) for part in parts]) for name in names}
+    vectors = {name: scatter(K.rows, [getattr(part, name) for part in parts]) for name in names}
     supports = [part.support for part in parts]
     known = all(part.support.size == rows.size for part, rows in zip(parts, K.rows, strict=True))
     return LatentPosterior(
         **vectors,
-        support=scattered(K.rows, supports) if known else supports[0][:0],
+        support=scatter(K.rows, supports) if known else supports[0][:0],
         log_evidence=float(sum(part.log_evidence for part in parts)),
         converged=all(part.converged for part in parts),
         n_iter=max(part.n_iter for part in parts),

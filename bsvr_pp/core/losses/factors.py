@@ -49,11 +49,11 @@ def of_rows(pieces: Pieces, ends: Array, weight: Array) -> Pieces:
     n, plain = weight.shape[0], True
     for i in range(n):
         plain = plain and weight[i] == 1.0 and ends[i, 0] == ends[i, 1]
-    return pieces if plain else taken(pieces, 0, ends, weight)
+    return pieces if plain else take(pieces, 0, ends, weight)
 
 
 @compiled
-def taken(pieces: Pieces, first: int, ends: Array, weight: Array) -> Pieces:
+def take(pieces: Pieces, first: int, ends: Array, weight: Array) -> Pieces:
     """The rows of the points from ``first`` on, with ends (n, 2) and weights (n,), which multiply their energies."""
     n, n_parameters, n_knots = weight.shape[0], pieces.d_energy.shape[0], pieces.knots.shape[1]
     out = empty(n_parameters, n, n_knots)

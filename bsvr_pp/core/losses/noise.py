@@ -321,7 +321,7 @@ class NoiseModel:
         1.33e-261
         """
         self._needs_residual("cdf")
-        t, m, v = _aligned(y=y, mean=mean, variance=variance)
+        t, m, v = _align(y=y, mean=mean, variance=variance)
         check_variance(v)
 
         def tail(y: Array, mean: Array, sd: Array, rows: NDArray[np.intp], pieces: Pieces) -> Array:
@@ -343,7 +343,7 @@ class NoiseModel:
         >>> gaussian(C=1.0).predictive_log_density(0.0, [0.0, 1.0], 0.0).round(6).tolist()
         [-0.918939, -1.418939]
         """
-        t, m, v = _aligned(y=y, mean=mean, variance=variance)
+        t, m, v = _align(y=y, mean=mean, variance=variance)
         out = np.array(self.log_likelihood(t, m))
         wide = v > 0
         if wide.any():
@@ -400,7 +400,7 @@ class NoiseModel:
         >>> round(float(mean), 10), round(float(variance), 10)
         (1.0, 0.5)
         """
-        m, v, t = _aligned(mean=mean, variance=variance, y=y)
+        m, v, t = _align(mean=mean, variance=variance, y=y)
         check_positive("variance", v)
         shape = self._shape(m)
         m, v, t = (np.array(np.broadcast_to(a, shape)).ravel() for a in (m, v, t))
@@ -450,7 +450,7 @@ class IntervalNoise(NoiseModel):
 
     def tilted(self, mean: ArrayLike, variance: ArrayLike, y: ArrayLike) -> tuple[Array, Array, Array]:
         """As `NoiseModel.tilted`, with the probability of each interval; the targets do not matter."""
-        m, v, t = _aligned(mean=mean, variance=variance, y=y)
+        m, v, t = _align(mean=mean, variance=variance, y=y)
         n = len(self.ends)
         if m.shape not in ((), (1,), (n,)):
             raise ValueError(f"mean must have {n} values, one per interval, got {m.size}")
@@ -507,7 +507,7 @@ def unit_noise(loss: str, **parameters: float) -> NoiseModel:
     return NoiseModel(row, {name: parameters.get(name, unit) for name, unit in units.items()})
 
 
-def widened(noise: NoiseModel, factor: ArrayLike) -> NoiseModel:
+def widen(noise: NoiseModel, factor: ArrayLike) -> NoiseModel:
     """The noise of factor·r, where r has the given noise, which has no weights and intervals; factor > 0."""
     return NoiseModel(noise.kind, parameters_in_unit(noise, np.asarray(factor, dtype=np.float64)))
 
@@ -579,7 +579,7 @@ def _checked_parameter(name: str, given: ArrayLike) -> float | Array:
     return float(value) if value.ndim == 0 else value
 
 
-def _aligned(**given: ArrayLike) -> list[Array]:
+def _align(**given: ArrayLike) -> list[Array]:
     """Broadcast arguments to arrays of one shape."""
     arrays = {name: numbers(name, value) for name, value in given.items()}
     try:

@@ -20,7 +20,7 @@ from bsvr_pp.core.approximations.posterior import from_sites
 from bsvr_pp.core.arrays import Array
 from bsvr_pp.core.checks import check_size, numbers
 from bsvr_pp.core.losses import NoiseModel
-from bsvr_pp.core.losses.noise import widened
+from bsvr_pp.core.losses.noise import widen
 from bsvr_pp.inference.parts import Gaussian, given_parts, given_white, part_cross
 from bsvr_pp.inference.prediction.distribution import CHUNK, PredictiveDistribution
 from bsvr_pp.inference.prediction.neighbours import NoiseScales, moments_given, nearest_rows
@@ -313,7 +313,7 @@ def mixture_of(
         for factor, offset, share in zip(scales.factors, np.asarray(scales.offsets), probability, strict=True):
             moments.append((mean + offset, variance))
             offsets.append([offset])
-            noises.append(noise if factor == 1.0 else widened(noise, factor))
+            noises.append(noise if factor == 1.0 else widen(noise, factor))
             weights.append(part.weight * share)
         classes = part.problem.cutpoints_at(part.point)
         if classes is not None:

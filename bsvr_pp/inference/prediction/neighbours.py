@@ -28,7 +28,7 @@ from bsvr_pp.core.checks import check_count, check_fields, check_positive, gener
 from bsvr_pp.core.covariance.block_diagonal import each_block
 from bsvr_pp.core.docs import shared
 from bsvr_pp.core.losses import NoiseModel
-from bsvr_pp.core.losses.noise import widened
+from bsvr_pp.core.losses.noise import widen
 from bsvr_pp.inference.protocol import ConvergenceWarning
 from bsvr_pp.inference.result import check_match, is_mode, is_sampled, points_of
 from bsvr_pp.inference.search.optimize import lengthscales
@@ -275,7 +275,7 @@ def _densities(
     known = np.isfinite(mean + variance)
     y, m, v = targets[known], mean[known], variance[known]
     for i, (factor, offset) in enumerate(zip(factors, np.broadcast_to(offsets, factors.shape), strict=True)):
-        out[known, i] = widened(noise.at(known), factor).predictive_log_density(y - offset, m, v)
+        out[known, i] = widen(noise.at(known), factor).predictive_log_density(y - offset, m, v)
     return out
 
 
@@ -291,7 +291,7 @@ def _learned(
     """The scales that maximise the log density of rows, given the mean of those near by scale, ``of_others`` (n, s)."""
     own = _densities(mean, variance, noise, targets, _FACTORS)
     solved, offsets = np.isfinite(own + of_others).all(axis=1), np.zeros(_FACTORS.size)
-    every = _weighed(own[solved], of_others[solved], weight[solved])
+    every = _weigh(own[solved], of_others[solved], weight[solved])
     # Where most targets are equal, and f is no quantile, the scales have means.
     for _ in range(_TURNS if mostly_equal(targets, weight) and "quantile" not in noise.parameters else 0):
         joint = np.log(every.at(of_others).T + _TINY) + own
@@ -299,7 +299,7 @@ def _learned(
         residual = np.where(solved, targets - mean, 0.0)
         offsets = share @ residual / np.maximum(share.sum(axis=1), _TINY)
         own = _densities(mean, variance, noise, targets, _FACTORS, offsets)
-        every = _weighed(own[solved], of_others[solved], weight[solved], every)
+        every = _weigh(own[solved], of_others[solved], weight[solved], every)
     probable = every.at(np.vstack([of_others[solved], np.zeros(_FACTORS.size)])).mean(axis=1) >= _RARE
     weights = every.weights[probable] / every.weights[probable].sum()
     scales = NoiseScales(_FACTORS[probable], weights, every.shared, offsets[probable])
@@ -309,7 +309,7 @@ def _learned(
     return RowScales(scales, log_density, np.exp(joint - log_density[:, None]) @ (1.0 / scales.factors))
 
 
-def _weighed(known: Array, given: Array, times: Array, before: NoiseScales | None = None) -> NoiseScales:
+def _weigh(known: Array, given: Array, times: Array, before: NoiseScales | None = None) -> NoiseScales:
     """Weights of all scales, from any ``before``, and how far neighbours share them, by log densities (n, s)."""
     prior = np.where((_FACTORS == 1.0) & (before is None), _PRIOR, _LEAST)
     start = np.log(prior if before is None else before.weights)
