@@ -118,19 +118,7 @@ def laplace_gradient(
     mean: ArrayLike | None = None,
     curvature: Curvature = "exact",
 ) -> tuple[float, Gradient]:
-    """Log evidence of `laplace` and its gradient: Chu, Keerthi & Ong 2004, (38)-(40), for any kernel and loss.
-
-    Parameters and errors are as of `laplace`.
-
-    Examples
-    --------
-    >>> import numpy as np
-    >>> from bsvr_pp.core.approximations import laplace_gradient
-    >>> from bsvr_pp.losses import gaussian
-    >>> value, gradient = laplace_gradient(np.eye(1), [1.0], gaussian(C=1.0))
-    >>> gradient.K.round(6).tolist(), gradient.mean.round(6).tolist()
-    ([[-0.125]], [0.5])
-    """
+    """Log evidence of `laplace` and its gradient: Chu, Keerthi & Ong 2004, (38)-(40), for any kernel and loss."""
     check_mode(noise)
     covariance, residual, _, pieces = checked_problem(K, y, noise, mean)
     start = np.zeros((2, residual.size))

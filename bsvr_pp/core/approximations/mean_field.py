@@ -101,19 +101,7 @@ def mean_field(
 def mean_field_gradient(
     K: ArrayLike | Covariance, y: ArrayLike, noise: NoiseModel, *, mean: ArrayLike | None = None
 ) -> tuple[float, Gradient]:
-    """Log evidence of `mean_field` and its gradient at the fixed point.
-
-    Parameters and errors are as of `mean_field`.
-
-    Examples
-    --------
-    >>> import numpy as np
-    >>> from bsvr_pp.core.approximations import mean_field_gradient
-    >>> from bsvr_pp.losses import gaussian
-    >>> value, gradient = mean_field_gradient(np.eye(1), [1.0], gaussian(C=1.0))
-    >>> gradient.K.round(6).tolist(), gradient.mean.round(6).tolist()
-    ([[-0.125]], [0.5])
-    """
+    """Log evidence of `mean_field` and its gradient at the fixed point."""
     covariance, residual, _, pieces = checked_problem(K, y, noise, mean)
     return named_gradient(
         noise, *mean_field_core(covariance.structure, residual, pieces, np.zeros((2, residual.size)), TARGET)

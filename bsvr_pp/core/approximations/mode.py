@@ -36,33 +36,15 @@ _SMALL_STEP = 1e-8  # step of intervals, relative to the largest coefficient, af
 
 @dataclass(frozen=True, slots=True)
 class Mode:
-    """The most probable latent function.
+    """The most probable latent function; equations of Chu, Keerthi & Ong 2004."""
 
-    Attributes
-    ----------
-    dual_coef : (n,) array
-        a with f = mean + K·a; α - α* of Chu, Keerthi & Ong 2004, (30).
-    f : (n,) array
-        Latent function at the inputs, in the target's units.
-    support : (n,) array of int
-        0 not a support vector, 1 off-bound, 2 on-bound.
-    objective : float
-        Σ E_i + ½ aᵀK·a, without normalisers (17).
-    duality_gap : float
-        (primal - dual)/(1 + |primal| + |dual|).
-    n_iter : int
-        Number of factorisations of the off-bound block.
-    converged : bool
-        Whether the gap is at most 1e-8.
-    """
-
-    dual_coef: Array
-    f: Array
-    support: NDArray[np.int64]
-    objective: float
-    duality_gap: float
-    n_iter: int
-    converged: bool
+    dual_coef: Array  # (n,), a with f = mean + K·a; α - α* of (30)
+    f: Array  # (n,), at the inputs, in the target's units
+    support: NDArray[np.int64]  # (n,), 0 not a support vector, 1 off-bound, 2 on-bound
+    objective: float  # Σ E_i + ½ aᵀK·a, without normalisers (17)
+    duality_gap: float  # (primal - dual)/(1 + |primal| + |dual|)
+    n_iter: int  # number of factorisations of the off-bound block
+    converged: bool  # whether the gap is at most 1e-8
 
 
 class DualSolution(NamedTuple):
@@ -94,20 +76,14 @@ def find_mode(K: ArrayLike | Covariance, y: ArrayLike, noise: NoiseModel, *, mea
 
     Parameters
     ----------
-    K : (n, n) array, Covariance or BlockDiagonal
-        Prior covariance, symmetric and positive semidefinite; a `Covariance` also contains its jitter, or a low-rank
-        root.
-    y : (n,) array
-        Targets.
-    noise : NoiseModel
-        A loss of `bsvr_pp.losses`.
-    mean : (n,) array, optional
-        Prior mean at the inputs, 0 by default.
+    K, y, noise, mean
+        As in `laplace`.
 
     Returns
     -------
     Mode
-        ``converged`` is true if the duality gap is small; a larger gap raises no exception.
+        ``dual_coef``, ``f``, ``support`` (0 not a support vector, 1 off-bound, 2 on-bound), ``objective``,
+        ``duality_gap``, ``n_iter`` and ``converged``, which is true if the gap is at most 1e-8.
 
     Raises
     ------

@@ -84,22 +84,11 @@ class Gradients(NamedTuple):
 
 
 class Gradient(NamedTuple):
-    """Gradient of a log evidence.
+    """Gradient of a log evidence: a symmetric change dK of K changes it by the sum of K∘dK."""
 
-    Attributes
-    ----------
-    K : (n, n) array
-        Derivative by the prior covariance: the change for a symmetric dK is the sum of K∘dK; of `Covariance.from_root`
-        the derivative by the root (n, r).
-    mean : (n,) array
-        Derivative by the prior mean; the derivative by the targets is its negative.
-    parameters : dict
-        Derivative by each parameter of the loss, with the shape of the parameter.
-    """
-
-    K: Array
-    mean: Array
-    parameters: dict[str, float | Array]
+    K: Array  # (n, n), by the prior covariance; of `Covariance.from_root` (n, r), by the root
+    mean: Array  # (n,), by the prior mean; the derivative by the targets is its negative
+    parameters: dict[str, float | Array]  # by each parameter of the loss, with its shape
 
 
 def named_gradient(noise: NoiseModel, found: Outcome, by: Gradients) -> tuple[float, Gradient]:

@@ -53,32 +53,13 @@ _TURNS = 8  # in which weights and offsets are computed
 
 @dataclass(frozen=True)
 class NoiseScales:
-    """Scales of the noise and their probabilities.
+    """Scales of the noise and their probabilities, as `learn_noise_scales` finds them."""
 
-    Attributes
-    ----------
-    factors : (s,) array
-        Factors of the width of the noise.
-    weights : (s,) array
-        Weight of each apart from what the neighbours show; the sum is one.
-    shared : float
-        Number of rows of a neighbourhood that count when their densities choose between the scales.
-    offsets : (s,) array or number
-        Mean of the noise of each scale, on the scale of the model's targets.
-    neighbours : int or None
-        Number of nearest rows that they were learned with by `learn_noise_scales`.
-
-    Raises
-    ------
-    ValueError
-        If factors and weights are not positive, or differ in number, or shared is negative.
-    """
-
-    factors: Array
-    weights: Array
-    shared: float
-    offsets: ArrayLike = 0.0
-    neighbours: int | None = None
+    factors: Array  # (s,), of the width of the noise
+    weights: Array  # (s,), apart from what the neighbours show; the sum is one
+    shared: float  # number of rows of a neighbourhood that count when their densities choose between the scales
+    offsets: ArrayLike = 0.0  # (s,), mean of the noise of each scale, on the scale of the model's targets
+    neighbours: int | None = None  # number of nearest rows with which `learn_noise_scales` has learned them
 
     def __post_init__(self) -> None:
         factors = numbers("factors", self.factors, ("s",))
