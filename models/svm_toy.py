@@ -260,7 +260,7 @@ def prior_draws(particles=100, seed=0):
     """Draw functions on `PLACES` from the process, n = 0, and from the prior (8) given that n = 50 labels are known."""
     K = prior().covariance(PLACES)
     before = K.draw(16 * particles, np.random.default_rng(seed))
-    return before, anneal(K, None, MeanKnown(C, count=N), particles, seed).f
+    return before, anneal(K, None, MeanKnown(C, weight=N / len(PLACES)), particles, seed).f
 
 
 def exact_score(particles=600, seed=0):
@@ -268,7 +268,7 @@ def exact_score(particles=600, seed=0):
 
     The joint evidence (30) uses the normaliser N̂ of the observed inputs instead, which is an approximation.
     """
-    at, factor = prior(), MeanKnown(C, count=N)
+    at, factor = prior(), MeanKnown(C, weight=N / len(PLACES))
     K = at.covariance(PLACES)
     return at.scores(PLACES, averaged_gradient(K, factor, anneal(K, None, factor, particles, seed).f)) / N
 

@@ -289,7 +289,7 @@ def plot_effect(
     target : str
         Name of what the effects are on.
     **options
-        Options of `effect`: ``model``, ``values``, ``rows``, ``coverage``, ``random_seed``, and ``ice``, the number of
+        Options of `effect`: ``model``, ``values``, ``rows``, ``coverage``, and ``ice``, the number of
         rows whose own curves are thin lines.
 
     Returns

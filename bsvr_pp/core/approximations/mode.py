@@ -82,8 +82,8 @@ def find_mode(K: ArrayLike | Covariance, y: ArrayLike, noise: NoiseModel, *, mea
     Returns
     -------
     Mode
-        ``dual_coef``, ``f``, ``support`` (0 not a support vector, 1 off-bound, 2 on-bound), ``objective``,
-        ``duality_gap``, ``n_iter`` and ``converged``, which is true if the gap is at most 1e-8.
+        ``dual_coef``, ``f``, ``support`` (0 not a support vector, 1 off-bound, 2 on-bound), ``objective``, ``n_iter``,
+        ``duality_gap``, and ``converged`` if the gap is at most 1e-8.
 
     Raises
     ------

@@ -234,7 +234,7 @@ NUMBERS, LABELS, KNOWN_LABELS = Numbers(), Labels(), KnownLabels()
 
 @dataclass(frozen=True, slots=True)
 class Loss:
-    """A loss, whose parameters are in the order of the arguments of its energy and of `Pieces.d_energy`."""
+    """A loss; its parameters have the order of the arguments of its energy and of `Pieces.d_energy`."""
 
     name: str
     parameters: tuple[str, ...]
