@@ -297,6 +297,12 @@ def test_a_fit_that_is_killed_continues(model, data, tmp_path, monkeypatch):
     assert arrays(again.folder) == arrays(model.folder)
 
 
+def test_a_folder_needs_dask_for_a_cluster_alone(model, data, tmp_path, monkeypatch):
+    for name in ("dask", "distributed"):
+        monkeypatch.setitem(sys.modules, name, None)
+    assert arrays(bp.fit_folder(machine(), *data, folder=tmp_path / "model").folder) == arrays(model.folder)
+
+
 @pytest.mark.slow
 @pytest.mark.parametrize("lost", [False, True])
 def test_two_processes_give_the_bits_of_one(model, data, tmp_path, lost):
