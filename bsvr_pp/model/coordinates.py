@@ -14,13 +14,7 @@ import numpy as np
 import pymc as pm
 import pytensor.tensor as pt
 from pymc.logprob.transforms import LogTransform
-from pymc.model.fgraph import (
-    fgraph_from_model,
-    model_deterministic,
-    model_free_rv,
-    model_from_fgraph,
-    model_potential,
-)
+from pymc.model.fgraph import fgraph_from_model, model_deterministic, model_free_rv, model_from_fgraph, model_potential
 from pymc.pytensorf import toposort_replace
 from pytensor.graph.basic import Apply, Variable
 from pytensor.graph.fg import FunctionGraph
