@@ -76,7 +76,7 @@ def predict(
             warnings.simplefilter("always", UserWarning)
             if isinstance(found, bp.FolderModel):
                 found.blocks = replace(found._local(), n_jobs=jobs, progressbar=sys.stdout.isatty())
-                count = found.predict_into(out, rows, coverage=coverage, times=times)
+                count = found.predict_into(rows, out, coverage=coverage, times=times)
             else:
                 count = len(rows)
                 with of_file(data), atomic_write(out) as fresh, writing_predictions(out, fresh) as add:

@@ -94,7 +94,7 @@ def fit_folder(
     >>> with tempfile.TemporaryDirectory() as folder:
     ...     model = bp.fit_folder(svr, X, np.sin(X[:, 0]), folder=folder + "/model")
     ...     bool(abs(model.predict([[4.0]])[0] - np.sin(4.0)) < 0.1)
-    ...     model.predict_into(folder + "/predictions.csv", X[:5])
+    ...     model.predict_into(X[:5], folder + "/predictions.csv")
     True
     5
     """

@@ -259,8 +259,8 @@ class FolderModel(TargetPredictions):
 
     def predict_into(
         self,
-        out: str | Path,
         data: Data,
+        out: str | Path,
         *,
         coverage: float = 0.9,
         times: ArrayLike | None = None,
@@ -273,10 +273,10 @@ class FolderModel(TargetPredictions):
 
         Parameters
         ----------
-        out : str or Path
-            The file, Parquet if its name ends so and else CSV, with the columns of `predict_table`.
         data : path, data frame or array
             New inputs, as in `fit_folder`; other columns of tables are ignored.
+        out : str or Path
+            The file, Parquet if its name ends so and else CSV, with the columns of `predict_table`.
         coverage, times
             As in `predict_table`.
         client : distributed.Client, optional

@@ -90,7 +90,7 @@ def run_tasks(task: Task, work: Records, count: int, client: Client | None, prog
     same = ([value] * len(todo) for value in (task, folder, stamp))
     futures = client.map(_write, *same, todo, pure=False)
     try:
-        with progress_of_blocks(progress, len(todo)) as advance:
+        with client.as_current(), progress_of_blocks(progress, len(todo)) as advance:
             for future in as_completed(futures):
                 future.result()
                 advance(1)

@@ -263,7 +263,7 @@ def test_new_inputs_that_cannot_serve(model, tmp_path):
         with pytest.raises(ValueError, match="coverage must lie strictly between 0 and 1, got 2"):
             use(NEW, 2)
     with pytest.raises(ValueError, match="data must be arrays for predict, as for the fit"):
-        model.predict_into(tmp_path / "out.csv", "new.parquet")
+        model.predict_into("new.parquet", tmp_path / "out.csv")
 
 
 SCRIPT = """
@@ -312,7 +312,7 @@ def test_two_processes_give_the_bits_of_one(model, data, tmp_path, lost):
 
     with (
         distributed.LocalCluster(n_workers=2, threads_per_worker=1, processes=True, dashboard_address=None) as cluster,
-        distributed.Client(cluster) as client,
+        distributed.Client(cluster, set_as_default=lost) as client,
     ):
         pids = client.run(os.getpid)
         assert len(set(pids.values()) | {os.getpid()}) == 3

@@ -54,11 +54,11 @@ def test_predictions_of_all_kinds_of_tables_are_those_of_predict_table(model, ne
     given = folder, frame, frames.from_pandas(frame, npartitions=3), tmp_path / "new.csv"
     for i, data in enumerate(given):
         out = tmp_path / f"{i}.parquet"
-        assert model.predict_into(out, data, coverage=0.8, times=[0.5]) == len(frame)
+        assert model.predict_into(data, out, coverage=0.8, times=[0.5]) == len(frame)
         found = pd.read_parquet(out)
         assert found.columns.tolist() == expected.columns.tolist()
         np.testing.assert_allclose(found, expected, rtol=1e-9, atol=1e-12)
-    model.predict_into(tmp_path / "a.csv", model.encoding_.transform(frame[["speed", "town"]])[0], coverage=0.8)
+    model.predict_into(model.encoding_.transform(frame[["speed", "town"]])[0], tmp_path / "a.csv", coverage=0.8)
     np.testing.assert_allclose(pd.read_csv(tmp_path / "a.csv"), expected.iloc[:, :4], rtol=1e-9, atol=1e-12)
     assert sorted(path.name for path in tmp_path.glob(".*")) == []
 
@@ -67,21 +67,21 @@ def test_predictions_of_all_kinds_of_tables_are_those_of_predict_table(model, ne
 def test_options_of_the_model_reach_the_tasks(model, new, tmp_path, monkeypatch, neighbours):
     monkeypatch.setattr(model, "blocks", bp.LocalBlocks(60, neighbours=neighbours))
     monkeypatch.setattr(model, "noise_scales", False)
-    model.predict_into(tmp_path / "out.parquet", new[0])
+    model.predict_into(new[0], tmp_path / "out.parquet")
     expected = model.predict_table(new[1], target="delay")
     np.testing.assert_allclose(pd.read_parquet(tmp_path / "out.parquet"), expected, rtol=1e-9, atol=1e-12)
 
 
 def test_a_call_that_is_interrupted_continues_with_the_same_bits(model, new, tmp_path, monkeypatch):
     out, once, predict, done = tmp_path / "out.parquet", tmp_path / "once.parquet", folder_model._predict, []
-    model.predict_into(once, new[0])
+    model.predict_into(new[0], once)
     with interrupted(folder_model, "_predict", done, 2):
-        model.predict_into(out, new[0])
+        model.predict_into(new[0], out)
     assert not out.exists()
     with monkeypatch.context() as patch:
         patch.setattr(folder_model, "_order", None)  # the rows are not encoded again
         patch.setattr(folder_model, "_predict", lambda *item: done.append(item[2]) or predict(*item))
-        model.predict_into(out, new[0])
+        model.predict_into(new[0], out)
     assert sorted(done) == [0, 1, 2, 3]
     assert out.read_bytes() == once.read_bytes()
     assert {path.name for path in tmp_path.iterdir()} == {"out.parquet", "once.parquet"}
@@ -92,8 +92,8 @@ def test_files_of_a_call_with_other_options_are_not_used(model, new, tmp_path, m
     with monkeypatch.context() as patch:
         patch.setattr(folder_model, "_join", lambda *_: 1 / 0)
         with pytest.raises(ZeroDivisionError):
-            model.predict_into(out, new[0], coverage=0.5)
-    model.predict_into(out, new[0])
+            model.predict_into(new[0], out, coverage=0.5)
+    model.predict_into(new[0], out)
     assert pd.read_parquet(out).columns.tolist() == ["delay", "sd", "lower 90 %", "upper 90 %"]
 
 
@@ -102,7 +102,7 @@ import sys
 import bsvr_pp as bp
 from bsvr_pp.large import folder_model
 folder_model._TASK = 40
-bp.FolderModel(sys.argv[1]).predict_into(sys.argv[3], sys.argv[2])
+bp.FolderModel(sys.argv[1]).predict_into(sys.argv[2], sys.argv[3])
 """
 
 
@@ -127,13 +127,13 @@ def test_two_workers_give_the_bits_of_none(model, new, tmp_path, lost):
     """Also if one of them is killed in the middle."""
     distributed = pytest.importorskip("distributed")
     out, once = tmp_path / "out.parquet", tmp_path / "once.parquet"
-    model.predict_into(once, new[0])
+    model.predict_into(new[0], once)
 
     with (
         distributed.LocalCluster(n_workers=2, threads_per_worker=1, processes=True, dashboard_address=None) as cluster,
-        distributed.Client(cluster) as client,
+        distributed.Client(cluster, set_as_default=False) as client,
     ):
         if lost:
             kill_a_worker(client, tmp_path, ".bsvr-pp-out.parquet/done/*.npz")
-        model.predict_into(out, new[0], client=client)
+        model.predict_into(new[0], out, client=client)
     assert out.read_bytes() == once.read_bytes()
