@@ -65,7 +65,7 @@ def predict(
                 raise ValueError("--survival is for targets that are numbers, and these are classes")
         elif neighbours is not None:
             if neighbours and not model.is_dir() and getattr(found, "blocks_", None) is None:
-                raise ValueError(f"--neighbours is for a model in blocks, and {model} has a dense one: leave it out")
+                raise ValueError(f"--neighbours is for a model in blocks, got the dense one of {model}: leave it out")
             found.blocks = replace(found._local(), neighbours=neighbours or None)
         rows: Any = data
         if not (model.is_dir() and is_parquet(data)):
