@@ -1,8 +1,8 @@
 """Predictions from components: f at new inputs, and the noise there, at points of the hyperparameters or draws.
 
 With blocks f at a new input belongs to the block whose region holds it. A parameter of the noise may be computed from
-`pm.Data` with one row for each training point. It is then computed from the data of new rows. Any other vector says
-nothing about new rows; its length does not follow the data's length.
+`pm.Data` with one row for each training point. It is then computed from the data of new rows. A vector of another kind
+says nothing about new rows; its length does not follow the data's length.
 """
 
 from __future__ import annotations
