@@ -373,8 +373,8 @@ def scores(prediction: xr.Dataset, y: ArrayLike) -> dict[str, float]:
     dict
         ``ase`` and ``aae``, the average squared and absolute error of the latent function (Chu, Keerthi & Ong 2004,
         section VII); ase has squared units; ``mlpd``, the mean log predictive density; ``crps``, the mean continuous
-        ranked probability score, in the target's units;
-        ``coverage 80 %`` and ``coverage 95 %``, the shares of targets in the central intervals; `calibration_error`. For labels ``error rate`` and ``mlpd``.
+        ranked probability score, in the target's units; ``coverage 80 %`` and ``coverage 95 %``, the shares of targets
+        in the central intervals; `calibration_error`. For labels ``error rate`` and ``mlpd``.
 
     Raises
     ------
