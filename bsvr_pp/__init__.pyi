@@ -9,7 +9,7 @@ from .assess.partial_dependence import effect
 from .classification.svm_label import SVMLabel
 from .core import __version__
 from .estimators.base import LocalBlocks
-from .estimators.lssvr import LSSVR
+from .estimators.lssvr import LSSVR, BayesianLSSVR
 from .estimators.ordinal import BayesianOrdinalSVC
 from .estimators.residual_intervals import ResidualIntervals
 from .estimators.svc import BayesianSVC
@@ -40,6 +40,7 @@ __all__ = [
     "MAP",
     "NUTS",
     "Annealed",
+    "BayesianLSSVR",
     "BayesianOrdinalSVC",
     "BayesianSVC",
     "BayesianSVR",

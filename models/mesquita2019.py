@@ -18,7 +18,6 @@ import numpy as np
 import pandas as pd
 from experiments import Report, Table, summarize
 from matplotlib import pyplot as plt
-from scipy.spatial.distance import cdist
 
 import bsvr_pp as bp
 from bsvr_pp.datasets import load
@@ -31,38 +30,6 @@ LENGTHSCALE = 0.5**0.5  # c² = 1
 AXES = {"MPG": (0.07, 1.2), "Compression": (0.04, 0.8), "Stocks": (0.07, 12), "Boston Housing": (0.045, 0.2)}
 
 
-class Network:
-    """A radial basis function network whose most probable weights approximate those of LS-SVR.
-
-    y_n ~ N(b + Σ_i α_i k(x_n, x_i), 1), and [b, α] has the Gaussian prior that the paper defines so that the posterior
-    precision is ΨᵀΨ + ε·s₁s₁ᵀ, with Ψ the matrix of (6) and s₁ the first unit vector. ``mean`` and ``covariance`` are
-    those of [b, α]. For small ε the stated prior is no proper density (``prior_is_proper``), but the posterior is.
-    """
-
-    def __init__(self, X, y, *, gamma, lengthscale, epsilon):
-        n, self.X, self.lengthscale = len(y), X, lengthscale
-        omega = self._kernel(X)
-        psi = np.ones((n + 1, n + 1))
-        psi[0, 0], psi[1:, 1:] = 0.0, omega + np.eye(n) / gamma
-        # (ΨᵀΨ)⁻¹ is computed from Ψ⁻¹, whose condition number is the square root, and ε enters by Sherman-Morrison.
-        inverse = np.linalg.inv(psi)
-        plain, weights = inverse @ inverse.T, inverse @ np.append(0.0, y)
-        shrink = epsilon / (1.0 + epsilon * plain[0, 0])
-        self.covariance = plain - shrink * np.outer(plain[:, 0], plain[0])
-        self.mean = weights - shrink * weights[0] * plain[:, 0]
-        inner = np.linalg.solve(2 * omega / gamma + np.eye(n) / gamma**2, np.ones(n)).sum()
-        self.prior_is_proper = bool(epsilon > inner / (gamma**2 * (1 + inner)))
-
-    def predict(self, X):
-        """Mean and standard deviation of the function, φᵀμ* and √(φᵀΣ*φ) with φ = [1, k(x, x_1), ...]."""
-        features = np.column_stack([np.ones(len(X)), self._kernel(X)])
-        variance = np.einsum("ij,jk,ik->i", features, self.covariance, features, optimize=True)
-        return features @ self.mean, np.sqrt(np.maximum(variance, 0.0))
-
-    def _kernel(self, X):
-        return np.exp(-0.5 * cdist(X, self.X, "sqeuclidean") / self.lengthscale**2)
-
-
 def distances(name):
     """Compute the distances of predictions and of weights, for each ε."""
     data = load(SETS[name])
@@ -71,12 +38,12 @@ def distances(name):
     weights = np.concatenate([[plain.intercept_], plain.dual_coef_])
     rows = []
     for epsilon in EPSILONS:
-        network = Network(X, data.y, gamma=0.5, lengthscale=LENGTHSCALE, epsilon=epsilon)
+        bayesian = bp.BayesianLSSVR(gamma=0.5, lengthscale=LENGTHSCALE, epsilon=epsilon).fit(X, data.y)
         rows.append(
             {
-                "ARSE": float(np.mean(np.abs(network.predict(X)[0] - plain.predict(X)))),
-                "distance": float(np.linalg.norm(network.mean - weights)),
-                "proper prior": network.prior_is_proper,
+                "ARSE": float(np.mean(np.abs(bayesian.predict(X) - plain.predict(X)))),
+                "distance": float(np.linalg.norm(bayesian.mean_weights_ - weights)),
+                "proper prior": bayesian.prior_is_proper_,
             }
         )
     return rows
@@ -85,10 +52,10 @@ def distances(name):
 def bands(seed, n):
     """Compute mean and standard deviation of f on [-3π, 3π], for data on [-2π, 2π], and that of the bias."""
     X = np.random.default_rng(seed).uniform(-2 * np.pi, 2 * np.pi, (n, 1))
-    network = Network(X, np.sinc(X[:, 0]), gamma=1.0, lengthscale=LENGTHSCALE, epsilon=1e-4)
+    lssvr = bp.BayesianLSSVR(gamma=1.0, lengthscale=LENGTHSCALE, epsilon=1e-4).fit(X, np.sinc(X[:, 0]))
     grid = np.linspace(-3 * np.pi, 3 * np.pi, 601)[:, None]
-    mean, sd = network.predict(grid)
-    return {"x": grid[:, 0], "mean": mean, "sd": sd, "sd of b": float(np.sqrt(network.covariance[0, 0]))}
+    mean, sd = lssvr.predict_f(grid)
+    return {"x": grid[:, 0], "mean": mean, "sd": sd, "sd of b": float(np.sqrt(lssvr.covariance_[0, 0]))}
 
 
 def run(job):

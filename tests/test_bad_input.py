@@ -284,7 +284,7 @@ NO_COUNT_OR_NONE = ("a", 0, -1, 1.5, "must be an integer of at least")
 NO_COUNT, NO_SHARE = (None, *NO_COUNT_OR_NONE), ("a", 0, 1, -0.5, np.nan, None)
 STRICTLY = "must lie strictly between 0 and 1, got"
 BY_FIT = "must be a result of fit, got"
-ESTIMATORS = (bp.BayesianSVR, bp.BayesianSVC, bp.LSSVR, bp.ResidualIntervals)
+ESTIMATORS = (bp.BayesianSVR, bp.BayesianSVC, bp.LSSVR, bp.BayesianLSSVR, bp.ResidualIntervals)
 
 PUBLIC = {
     "GP": [
@@ -893,6 +893,9 @@ PUBLIC = {
         (lambda s: fitted(bp.LSSVR, kernel=lambda a, b: "x"), "what kernel gives must be an array of numbers, got str"),
         (lambda s: fitted(bp.LSSVR, kernel=lambda a, b: np.ones(3)), r"what kernel gives must be a \(20, 20\) array"),
     ],
+    "BayesianLSSVR": options(
+        lambda s, **o: fitted(bp.BayesianLSSVR, **o), epsilon=("x", -1, 0, np.nan, np.inf, "must be a positive number")
+    ),
     "ResidualIntervals": [
         *options(
             lambda s, **o: fitted(bp.ResidualIntervals, **o),
@@ -1200,7 +1203,7 @@ def test_unusual_data_of_estimators_give_finite_predictions(cls):
             warnings.simplefilter("ignore")
             machine = fitted(cls, X=inputs, y=targets)
             found = [machine.predict_proba(inputs) if cls is bp.BayesianSVC else machine.predict(inputs)]
-            if cls in (bp.BayesianSVR, bp.LSSVR):
+            if cls in (bp.BayesianSVR, bp.LSSVR, bp.BayesianLSSVR):
                 found += machine.predict(inputs, return_std=True)
             if hasattr(machine, "predict_interval"):
                 found.append(machine.predict_interval(inputs))

@@ -1,4 +1,4 @@
-"""Least squares support vector regression."""
+"""Least squares support vector regression, and the related Bayesian radial basis function network."""
 
 from __future__ import annotations
 
@@ -110,10 +110,13 @@ class LSSVR(SavedEstimator, RegressorMixin, BaseEstimator):  # type: ignore[misc
         rows = merge_rows(inputs, targets.astype(np.float64), sample_weight)
         check_varies("y", rows.y)
         check_memory(type(self).__name__, len(rows.y), _REMEDY)
-        return self._keep(LSSVRFit(rows, self.kernel, *self._select(rows)), columns)
+        return self._keep(self._solved(rows, *self._select(rows)), columns)
+
+    def _solved(self, rows: TrainingData, gamma: float, lengthscale: float) -> LSSVRFit:
+        return LSSVRFit(rows, self.kernel, gamma, lengthscale)
 
     def _read(self, rows: TrainingData, learned: Learned, columns: Columns, result: xr.DataTree) -> LSSVRFit:
-        return LSSVRFit(rows, self.kernel, learned["gamma_"], learned["lengthscale_"])
+        return self._solved(rows, learned["gamma_"], learned["lengthscale_"])
 
     def _attributes(self, fit: LSSVRFit, columns: Columns) -> Learned:
         return {
@@ -131,7 +134,8 @@ class LSSVR(SavedEstimator, RegressorMixin, BaseEstimator):  # type: ignore[misc
 
         <new_inputs>
         return_std : bool
-            Whether to return also the standard deviation of a new target, in which the noise is included.
+            Whether to return also the standard deviation of a new target, in which the noise is included: that of the
+            Gaussian process, or of the network.
 
         Returns
         -------
@@ -201,6 +205,66 @@ class LSSVR(SavedEstimator, RegressorMixin, BaseEstimator):  # type: ignore[misc
         return options(np.clip(found.x, -12.0, 20.0))
 
 
+@dataclass(eq=False, repr=False)
+class BayesianLSSVR(LSSVR):
+    """A radial basis function network whose most probable weights approximate those of LS-SVR (Mesquita et al. 2019).
+
+    y_n ~ N(b + Σ_i α_i k(x_n, x_i), 1), and [b, α] has the Gaussian prior that the paper defines so that the posterior
+    precision is ΨᵀΨ + ε·s₁s₁ᵀ, with Ψ the matrix of (6) and s₁ the first unit vector. For small ε this prior is not a
+    proper density, but the posterior is. As ε → 0 the posterior mean converges to the weights of `LSSVR`.
+
+    Parameters
+    ----------
+    gamma, lengthscale, kernel, selection
+        As in `LSSVR`, which determines the values for "auto".
+    epsilon : float
+        Prior precision of the bias in addition to that from the prior of α; positive.
+
+    Attributes
+    ----------
+    mean_weights_, covariance_ : (m+1,) and (m+1, m+1) arrays
+        Mean and covariance of the posterior of [b, α], for the m rows without repetitions and rows of weight 0; in the
+        order of the data if nothing is repeated and all weights are 1.
+    prior_is_proper_ : bool
+        Whether the stated prior precision is positive definite: ε > γ⁻²·s/(1+s), s = 1ᵀ(2Ω/γ + I/γ²)⁻¹1.
+
+    Notes
+    -----
+    As in the paper, the noise variance is 1 in the squared units of the targets: scale the targets accordingly. With
+    increasing distance from the data the standard deviation first increases, and then decreases to that of the bias,
+    where the kernels vanish.
+
+    Examples
+    --------
+    >>> import numpy as np, bsvr_pp as bp
+    >>> X = np.linspace(-3, 3, 20)[:, None]
+    >>> svr = bp.BayesianLSSVR(gamma=10.0, lengthscale=1.0).fit(X, 5 * np.sin(X[:, 0]))
+    >>> mean, sd = svr.predict([[0.5]], return_std=True)
+    >>> bool(sd[0] > 1.0)
+    True
+    """
+
+    epsilon: float = 1e-6
+
+    def _check_options(self) -> None:
+        super()._check_options()
+        if not (is_number(self.epsilon) and self.epsilon > 0):
+            raise ValueError(f"epsilon must be a positive number, got {self.epsilon!r}")
+
+    def _solved(self, rows: TrainingData, gamma: float, lengthscale: float) -> NetworkFit:
+        return NetworkFit(rows, self.kernel, gamma, lengthscale, self.epsilon)
+
+    def _attributes(self, fit: LSSVRFit, columns: Columns) -> Learned:
+        names = "mean_weights", "covariance", "prior_is_proper"
+        return super()._attributes(fit, columns) | {f"{name}_": getattr(fit, name) for name in names}
+
+    def predict_f(self, X: ArrayLike) -> tuple[Array, Array]:
+        """Predict mean and standard deviation of the function, φᵀμ* and √(φᵀΣ*φ) with φ = [1, k(x, x_1), ...]."""
+        new = new_inputs(self, X)
+        mean, variance = self._fit.moments(new)
+        return mean, np.sqrt(variance)
+
+
 class LSSVRFit:
     """Solution of the system (6) of Mesquita et al. 2019 by a Cholesky factorisation of H = Ω + 1/(γ·weight)."""
 
@@ -257,3 +321,45 @@ class LSSVRFit:
         rest = total - solved.sum(axis=0)
         covariance = weights @ self._kernel(new, new) @ weights.T - cross @ solved + np.outer(rest, rest) / self._total
         return cross @ self.alpha + self.b * total, self.scale * covariance
+
+
+class NetworkFit(LSSVRFit):
+    """The posterior of the weights of a radial basis function network, beside the solution of (6)."""
+
+    def __init__(self, rows: TrainingData, kernel: Kernel, gamma: float, lengthscale: float, epsilon: float) -> None:
+        super().__init__(rows, kernel, gamma, lengthscale)
+        n, times = rows.y.size, rows.weight
+        omega = self._kernel(rows.X, rows.X)
+        psi = np.zeros((n + 1, n + 1))
+        psi[0, 1:] = psi[1:, 0] = 1.0
+        psi[1:, 1:] = omega + np.diag(1.0 / (gamma * times))
+        # (ΨᵀΨ)⁻¹ is computed from Ψ⁻¹, whose condition number is the square root, and ε enters by Sherman-Morrison. The
+        # coefficient of a row that is there w times is the sum of w equal ones, so that ΨᵀΨ becomes Ψ·diag(1, w)·Ψ.
+        inverse = np.linalg.inv(psi)
+        plain = inverse / np.append(1.0, times) @ inverse.T
+        shrink = epsilon / (1.0 + epsilon * plain[0, 0])
+        self.covariance: Array = plain - shrink * np.outer(plain[:, 0], plain[0])
+        weights = np.concatenate([[self.b], self.alpha])
+        self.mean_weights: Array = weights - shrink * self.b * plain[:, 0]
+        inner = np.linalg.solve(2 * omega / gamma + np.diag(1.0 / (gamma**2 * times)), np.ones(n)).sum()
+        self.prior_is_proper = bool(epsilon > inner / (gamma**2 * (1 + inner)))
+
+    noise_variance = 1.0
+
+    def mean(self, new: Array) -> Array:
+        """The mean (15)."""
+        return self.moments(new)[0]
+
+    def moments(self, new: Array) -> tuple[Array, Array]:
+        """The mean (15), and the variance (16) without the noise."""
+        features = self._features(new)
+        variance = np.einsum("ij,jk,ik->i", features, self.covariance, features, optimize=True)
+        return features @ self.mean_weights, np.maximum(variance, 0.0)
+
+    def sums(self, new: Array, weights: sparray) -> tuple[Array, Array]:
+        """Mean and covariance of sparse weights (k, m) times the function at new inputs."""
+        features = weights @ self._features(new)
+        return features @ self.mean_weights, features @ self.covariance @ features.T
+
+    def _features(self, new: Array) -> Array:
+        return np.column_stack([np.ones(len(new)), self._kernel(new, self.rows.X)])

@@ -103,6 +103,7 @@ def fits():
         "labels": bp.BayesianSVC(random_state=0).fit(X, Y > 0.5),
         "classes": bp.BayesianOrdinalSVC(restarts=1, random_state=0).fit(X, np.digitize(Y, [0.0, 1.0])),
         "LSSVR": bp.LSSVR().fit(X, Y),
+        "BayesianLSSVR": bp.BayesianLSSVR(gamma=10.0, lengthscale=1.0).fit(X, 5.0 * Y),
     }
 
 

@@ -42,6 +42,7 @@ ESTIMATORS = {
     "BayesianSVC": (bp.BayesianSVC(kernel="linear", steps=2, random_state=0), GRADE > 0),
     "BayesianOrdinalSVC": (bp.BayesianOrdinalSVC(kernel="rbf", restarts=1, random_state=0), GRADE),
     "LSSVR": (bp.LSSVR(gamma=10.0, lengthscale=3.0), Y),
+    "BayesianLSSVR": (bp.BayesianLSSVR(gamma=10.0, lengthscale=3.0), Y),
     "ResidualIntervals": (bp.ResidualIntervals(Ridge(), random_state=0), Y),
 }
 

@@ -1,4 +1,4 @@
-"""LS-SVR against its linear system and refits."""
+"""LS-SVR against its linear system and refits; its Bayesian twin against the paper's lemma and theorem."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ def system(machine, X, gamma):
     return np.block([[np.zeros((1, 1)), np.ones((1, n))], [np.ones((n, 1)), K + np.eye(n) / gamma]])
 
 
-@parametrize_with_checks([bp.LSSVR()])
+@parametrize_with_checks([bp.LSSVR(), bp.BayesianLSSVR()])
 def test_scikit_learn_checks(estimator, check):
     check(estimator)
 
@@ -90,12 +90,53 @@ def test_any_kernel():
     assert bp.LSSVR(kernel=kernel).fit(X, y).score(X, y) > 0.95
 
 
+@pytest.mark.parametrize("epsilon", [1e-8, 1e-3, 1.0, 100.0])
+def test_the_lemma(epsilon):
+    """The gap of the weights to LS-SVR's, Mesquita et al. 2019, and the posterior of the definition."""
+    X, y = data(10)
+    machine = bp.BayesianLSSVR(gamma=3.0, lengthscale=1.0, epsilon=epsilon).fit(X, y)
+    psi, target = system(machine, X, 3.0), np.concatenate([[0.0], y])
+    weights, gram = np.linalg.solve(psi, target), np.linalg.inv(psi.T @ psi)
+    gap = epsilon / (1 + epsilon * gram[0, 0]) * gram[:, 0] * weights[0]
+    np.testing.assert_allclose(weights - machine.mean_weights_, gap, atol=1e-10)
+    omega, one = RBF(1.0)(X), np.ones((10, 1))
+    prior = np.block([[np.array([[epsilon]]), one.T / 3], [one / 3, one @ one.T + 2 * omega / 3 + np.eye(10) / 9]])
+    features = np.column_stack([one, omega])
+    precision = prior + features.T @ features
+    np.testing.assert_allclose(machine.covariance_ @ precision, np.eye(11), atol=1e-8)
+    mean = np.linalg.solve(precision, features.T @ y + np.concatenate([[0.0], y]) / 3)
+    np.testing.assert_allclose(machine.mean_weights_, mean, atol=1e-8)
+    assert machine.prior_is_proper_ == (np.linalg.eigvalsh(prior).min() > 0)
+
+
+def test_the_theorem():
+    """As epsilon goes to 0 the weights go to those of LS-SVR, linearly."""
+    X, y = data(12)
+    gaps = []
+    for epsilon in (1e-2, 1e-4, 1e-6):
+        machine = bp.BayesianLSSVR(gamma=3.0, lengthscale=1.0, epsilon=epsilon).fit(X, y)
+        weights = np.concatenate([[machine.intercept_], machine.dual_coef_])
+        gaps.append(np.abs(weights - machine.mean_weights_).max())
+    assert gaps[1] / gaps[0] == pytest.approx(1e-2, rel=0.1)
+    assert gaps[2] / gaps[1] == pytest.approx(1e-2, rel=0.01)
+
+
+def test_the_band_far_from_the_data_is_that_of_the_bias():
+    X, y = data(20)
+    machine = bp.BayesianLSSVR(gamma=3.0, lengthscale=1.0).fit(X, y)
+    mean, sd = machine.predict_f([[100.0, 100.0]])
+    assert mean[0] == pytest.approx(machine.mean_weights_[0])
+    assert sd[0] == pytest.approx(np.sqrt(machine.covariance_[0, 0]))
+    _, of_y = machine.predict([[100.0, 100.0]], return_std=True)
+    assert of_y[0] == pytest.approx(np.sqrt(1 + sd[0] ** 2))
+
+
 def weighted(n=60):
     X, y = data(n)
     return X, y, np.random.default_rng(1).integers(1, 3, n).astype(float)
 
 
-@pytest.mark.parametrize("machine", [bp.LSSVR(), bp.LSSVR(gamma=20.0, lengthscale=1.0)])
+@pytest.mark.parametrize("machine", [bp.LSSVR(), bp.LSSVR(gamma=20.0, lengthscale=1.0), bp.BayesianLSSVR()])
 def test_it_is_saved_and_read_back(machine, tmp_path):
     X, y, weight = weighted()
     machine = clone(machine).fit(X, y, sample_weight=weight)

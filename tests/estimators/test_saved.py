@@ -38,7 +38,7 @@ def test_all_options_come_back_and_predictions_are_equal(svr, svc, tmp_path):
     svr = bp.BayesianSVR(
         restarts=np.int64(1), random_state=state, inference=bp.Laplace(curvature="local"), blocks=local
     ).fit(X, Y)
-    for estimator in (svr, svc, bp.LSSVR(gamma=5.0).fit(X, Y)):
+    for estimator in (svr, svc, bp.BayesianLSSVR(gamma=5.0).fit(X, Y)):
         estimator.save(tmp_path / "model.nc")
         same = type(estimator).load(tmp_path / "model.nc")
         given, found = estimator.get_params(deep=False), same.get_params(deep=False)
@@ -152,7 +152,7 @@ def test_arrays_of_other_types_are_named(svr, group, kind):
 
 def test_an_encoding_that_does_not_fit_the_rows_is_refused(svr):
     frame = pd.DataFrame({"a": np.where(np.arange(24) % 7 == 3, np.nan, X[:, 0]), "w": list("uvw") * 8})
-    found = bp.LSSVR(gamma=5.0).fit(frame, Y)
+    found = bp.BayesianLSSVR(gamma=5.0).fit(frame, Y)
     for change in (
         {"medians": ["x"]},
         {"medians": []},
@@ -163,9 +163,9 @@ def test_an_encoding_that_does_not_fit_the_rows_is_refused(svr):
         (first, *others) = json.loads(recipe_of(found, "columns"))
         columns = json.dumps([first | change, *others])
         with pytest.raises(DataError, match="the encoding of the columns cannot be read"):
-            bp.LSSVR.from_result(edited(found.result_, columns=columns))
+            bp.BayesianLSSVR.from_result(edited(found.result_, columns=columns))
     with pytest.raises(DataError, match="the encoding of the columns cannot be read"):
-        bp.LSSVR.from_result(edited(found.result_, columns="[]"))
+        bp.BayesianLSSVR.from_result(edited(found.result_, columns="[]"))
 
 
 def test_a_result_of_fit_without_its_vectors_is_not_predicted_from_its_draws(sinc_results, sinc_model):

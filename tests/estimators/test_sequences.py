@@ -37,6 +37,7 @@ ESTIMATORS = {
     "labels": (bp.BayesianSVC(ard=False, **SVM), {"kernel": "linear"}),
     "ordered": (bp.BayesianOrdinalSVC(kernel="rbf", ard=False, restarts=1, **SVM), {"noise": "gaussian"}),
     "least squares": (bp.LSSVR(gamma=10.0), {"kernel": line, "gamma": 1.0}),
+    "network": (bp.BayesianLSSVR(gamma=10.0, lengthscale=1.0), {"epsilon": 10.0}),
     "residuals": (bp.ResidualIntervals(SVR(), cv=2, **SVM), {"family": "histogram"}),
 }
 

@@ -45,6 +45,7 @@ ESTIMATORS = {
     "laplace": lambda: bp.BayesianSVR("huber", inference="laplace", restarts=2, random_state=0),
     "LSSVR": lambda: bp.LSSVR(),
     "LSSVR loo": lambda: bp.LSSVR(selection="loo"),
+    "BayesianLSSVR": lambda: bp.BayesianLSSVR(lengthscale=1.0),
     "residuals": lambda: bp.ResidualIntervals(random_state=0),
     "histogram": lambda: bp.ResidualIntervals(family="histogram", random_state=0),
 }
@@ -299,7 +300,7 @@ def test_merged_rows_hold_all_weight_once(table):
     assert again.n_exact == rows.n_exact and len(again.y) == len(rows.y)
 
 
-@pytest.mark.parametrize("make", [bp.BayesianSVR, bp.LSSVR, bp.ResidualIntervals, bp.BayesianSVC])
+@pytest.mark.parametrize("make", [bp.BayesianSVR, bp.LSSVR, bp.BayesianLSSVR, bp.ResidualIntervals, bp.BayesianSVC])
 def test_bad_weights_are_refused_by_name(make):
     X, y, _, _ = data()
     y = np.sign(y) if make is bp.BayesianSVC else y

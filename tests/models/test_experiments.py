@@ -224,35 +224,6 @@ def test_the_network_tends_to_least_squares_svr():
     assert rows[0]["ARSE"] == pytest.approx(0.045, rel=0.1)  # where the axis of Fig. 2 ends
 
 
-@pytest.mark.parametrize("epsilon", [1e-8, 1e-3, 1.0, 100.0])
-def test_the_lemma(data, epsilon):
-    """The gap of the weights to those of LS-SVR, Mesquita et al. 2019, and the posterior of the definition."""
-    X, y = (each[:10] for each in data)
-    network = mesquita2019.Network(X, y, gamma=3.0, lengthscale=1.0, epsilon=epsilon)
-    omega, one = RBF(1.0)(X), np.ones((10, 1))
-    psi, target = np.block([[np.zeros((1, 1)), one.T], [one, omega + np.eye(10) / 3]]), np.append(0.0, y)
-    weights, gram = np.linalg.solve(psi, target), np.linalg.inv(psi.T @ psi)
-    gap = epsilon / (1 + epsilon * gram[0, 0]) * gram[:, 0] * weights[0]
-    np.testing.assert_allclose(weights - network.mean, gap, atol=1e-10)
-    prior = np.block([[np.array([[epsilon]]), one.T / 3], [one / 3, one @ one.T + 2 * omega / 3 + np.eye(10) / 9]])
-    features = np.column_stack([one, omega])
-    precision = prior + features.T @ features
-    np.testing.assert_allclose(network.covariance @ precision, np.eye(11), atol=1e-8)
-    mean = np.linalg.solve(precision, features.T @ y + target / 3)
-    np.testing.assert_allclose(network.mean, mean, atol=1e-8)
-    assert network.prior_is_proper == (np.linalg.eigvalsh(prior).min() > 0)
-
-
-def test_the_theorem(data):
-    """As epsilon goes to 0 the weights go to those of LS-SVR, linearly."""
-    machine = bp.LSSVR(gamma=3.0, lengthscale=1.0).fit(*data)
-    weights = np.append(machine.intercept_, machine.dual_coef_)
-    networks = [mesquita2019.Network(*data, gamma=3.0, lengthscale=1.0, epsilon=e) for e in (1e-2, 1e-4, 1e-6)]
-    gaps = [np.abs(weights - network.mean).max() for network in networks]
-    assert gaps[1] / gaps[0] == pytest.approx(1e-2, rel=0.1)
-    assert gaps[2] / gaps[1] == pytest.approx(1e-2, rel=0.01)
-
-
 def test_bands_rise_at_the_edge_and_fall_back_to_the_bias():
     found = mesquita2019.bands(0, 200)
     outside = np.abs(found["x"]) - 2 * np.pi
