@@ -107,6 +107,26 @@ class TargetPredictions(OfStandardModel, CentralIntervals):
         targets, predicted = targets_of(y, allowed=self.intervals), np.asarray(self.predict(X))
         return targets.score(predicted, checked_weights(sample_weight, len(predicted)))
 
+    def predict_survival_function(self, X: ArrayLike, times: ArrayLike) -> Array:
+        """Predict the probability that a new target is larger than given values.
+
+        <new_inputs>
+        times : (m,) array
+            Values, such as times.
+
+        Returns
+        -------
+        (n_new, m) array
+
+        Raises
+        ------
+        ValueError
+            If times are not finite, or not positive in a model of log y.
+        """
+        values = self._checked_times(times)
+        with self._local().threads():
+            return self.predict_distribution(X).sf(values[:, None]).T
+
     def predict_quantiles(self, X: ArrayLike, quantiles: Sequence[float]) -> Array:
         """Predict quantiles of a new target.
 
@@ -146,7 +166,7 @@ class TargetPredictions(OfStandardModel, CentralIntervals):
         target : str
             Name of the target.
         times : (m,) array, optional
-            Times, or other values, with a column for the probability that each is exceeded.
+            Values of `predict_survival_function`.
 
         Returns
         -------

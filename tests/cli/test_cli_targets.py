@@ -45,7 +45,7 @@ def test_censored_times(predicted):
     _, found = predicted({"time": time, "seen": observed}, options, ["--survival", "0.5,2"])
     y = np.array(list(zip(observed, time, strict=True)), dtype=[("event", bool), ("time", float)])
     svr = bp.BayesianSVR(kernel="rbf", restarts=1, log_targets=True, random_state=0).fit(X[:, None], y)
-    expected = svr.predict_distribution(NEW[:, None]).sf([[0.5], [2.0]]).T
+    expected = svr.predict_survival_function(NEW[:, None], [0.5, 2.0])
     np.testing.assert_allclose(found[["P(> 0.5)", "P(> 2)"]], expected, rtol=1e-5, atol=1e-8)
     np.testing.assert_allclose(found["time"], svr.predict(NEW[:, None]), rtol=1e-6)
     assert "sd" not in found  # it may be infinite

@@ -212,6 +212,7 @@ def test_the_estimator_uses_it(svr):
     np.testing.assert_array_equal(found.moments_of_f(), svr.predict_f(X))
     np.testing.assert_array_equal(found.ppf(np.array([[0.1], [0.7]])).T, svr.predict_quantiles(X, [0.1, 0.7]))
     np.testing.assert_array_equal(np.stack(found.interval(0.9), axis=1), svr.predict_interval(X, 0.9))
+    np.testing.assert_array_equal(found.sf(10.0), svr.predict_survival_function(X, [10.0])[:, 0])
     joint, alone = found.rvs(4000, random_state=0, joint=True), found.rvs(4000, random_state=0)
     np.testing.assert_allclose(joint.std(axis=0), found.std(), rtol=0.1)
     near = svr.predict_distribution(np.array([[5.0], [5.01]]))

@@ -132,7 +132,7 @@ def test_censored_targets_are_those_of_the_estimator():
     ends = np.stack([time["y"], np.where(censored["y"] == 1, np.inf, time["y"])], axis=1)
     direct = machine(log_targets=True, intervals=True).fit(X, ends)
     at = pd.DataFrame({"y": 1.0}, index=X.index)
-    assert_allclose(regressor.predict_proba(X).surv(at)["y"], direct.predict_distribution(X).sf(1.0))
+    assert_allclose(regressor.predict_proba(X).surv(at)["y"], direct.predict_survival_function(X, [1.0])[:, 0])
     naive = ProbaRegressor(machine(log_targets=True)).fit(X, time, C=0 * censored)
     peak = X.iloc[[int(np.argmax(np.sin(X["a"])))]]
     assert regressor.predict_proba(peak).ppf(0.5).iloc[0, 0] > naive.predict_proba(peak).ppf(0.5).iloc[0, 0]
