@@ -19,12 +19,12 @@ from .inference.fit import fit
 from .inference.netcdf import load, save
 from .inference.predict import predict, predict_distribution
 from .inference.prediction.distribution import PredictiveDistribution
-from .inference.prediction.neighbours import NoiseScales, learn_noise_scales
+from .inference.prediction.neighbours import learn_noise_scales
 from .inference.protocol import ConvergenceWarning
 from .inference.sampling.nuts import NUTS
 from .inference.sampling.recover import recover_latent
-from .large import FolderModel, fit_folder, predict_folder
-from .model.blocks import Blocks, local_blocks
+from .large import FolderModel, fit_folder
+from .model.blocks import local_blocks
 from .model.distributions import EpsilonInsensitive, Huber, SoftInsensitive
 from .model.gp import GP
 from .model.inventory import ModelError
@@ -44,7 +44,6 @@ __all__ = [
     "BayesianOrdinalSVC",
     "BayesianSVC",
     "BayesianSVR",
-    "Blocks",
     "Committee",
     "ConvergenceWarning",
     "EpsilonInsensitive",
@@ -55,7 +54,6 @@ __all__ = [
     "LocalBlocks",
     "MeanField",
     "ModelError",
-    "NoiseScales",
     "Ordinal",
     "PredictiveDistribution",
     "ResidualIntervals",
@@ -85,7 +83,6 @@ __all__ = [
     "plot_warping",
     "predict",
     "predict_distribution",
-    "predict_folder",
     "recover_latent",
     "report_page",
     "save",

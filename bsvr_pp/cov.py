@@ -1,4 +1,4 @@
-"""Kernels beside those of `pm.gp.cov`: the public path of `bsvr_pp.model.kernels`."""
+"""Kernels that `pm.gp.cov` does not have: the public path of `bsvr_pp.model.kernels`."""
 
 from bsvr_pp.model.kernels import MainEffects, RationalQuadratic
 

@@ -41,7 +41,7 @@ METHODS: dict[str, Entry] = {
 
 
 def _classes() -> dict[str, Callable[..., Method]]:
-    """The classes of all methods by name: those of the registry, and those of labels."""
+    """The classes of all methods by name, from the registry and for labels."""
     from bsvr_pp.classification.exchange import Exchange
     from bsvr_pp.classification.normalised_evidence import NormalisedEvidence
     from bsvr_pp.inference.approximate import MAP, Annealed, Committee, Laplace, MeanField

@@ -25,7 +25,6 @@ from scipy.special import expit
 
 from bsvr_pp.approximations import Covariance, annealed, find_mode, laplace
 from bsvr_pp.classification.normaliser import Known, MeanKnown, averaged_gradient
-from bsvr_pp.core.approximations.posterior import LatentDraws
 from bsvr_pp.core.approximations.smc import Annealing
 from bsvr_pp.core.losses.noise import noise_likelihood
 from bsvr_pp.core.losses.registry import label_probability
@@ -170,6 +169,28 @@ def logistic_evidence(X, y, at, seed=0):
     return anneal(at.covariance(X), None, Logistic(at.C, y), 50, seed).log_evidence / len(y)
 
 
+class LatentDraws:
+    """Equally weighted draws f (draws, n) at the training inputs, such as `annealed` returns; K is their prior."""
+
+    def __init__(self, K, f):
+        self._prior = K
+        self._white = K.whiten(np.asarray(f).T)
+
+    def mean(self, K_star):
+        """Posterior mean of f at new inputs, from their covariance with the training inputs (n_new, n)."""
+        return self._half(K_star).T @ self._white.mean(axis=1)
+
+    def sample(self, K_star, k_star_diag, random_seed=None):
+        """One draw of f at each new input (n_new) for each draw at the training inputs, (draws, n_new)."""
+        half = self._half(K_star)
+        rest = np.maximum(np.asarray(k_star_diag) - np.einsum("ij,ij->j", half, half), 0.0)
+        noise = np.random.default_rng(random_seed).standard_normal((self._white.shape[1], rest.size))
+        return self._white.T @ half + np.sqrt(rest) * noise
+
+    def _half(self, K_star):
+        return self._prior.whiten(np.asarray(K_star, dtype=float).T)
+
+
 def probabilities(toy, at, seed=0):
     """On the grid: the true probability of +1, and by (33), (36) and (37); posterior mean and mode of f."""
     X, y, grid = toy.data.X, toy.data.y, toy.grid[:, None]
@@ -239,7 +260,7 @@ def prior_draws(particles=100, seed=0):
     """Draw functions on `PLACES` from the process, n = 0, and from the prior (8) given that n = 50 labels are known."""
     K = prior().covariance(PLACES)
     before = K.draw(16 * particles, np.random.default_rng(seed))
-    return before, anneal(K, None, MeanKnown(C, count=N), particles, seed).f
+    return before, anneal(K, None, MeanKnown(C, weight=N / len(PLACES)), particles, seed).f
 
 
 def exact_score(particles=600, seed=0):
@@ -247,7 +268,7 @@ def exact_score(particles=600, seed=0):
 
     The joint evidence (30) uses the normaliser N̂ of the observed inputs instead, which is an approximation.
     """
-    at, factor = prior(), MeanKnown(C, count=N)
+    at, factor = prior(), MeanKnown(C, weight=N / len(PLACES))
     K = at.covariance(PLACES)
     return at.scores(PLACES, averaged_gradient(K, factor, anneal(K, None, factor, particles, seed).f)) / N
 

@@ -114,7 +114,8 @@ pd.Series(errors, name="error of the log median").to_frame().round(3)
 svr = machines["as intervals"]
 months = np.linspace(0.5, 60, 100)
 plt.figure(figsize=(7, 3))
-for one, curve in zip((1, 3, 5), svr.predict_survival_function([[1.0], [3.0], [5.0]], months), strict=True):
+curves = svr.predict_distribution([[1.0], [3.0], [5.0]]).sf(months[:, None]).T
+for one, curve in zip((1, 3, 5), curves, strict=True):
     plt.plot(months, curve, label=f"dose {one}")
 plt.xlabel("months")
 plt.ylabel("probability to live longer")

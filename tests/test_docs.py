@@ -35,15 +35,13 @@ NOT_RUN = {
     '$ export PYTENSOR_FLAGS="base_compiledir=$SCRATCH/pytensor"': "changes the environment of the tests",
     "$ dask scheduler": "runs until it is stopped",
     "$ dask worker tcp://10.0.0.1:8786 --nworkers 4 --nthreads 1": "needs the scheduler",
-    "$ bsvr-pp fit flights.parquet --target delay -o /shared/model/ --scheduler tcp://10.0.0.1:8786": "needs it too",
-    "$ bsvr-pp predict /shared/model/ new.parquet --scheduler tcp://10.0.0.1:8786": "needs it too",
     "$ make docs": "sets up an environment; the last test below builds the site",
     "$ pip install .": "installs the package",
 }
 # What only some installations have: a page is run up to the block that needs it.
 OPTIONAL = {
     "from dask.distributed import": "distributed",
-    "-o model/": "dask",
+    "-o model/": "pyarrow",
     "from mapie": "mapie",
     "from bsvr_pp.integrations.botorch": "botorch",
     "from bsvr_pp.integrations.skpro": "skpro",

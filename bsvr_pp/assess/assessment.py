@@ -17,7 +17,7 @@ import numpy as np
 import pymc as pm
 import xarray as xr
 from numpy.typing import ArrayLike
-from scipy.stats import binom, wasserstein_distance
+from scipy.stats import binom
 
 from bsvr_pp.assess.evidence import GOOD_K, evidence_at, integrated_evidence, latent_k_hat, verify
 from bsvr_pp.assess.loo import CavityLOO, loo
@@ -26,7 +26,7 @@ from bsvr_pp.core.checks import generator, numbers
 from bsvr_pp.core.docs import shared
 from bsvr_pp.inference.approximate import Annealed
 from bsvr_pp.inference.protocol import Evidence, HasEvidence
-from bsvr_pp.inference.result import hyperparameters_of, is_mode, is_sampled, latent_draws, shown_names
+from bsvr_pp.inference.result import hyperparameters_of, is_mode, is_sampled, shown_names
 from bsvr_pp.methods import method_of
 from bsvr_pp.model.problem import Problem
 
@@ -36,7 +36,6 @@ type Plain = float | list[Plain]  # a hyperparameter
 EvidenceAt = Callable[[Mapping[str, Plain], HasEvidence], Evidence]  # at a point, by a method
 
 _DRAWS = 100  # number of draws of the hyperparameters for k-hat and p(y)
-_BINS = 10
 COVERAGES = {"coverage 80 %": 0.8, "coverage 95 %": 0.95}  # shares of targets in central intervals of a probability
 GOOD_R_HAT = 1.01  # Vehtari et al. 2021
 _NATS = 0.3  # smaller errors of the log evidence do not change a decision
@@ -187,7 +186,7 @@ class Comparison:
 
     @property
     def far(self) -> dict[str, Reason]:
-        """The results whose mean of f is far from that of the reference, if that has converged."""
+        """The results with a mean of f far from the reference's, if the reference has converged."""
         if self.reference is None or not self.results[self.reference].number("converged"):
             return {}
         shifts = {name: found.number("f differs") for name, found in self.results.items()}
@@ -220,7 +219,7 @@ class Comparison:
         return Recommendation(best, tuple(name for name in good if name != best), warned)
 
     def in_units(self, scale: float) -> Comparison:
-        """Scores of targets that are ``scale`` times as large as those of the model."""
+        """Scores of targets that are ``scale`` times as large as in the model."""
         return replace(self, results={name: found.in_units(scale) for name, found in self.results.items()})
 
 
@@ -236,16 +235,8 @@ def describe(result: xr.DataTree, numbers: Numbers, n_test: int, reference: xr.D
     if "support" in latent:
         support = latent["support"].values
         numbers |= {"off-bound": int(np.sum(support == 1)), "on-bound": int(np.sum(support == 2))}
-    draws = hyperparameter_draws(result)
-    entries: dict[str, Numbers] = {
-        entry: {"{}": float(x.mean()), "{} sd": float(x.std(ddof=1)) if x.size > 1 else nan}
-        for entry, x in draws.items()
-    }
     if reference is not None:
         numbers |= _distances(result, reference)
-        others = hyperparameter_draws(reference)
-        for entry, found in entries.items():
-            found["W {}"], found["KL {}"] = marginal_distances(draws[entry], others[entry])
     return Assessment(
         inference=str(attributes["inference"]),
         plug_in=is_mode(result),
@@ -253,7 +244,10 @@ def describe(result: xr.DataTree, numbers: Numbers, n_test: int, reference: xr.D
         message=str(attributes.get("message", "")),
         point=own_point(result),
         numbers=numbers,
-        hyperparameters=entries,
+        hyperparameters={
+            entry: {"{}": float(x.mean()), "{} sd": float(x.std(ddof=1)) if x.size > 1 else nan}
+            for entry, x in hyperparameter_draws(result).items()
+        },
         n_test=n_test,
     )
 
@@ -316,20 +310,18 @@ def integrated(result: xr.DataTree, model: pm.Model, random_seed: int | None) ->
 
 
 def _distances(result: xr.DataTree, reference: xr.DataTree) -> Numbers:
-    """Distances of f and y from a reference: largest difference of means, and `marginal_distances` of f on average."""
+    """Largest differences of the means of f and y from a reference, in standard deviations of the reference."""
     latent, exact = (each["latent_posterior"].to_dataset() for each in (result, reference))
     predicted = reference["posterior_predictive"].to_dataset()
     sd_y = predicted[next(iter(predicted.data_vars))].std(("chain", "draw")).values
     sd_f = np.sqrt(exact["variance"].values)
     shift = np.abs(latent["mean"].values - exact["mean"].values)
-    pairs = [marginal_distances(f, g) for f, g in zip(latent_draws(result).T, latent_draws(reference).T, strict=True)]
-    wasserstein, kl = (float(np.mean(part)) for part in zip(*pairs, strict=True))
-    mean_f = float(np.max(shift / sd_f)) if sd_f.any() else nan
-    return {"f differs": mean_f, "y differs": float(np.max(shift / sd_y)), "W f": wasserstein, "KL f": kl}
+    of_f = float(np.max(shift / sd_f)) if sd_f.any() else nan
+    return {"f differs": of_f, "y differs": float(np.max(shift / sd_y))}
 
 
 def hyperparameter_draws(result: xr.DataTree) -> dict[str, Array]:
-    """Draws of every scalar hyperparameter, as ``C`` or ``lengthscale[1]``; those of a point are one draw."""
+    """Draws of every scalar hyperparameter, as ``C`` or ``lengthscale[1]``; a point is one draw."""
     posterior = result["posterior"].to_dataset()
     sampled = is_sampled(result)
     out = {}
@@ -338,23 +330,6 @@ def hyperparameter_draws(result: xr.DataTree) -> dict[str, Array]:
         for i in range(flat.shape[1]):
             out[f"{name}[{i}]" if flat.shape[1] > 1 else name] = flat[:, i] if sampled else flat[:1, i]
     return out
-
-
-def marginal_distances(draws: Array, reference: Array) -> tuple[float, float]:
-    """Wasserstein distance, in sd of the reference, and KL divergence of draws; NaN for a point, or to one."""
-    sd = reference.std(ddof=1) if reference.size > 1 else 0.0
-    if not sd > 0:
-        return np.nan, np.nan
-    wasserstein = float(wasserstein_distance(draws, reference) / sd)
-    if draws.size == 1:
-        return wasserstein, np.nan
-    edges = np.quantile(reference, np.arange(1, _BINS) / _BINS)
-    p, q = (
-        (np.bincount(np.searchsorted(edges, x), minlength=_BINS) + 0.5) / (x.size + 0.5 * _BINS)
-        for x in (reference, draws)
-    )
-    excess = 0.5 * (_BINS - 1) * (1 / reference.size + 1 / draws.size)
-    return wasserstein, max(float(p @ np.log(p / q)) - excess, 0.0)
 
 
 def leave_one_out(result: xr.DataTree, model: pm.Model) -> Numbers:
@@ -397,9 +372,9 @@ def scores(prediction: xr.Dataset, y: ArrayLike) -> dict[str, float]:
     -------
     dict
         ``ase`` and ``aae``, the average squared and absolute error of the latent function (Chu, Keerthi & Ong 2004,
-        section VII), in the target's units squared and units; ``mlpd``, the mean log predictive density; ``crps``, the
-        mean continuous ranked probability score, in the target's units; ``coverage 80 %`` and ``coverage 95 %``, the
-        shares of targets in the central intervals; `calibration_error`. For labels ``error rate`` and ``mlpd``.
+        section VII); ase has squared units; ``mlpd``, the mean log predictive density; ``crps``, the mean continuous
+        ranked probability score, in the target's units; ``coverage 80 %`` and ``coverage 95 %``, the shares of targets
+        in the central intervals; `calibration_error`. For labels ``error rate`` and ``mlpd``.
 
     Raises
     ------

@@ -22,7 +22,7 @@ from bsvr_pp.core.arrays import Array
 from bsvr_pp.core.checks import check_count, generator
 from bsvr_pp.inference.protocol import Normalises, Samples
 from bsvr_pp.inference.sampling.nuts import ADAPTATION, NUTS
-from bsvr_pp.model.gp import copied, set_initial_values
+from bsvr_pp.model.gp import copy_model, set_initial_values
 from bsvr_pp.model.inventory import ModelError
 from bsvr_pp.model.marginalize import marginalize
 
@@ -176,7 +176,7 @@ def _posteriors(
 def _with_free_targets(model: pm.Model) -> pm.Model:
     """The model with its targets as data that can be replaced without a new compilation."""
     (target,) = model.observed_RVs
-    fgraph, memo = copied(model, fgraph_from_model)
+    fgraph, memo = copy_model(model, fgraph_from_model)
     observed = memo[target]
     variable, value = observed.owner.inputs
     data = pytensor.shared(np.asarray(value.eval(), dtype=np.float64), name=_TARGETS, shape=(None,))

@@ -1,8 +1,8 @@
 """The evidence of a model, at a point and integrated over the hyperparameters, and corrections of results by it.
 
-`verify` weights sampled hyperparameters to the exact posterior: the weight of a draw θ is an unbiased estimate of
-p(y|θ), from particles of a Gaussian wider than the mean-field posterior, over the evidence that the sampler used. The
-weights are smoothed, and k-hat says whether they are reliable (Vehtari et al. 2024).
+`verify` weights sampled hyperparameters to the exact posterior. The weight of a draw θ is an unbiased estimate of
+p(y|θ) over the evidence that the sampler used. The estimate has particles of a Gaussian wider than the mean-field
+posterior. The weights are smoothed, and k-hat says whether they are reliable (Vehtari et al. 2024).
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ from bsvr_pp.model.problem import Point, Problem, read_model
 
 GOOD_K = 0.7  # k-hat up to which weights are reliable (Vehtari et al. 2024)
 _EQUAL = 1e-6  # log ratios that differ by less are equal up to rounding errors: there is no tail
-_TAIL = 5  # degrees of freedom of a proposal: its tails must not be lighter than those of the posterior
+_TAIL = 5  # degrees of freedom of a proposal: its tails must not be lighter than the posterior's
 
 
 class Judged:
@@ -165,7 +165,7 @@ def integrated_evidence(
     """Estimate the natural log of p(y), with the latent function and the hyperparameters integrated out.
 
     The method is importance sampling from a Student t distribution that is fitted to the sampled hyperparameters, on
-    their unconstrained scale. If f was integrated out, p(y|θ) is that of the approximation. If f was sampled, p(y|θ) is
+    their unconstrained scale. If f was integrated out, p(y|θ) comes from the approximation. If f was sampled, p(y|θ) is
     an unbiased estimate by particles as in `verify`, and p(y) is exact up to its standard error.
 
     Parameters
@@ -294,7 +294,7 @@ def verify(
         largest weights are all equal, as for an exact evidence). ``table``, with a row for each hyperparameter: mean
         and sd as sampled and corrected, and the shift of the mean in corrected sd. ``verdict``, one sentence. Of the
         chosen draws: ``draws``, their positions among all, chain after chain; ``log_weights``, normalised and smoothed;
-        ``log_ratio``, the log of the unbiased evidence minus that of the approximation; ``effective_draws``, their
+        ``log_ratio``, the log of the unbiased evidence minus the approximation's; ``effective_draws``, their
         number after weighting. ``particle_error``, the typical standard error of a log ratio from its particles.
 
     Raises
@@ -357,7 +357,7 @@ def pareto_weights(log_ratio: Array) -> tuple[Array, float]:
 
 
 def latent_k_hat(result: xr.DataTree) -> float:
-    """k-hat of the weights of all of f, from its Gaussian posterior to the exact one; NaN for MAP and draws of f."""
+    """k-hat of the weights of f, from its Gaussian posterior to the exact one; NaN for MAP and draws of f."""
     if is_sampled(result) or is_mode(result):
         return np.nan
     latent = result["latent_posterior"].to_dataset()

@@ -132,8 +132,8 @@ def loo_predict(
     """Predict each target from the others: what `predict` gives for a row that is not in the data.
 
     The predictive distribution of y_i is the cavity of f_i plus noise. For Laplace and mean field the hyperparameters
-    are those of the result (`loo` has the details). For draws it is a mixture, in which each draw has the weight
-    1/p(y_i|f_i, θ), or, where f was integrated out, 1/p(y_i|y_-i, θ), smoothed by PSIS (Vehtari et al. 2024).
+    stay as in the result (`loo` has the details). For draws it is a mixture with weights that PSIS smooths (Vehtari et
+    al. 2024). A draw has the weight 1/p(y_i|f_i, θ), or 1/p(y_i|y_-i, θ) where f was integrated out.
 
     Parameters
     ----------
@@ -152,8 +152,8 @@ def loo_predict(
     Raises
     ------
     ValueError
-        If a quantile is outside (0, 1), for MAP, which has no posterior of f, for labels, or if result and model do not
-        belong together.
+        If a quantile is outside (0, 1), or result and model do not belong together; for labels, and for MAP, which has
+        no posterior of f.
     <no_result>
 
     <sinc_model>

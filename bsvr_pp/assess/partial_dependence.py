@@ -1,8 +1,8 @@
 """What a column of a table does to the function of a fit: partial dependence with joint bands, and shares of variance.
 
-The effect of a column at a value is the mean of f over rows in which the column is set to this value (Friedman 2001,
-section 8.2); that on a single row is its individual conditional expectation (Goldstein et al. 2015). Both are linear in
-f: their posterior is that of sums of f at the changed rows, whatever the kernel and the encoding of the columns.
+The effect of a column at a value is the mean of f over rows that are set to this value (Friedman 2001, section 8.2).
+The effect on a single row is its individual conditional expectation (Goldstein et al. 2015). Both are linear in f, and
+their posterior is in closed form, whatever the kernel and the encoding of the columns.
 """
 
 from __future__ import annotations
@@ -61,21 +61,20 @@ def effect(
 ) -> pd.DataFrame:
     """Compute the effect of a column, or of two together, on the function of a fit, with a joint band.
 
-    It is the mean of f over rows of X in which the column is set to each of its values, and the other columns are kept
-    (a partial dependence; Friedman 2001). Where columns are correlated, some of these rows are like no data, and the
-    band is wide.
+    It is the mean of f over the rows of X with the column set to a value (a partial dependence; Friedman 2001). Where
+    columns are correlated, some of these rows are like no data, and the band is wide.
 
     Parameters
     ----------
     estimator : estimator or DataTree
-        A fitted estimator of this package but `BayesianSVC` with several classes, a pipeline or search of scikit-learn
-        that ends in one, or a result of `fit` that integrates f out.
+        A fitted estimator of this package, except `BayesianSVC` with several classes, or a pipeline or search of
+        scikit-learn that ends in one. Or a result of `fit` that integrates f out.
     X : (m, d) array or DataFrame
         Rows over which f is averaged, such as the training rows, as the estimator takes them.
     feature : str, int or tuple of two
         A column of X by its name or number (``x0``, ``x1``, ... in an array), or two.
     model : pm.Model, optional
-        The model of a result; by default that of the surrounding ``with``.
+        The model of a result; by default the model of the surrounding ``with``.
     values : int, optional
         Largest number of values of a column; by default 30, or 10 for each of two. Numbers and dates are quantiles of
         the column, words its most frequent ones, without gaps.
@@ -91,17 +90,16 @@ def effect(
     -------
     DataFrame
         Indexed by the values: ``mean`` and standard deviation ``sd`` of the effect, exact given the hyperparameters,
-        and the ends ``lower`` and ``upper`` of the band; then the means of single rows, "row 3" for that of number 3.
-        In units of the target; of log y with log_targets, of f for classes. With blocks f is that of the block of each
+        and the ends ``lower`` and ``upper`` of the band; then the means of single rows, "row 3" for row number 3.
+        In units of the target; of log y with log_targets, of f for classes. With blocks f comes from the block of each
         row, and not of its nearest rows as in `predict`. The attribute ``share`` (in ``attrs``) is the expected
-        variance of the effect over the rows, divided by that of f; for two columns ``interaction`` is the share of
-        what is left of their effect without the effects of each.
+        variance of the effect over the rows, divided by the variance of f. For two columns ``interaction`` is the share
+        of what is left of their effect without the effect of each.
 
     Raises
     ------
     ValueError
-        If X has no such column, an option is out of range, f itself was sampled or is a mode, or the estimator is not
-        fitted.
+        If X has no such column, an option is out of range, f was sampled or is a mode, or nothing is fitted.
     ModelError
         If a result is of a sum of processes, of whose parts `predict` has the effects (``component=``).
     TypeError
@@ -172,7 +170,7 @@ def effect(
 
 @dataclass(frozen=True, slots=True)
 class ResultInUnits:
-    """A result of `fit` as `effect` takes it, with inputs and targets in other units than those of its model."""
+    """A result of `fit` as `effect` takes it, with inputs and targets in other units than in its model."""
 
     parts: Sequence[Component]
     centre: Array | float = 0.0

@@ -62,10 +62,9 @@ class Exchange:
 
     Notes
     -----
-    ``sample_stats`` of the result has, for each draw, the share of its proposals that were accepted
-    (``acceptance_rate``), the share of its auxiliary labels that were drawn by restarts (``exact``), and the log of
-    hyperprior times naive evidence (``lp``). ``converged`` requires an R-hat of at most 1.01 and 100 effective draws
-    per chain.
+    ``sample_stats`` of the result has three numbers for each draw: ``acceptance_rate``, the share of accepted
+    proposals; ``exact``, the share of auxiliary labels from restarts; ``lp``, the log of hyperprior times naive
+    evidence. ``converged`` requires an R-hat of at most 1.01 and 100 effective draws per chain.
 
     References
     ----------
@@ -198,7 +197,7 @@ class _Labels:
     def draw(self, K: Covariance, C: float) -> tuple[Array, bool]:
         """Draw labels -1 and +1, (n,), and return whether they are exact."""
         path = smc.Path(Known(C), np.zeros(K.size), K)
-        f = self._restarted(path)
+        f = self._restart(path)
         exact = f is not None
         if f is None:
             f = np.ascontiguousarray(K.unwhiten(self._white).T)
@@ -206,7 +205,7 @@ class _Labels:
         self._white = K.whiten(f.T)
         return np.where(self._rng.random(K.size) < label_probability(f[0], C), 1.0, -1.0), exact
 
-    def _restarted(self, path: smc.Path) -> Array | None:
+    def _restart(self, path: smc.Path) -> Array | None:
         """Draw functions from the prior until all labels are known; return the function (1, n)."""
         for tried in range(0, self._method.restarts, _BLOCK):
             f = path.draw(min(_BLOCK, self._method.restarts - tried), self._rng)

@@ -1,7 +1,7 @@
 """Evidences of labels at given hyperparameters, and the hyperparameters that maximise them (Sollich 2002, 4 and 5).
 
-They are the naive log Q(Y|X) (27), the conditional log Q(Y|X) - log N(X) (25) of the labels given the inputs, and the
-joint log Q(Y|X) - log N̂ (30), up to a constant. The gradient of a normaliser is an average over particles
+The naive one is log Q(Y|X) (27). The conditional one, log Q(Y|X) - log N(X) (25), is of the labels given the inputs.
+The joint one is log Q(Y|X) - log N̂ (30), up to a constant. The gradient of a normaliser is an average over particles
 (`bsvr_pp.classification.normaliser`), so that the maximisation is stochastic. A step costs O(n³).
 """
 
@@ -26,14 +26,7 @@ from bsvr_pp.core.losses import NoiseModel
 from bsvr_pp.core.losses.registry import LABELS
 from bsvr_pp.inference.approximate import Annealed, MeanField
 from bsvr_pp.inference.fitted import Fitted, fitted_at
-from bsvr_pp.inference.protocol import (
-    Anneals,
-    Evidence,
-    HasEvidence,
-    IntegratesLatent,
-    Options,
-    check_latent,
-)
+from bsvr_pp.inference.protocol import Anneals, Evidence, HasEvidence, IntegratesLatent, Options, check_latent
 from bsvr_pp.inference.search.optimize import Optimum, SearchObjective, initial_point
 from bsvr_pp.model.compiled import Compiled
 from bsvr_pp.model.inventory import ModelError
@@ -205,7 +198,7 @@ class NormalisedEvidence:
         """Maximise the evidence over the hyperparameters that are not given, and solve there."""
         point, optima = given, []
         if set(given) != set(problem.hyperparameters):
-            optima = [self._maximised(problem, given, rng)]
+            optima = [self._maximise(problem, given, rng)]
             point = optima[0].point
         K, mean, noise = labels_at(problem, point)
         posterior = self.latent.solve(K, problem.targets, noise, mean)
@@ -215,7 +208,7 @@ class NormalisedEvidence:
         found = fitted_at([point], [posterior], np.ones(1), optima, log_evidence_error=error)
         return replace(found, log_evidence=float(posterior.log_evidence) - log_normaliser)
 
-    def _maximised(self, problem: Problem, given: Point, rng: np.random.Generator) -> Optimum:
+    def _maximise(self, problem: Problem, given: Point, rng: np.random.Generator) -> Optimum:
         """Find the optimum of the hyperparameters that are not given."""
         prior = LabelPrior(problem, given, self.latent)
         if not self.steps:

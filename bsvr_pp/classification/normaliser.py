@@ -1,7 +1,7 @@
 """The normalisers of Sollich (2002, section 5), and gradients of log evidences as averages over draws.
 
-For log M = log ∫ N(f; 0, K) q(f) df, and averages over the density under the integral, d log M/dC = <d log q/dC> and
-d log M/dK = ½(<f̂ f̂ᵀ> - K⁻¹) = ½ <g f̂ᵀ> with f̂ = K⁻¹f and g = d log q/df. The last form follows by partial
+Let log M = log ∫ N(f; 0, K) q(f) df, with averages over the density under the integral, f̂ = K⁻¹f and g = d log q/df.
+Then d log M/dC = <d log q/dC> and d log M/dK = ½(<f̂ f̂ᵀ> - K⁻¹) = ½ <g f̂ᵀ>. The last form follows by partial
 integration. Its average has a smaller error, because g is bounded by C.
 """
 

@@ -57,9 +57,9 @@ class SVMLabel(Discrete):
        Q(\pm 1 \mid f, C) = \frac{\exp\{-C \max(0, 1 \mp f)\}}{1 + e^{-2C}}, \qquad
        Q(0 \mid f, C) = 1 - \nu(f),
 
-    :math:`\nu(f) = Q(1 \mid f) + Q(-1 \mid f) \le 1` (sollich2002, equation 4). The label 0 is "don't know"; the
-    mode of a Gaussian process with observed labels :math:`\pm 1` is the support vector classifier with the kernel as
-    its prior covariance, the variance of its offset included. Predictions of the label given that it is known use
+    :math:`\nu(f) = Q(1 \mid f) + Q(-1 \mid f) \le 1` (sollich2002, equation 4). The label 0 is "don't know". The mode
+    of a Gaussian process with observed labels :math:`\pm 1` is the support vector classifier. Its kernel is the prior
+    covariance, which includes the variance of the offset. Predictions of the label given that it is known use
     :math:`P(y \mid f) = Q(y \mid f)/\nu(f)` (10).
 
     ========  =======================================
@@ -83,7 +83,7 @@ class SVMLabel(Discrete):
     Notes
     -----
     The probability of the observed labels is the *naive* evidence of sollich2002. It includes the probability that
-    labels are known and is not normalised over the two labels, so that a C fitted by it is too small.
+    labels are known. It is not normalised over the two labels, so that a C fitted by it is too small.
     `bsvr_pp.log_evidence` with a ``kind`` normalises it.
 
     References
@@ -163,7 +163,7 @@ class KnownLabel(SVMLabel):
     so that the log odds have the slope 2C where :math:`|f| < 1`, and C beyond. C and the hyperparameters of f can be
     chosen by the evidence as it is, and the model divides into blocks. The mode of f is no support vector machine, and
     log P is not concave at :math:`y f = -1`: mean field may have several fixed points, and Laplace's method is refused.
-    Parameters and errors are those of `bsvr_pp.SVMLabel`.
+    Parameters and errors are as of `bsvr_pp.SVMLabel`.
 
     Examples
     --------

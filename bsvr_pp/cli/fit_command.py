@@ -21,7 +21,7 @@ from rich.markup import escape
 from rich.table import Table
 from typer import Argument, Option
 
-from bsvr_pp.cli.messages import Jobs, Scheduler, Seed, Target, fail, failing, print_notes
+from bsvr_pp.cli.messages import Jobs, Seed, Target, fail, failing, print_notes
 from bsvr_pp.core.atomic_write import check_writable
 from bsvr_pp.core.losses.registry import NOISES
 from bsvr_pp.tables.readers import Table as DataTable
@@ -60,7 +60,6 @@ def fit(
         int | None, Option(help="Rows of a local block; by default 1000 where there are many rows.")
     ] = None,
     jobs: Jobs = -1,
-    scheduler: Scheduler = None,
     seed: Seed = 0,
 ) -> None:
     """Fit support vector regression with error bars to a table, and save it for bsvr-pp predict.
@@ -74,8 +73,6 @@ def fit(
             raise ValueError("--ordinal takes no --quantile, --committee, --keep-outliers or --log-target")
         if into_folder and (ordinal or not {lower, upper, event} == {None}):
             raise ValueError(f"a model in a folder takes exact targets: leave out the / at the end of -o {out}")
-        if scheduler is not None and not into_folder:
-            raise ValueError(f"--scheduler is for a model in a folder, such as -o model/, got -o {out}")
         if not into_folder:
             table = _read(data, target, lower, upper, event, ordinal)
             dataset, _ = table.encode()
@@ -100,9 +97,9 @@ def fit(
             options["intervals"] = not into_folder and table.known.ndim == 2
             model = bp.BayesianSVR(noise, **options, random_state=seed)
     if into_folder:
-        with failing(ImportError, MemoryError, ValueError), warnings.catch_warnings():
+        with failing(MemoryError, ValueError), warnings.catch_warnings():
             warnings.simplefilter("ignore", UserWarning)  # what did not converge is reported below
-            folder = bp.fit_folder(model, data, folder=out, target=target, client=scheduler)
+            folder = bp.fit_folder(model, data, folder=out, target=target)
         print_notes(folder.notes)
         title = f"{folder.target}: {folder.blocks_.n} rows, in its own units"
         _print(title, folder, "The solves of some blocks")

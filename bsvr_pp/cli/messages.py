@@ -15,9 +15,6 @@ from bsvr_pp.core.atomic_write import atomic_write, check_writable
 Target = Annotated[str | None, typer.Option(help="Column to predict; by default the last.")]
 Seed = Annotated[int, typer.Option(help="Same seed, same result.")]
 Jobs = Annotated[int, typer.Option(help="Threads that solve blocks; -1 is one for each processor.")]
-Scheduler = Annotated[
-    str | None, typer.Option(help="Address of a Dask scheduler, whose workers solve the blocks of a folder.")
-]
 
 
 def complain(message: str) -> None:

@@ -13,7 +13,7 @@ from rich.console import Console
 from rich.markup import escape
 from typer import Argument, Option
 
-from bsvr_pp.cli.messages import Jobs, Scheduler, fail, failing, print_notes
+from bsvr_pp.cli.messages import Jobs, fail, failing, print_notes
 from bsvr_pp.core.atomic_write import atomic_write, check_writable
 from bsvr_pp.tables import DataError, of_file
 from bsvr_pp.tables.files import is_parquet, writing_predictions
@@ -37,10 +37,9 @@ def predict(
         str | None, Option(help="Values such as 1,2.5 whose probability to be exceeded is written.")
     ] = None,
     neighbours: Annotated[
-        int | None, Option(help="Nearest rows of each prediction, by default those of the model; 0 is its own block.")
+        int | None, Option(help="Nearest rows of each prediction, by default the model's number; 0 is its own block.")
     ] = None,
     jobs: Jobs = -1,
-    scheduler: Scheduler = None,
 ) -> None:
     """Predict the target for each row: mean, standard deviation and a central interval.
 
@@ -50,16 +49,14 @@ def predict(
     """
     import bsvr_pp as bp
 
-    with failing(ImportError, ValueError):
+    with failing(ValueError):
         if not 0 < coverage < 1:
             raise ValueError(f"--coverage must lie strictly between 0 and 1, got {coverage}")
         times = _times(survival)
         check_writable("--out", out)
         if neighbours is not None and neighbours < 0:
             raise ValueError(f"--neighbours must be at least 0, got {neighbours}")
-        if scheduler is not None and not model.is_dir():
-            raise ValueError(f"--scheduler is for a model in a folder, got {model}")
-        found, target = _opened(model)
+        found, target = _open(model)
         encoding: Encoding | None = found.encoding_
         if encoding is None:
             raise DataError(f"{model}: is a model of arrays, whose inputs have no names: use it in Python")
@@ -68,18 +65,18 @@ def predict(
                 raise ValueError("--survival is for targets that are numbers, and these are classes")
         elif neighbours is not None:
             if neighbours and not model.is_dir() and getattr(found, "blocks_", None) is None:
-                raise ValueError(f"--neighbours is for a model in blocks, and that of {model} is dense: leave it out")
+                raise ValueError(f"--neighbours is for a model in blocks, got the dense one of {model}: leave it out")
             found.blocks = replace(found._local(), neighbours=neighbours or None)
         rows: Any = data
         if not (model.is_dir() and is_parquet(data)):
             rows, notes = read_new(data, encoding)
             print_notes(notes)
     try:
-        with failing(ImportError, ValueError), warnings.catch_warnings(record=True) as said:
+        with failing(ValueError), warnings.catch_warnings(record=True) as said:
             warnings.simplefilter("always", UserWarning)
             if isinstance(found, bp.FolderModel):
                 found.blocks = replace(found._local(), n_jobs=jobs, progressbar=sys.stdout.isatty())
-                count = bp.predict_folder(found, rows, out, coverage=coverage, times=times, client=scheduler)
+                count = found.predict_into(rows, out, coverage=coverage, times=times)
             else:
                 count = len(rows)
                 with of_file(data), atomic_write(out) as fresh, writing_predictions(out, fresh) as add:
@@ -103,7 +100,7 @@ def _times(survival: str | None) -> list[float] | None:
         raise ValueError(f"--survival must be numbers separated by commas, got {survival!r}") from None
 
 
-def _opened(model: Path) -> tuple[BayesianSVR | BayesianOrdinalSVC | FolderModel, str]:
+def _open(model: Path) -> tuple[BayesianSVR | BayesianOrdinalSVC | FolderModel, str]:
     """The estimator of a file or a folder, and the name of the target."""
     import bsvr_pp as bp
 

@@ -119,7 +119,7 @@ def locked(folder: Path) -> Iterator[None]:
                 msvcrt.locking(file.fileno(), msvcrt.LK_NBLCK, 1)
             else:
                 fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
-            mine = os.path.samestat(os.fstat(file.fileno()), path.stat())  # and not that of a call that just ended
+            mine = os.path.samestat(os.fstat(file.fileno()), path.stat())  # and not the file of a call that just ended
         except (BlockingIOError, PermissionError, FileNotFoundError):
             mine = False
         except OSError as error:

@@ -2,7 +2,7 @@
 
 Numba copies the code of a `compiled` function into everything that calls it, and optimises it again there. For a chain
 of large functions this takes minutes. A function decorated by `separate` has one signature; its compiled callers
-contain only a call by its address, and it is compiled, or loaded from the cache on disk, when it is first called.
+contain only a call by its address. Its first call compiles it, or loads it from the cache on disk.
 """
 
 from __future__ import annotations
@@ -163,7 +163,7 @@ def rarely_collected() -> Iterator[None]:
     """Context in which garbage is collected rarely: what makes graphs and code makes many objects, of which few die."""
     usual = gc.get_threshold()
     with interruptible():
-        if not 0 < usual[0] < _MADE:  # off, or rare already, in an outer context or in that of another thread
+        if not 0 < usual[0] < _MADE:  # off, or rare already, in an outer context or in another thread's
             yield
             return
         gc.set_threshold(_MADE, *usual[1:])
@@ -270,8 +270,8 @@ def _libraries(n_modules: int) -> ThreadpoolController:
 class _OneThread:
     """One BLAS thread until the last thread of the process that asks for it ends: their number changes last digits."""
 
-    # The thread that set a limit is the only one that can take it back, so that all limits are set by a thread of their
-    # own. A process that was forked has to start another.
+    # Only the thread that set a limit can take it back, so that one thread sets all limits. A process that was forked
+    # has to start another.
 
     def __init__(self) -> None:
         self.lock, self.depth, self.process = Lock(), 0, -1

@@ -44,7 +44,7 @@ ConvergenceWarning
     If the optimum or the chains did not converge.""",
     "model": """\
 model : pm.Model, optional
-    The model; by default that of the surrounding ``with``.""",
+    The model; by default the model of the surrounding ``with``.""",
     "random_seed": """\
 random_seed : int or Generator, optional
     Random seed; the same seed gives the same result.""",

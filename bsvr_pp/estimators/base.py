@@ -123,10 +123,10 @@ class LocalBlocks:
         always a dense fit.
     neighbours : int, "auto" or None
         Where there are blocks, number of nearest rows on which each prediction has a fit of its own, as in
-        `bp.predict`. "auto" is 64 where the hyperparameters are not sampled, or 128, 256 or 512 where training rows say
-        that these predict much better (``neighbours_``), and None for labels; None predicts by the own block.
+        `bp.predict`. "auto" is 64, or 128, 256 or 512 where training rows say that these predict much better
+        (``neighbours_``). It is None for labels and sampled hyperparameters; None predicts by the own block.
     n_jobs : int, optional
-        Number of threads that solve blocks; -1 is one for each processor. By default that of a surrounding
+        Number of threads that solve blocks; -1 is one for each processor. By default the number of a surrounding
         ``joblib.parallel_config``, or 1. The results do not depend on it.
     progressbar : bool
         Whether to show the progress of the fit.

@@ -20,7 +20,7 @@ from bsvr_pp.core.checks import check_varies, is_number, numbers
 from bsvr_pp.core.docs import shared
 from bsvr_pp.core.losses import gaussian
 from bsvr_pp.estimators.base import SavedEstimator
-from bsvr_pp.estimators.training_data import TrainingData, merged
+from bsvr_pp.estimators.training_data import TrainingData, merge_rows
 from bsvr_pp.estimators.validation import Columns, Learned, new_inputs, training_arrays
 from bsvr_pp.inference.budget import check_memory
 from bsvr_pp.inference.prediction.distribution import PredictiveDistribution
@@ -38,8 +38,8 @@ class LSSVR(SavedEstimator, RegressorMixin, BaseEstimator):  # type: ignore[misc
     """Least squares support vector regression with a bias.
 
     Minimises ½‖w‖² + ½γ Σ s_i e_i², y_i = w·φ(x_i) + b + e_i, with sample weights s_i, by the dual linear system
-    (Mesquita et al. 2019, (6)). The solution is the mean of a Gaussian process with noise variance 1/γ and a flat prior
-    on b, for rows that are there s_i times.
+    (Mesquita et al. 2019, (6)). The solution is the mean of a Gaussian process with noise variance 1/γ, a flat prior on
+    b, and s_i copies of row i.
 
     Parameters
     ----------
@@ -107,7 +107,7 @@ class LSSVR(SavedEstimator, RegressorMixin, BaseEstimator):  # type: ignore[misc
         """
         self._check_options()
         inputs, targets, columns = training_arrays(self, X, y, y_numeric=True, ensure_min_samples=2)
-        rows = merged(inputs, targets.astype(np.float64), sample_weight)
+        rows = merge_rows(inputs, targets.astype(np.float64), sample_weight)
         check_varies("y", rows.y)
         check_memory(type(self).__name__, len(rows.y), _REMEDY)
         return self._keep(self._solved(rows, *self._select(rows)), columns)
@@ -306,7 +306,7 @@ class LSSVRFit:
         return self._kernel(new, self.rows.X) @ self.alpha + self.b
 
     def moments(self, new: Array) -> tuple[Array, Array]:
-        """Mean of the function at new inputs, and its variance, including that of b."""
+        """Mean of the function at new inputs, and its variance, including the variance of b."""
         cross = self._kernel(new, self.rows.X)
         parts = np.array_split(new, max(1, -(-len(new) // _DIAGONAL)))
         prior = np.concatenate([np.diag(self._kernel(part, part)) for part in parts])

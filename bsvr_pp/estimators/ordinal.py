@@ -39,10 +39,10 @@ class BayesianOrdinalSVC(OfStandardModel, SavedEstimator, ClassifierMixin, BaseE
     """Ordered classes as intervals of a latent target: a Gaussian process plus support vector noise.
 
     The model is `bp.classification.default_ordinal_model` on standardised inputs: a class is the number of cut points
-    below the latent target. The tails of the default noise are learned, from Laplace noise, in which a wrong label has
-    a bounded influence, to nearly Gaussian noise, which is the ordinal regression of Chu & Ghahramani 2005. Amplitude,
-    lengthscales, cut points and tails maximise the evidence times weak priors, or are sampled; class probabilities are
-    averages over the posterior of the function.
+    below the latent target. The tails of the default noise are learned. They reach from Laplace noise, in which a wrong
+    label has a bounded influence, to nearly Gaussian noise (Chu & Ghahramani 2005). Amplitude, lengthscales, cut points
+    and tails maximise the evidence times weak priors, or are sampled; class probabilities are averages over the
+    posterior of the function.
 
     Parameters
     ----------
@@ -55,8 +55,8 @@ class BayesianOrdinalSVC(OfStandardModel, SavedEstimator, ClassifierMixin, BaseE
     inference : {"mean_field", "laplace", "nuts"} or a method
         Mean field, Laplace's approximation with local curvature, or `bp.NUTS` with f integrated out by mean field.
     decision : {"median", "mode"}
-        Whether `predict` gives the median class, which minimises the mean absolute error of the class number, or the
-        most probable class, which minimises the error rate.
+        What `predict` gives: the median class minimises the mean absolute error of the class number, and the most
+        probable class (the mode) the error rate.
     restarts : int, optional
         Number of starts of the optimiser, as in `bp.fit`.
     random_state : int, RandomState or None
@@ -113,7 +113,7 @@ class BayesianOrdinalSVC(OfStandardModel, SavedEstimator, ClassifierMixin, BaseE
 
         <inputs>
         y : (n,) array
-            Labels of two or more classes, whose order is that of their values.
+            Labels of two or more classes, which are ordered by their values.
 
         Raises
         ------

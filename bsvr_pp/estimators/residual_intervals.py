@@ -30,7 +30,7 @@ from bsvr_pp.core.checks import (
 from bsvr_pp.core.docs import shared
 from bsvr_pp.core.losses import absolute, gaussian
 from bsvr_pp.estimators.base import CentralIntervals, HoldsFit, seeded
-from bsvr_pp.estimators.training_data import TrainingData, as_given, merged
+from bsvr_pp.estimators.training_data import TrainingData, as_given, merge_rows
 from bsvr_pp.estimators.validation import Columns, Learned, new_inputs, training_arrays
 from bsvr_pp.inference.prediction.distribution import PredictiveDistribution
 
@@ -168,9 +168,9 @@ class ResidualIntervals(HoldsFit, CentralIntervals, MetaEstimatorMixin, Regresso
         regressor = SVR() if self.estimator is None else self.estimator
         times = checked_weights(sample_weight, len(targets))
         takes_weights = self._takes_weights(regressor, sample_weight)
-        rows = merged(inputs, targets, times) if takes_weights else as_given(inputs, targets)
+        rows = merge_rows(inputs, targets, times) if takes_weights else as_given(inputs, targets)
         check_varies("y", rows.y)
-        fit = partial(_fitted, regressor, rows)
+        fit = partial(_fit_weighted, regressor, rows)
         residuals = np.full(len(targets), np.nan)
         for weight, tested in self._splits(inputs, targets, times if takes_weights else np.ones(times.size), rows):
             residuals[tested] = targets[tested] - fit(weight).predict(inputs[tested])
@@ -272,7 +272,7 @@ class ResidualIntervals(HoldsFit, CentralIntervals, MetaEstimatorMixin, Regresso
         seeded(self.random_state)  # raises the error for a bad value
 
 
-def _fitted(regressor: BaseEstimator, rows: TrainingData, weight: Array) -> BaseEstimator:
+def _fit_weighted(regressor: BaseEstimator, rows: TrainingData, weight: Array) -> BaseEstimator:
     """The regressor, fitted to rows as often as their weights say."""
     used = weight > 0
     options = {} if (weight[used] == 1).all() else {"sample_weight": weight[used]}

@@ -27,7 +27,7 @@ from bsvr_pp.core.losses import LOSSES, NoiseModel
 from bsvr_pp.core.losses.registry import label_probability
 from bsvr_pp.estimators.base import LocalBlocks, SavedEstimator, blocks_from, check_flag, seeded, warn_unless_converged
 from bsvr_pp.estimators.standard_fit import OfStandardModel, StandardFit, StandardModel
-from bsvr_pp.estimators.training_data import TrainingData, Units, merged
+from bsvr_pp.estimators.training_data import TrainingData, Units, merge_rows
 from bsvr_pp.estimators.validation import Columns, Labels, Learned, RandomState, classes_of, codes_of, training_arrays
 from bsvr_pp.inference.approximate import MeanField
 from bsvr_pp.inference.budget import NO_BLOCKS, check_memory
@@ -89,7 +89,7 @@ class LabelFit:
     binaries: list[BinaryFit]
 
     def result(self) -> xr.DataTree:
-        """The tree of the only model, or those of all classes against the rest, class_0, class_1, ...."""
+        """The tree of the only model, or of each class against the rest: class_0, class_1, ...."""
         trees = [each.result() for each in self.binaries]
         if len(trees) == 1:
             return trees[0]
@@ -104,7 +104,7 @@ class LabelFit:
         return self.binaries[0].components()
 
     def of_each(self, values: Iterable[Any]) -> Any:
-        """The value of the only model, or those of all classes."""
+        """The value of the only model, or a value for each class."""
         found = list(values)
         if len(found) == 1:
             return found[0]
@@ -117,16 +117,16 @@ class BayesianSVC(OfStandardModel, SavedEstimator, ClassifierMixin, BaseEstimato
     """Support vector classifier as a probability model, which gives the hyperparameters and the class probabilities.
 
     Labels have the hinge's probabilities, normalised at each point (`bp.classification.KnownLabel`). C, the parameters
-    of the kernel and the offset maximise the evidence times weak hyperpriors, without cross-validation, and class
+    of the kernel and the offset maximise the evidence times weak hyperpriors, without cross-validation. Class
     probabilities are averages over the posterior of the latent function. On standardised inputs the function is linear
     plus a smooth deviation, whose kernel has one lengthscale per input. The attributes of the support vector machine
-    are those of the machine with this C and kernel.
+    describe the machine with this C and kernel.
 
     Parameters
     ----------
     kernel : {"rbf", "main_effects", "rational_quadratic", "matern32", "matern52", "linear"} or callable
         Kernel of the deviation, as in `bp.classification.default_label_model`; with "linear" the function is linear. A
-        function is called inside a PyMC model with the standardised inputs and returns a kernel of `pm.gp.cov` with its
+        function is called inside a PyMC model with the standardised inputs. It returns a kernel of `pm.gp.cov` with its
         priors, to which only the offset is added.
     C : float, optional
         Penalty of the hinge; by default it is learned.
@@ -134,7 +134,7 @@ class BayesianSVC(OfStandardModel, SavedEstimator, ClassifierMixin, BaseEstimato
         The labels are normalised at each point, or all together: the evidences of Sollich 2002, of a model whose mode
         is the machine itself, by annealing. The naive evidence is not normalised, and makes C too small.
     probability : {"average", "mean", "map"}
-        The average over the posterior (33), or the probability at its mean (36), or that of the machine (37). `predict`
+        The average over the posterior (33), or the probability at its mean (36), or by the machine (37). `predict`
         gives the most probable class, so that the two agree.
     inference : {"mean_field", "exchange"} or Exchange
         The Gaussian posterior of the function at the optimum of the hyperparameters; or draws of the hyperparameters of
@@ -146,9 +146,9 @@ class BayesianSVC(OfStandardModel, SavedEstimator, ClassifierMixin, BaseEstimato
         Steps of the optimiser of Sollich's evidences; 0 uses the centre of the hyperpriors.
     class_weight : dict, "balanced" or None
         Factors of the sample weights of each class, by label; "balanced" makes the total weights of all classes equal.
-        The probabilities are then those of a population with these weights.
+        The probabilities then hold in a population with these weights.
     blocks : LocalBlocks, int, "auto" or None
-        Local blocks for many rows with the pointwise evidence, as in `BayesianSVR`; predictions are those of the own
+        Local blocks for many rows with the pointwise evidence, as in `BayesianSVR`; predictions come from the own
         block unless a number of neighbours is given.
     random_state : int, RandomState or None
         Random seed; the same seed gives the same result.
@@ -227,8 +227,8 @@ class BayesianSVC(OfStandardModel, SavedEstimator, ClassifierMixin, BaseEstimato
         Raises
         ------
         ValueError
-            If an option is not allowed or would be ignored, the data are not finite, there is only one class, or the
-            hyperparameters are sampled and a weight is not a whole number.
+            If an option is not allowed or would be ignored, the data are not finite, or there is only one class. Also
+            if the hyperparameters are sampled and a weight is not a whole number.
 
         Warns
         -----
@@ -242,7 +242,7 @@ class BayesianSVC(OfStandardModel, SavedEstimator, ClassifierMixin, BaseEstimato
         check_classification_targets(labels)
         weight = self._weights(labels, sample_weight)
         classes = classes_of(labels[weight > 0])
-        rows, size = merged(given, codes_of(labels, classes), weight), None
+        rows, size = merge_rows(given, codes_of(labels, classes), weight), None
         rng, local = seeded(self.random_state), blocks_from(self.blocks)
         if self._sampler() is not None:
             rows = rows.repeated()  # labels are drawn for each row

@@ -37,7 +37,7 @@ class TargetPredictions(OfStandardModel, CentralIntervals):
         <new_inputs>
         return_std : bool
             Whether to return also the standard deviation of a new target, in which the noise is included;
-            `predict_f` gives that of the function alone.
+            `predict_f` gives the standard deviation of the function.
 
         Returns
         -------
@@ -139,8 +139,8 @@ class TargetPredictions(OfStandardModel, CentralIntervals):
     def sample_y(self, X: ArrayLike, n_samples: int = 1, random_state: RandomState = 0) -> Array:
         """Draw new targets jointly at several inputs: one latent function per draw, plus noise.
 
-        With blocks each input has the distribution of `predict_distribution`; how the function is correlated is that of
-        the own block, and inputs in different blocks are independent given the hyperparameters.
+        With blocks each input has the distribution of `predict_distribution`. The function is correlated as in the own
+        block; inputs in different blocks are independent given the hyperparameters.
 
         <new_inputs>
         n_samples : int
@@ -171,8 +171,8 @@ class TargetPredictions(OfStandardModel, CentralIntervals):
         Returns
         -------
         DataFrame
-            Columns ``target`` (what `predict` returns), "sd" (not with log_targets), the ends of the interval, and
-            the probability of each time to be exceeded, such as "P(> 2)".
+            Columns ``target`` (what `predict` returns), "sd" (not with log_targets), and the ends of the interval. Each
+            time has the probability that it is exceeded, as "P(> 2)".
 
         Raises
         ------
@@ -193,7 +193,7 @@ class TargetPredictions(OfStandardModel, CentralIntervals):
         return pd.DataFrame(columns)
 
     def _centre(self, found: PredictiveDistribution) -> Array:
-        """What `predict` returns: the mean, of log y with log_targets; the quantile of pinball noise is that of f."""
+        """What `predict` returns: the mean, of log y with log_targets, or of f with pinball noise: its quantile."""
         logarithm = self._fit.units.logarithm
         one = found.log if logarithm else found
         centre = found.moments_of_f()[0] if self._fit.model.noise == "pinball" else one.mean()

@@ -1,8 +1,8 @@
 """Training rows of estimators: their weights, intervals and units, and which rows of the data are left.
 
 Equal rows are one row whose weight is the sum of theirs. A row of weight w has the likelihood p(y|f)^w; scales of the
-data depend on w/Σw alone. A data set with whole weights and the one with repeated rows become the same arrays, in the
-same order, so that everything that is computed from them agrees to the last bit.
+data depend on w/Σw alone. Whole weights and repeated rows become the same arrays, in the same order, so that all
+numbers agree to the last bit.
 """
 
 from __future__ import annotations
@@ -95,21 +95,21 @@ class TrainingData:
     def like(self, new: TrainingData) -> TrainingData:
         """New rows as rows of this kind."""
         if not new.exact:
-            raise ValueError("y must be exact targets, as those of fit, got intervals: fit all rows again")
+            raise ValueError("y must be exact targets, as for fit, got intervals: fit all rows again")
         return new
 
     def joined(self, new: TrainingData, *, merge: bool) -> tuple[TrainingData, NDArray[np.intp]]:
         """These rows and new ones, and the place of each of these; equal rows become one row where they ``merge``."""
-        m, found = len(self.y), self._stacked(new, merge)
+        m, found = len(self.y), self._stack(new, merge)
         given = np.concatenate([self.place, np.where(new.place < 0, -1, m + new.place)])
         place = np.append(found.place, -1)[given]
         weight = np.concatenate([self.given_weight, new.given_weight])
         return replace(found, place=place, share=weight / found.weight[place]), found.place[:m]
 
-    def _stacked(self, new: TrainingData, merge: bool) -> TrainingData:
+    def _stack(self, new: TrainingData, merge: bool) -> TrainingData:
         """These rows and then new ones, and the place of each."""
         X, y, weight = (np.concatenate([getattr(rows, name) for rows in (self, new)]) for name in ("X", "y", "weight"))
-        return _merged(X, y, weight) if merge else as_given(X, y)
+        return _merge(X, y, weight) if merge else as_given(X, y)
 
     def repeated(self) -> Self:
         """The rows, each as often as its weight says, which must be whole numbers."""
@@ -176,9 +176,9 @@ class IntervalData(TrainingData):
         rows = new.unmerged()
         return IntervalData.of(rows, np.stack([rows.y, rows.y], axis=1))
 
-    def _stacked(self, new: TrainingData, merge: bool) -> TrainingData:
+    def _stack(self, new: TrainingData, merge: bool) -> TrainingData:
         assert isinstance(new, IntervalData)  # by `like`
-        return IntervalData.of(super()._stacked(new, False), np.concatenate([self.ends, new.ends]))
+        return IntervalData.of(super()._stack(new, False), np.concatenate([self.ends, new.ends]))
 
     def in_units(self, units: Units) -> Self:
         """The rows and their ends."""
@@ -221,7 +221,7 @@ class Units:
         return {"location": self.location, "unit": self.unit, "logarithm": self.logarithm}
 
 
-def merged(X: Array, y: Array, sample_weight: ArrayLike | None) -> TrainingData:
+def merge_rows(X: Array, y: Array, sample_weight: ArrayLike | None) -> TrainingData:
     """Merge equal rows, leave rows of weight 0 out, and warn of weights that make the rows worth few."""
     weight = checked_weights(sample_weight, len(y))
     used, worth = np.flatnonzero(weight > 0), weight.sum()
@@ -232,10 +232,10 @@ def merged(X: Array, y: Array, sample_weight: ArrayLike | None) -> TrainingData:
             UserWarning,
             skip_file_prefixes=(PACKAGE,),
         )
-    return _merged(X, y, weight)
+    return _merge(X, y, weight)
 
 
-def _merged(X: Array, y: Array, weight: Array) -> TrainingData:
+def _merge(X: Array, y: Array, weight: Array) -> TrainingData:
     n, used = len(y), np.flatnonzero(weight > 0)
     ratio = weight.max() / weight[used].min()
     if ratio > _RATIO:

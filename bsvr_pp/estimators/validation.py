@@ -1,4 +1,4 @@
-"""Checks of what estimators are given, by those of scikit-learn: inputs, targets, intervals and labels."""
+"""Checks of what estimators are given, with the help of scikit-learn: inputs, targets, intervals and labels."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from sklearn.utils.validation import check_array, check_is_fitted, check_X_y, va
 from bsvr_pp.core.arrays import Array
 from bsvr_pp.core.checks import check_size, check_spread, check_varies, checked_weights, numbers
 from bsvr_pp.core.losses.noise import checked_ends
-from bsvr_pp.estimators.training_data import PACKAGE, IntervalData, TrainingData, as_given, check_unweighted, merged
+from bsvr_pp.estimators.training_data import PACKAGE, IntervalData, TrainingData, as_given, check_unweighted, merge_rows
 from bsvr_pp.model.priors import Tied, of_inputs
 from bsvr_pp.model.row_kinds import representative
 from bsvr_pp.tables import DataError, check_columns
@@ -32,7 +32,7 @@ _REPEATED = 0.5  # share of repeated rows from which there is a warning
 
 @dataclass(frozen=True, slots=True)
 class Columns:
-    """Columns of the inputs of a fit: their number, any names, and how those of a table are encoded."""
+    """Columns of the inputs of a fit: their number, any names, and how the columns of a table are encoded."""
 
     count: int
     names: Labels | None = None
@@ -50,7 +50,7 @@ class Columns:
         return None if self.encoding is None else self.encoding.tied
 
     def of_each(self, values: Array) -> Array:
-        """Values (d,) of the inputs from those of their lengthscales, or from one."""
+        """Values (d,) of the inputs from a value of each lengthscale, or from one."""
         d = self.count if self.encoding is None else len(self.encoding.names)
         return np.broadcast_to(of_inputs(values, self.tied) if values.size > 1 else values, (d,))
 
@@ -71,7 +71,7 @@ class Targets:
 
     def rows(self, X: Array, y: Array, weight: Array, *, logs: bool) -> TrainingData:
         """Training data of inputs and of the checked targets, or their logs."""
-        return merged(X, log_of("y", y) if logs else y, weight)
+        return merge_rows(X, log_of("y", y) if logs else y, weight)
 
     def score(self, predicted: Array, weight: Array) -> float:
         """Coefficient of determination of predictions."""
@@ -130,7 +130,7 @@ def training_arrays(
 ) -> tuple[Array, Labels, Columns]:
     """Checked inputs and targets as arrays, and the columns of the inputs; the estimator is left as it is."""
     blank = type(estimator)(**estimator.get_params(deep=False))
-    inputs, targets = _validated(blank, X, y, reset=True, numeric=y_numeric, least=ensure_min_samples)
+    inputs, targets = _validate(blank, X, y, reset=True, numeric=y_numeric, least=ensure_min_samples)
     assert targets is not None
     return inputs, targets, Columns(blank.n_features_in_, getattr(blank, "feature_names_in_", None), blank.encoding_)
 
@@ -138,10 +138,10 @@ def training_arrays(
 def new_inputs(estimator: BaseEstimator, X: ArrayLike) -> Array:
     """Inputs (n_new, d) for a fitted estimator."""
     check_is_fitted(estimator)
-    return _validated(estimator, X, "no_validation", reset=False)[0]
+    return _validate(estimator, X, "no_validation", reset=False)[0]
 
 
-def _validated(
+def _validate(
     estimator: BaseEstimator, X: ArrayLike, y: ArrayLike, *, reset: bool, numeric: bool = False, least: int = 1
 ) -> tuple[Array, Labels | None]:
     """Data as arrays of numbers, by scikit-learn's checks; the columns of a table are encoded (`tables.columns`)."""

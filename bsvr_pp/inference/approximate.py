@@ -224,7 +224,7 @@ class Annealed(Annealing):
     def posterior(
         self, K: Covariance, y: Array | None, likelihood: NoiseModel | LogLikelihood, mean: Array, rng: Generator
     ) -> AnnealedPosterior:
-        """Draws of f and the log evidence; the arguments are those of `bsvr_pp.approximations.annealed`."""
+        """Draws of f and the log evidence; arguments as of `bsvr_pp.approximations.annealed`."""
         return annealed(K, y, likelihood, self, mean=mean, random_seed=rng)
 
     def evidence(self, K: AnyCovariance, y: Array, noise: NoiseModel, mean: Array, rng: Generator) -> Evidence:

@@ -53,7 +53,7 @@ def fit(
     method : MAP, Laplace, MeanField, NUTS or another method
         Method, with its own options.
     model : pm.Model, optional
-        A model with a `GP` prior and support vector noise; by default that of the surrounding ``with``. `NUTS()`
+        A model with a `GP` prior and support vector noise; by default the model of the surrounding ``with``. `NUTS()`
         takes every PyMC model.
     hyperparameters : dict, optional
         Values of some or all hyperparameters, by name. The others are optimised (or, by NUTS, sampled).
@@ -120,7 +120,7 @@ def fit(
             if not result.attrs["converged"]:
                 came.clear()
         result.attrs |= attributes_of(method, objective) | {"other_methods": f"do not apply: {error}"}
-        return _judged(result, began)
+        return _judge(result, began)
     fixed = problem.checked(hyperparameters)
     _check_problem(problem, method, fixed, objective, evidence)
     rng, began = generator(random_seed), time.perf_counter()
@@ -129,7 +129,7 @@ def fit(
         diagnosis = found.diagnosis()
         if not diagnosis["converged"]:
             came.clear()  # what came has ended the search or the sampling
-    return _judged(found.tree(problem, diagnosis | attributes_of(method, objective), rng, draws), began)
+    return _judge(found.tree(problem, diagnosis | attributes_of(method, objective), rng, draws), began)
 
 
 def _check_options(
@@ -163,8 +163,8 @@ def _check_problem(problem: Problem, method: Method, fixed: Point, objective: st
     """Check what a method is to do with a model, and warn of coefficients that it optimises."""
     if objective == "evidence" and problem.terms:
         raise ModelError(
-            f"objective='evidence' leaves priors out, and {problem.terms[0].name} is a term of that of the "
-            "hyperparameters: use objective='posterior', or take it out of the model"
+            f"objective='evidence' leaves priors out, and {problem.terms[0].name} is a term of the "
+            "hyperparameters' prior: use objective='posterior', or take it out of the model"
         )
     free = [name for name in problem.hyperparameters if name not in fixed]
     # They are chosen by an evidence that is not normalised over the targets only on request.
@@ -191,7 +191,7 @@ def _check_problem(problem: Problem, method: Method, fixed: Point, objective: st
         )
 
 
-def _judged(result: xr.DataTree, began: float) -> xr.DataTree:
+def _judge(result: xr.DataTree, began: float) -> xr.DataTree:
     """Note the time that a result took, and warn if it did not converge."""
     result.attrs["sampling_time"] = time.perf_counter() - began
     if not result.attrs["converged"]:

@@ -117,7 +117,7 @@ class Fitted:
 def fitted_at(
     points: list[Point], posteriors: list[LatentPosterior], weights: Array, optima: list[Optimum], **more: object
 ) -> Fitted:
-    """Make the record of members, whose convergence is that of the best optimum and of all posteriors."""
+    """Make the record of members; it has converged if the best optimum and all posteriors have."""
     converged = (not optima or optima[0].converged) and all(posterior.converged for posterior in posteriors)
     message = optima[0].message if optima else "hyperparameters were given"
     return Fitted(points, posteriors, weights, optima, bool(converged), message, posteriors[0].log_evidence, more)
@@ -179,7 +179,7 @@ def components(
     part: str | None = None,
     neighbours: int | NoiseScales | None = None,
 ) -> Iterator[Component]:
-    """Yield the components of a result, or of a part of f: one, those of a committee, or at most 200 of its draws."""
+    """Yield the components of a result, or of a part of f: one, a committee's members, or at most 200 of its draws."""
     check_match(problem, result)
     count, scales = check_neighbours(result, neighbours, part)
     posterior = result["posterior"].to_dataset()
@@ -224,7 +224,7 @@ def check_neighbours(
 
 
 def _members(problem: Problem, result: xr.DataTree) -> list[Member]:
-    """The posterior of a result, or those of a committee."""
+    """The posterior of a result, or of each member of a committee."""
     if "committee" not in result.children:
         latent = result["latent_posterior"].to_dataset()
         return [Member(_point(problem, result), latent["dual_coef"].values, latent["site_precision"].values)]

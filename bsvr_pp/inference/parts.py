@@ -2,7 +2,7 @@
 
 The location f of the noise is B·g + A·z + c with processes g and standard normal z (`bsvr_pp.model.affine`). Given the
 dual coefficients α of f the posterior means are K·Bᵀ·α for g, less its prior mean, and Aᵀ·α for z; the variance of the
-share of a part is that of f with its own cross covariance. Draws are those of Matheron's rule: a draw from the prior is
+share of a part is as of f, with its own cross covariance. Draws follow Matheron's rule: a draw from the prior is
 corrected with the dual coefficients of the difference between the sites and the draw of f.
 """
 

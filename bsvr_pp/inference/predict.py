@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from functools import partial
-from typing import Any
+from typing import Any, Unpack
 
 import numpy as np
 import pymc as pm
@@ -22,7 +22,7 @@ from bsvr_pp.inference.parts import check_part
 from bsvr_pp.inference.prediction.component import draw_jointly, mixture_of, new_rows, noise_of_rows, predictions
 from bsvr_pp.inference.prediction.distribution import QUANTILES, PredictiveDistribution, mixed
 from bsvr_pp.inference.prediction.neighbours import NoiseScales
-from bsvr_pp.inference.result import dim_of_new_rows, problem_of
+from bsvr_pp.inference.result import NamesOfRows, dim_of_new_rows, problem_of
 
 
 @shared
@@ -36,8 +36,7 @@ def predict(
     data: Mapping[str, ArrayLike] | None = None,
     component: str | None = None,
     neighbours: int | NoiseScales | None = None,
-    dims: str | Sequence[str] = "obs_new",
-    coords: Mapping[str, Any] | None = None,
+    **names: Unpack[NamesOfRows],
 ) -> xr.Dataset:
     """Predict the latent function and new targets.
 
@@ -46,46 +45,45 @@ def predict(
     result : DataTree
         Result of `fit`.
     X_new : (n_new, d) array, optional
-        New inputs; those of the first process that has the rows of the targets. Without one there are ``data`` alone.
+        New inputs of the first process that has the rows of the targets. Without one there are ``data`` alone.
     model : pm.Model, optional
-        The model of the result; by default that of the surrounding ``with``.
+        The model of the result; by default the model of the surrounding ``with``.
     quantiles : sequence of float
         Levels of quantiles of the new targets, between 0 and 1.
     y_new : (n_new,) array, optional
-        Targets at the new inputs; their log density is returned as ``y_log_density``, their probability integral
-        transform as ``y_cdf``, and their continuous ranked probability score, in the units of the target, as
-        ``y_crps``.
+        Targets at the new inputs. ``y_log_density`` is their log density, ``y_cdf`` their probability integral
+        transform, and ``y_crps`` their continuous ranked probability score, in the units of the target.
     data : dict, optional
-        Values at the new inputs of the other `pm.Data` on which noise, linear terms or processes depend, by name, with
-        one row for each new input. Inputs that are `pm.Data` take the values of X_new.
+        Values of the other `pm.Data` on which noise, linear terms or processes depend, by name, one row for each new
+        input. Inputs that are `pm.Data` take the values of X_new.
     component : str, optional
         Name of one of the processes that are added, or of the coefficients of a linear term: only ``f_mean`` and
         ``f_variance`` of this part of f are returned.
     neighbours : int or NoiseScales, optional
-        Number of nearest training rows on which f has a mean-field fit of its own at each new input
-        (Gramacy & Apley 2015), for the result of an approximation at one point of the hyperparameters. 64 rows take
-        about a millisecond an input. What `learn_noise_scales` returns is their number with scales of the noise. By
-        default f is that of the model: if it has blocks, of the block whose region holds the input.
+        Number of nearest training rows. On these f has a mean-field fit of its own at each new input (Gramacy & Apley
+        2015). The result must be of an approximation at one point of the hyperparameters. 64 rows take about a
+        millisecond an input. What `learn_noise_scales` returns is their number with scales of the noise. By default f
+        comes from the model: if it has blocks, from the block whose region holds the input.
     dims, coords : str, dict, optional
-        Name of the dimension of the new rows, and its coordinate by this name: by default their numbers.
+        Name of the dimension of the new rows, "obs_new", and its coordinate by this name: by default their numbers.
 
     Returns
     -------
     xarray.Dataset
         ``f_mean``, ``f_variance``, ``y_mean``, ``y_variance`` of the new rows; ``y_quantile`` over ``quantile`` too;
-        ``y_log_density``, ``y_cdf`` and ``y_crps``, and the coordinate ``y_new``, if targets are given.
-        The variance of f is Chu, Keerthi & Ong 2004, (44), or the corresponding formula for mean field; that of y adds
-        (15). For labels the result has ``y_probability``, the probability of +1, instead of quantiles: averaged over
-        the posterior (Sollich 2002, (33)), or at the mode for MAP (37). For ordered classes it has
-        ``y_class_probability`` over ``class`` and the rows, and y_mean and y_variance are those of the class. For
-        censored targets and intervals it predicts the latent target, and y_new are exact targets.
+        ``y_log_density``, ``y_cdf`` and ``y_crps``, and the coordinate ``y_new``, if targets are given. The variance of
+        f is Chu, Keerthi & Ong 2004, (44), or its equivalent for mean field; the variance of y adds (15). For labels
+        the result has ``y_probability``, the probability of +1, instead of quantiles: averaged over the posterior
+        (Sollich 2002, (33)), or at the mode for MAP (37). For ordered classes it has ``y_class_probability`` over
+        ``class`` and the rows, and y_mean and y_variance of the class number. For censored targets and intervals it
+        predicts the latent target, and y_new are exact targets.
 
     Raises
     ------
     ValueError
-        If X_new, data, dims or coords do not fit, a quantile is outside (0, 1), the noise of new points is unknown
-        since it has a value for each training point or depends on data that are not given, or result and model do not
-        belong together.
+        If X_new, data, dims or coords do not fit, a quantile is outside (0, 1), or result and model do not belong
+        together. Also if the noise of new points is unknown: it has a value for each training point, or depends on data
+        that are not given.
     TypeError
         If result is not one of `fit`.
 
@@ -101,7 +99,7 @@ def predict(
     targets = None if y_new is None else numbers("y_new", y_new, (len(X),))
     if targets is not None:
         check_size("y_new", targets)
-    row, labels = dim_of_new_rows(dims, coords, len(X), ("class", "quantile", "y_new"))
+    row, labels = dim_of_new_rows(len(X), ("class", "quantile", "y_new"), **names)
     at: dict[str, Any] = {row: labels}
     if component is not None:
         if y_new is not None:

@@ -1,9 +1,9 @@
 """The interface of methods of inference.
 
 A method is a frozen dataclass with its options, which `fit` runs. What it can do is a protocol, asked by isinstance; no
-code outside the file of a method depends on its class or name. A method that integrates the latent function out at
-given hyperparameters does so for arrays (``solve``) and as a PyTensor graph (``evidence_graph``), so that the
-optimiser, `NUTS` and `marginalize` can use it.
+code outside the file of a method depends on its class or name. A method that integrates the latent function out does so
+for arrays (``solve``) and as a PyTensor graph (``evidence_graph``). The optimiser, `NUTS` and `marginalize` can then
+use it.
 """
 
 from __future__ import annotations

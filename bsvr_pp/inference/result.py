@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Hashable, Iterable, Mapping, Sequence
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, TypedDict
 
 import numpy as np
 import pandas as pd
@@ -143,7 +143,7 @@ def _check_vectors(problem: Problem, result: xr.DataTree, name: str) -> None:
 
 
 def data_of(result: xr.DataTree) -> dict[str, NDArray[Any]]:
-    """Inputs (n, d), targets (n,), block numbers (n,) and ends (n,) of intervals of a result, as far as it has them."""
+    """Inputs (n, d), targets (n,), block numbers (n,) and ends (n,) of intervals of a result, if it has them."""
     held: dict[str, NDArray[Any]] = {}
     if "loss" in result.attrs:
         constant = result["constant_data"].to_dataset()
@@ -344,7 +344,7 @@ class Layout(NamedTuple):
     coords: Mapping[str, Values]
 
     def dataset(self, values: Mapping[str, ArrayLike], before: tuple[str, ...] = ()) -> xr.Dataset:
-        """Data set of arrays whose dimensions are ``before``, and then those of the variable of that name."""
+        """Data set of arrays with the dimensions ``before``, and then the dimensions of the variable of that name."""
         made: dict[str, tuple[tuple[str, ...], Values]] = {}
         for name, value in values.items():
             inner, own = np.shape(value)[len(before) :], self.dims.get(name, [])
@@ -365,7 +365,16 @@ def layout_of(problem: Problem) -> Layout:
     return Layout(rows[problem.prior.name], dims, {dim: _stored(at) for dim, at in kept.items()})
 
 
-def dim_of_new_rows(dims: object, coords: object, n: int, taken: Iterable[str]) -> tuple[str, Values]:
+class NamesOfRows(TypedDict, total=False):
+    """The arguments of `dim_of_new_rows` that name new rows."""
+
+    dims: str | Sequence[str]
+    coords: Mapping[str, Any] | None
+
+
+def dim_of_new_rows(
+    n: int, taken: Iterable[str], *, dims: object = "obs_new", coords: object = None
+) -> tuple[str, Values]:
     """Check the name of the dimension of n new rows, which is not taken by others, and its coordinate."""
     names = [dims] if isinstance(dims, str) else list(dims) if isinstance(dims, Sequence) else []
     if len(names) != 1 or not isinstance(names[0], str) or names[0] in taken:

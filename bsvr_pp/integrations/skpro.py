@@ -40,7 +40,7 @@ def _by_rows(name: str) -> Callable[..., Array]:
 class ProbaDistribution(BaseDistribution):
     """A `bp.PredictiveDistribution` as a distribution of skpro: one column, and a row for each new input.
 
-    Its methods are those of the object; ``energy(y) - energy() / 2`` is `crps`. Draws are independent between rows.
+    It has the methods of the object; ``energy(y) - energy() / 2`` is `crps`. Draws are independent between rows.
 
     Parameters
     ----------

@@ -1,6 +1,6 @@
 """Models of many rows: fitted block by block into a folder, on one machine or a cluster."""
 
 from bsvr_pp.large.folder_fit import fit_folder
-from bsvr_pp.large.folder_model import FolderModel, predict_folder
+from bsvr_pp.large.folder_model import FolderModel
 
-__all__ = ["FolderModel", "fit_folder", "predict_folder"]
+__all__ = ["FolderModel", "fit_folder"]

@@ -30,7 +30,7 @@ from bsvr_pp.inference.search.at_size import search_in_blocks
 from bsvr_pp.large import folder_model
 from bsvr_pp.large.folder_model import FolderModel
 from bsvr_pp.large.sources import Data, Source, encode, open_rows, source_of, write_array, writing_rows
-from bsvr_pp.large.tasks import NO_THREADS, Record, Records, all_whole, connected, dask, run_tasks, write_arrays
+from bsvr_pp.large.tasks import NO_THREADS, Record, Records, all_whole, check_client, run_tasks, write_arrays
 from bsvr_pp.model.blocks import Blocks
 from bsvr_pp.model.problem import Point
 
@@ -47,11 +47,11 @@ def fit_folder(
     *,
     folder: str | Path,
     target: str | None = None,
-    client: Client | str | None = None,
+    client: Client | None = None,
 ) -> FolderModel:
     """Fit support vector regression to data that may be larger than memory, into a folder.
 
-    The model is that of ``estimator.fit`` with ``blocks``, except that gross errors are kept. If the call is
+    The model is as by ``estimator.fit`` with ``blocks``, except that gross errors are kept. If the call is
     interrupted, the same call continues it. A folder takes one call at a time; another is refused.
 
     Parameters
@@ -67,9 +67,9 @@ def fit_folder(
         The folder, which is made.
     target : str, optional
         Column to predict of a table; by default the last one.
-    client : distributed.Client or str, optional
-        Client of a Dask cluster, or the address of its scheduler. The workers have to see the folder under the same
-        path. By default blocks are solved on this machine, in ``n_jobs`` threads of `bp.LocalBlocks`.
+    client : distributed.Client, optional
+        Client of a Dask cluster, whose workers see the folder under the same path. By default blocks are solved on this
+        machine, in ``n_jobs`` threads of `bp.LocalBlocks`.
 
     Returns
     -------
@@ -79,8 +79,6 @@ def fit_folder(
     ------
     ValueError
         If an option or the data cannot serve, the folder has other files, or another process writes into it.
-    ImportError
-        If Dask is not installed.
 
     Warns
     -----
@@ -96,11 +94,10 @@ def fit_folder(
     >>> with tempfile.TemporaryDirectory() as folder:
     ...     model = bp.fit_folder(svr, X, np.sin(X[:, 0]), folder=folder + "/model")
     ...     bool(abs(model.predict([[4.0]])[0] - np.sin(4.0)) < 0.1)
-    ...     bp.predict_folder(model, X[:5], folder + "/predictions.csv")
+    ...     model.predict_into(X[:5], folder + "/predictions.csv")
     True
     5
     """
-    dask()
     spec = estimator._check_options()
     local = spec.local
     if local.size is None or callable(estimator.kernel):
@@ -109,10 +106,11 @@ def fit_folder(
         raise ValueError(f"inference must be mean field or Laplace in a folder, got {estimator.inference!r}")
     if not isinstance(folder, str | Path):
         raise ValueError(f"folder must be a path, got {folder!r}")
+    check_client(client)
     rng, source = seeded(estimator.random_state), source_of(data, y, target)
     path = check_writable("folder", folder, folder=True).absolute()
     run = _run_of(estimator, source)
-    with connected(client) as found, local.threads(), locked(path):
+    with local.threads(), locked(path):
         if (path / "model.json").is_file():
             model = FolderModel(path)
             _check_same(path, "a model", model.run, run)
@@ -127,7 +125,7 @@ def fit_folder(
         except ValueError:
             shutil.rmtree(work.folder)
             raise
-        return _fitted(local, work, path, rng, found)
+        return _run_stages(local, work, path, rng, client)
 
 
 def _run_of(estimator: BayesianSVR, source: Source) -> Record:
@@ -160,7 +158,7 @@ def _check_same(path: Path, what: str, found: Record, run: Record) -> None:
         )
 
 
-def _fitted(
+def _run_stages(
     local: LocalBlocks, work: Records, path: Path, rng: np.random.Generator, client: Client | None
 ) -> FolderModel:
     """Run the stages after the first."""
@@ -246,7 +244,7 @@ def _solve_blocks(
 
 
 @lru_cache(maxsize=4)
-def _opened(work: str, stamp: str) -> tuple[RegressionSpec, Point, Rows]:
+def _open(work: str, stamp: str) -> tuple[RegressionSpec, Point, Rows]:
     """Model, hyperparameters and first rows of the blocks; ``stamp`` changes with the fit."""
     records = Records(Path(work))
     return folder_model.spec_of(records)[0], records["hyperparameters"]["point"], np.load(Path(work) / "offsets.npy")
@@ -254,7 +252,7 @@ def _opened(work: str, stamp: str) -> tuple[RegressionSpec, Point, Rows]:
 
 def _solve(work: str, stamp: str, block: int) -> dict[str, NDArray[np.generic]]:
     """Solve a block."""
-    spec, point, offsets = _opened(work, stamp)
+    spec, point, offsets = _open(work, stamp)
     assert isinstance(spec.method, IntegratesLatent)
     part = folder_model.problem_in(Path(work).parent, spec.model, slice(offsets[block], offsets[block + 1]))
     with threads_for(1):

@@ -45,7 +45,7 @@ if TYPE_CHECKING:
 
 FORMAT = "bsvr_pp folder 5"
 ARRAYS = ("inputs.npy", "targets.npy", "row.npy", "dual_coef.npy", "site_precision.npy", "regions.npz")
-_TASK = 5000  # rows of a task of `predict_folder`,
+_TASK = 5000  # rows of a task of `FolderModel.predict_into`,
 _ROWS = 50_000  # and those that it writes together
 _TOGETHER = 100_000  # rows of blocks that are searched together
 _SEARCHED = 5000  # new inputs whose nearest rows are searched together
@@ -257,8 +257,75 @@ class FolderModel(TargetPredictions):
         rows, _ = self._stored.in_blocks()
         return self._stored.read("dual_coef.npy", rows)[np.argsort(self._stored.read("row.npy", rows))]
 
+    def predict_into(
+        self,
+        data: Data,
+        out: str | Path,
+        *,
+        coverage: float = 0.9,
+        times: ArrayLike | None = None,
+        client: Client | None = None,
+    ) -> int:
+        """Predict for any number of rows, into a file.
+
+        In memory are the rows of a task, the blocks that they need, and some integers for each new row. If the call is
+        interrupted, the same call continues it.
+
+        Parameters
+        ----------
+        data : path, data frame or array
+            New inputs, as in `fit_folder`; other columns of tables are ignored.
+        out : str or Path
+            The file, Parquet if its name ends so and else CSV, with the columns of `predict_table`.
+        coverage, times
+            As in `predict_table`.
+        client : distributed.Client, optional
+            As in `fit_folder`.
+
+        Returns
+        -------
+        int
+            Number of rows.
+
+        Raises
+        ------
+        ValueError
+            If an option or the data cannot serve.
+        """
+        values = None if times is None else self._checked_times(times).tolist()
+        central_levels(coverage)
+        tasks.check_client(client)
+        path = check_writable("out", out).absolute()
+        source, local = new_rows_of(data, self.encoding_), self._local()
+        run = {
+            "model": str(self.folder),
+            "checksum": tasks.checksum(self._record),
+            "data": source.identity,
+            "blocks": asdict(local) | tasks.NO_THREADS,
+            "noise_scales": bool(self.noise_scales),
+            "task": _TASK,
+            "options": {"coverage": float(coverage), "target": self.target or "y", "times": values},
+        }
+        place = path.parent / f".bsvr-pp-{path.name}"
+        with local.threads(), locked(place):
+            work = Records(place)
+            if work.get("run") != run:
+                for name in work:
+                    (place / f"{name}.json").unlink()
+                work = Records(place)
+            work["run"] = run
+            if "order" not in work or not tasks.all_whole(place / "inputs.npy", place / "order.npy"):
+                with of_file(source.name):
+                    _order(self, source, work)
+            rows = int(work["order"]["rows"])
+            progress = "predictions" if local.progressbar else ""
+            files = tasks.run_tasks(_predict, work, -(-rows // _TASK), client, progress)
+            _join(files, path, rows)
+            shutil.rmtree(place, ignore_errors=True)
+        return rows
+
     def _encoded(self, X: ArrayLike) -> Array:
-        """New inputs as numbers, those of a table encoded."""
+        """New inputs as numbers; a table is encoded."""
         if hasattr(X, "compute"):
             X = X.compute()
         if self.encoding_ is not None and (table := table_of(X)) is not None:
@@ -284,76 +351,6 @@ def _record_of(folder: str | Path) -> tuple[Path, Record]:
     return path, record
 
 
-def predict_folder(
-    model: FolderModel,
-    data: Data,
-    out: str | Path,
-    *,
-    coverage: float = 0.9,
-    times: ArrayLike | None = None,
-    client: Client | str | None = None,
-) -> int:
-    """Predict for any number of rows, into a file.
-
-    In memory are the rows of a task, the blocks that they need, and some integers for each new row. If the call is
-    interrupted, the same call continues it.
-
-    Parameters
-    ----------
-    model : FolderModel
-        The model; its options ``blocks``, with ``n_jobs`` threads, and ``noise_scales`` may be set.
-    data : path, data frame or array
-        New inputs, as in `fit_folder`; other columns of tables are ignored.
-    out : str or Path
-        The file, Parquet if its name ends so and else CSV, with the columns of `FolderModel.predict_table`.
-    coverage, times
-        As in `FolderModel.predict_table`.
-    client : distributed.Client or str, optional
-        As in `fit_folder`.
-
-    Returns
-    -------
-    int
-        Number of rows.
-
-    Raises
-    ------
-    ValueError
-        If an option or the data cannot serve.
-    """
-    if not isinstance(model, FolderModel):
-        raise ValueError(f"model must be a FolderModel, as fit_folder returns, got {model!r}")
-    values = None if times is None else model._checked_times(times).tolist()
-    central_levels(coverage)
-    path = check_writable("out", out).absolute()
-    source, local = new_rows_of(data, model.encoding_), model._local()
-    run = {
-        "model": str(model.folder),
-        "checksum": tasks.checksum(model._record),
-        "data": source.identity,
-        "blocks": asdict(local) | tasks.NO_THREADS,
-        "noise_scales": bool(model.noise_scales),
-        "task": _TASK,
-        "options": {"coverage": float(coverage), "target": model.target or "y", "times": values},
-    }
-    place = path.parent / f".bsvr-pp-{path.name}"
-    with tasks.connected(client) as found, local.threads(), locked(place):
-        work = Records(place)
-        if work.get("run") != run:
-            for name in work:
-                (place / f"{name}.json").unlink()
-            work = Records(place)
-        work["run"] = run
-        if "order" not in work or not tasks.all_whole(place / "inputs.npy", place / "order.npy"):
-            with of_file(source.name):
-                _order(model, source, work)
-        rows = int(work["order"]["rows"])
-        files = tasks.run_tasks(_predict, work, -(-rows // _TASK), found, "predictions" if local.progressbar else "")
-        _join(files, path, rows)
-        shutil.rmtree(place, ignore_errors=True)
-    return rows
-
-
 def _order(model: FolderModel, source: Source, work: Records) -> None:
     """Write the encoded inputs, and the order of their blocks."""
     own = []
@@ -368,7 +365,7 @@ def _order(model: FolderModel, source: Source, work: Records) -> None:
 
 
 @lru_cache(maxsize=2)
-def _opened(folder: str, stamp: str) -> tuple[FolderModel, Record]:
+def _open(folder: str, stamp: str) -> tuple[FolderModel, Record]:
     """Model and options; ``stamp`` changes with them."""
     run = Records(Path(folder))["run"]
     model = FolderModel(run["model"])
@@ -380,7 +377,7 @@ def _opened(folder: str, stamp: str) -> tuple[FolderModel, Record]:
 
 def _predict(folder: str, stamp: str, part: int) -> dict[str, NDArray[np.generic]]:
     """Predict some rows."""
-    model, run = _opened(folder, stamp)
+    model, run = _open(folder, stamp)
     rows = open_rows(Path(folder) / "order.npy")[part * run["task"] :][: run["task"]]
     with threads_for(1):
         table = model.predict_table(open_rows(Path(folder) / "inputs.npy")[rows], **run["options"])

@@ -68,7 +68,7 @@ def new_rows_of(data: Data, encoding: Encoding | None) -> Source:
     if not isinstance(data, str | Path) and not hasattr(data, "columns"):
         return source_of(data, np.broadcast_to(0.0, np.shape(data)[:1]))
     if encoding is None:
-        raise ValueError("data must be arrays for predict, as those of the fit were: the model has no columns")
+        raise ValueError("data must be arrays for predict, as for the fit: the model has no columns")
     return _of_table(data, None, encoding)
 
 
@@ -147,7 +147,7 @@ def _of_content(parts: Iterator[tuple[Inputs, Array]]) -> str:
 
 
 def _arrays(X: NDArray[np.generic], y: NDArray[np.generic]) -> Iterator[tuple[Array, Array]]:
-    """Parts of arrays; those of Dask are computed part by part."""
+    """Parts of arrays; arrays of Dask are computed part by part."""
     for at in range(0, len(X), _ROWS):
         both = []
         for name, values in (("data", X), ("y", y)):
@@ -165,7 +165,7 @@ def _arrays(X: NDArray[np.generic], y: NDArray[np.generic]) -> Iterator[tuple[Ar
 
 def encode(source: Source, folder: Path, *, rows: int, log_targets: bool) -> Record:
     """Write ``inputs.npy`` and ``targets.npy``, standardised, of more than ``rows`` rows; return their description."""
-    encoding, n, d = _summarised(source)
+    encoding, n, d = _summarise(source)
     check_rows(source.name, n)
     if n <= rows:
         raise DataError(f"{source.name}: has {n} rows, and a folder needs more than one block of {rows}")
@@ -206,7 +206,7 @@ def encode(source: Source, folder: Path, *, rows: int, log_targets: bool) -> Rec
     }
 
 
-def _summarised(source: Source) -> tuple[Encoding | None, int, int]:
+def _summarise(source: Source) -> tuple[Encoding | None, int, int]:
     """The encoding of the columns of a table, None for arrays; the numbers of rows and of encoded columns."""
     n, d, found = 0, 0, dict[str, Summary]()
     for inputs, y in source.parts():

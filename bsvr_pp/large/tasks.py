@@ -6,12 +6,9 @@ import json
 import os
 import warnings
 from collections import UserDict
-from collections.abc import Callable, Iterator
-from contextlib import ExitStack, contextmanager
+from collections.abc import Callable
 from hashlib import sha256
-from importlib import import_module
 from pathlib import Path
-from types import ModuleType
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -26,14 +23,6 @@ if TYPE_CHECKING:
 NO_THREADS = {"n_jobs": None, "progressbar": False}  # options of `LocalBlocks` that no number depends on
 Record = dict[str, Any]  # plain data of JSON
 Task = Callable[[str, str, int], dict[str, NDArray[np.generic]]]
-
-
-def dask(module: str = "dask") -> ModuleType:
-    """Import a module of Dask, or say how to install it."""
-    try:
-        return import_module(module)
-    except ImportError:
-        raise ImportError("models in folders need Dask: pip install 'bsvr-pp[large]'") from None
 
 
 class Records(UserDict[str, Record]):
@@ -91,16 +80,18 @@ def run_tasks(task: Task, work: Records, count: int, client: Client | None, prog
     # Files of this stamp that are there as they were written are not computed again.
     todo = [number for number in range(count) if not (all_whole(files[number]) and _stamp(files[number]) == stamp)]
     if client is None:
-        each_block(lambda i: _written(task, folder, stamp, todo[i]), len(todo), progress)
+        each_block(lambda i: _write(task, folder, stamp, todo[i]), len(todo), progress)
         return files
+    from distributed import as_completed
+
     blind = [worker for worker, sees in client.run(os.path.isdir, folder).items() if not sees]
     if blind:
         raise ValueError(f"folder must be on a disk that all workers share, {folder} is missing at {blind[0]}")
     same = ([value] * len(todo) for value in (task, folder, stamp))
-    futures = client.map(_written, *same, todo, pure=False)
+    futures = client.map(_write, *same, todo, pure=False)
     try:
-        with progress_of_blocks(progress, len(todo)) as advance:
-            for future in dask("distributed").as_completed(futures):
+        with client.as_current(), progress_of_blocks(progress, len(todo)) as advance:
+            for future in as_completed(futures):
                 future.result()
                 advance(1)
     finally:
@@ -108,7 +99,7 @@ def run_tasks(task: Task, work: Records, count: int, client: Client | None, prog
     return files
 
 
-def _written(task: Task, folder: str, stamp: str, number: int) -> None:
+def _write(task: Task, folder: str, stamp: str, number: int) -> None:
     """Write the arrays of a task."""
     found = task(folder, stamp, number)
     write_arrays(Path(folder) / "done" / f"{number}.npz", stamp=np.array(stamp), **found)
@@ -126,19 +117,7 @@ def _stamp(file: Path) -> str:
         return str(found["stamp"])
 
 
-@contextmanager
-def connected(client: Client | str | None) -> Iterator[Client | None]:
-    """Open a client for the address of a scheduler, for this context alone; a client, or None, is passed through."""
-    with ExitStack() as stack:
-        if isinstance(client, str):
-            try:
-                found = stack.enter_context(dask("distributed").Client(client, set_as_default=False))
-            except (OSError, ValueError) as error:
-                raise ValueError(f"no Dask scheduler answers at {client}: {error}") from None
-        elif client is None or hasattr(client, "scheduler_info"):
-            found = client
-        else:
-            raise ValueError(f"client must be a distributed.Client or the address of a scheduler, got {client!r}")
-        if found is not None:
-            stack.enter_context(found.as_current())
-        yield found
+def check_client(client: object) -> None:
+    """Check the client of a cluster."""
+    if client is not None and not hasattr(client, "scheduler_info"):
+        raise ValueError(f"client must be a distributed.Client, got {client!r}")

@@ -1,6 +1,6 @@
 """The location of the noise as an affine function of jointly Gaussian variables: docs/explanation/affine.md.
 
-A process whose rows are those of the targets is a function of the inputs of new rows. Of any other process, such as
+A process at the rows of the targets is a function of the inputs of new rows. Of any other process, such as
 f[group], new rows use the values at its own inputs.
 """
 
@@ -30,7 +30,7 @@ from bsvr_pp.model.gaussian import (
     gaussian_above,
     gaussian_variables,
     gradients,
-    replaced,
+    replace_in,
     shape_of,
     standardised,
 )
@@ -50,7 +50,7 @@ class Process:
     leaf: Tensor  # f less its prior mean
     mean: Tensor  # prior mean at its own rows
     place: Tensor  # its inputs
-    aligned: bool = True  # whether its rows are those of the targets
+    aligned: bool = True  # whether it is at the rows of the targets
     single: bool = True  # whether each row of mu has one value of f
     unit: bool = True  # whether f is in mu as it is
 
@@ -58,8 +58,8 @@ class Process:
 class Affine:
     """A location that is affine in processes and Gaussian variables, as kernel and mean of matrices of rows.
 
-    ``location`` is a graph of the leaves of the processes and of those of the ``variables`` (leaf and value as a graph
-    of z, by name). ``rowwise`` is whether a row of it depends on the data of this row alone.
+    ``location`` is a graph of the leaves of the processes and of the ``variables``. A variable has a leaf and a value
+    as a graph of z, by name. ``rowwise`` is whether a row of it depends on the data of this row alone.
     """
 
     def __init__(
@@ -79,7 +79,7 @@ class Affine:
         self.rows = columns.matrix
 
     def own_rows(self, U: Tensor) -> Tensor:
-        """The rows of aligned processes: those of a matrix of training rows, or all where targets are missing."""
+        """The rows of aligned processes: the rows of a training matrix, or all where targets are missing."""
         return U if self._columns.kept is None else self._columns.all_rows
 
     def names(self) -> set[str]:
@@ -98,7 +98,7 @@ class Affine:
 
     def values(self, z: Tensor) -> dict[str, Tensor]:
         """The Gaussian variables as graphs of given z."""
-        return {name: replaced(value, {self.z: z}) for name, (_, value) in self.variables.items()}
+        return {name: replace_in(value, {self.z: z}) for name, (_, value) in self.variables.items()}
 
     def at(
         self,
@@ -115,12 +115,12 @@ class Affine:
         return localize(self._columns.at(self._location, U, known) + pt.zeros(U.shape[0]), self._model)
 
     def mean_of(self, process: Process, U: Tensor, variables: Mapping[str, Tensor] | None = None) -> Tensor:
-        """Prior mean of a process at its own rows, which those of a matrix are if it is aligned."""
+        """Prior mean of a process at its own rows; an aligned process has the rows of the matrix."""
         variables = self.values(pt.zeros(self.size)) if variables is None else variables
         leaves = {leaf: variables[name] for name, (leaf, _) in self.variables.items()}
         if process.aligned:
             return localize(self._columns.at(process.mean, U, leaves), self._model) + pt.zeros(U.shape[0])
-        return localize(replaced(process.mean, leaves), self._model) + pt.zeros(process.leaf.type.shape)
+        return localize(replace_in(process.mean, leaves), self._model) + pt.zeros(process.leaf.type.shape)
 
     def loading(self, U: Tensor, name: str | None = None) -> Tensor:
         """A (rows, size) at a matrix of rows: the response to z, or to z by the variable of a name."""
@@ -149,7 +149,7 @@ class Affine:
         return (response - self.at(U)).T
 
     def own(self, process: Process, U: Tensor) -> Tensor:
-        """Covariance of a process at its own rows, which those of a matrix are if it is aligned; with its jitter."""
+        """Covariance of a process at its own rows, with its jitter; an aligned process has the rows of the matrix."""
         x = self._inputs(process, U)
         return localize(process.prior.cov_func(x) + process.prior.jitter * pt.eye(x.shape[0]), self._model)
 
@@ -236,8 +236,8 @@ def affine_of(
     z, values = standardised(chosen, set(model.free_RVs))
     leaves = {v: pt.tensor(dtype=v.dtype, shape=shape_of(v)) for v in chosen}
     of_f = {f: pt.tensor(shape=shape_of(f)) for f, r in processes.items()}
-    location = _nameless(replaced(localize(mu, model), leaves | of_f), model)
-    means = {f: _nameless(replaced(mean, leaves), model) for f, mean in means.items()}
+    location = _nameless(replace_in(localize(mu, model), leaves | of_f), model)
+    means = {f: _nameless(replace_in(mean, leaves), model) for f, mean in means.items()}
     if bent := [v for v, leaf in leaves.items() if not all(_is_linear(g, [leaf]) for g in (location, *means.values()))]:
         return affine_of(model, target, mu, processes, [*elsewhere, *bent], kept)  # they are hyperparameters
     named = {str(v.name): leaf for v, leaf in leaves.items()} | {r.name: of_f[f] for f, r in processes.items()}
@@ -287,7 +287,7 @@ def _nameless(graph: Tensor, model: pm.Model) -> Tensor:
     basic = {v: model[v.name] for v in copies if model[v.name] in model.basic_RVs}
     for v in set(copies) - set(basic):
         v.name = None
-    return replaced(graph, basic)
+    return replace_in(graph, basic)
 
 
 def _bend(graphs: Sequence[Tensor], leaves: Mapping[str, Tensor]) -> str:
@@ -362,7 +362,7 @@ class _Numbers:
         return True
 
     def aligned(self, processes: Sequence[str]) -> tuple[set[str], bool]:
-        """Processes whose rows are those of the targets, and whether a row of the location has all from its data."""
+        """Processes at the rows of the targets, and whether a row of the location has all from its data."""
         some = [name for name in processes if self._shapes[name] == (self._n,)]
         for count in range(len(some), -1, -1):
             for chosen in combinations(some, count):

@@ -144,7 +144,7 @@ class Partition:
         return covariance
 
     def joined(self, make: Callable[[int], Covariance], progress: str = "") -> AnyCovariance:
-        """The covariance of all rows, from that of each block."""
+        """The covariance of all rows, from the covariance of each block."""
         return make(0)
 
     def some(self, count: int, n: int, rng: np.random.Generator) -> tuple[Rows, Partition]:
@@ -174,7 +174,7 @@ class Blocks(Partition):
     label : (n,) array of int
         Block of each row, from 0.
     regions : Regions or None
-        Regions that assign new points; None if the partition has none, as that of a part of the rows.
+        Regions that assign new points; None if the partition has none, such as a partition of some rows alone.
 
     Examples
     --------
@@ -241,7 +241,7 @@ class Blocks(Partition):
             If the partition has no regions, or X has another number of columns.
         """
         if self.regions is None:
-            raise ValueError("blocks must have regions to assign new points, as those of local_blocks do")
+            raise ValueError("blocks must have regions to assign new points, as local_blocks makes them")
         return self.regions.assign(numbers("X", X, ("m", self.regions.lengthscale.size)))
 
     @classmethod
@@ -252,7 +252,7 @@ class Blocks(Partition):
     def check(self, n: int) -> None:
         """Check that the partition is one of n rows."""
         if self.n != n:
-            raise ModelError(f"blocks must be of the {n} rows of X, got those of {self.n} rows: cut the new X")
+            raise ModelError(f"blocks must be of the {n} rows of X, got blocks of {self.n} rows: cut the new X")
 
     def label_of(self, n: int) -> Rows:
         """Block of each row."""
@@ -263,7 +263,7 @@ class Blocks(Partition):
         return pt.switch(pt.eq(self.label[:, None], self.label[None, :]), covariance, 0.0)
 
     def joined(self, make: Callable[[int], Covariance], progress: str = "") -> AnyCovariance:
-        """The covariance of all rows, from that of each block, which is made when it is needed."""
+        """The covariance of all rows, from the covariance of each block, which is made when it is needed."""
         return BlockDiagonal(list(self), make, progress=progress)
 
     def some(self, count: int, n: int, rng: np.random.Generator) -> tuple[Rows, Blocks]:

@@ -1,7 +1,7 @@
 """A model as graphs of its hyperparameters and of any rows, and their compiled functions, which threads share.
 
-A PyMC model holds its rows in several places: the inputs, the targets, and data with a value for each of them, on which
-the latent function, the noise, sample weights or ends of intervals depend. `Columns` finds them and writes graphs as
+A PyMC model holds its rows in several places: the inputs, the targets, and data with a value for each of them. Latent
+function, noise, sample weights or ends of intervals may depend on these data. `Columns` finds them and writes graphs as
 functions of one matrix, whose rows are the training points.
 """
 
@@ -29,7 +29,7 @@ from bsvr_pp.core.arrays import Array, Tensor
 from bsvr_pp.core.compiler import rarely_collected
 from bsvr_pp.core.losses import NoiseModel
 from bsvr_pp.core.losses.registry import Loss
-from bsvr_pp.model.gaussian import all_replaced, replaced
+from bsvr_pp.model.gaussian import replace_in, replace_in_all
 from bsvr_pp.model.gp import Prior, localize
 from bsvr_pp.model.operation import CovarianceGraph
 
@@ -76,7 +76,7 @@ def quick(graph: Tensor) -> Tensor:
             bound = high.owner.inputs[0] if high.owner is not None and isinstance(high.owner.op, DimShuffle) else high
             unbounded = isinstance(bound, pt.Constant) and bool(np.all(bound.data == np.inf))
             replace[cast(Tensor, variable)] = above if unbounded else pt.minimum(above, high)
-    return replaced(graph, replace)
+    return replace_in(graph, replace)
 
 
 def functions_of(model: pm.Model, structure: object) -> dict[str, object]:
@@ -203,7 +203,7 @@ def _is_index(values: np.ndarray, kept: NDArray[np.int64] | None) -> bool:
 
 
 def _columns_of(values: Array, inputs: Array) -> tuple[int, ...] | None:
-    """Columns of the inputs that are equal to those of a constant; None if one is not among them."""
+    """Columns of the inputs that are equal to a constant's columns; None if one is not among them."""
     found = []
     for column in values.T:
         same = np.flatnonzero((inputs == column[:, None]).all(axis=0))
@@ -295,7 +295,7 @@ class CompiledModel:
 
     @property
     def site_parameters(self) -> tuple[Tensor, ...]:
-        """Parameters of the sites of the training rows, as evidences take them: those of the loss, and the weights."""
+        """Parameters of the sites of the training rows, as evidences take them: parameters of the loss, and weights."""
         return *self.parameters, self.weight
 
     @property
@@ -343,7 +343,7 @@ class CompiledModel:
     def compile(self, outputs: Sequence[Variable], extra: Sequence[Variable] = ()) -> Compiled:
         """Compile graphs into a function of the constrained hyperparameters, as `compile_on`."""
         inputs = [variable.type(name=variable.name) for variable in self.variables]
-        graphs = all_replaced(outputs, dict(zip(self.variables, inputs, strict=True)))
+        graphs = replace_in_all(outputs, dict(zip(self.variables, inputs, strict=True)))
         return self.compile_on(inputs, graphs, extra)
 
     def compile_on(
@@ -353,7 +353,7 @@ class CompiledModel:
         shared = data_of(self.model)
         stand_in = [variable.type() for variable in shared]
         if shared:
-            outputs = all_replaced(outputs, dict[Variable, Variable](zip(shared, stand_in, strict=True)))
+            outputs = replace_in_all(outputs, dict[Variable, Variable](zip(shared, stand_in, strict=True)))
         return Compiled([*variables, self.matrix, *stand_in, *extra], outputs)
 
     def noise_model(self, parameters: Sequence[ArrayLike]) -> NoiseModel:

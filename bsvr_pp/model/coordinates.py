@@ -14,13 +14,7 @@ import numpy as np
 import pymc as pm
 import pytensor.tensor as pt
 from pymc.logprob.transforms import LogTransform
-from pymc.model.fgraph import (
-    fgraph_from_model,
-    model_deterministic,
-    model_free_rv,
-    model_from_fgraph,
-    model_potential,
-)
+from pymc.model.fgraph import fgraph_from_model, model_deterministic, model_free_rv, model_from_fgraph, model_potential
 from pymc.pytensorf import toposort_replace
 from pytensor.graph.basic import Apply, Variable
 from pytensor.graph.fg import FunctionGraph
@@ -32,8 +26,8 @@ from pytensor.tensor.elemwise import DimShuffle, Elemwise
 from bsvr_pp.core.arrays import Array, Number, Tensor
 from bsvr_pp.core.losses import NoiseModel
 from bsvr_pp.model.compiled import CompiledModel
-from bsvr_pp.model.gaussian import replaced
-from bsvr_pp.model.gp import copied, factor_of
+from bsvr_pp.model.gaussian import replace_in
+from bsvr_pp.model.gp import copy_model, factor_of
 
 LATENT_COORDINATES = "f_posterior_white_"
 NOISE_COORDINATES = ("noise_log_tube_", "noise_log_sd_")
@@ -55,7 +49,7 @@ def _can_copy(model: pm.Model) -> bool:
 def whiten(problem: CompiledModel, precision: Array, natural_mean: Array) -> pm.Model:
     """Copy a model with v (`LATENT_COORDINATES`) for u = L⁻¹(f - m), given Gaussian sites τ ≥ 0 and ν (n,) of f - m."""
     model, name = problem.model, problem.prior.whitened
-    fgraph, memo = copied(model, fgraph_from_model)
+    fgraph, memo = copy_model(model, fgraph_from_model)
     old = memo[model[name]]
     variable, value = old.owner.inputs
     v = model_free_rv(variable, value.type(name=LATENT_COORDINATES), None, LATENT_COORDINATES, *old.owner.op.dims)
@@ -115,9 +109,9 @@ def with_noise_coordinates(problem: CompiledModel) -> pm.Model:
     beta = named["beta"] if "beta" in named else pt.as_tensor_variable(_SMOOTH[problem.loss.name])
     if beta.ndim > 0 or not all(_is_log(model, v) and v not in ancestors([beta]) for v in given):
         return model
-    fgraph, memo = copied(model, fgraph_from_model)
+    fgraph, memo = copy_model(model, fgraph_from_model)
     old = [memo[v] for v in given]
-    smooth = replaced(beta, {cast(Tensor, v): memo[v] for v in ancestors([beta]) if v in memo})
+    smooth = replace_in(beta, {cast(Tensor, v): memo[v] for v in ancestors([beta]) if v in memo})
     log_tube, log_sd = (_free(name) for name in NOISE_COORDINATES)
     log_C = 0.5 * pt.log(unit_variance(pt.exp(log_tube), smooth)) - log_sd
     logs = [log_C, log_tube - log_C]

@@ -123,7 +123,7 @@ class DifferentiableOp(CompiledOp):
         return found
 
     def connection_pattern(self, node: Apply) -> list[list[bool]]:
-        """Which output depends on which input, as far as there are derivatives."""
+        """Which output depends on which input, where there are derivatives."""
         others = [False] * (len(node.outputs) - 1)
         return [[place in self.gradients, *others] for place in range(len(node.inputs))]
 
@@ -179,7 +179,7 @@ class NoiseQuantile(CompiledOp):
         return inverse
 
     def pullback(self, inputs: Graphs, outputs: Graphs, cotangents: Graphs) -> list[Variable]:
-        """Return the derivatives of the mass of the smaller tail, by that of the quantile."""
+        """Return the derivatives of the smaller tail's mass, from the quantile's derivatives."""
         below = pt.lt(inputs[0], 0.5)
         ends = pt.stack([pt.switch(below, -np.inf, 0.0), pt.switch(below, 0.0, np.inf)])
         log_mass, by_quantile, _, by_parameters = LogFactor(self.loss).of(outputs[0], ends, inputs[1])

@@ -88,13 +88,13 @@ def noise_of(target: Tensor) -> tuple[Loss, Tensor, list[Tensor]] | None:
 
 def has_labels(model: pm.Model) -> bool:
     """Whether a model observes labels, whose noise is not normalised."""
-    each = [noise_of(unweighted(v)[0]) for v in model.observed_RVs]
+    each = [noise_of(split_weight(v)[0]) for v in model.observed_RVs]
     return any(noise is not None and noise[0].targets.refusal("normalised evidence") for noise in each)
 
 
 @cache
 def distribution(loss: str) -> type[Continuous]:
-    """Make the PyMC distribution of a loss of residuals; its parameters are mu and those of the loss."""
+    """Make the PyMC distribution of a loss of residuals; its parameters are mu and the loss's parameters."""
     name, parameters = class_name(loss), LOSSES[loss].parameters
 
     def ordered(values: tuple[TensorLike, ...], named: dict[str, TensorLike]) -> list[TensorLike]:
@@ -210,7 +210,7 @@ def _methods(loss: str) -> dict[str, object]:
         return checked(check_parameters, density, values)
 
     def side(value: Tensor, mu: Tensor, values: Sequence[Tensor], above: bool) -> Tensor:
-        """Log of the mass on one side of a value, from that of the tail, which is exact where it is small."""
+        """Log of the mass on one side of a value, from the tail's log mass, which is exact where it is small."""
         beyond, finite = value > mu, pt.switch(pt.isinf(value), 0.0, value)
         low, high = pt.switch(beyond, finite, -np.inf), pt.switch(beyond, np.inf, finite)
         mass = log_factor(loss, mu, low, high, valid_parameters(loss, values)[1]).astype(config.floatX)
@@ -256,7 +256,7 @@ def _loss(r: Tensor, epsilon: Tensor, beta: Tensor) -> Tensor:
     ℓ(r) = max over u in [0, 1] of u(|r| − a) − w·u²/2, w = b − a.  By the envelope theorem ∂ℓ/∂|r| = u,
     ∂ℓ/∂β = ε·u(1 − u) and ∂ℓ/∂ε = −(1 − β)u − β·u²: bounded, without a division by w.
     """
-    distance = pt.switch(r < 0, -r, r)  # unlike that of abs, its derivative is not 0 at 0
+    distance = pt.switch(r < 0, -r, r)  # unlike abs, its derivative is not 0 at 0
     excess = (distance - epsilon) + beta * epsilon
     width = 2 * beta * epsilon
     # The knots are one kink if they round to the same number or if w² in the gradient would underflow.
@@ -337,7 +337,7 @@ True
 
 
 class WeightedTargetsRV(SymbolicRandomVariable):
-    """Targets whose likelihood is p(y|f)^weight, by the ``base`` operation; draws are those of single targets."""
+    """Targets whose likelihood is p(y|f)^weight, by the ``base`` operation, which draws single targets."""
 
     name = "weighted_targets"
     _print_name = ("WeightedTargets", "\\operatorname{WeightedTargets}")
@@ -361,7 +361,7 @@ def observe_weighted(name: str, targets: Tensor, weight: TensorLike, observed: T
     return pm.modelcontext(None).register_rv(op(*inputs)[-1], name, observed=observed)
 
 
-def unweighted(target: Tensor) -> tuple[Tensor, Tensor]:
+def split_weight(target: Tensor) -> tuple[Tensor, Tensor]:
     """Return the targets without weights, and the weights (n,), or 1."""
     op = target.owner.op
     if not isinstance(op, WeightedTargetsRV):

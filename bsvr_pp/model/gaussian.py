@@ -82,7 +82,7 @@ def standardised(chosen: Sequence[Tensor], free: set[Tensor]) -> tuple[Tensor, d
             mean, scale = each.owner.op.dist_params(each.owner)
             many = isinstance(each.owner.op, MvNormalRV)
             found[each] = mean + ((pt.linalg.cholesky(scale) @ white[..., None])[..., 0] if many else scale * white)
-        values[v] = replaced(replaced(unfolded[v], found), values)
+        values[v] = replace_in(replace_in(unfolded[v], found), values)
     return z, values
 
 
@@ -113,12 +113,12 @@ def _inner(graph: Tensor, free: set[Tensor]) -> list[Tensor]:
     ]
 
 
-def replaced(graph: Tensor, known: Mapping[Tensor, Tensor]) -> Tensor:
+def replace_in(graph: Tensor, known: Mapping[Tensor, Tensor]) -> Tensor:
     """A graph with other variables."""
-    return all_replaced([graph], known)[0] if known else graph
+    return replace_in_all([graph], known)[0] if known else graph
 
 
-def all_replaced[T: Variable, U: Variable](graphs: Sequence[Variable], known: Mapping[T, U]) -> list[Tensor]:
+def replace_in_all[T: Variable, U: Variable](graphs: Sequence[Variable], known: Mapping[T, U]) -> list[Tensor]:
     """Graphs with other variables."""
     return cast(list[Tensor], graph_replace(graphs, list(known.items()), strict=False))
 

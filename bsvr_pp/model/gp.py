@@ -1,8 +1,8 @@
 """The Gaussian process prior of a support vector model.
 
-`GP` is a `pm.gp.Latent` that also records its prior on the latent variable, so that the package can read the model for
-inference that integrates the latent function out. The record stays with copies of the model; its kernel and mean
-function have the variables of the original model, and `localize` replaces them.
+`GP` is a `pm.gp.Latent` that also records its prior on the latent variable. The record tells methods that integrate the
+latent function out what it is. It stays with copies of the model; its kernel and mean function have the variables of
+the original model, and `localize` replaces them.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ from bsvr_pp.model.blocks import ONE_BLOCK, Partition
 
 @dataclass(frozen=True, slots=True)
 class Prior:
-    """Arguments of a call of `GP.prior`, or those of a sum of processes as of one."""
+    """Arguments of a call of `GP.prior`; a sum of processes has them as one process has."""
 
     name: str  # of the latent variable
     X: Tensor | Array  # (n, d)
@@ -48,7 +48,7 @@ class Prior:
 
     @property
     def latents(self) -> set[str]:
-        """Names of the variables that are integrated out: f and v, or those of the parts of f."""
+        """Names of the variables that are integrated out: f and v, or the names for each part of f."""
         return set(self.parts) or {name for name in (self.name, self.whitened) if name is not None}
 
 
@@ -121,7 +121,7 @@ class GP(pm.gp.Latent):
             raise ValueError("n_outputs must be 1: a support vector model has one latent function")
         partition = ONE_BLOCK if blocks is None else blocks
         if not isinstance(partition, Partition):
-            raise TypeError(f"blocks must be those of bp.local_blocks, got {type(blocks).__name__}")
+            raise TypeError(f"blocks must come from bp.local_blocks, got {type(blocks).__name__}")
         if isinstance(X, np.ndarray):
             partition.check(len(X))
         model = pm.modelcontext(None)
@@ -198,7 +198,7 @@ def localize(graph: TensorLike, model: pm.Model) -> TensorVariable:
     return cast(Tensor, graph_replace([graph], {own: v for v, own in free.items()}, strict=False)[0])
 
 
-def copied[Made](model: pm.Model, copy: Callable[[pm.Model], Made]) -> Made:
+def copy_model[Made](model: pm.Model, copy: Callable[[pm.Model], Made]) -> Made:
     """Call a function of PyMC that copies a model, which refuses initial values and warns of old GP objects."""
     bare = object.__new__(type(model))
     vars(bare).update(vars(model), rvs_to_initial_values=dict.fromkeys(model.rvs_to_initial_values))

@@ -1,9 +1,9 @@
 """What a PyMC model consists of: each part is used by the methods of inference, or refused by its name.
 
 The joint density of a model is a product of densities of its free and observed variables and of its potentials. With
-the latent function f integrated out there remain the targets, the hyperparameters, and potentials and observed
-variables of hyperparameters alone, which are terms of their joint prior. A part that depends on f is refused; only
-`bp.NUTS()`, which samples f, takes it as it is.
+the latent function f integrated out, the targets and the hyperparameters remain. Potentials and observed variables of
+hyperparameters alone are terms of their joint prior. A part that depends on f is refused; only `bp.NUTS()`, which
+samples f, takes it as it is.
 """
 
 from __future__ import annotations
@@ -68,7 +68,7 @@ def inventory_of(
 
 
 def check_random(model: pm.Model, graphs: Sequence[Tensor]) -> None:
-    """Check that graphs have no random variables but those of the model: draws would change the result at each call."""
+    """Check that graphs have no random variables from outside the model: draws would change the result at each call."""
     known = {*model.free_RVs, *model.observed_RVs}
     for v in ancestors(graphs, blockers=known):
         if v not in known and v.owner is not None and isinstance(v.owner.op, MeasurableOp):

@@ -1,8 +1,8 @@
 """Conversion of a PyMC model to a PyMC model without its latent function.
 
-The targets of the new model are one random vector whose density is the evidence of Laplace or mean field, and whose
-draws are those of the original model: a draw of f plus noise. Everything else is unchanged, so that PyMC's samplers
-work with it. The graph of the evidence of one block is applied to the rows of each by a scan.
+The targets of the new model are one random vector. Its density is the evidence of Laplace or mean field, and its draws
+are as in the original model: a draw of f plus noise. Everything else is unchanged, so that PyMC's samplers work with
+it. The graph of the evidence of one block is applied to the rows of each by a scan.
 """
 
 from __future__ import annotations
@@ -30,8 +30,8 @@ from bsvr_pp.core.docs import shared
 from bsvr_pp.core.losses import NoiseModel
 from bsvr_pp.model.blocks import Blocks
 from bsvr_pp.model.compiled import CompiledModel, data_of
-from bsvr_pp.model.gaussian import all_replaced, gradients
-from bsvr_pp.model.gp import copied, set_initial_values
+from bsvr_pp.model.gaussian import gradients, replace_in_all
+from bsvr_pp.model.gp import copy_model, set_initial_values
 from bsvr_pp.model.inventory import ModelError
 from bsvr_pp.model.operation import CovarianceGraph, TargetsGraph, latent_evidence
 from bsvr_pp.model.problem import Problem, read_model
@@ -91,7 +91,7 @@ def marginalize(method: Integrator, model: pm.Model | None = None) -> pm.Model:
         Method of integration. For small ``beta`` the evidence of exact Laplace is discontinuous, and sampling then
         fails without a warning: prefer ``Laplace(curvature="local")`` or `MeanField`.
     model : pm.Model, optional
-        A model with a `GP` prior and support vector noise; by default that of the surrounding ``with``.
+        A model with a `GP` prior and support vector noise; by default the model of the surrounding ``with``.
 
     Returns
     -------
@@ -119,7 +119,7 @@ def marginalize(method: Integrator, model: pm.Model | None = None) -> pm.Model:
     source = problem.model
     target = source[problem.target]
     f, latent = problem.latent, {source[name] for name in problem.prior.latents}
-    fgraph, memo = copied(source, fgraph_from_model)
+    fgraph, memo = copy_model(source, fgraph_from_model)
     X = pt.as_tensor_variable(problem.X if problem.composite is None else problem.prior.X)
     _, mean = problem.prior_at(X)
     K = problem.blocks.between(problem.prior_at(X)[0].given)
@@ -128,10 +128,10 @@ def marginalize(method: Integrator, model: pm.Model | None = None) -> pm.Model:
         evidence = BlockEvidence(problem, method, problem.blocks)
     others = [v for v in problem.ends.noise.owner.inputs[1:] if v is not f]  # without the generator
     known = [*problem.ends.bounds, *problem.site_parameters]
-    known = all_replaced(known, {problem.matrix: problem.columns.matrix})
+    known = replace_in_all(known, {problem.matrix: problem.columns.matrix})
     inputs = [K, mean, *others, *known, *evidence.inputs]
     named = {v: memo[v] for v in ancestors(inputs) if v in memo and memo[v] in fgraph.variables}
-    mapped = all_replaced(inputs, named)
+    mapped = replace_in_all(inputs, named)
     y = _marginal(problem, f, mapped, evidence)
     gone = {memo[v] for v in latent}
     observed = memo[target]
@@ -203,7 +203,7 @@ class BlockEvidence(DenseEvidence):
         parameters, (X, *leaves) = rest[first : end - 1], rest[end:]  # without weights
         given = [*(pt.as_tensor_variable(p) for p in parameters), *leaves]
         outer = [pt.matrix(), pt.vector(), *(v.type() for v in given)]
-        total, slopes = self._summed(outer, len(parameters))
+        total, slopes = self._sum_blocks(outer, len(parameters))
 
         def pullback(_: object, outputs: list[Tensor], cotangents: list[Tensor]) -> list[object]:
             nothing = DisconnectedType()
@@ -218,7 +218,7 @@ class BlockEvidence(DenseEvidence):
         node = operation.make_node(X[order], pt.as_tensor_variable(y)[order], *given)
         return cast(Tensor, node.outputs[0])
 
-    def _summed(self, outer: list[Tensor], n_parameters: int) -> tuple[Tensor, list[Tensor]]:
+    def _sum_blocks(self, outer: list[Tensor], n_parameters: int) -> tuple[Tensor, list[Tensor]]:
         """Value, and gradients by the continuous variables, added up over the blocks."""
         problem, offsets = self.problem, self._blocks.offsets
         X, y, *given = outer
@@ -229,7 +229,7 @@ class BlockEvidence(DenseEvidence):
             sums, (inputs, targets, *values) = state[: len(start)], state[len(start) :]
             rows, parameters, leaves = inputs[first:last], values[:n_parameters], values[n_parameters:]
             K, mean = problem.prior_at(rows)
-            smooth, offset = all_replaced([K.smooth, mean], dict(zip(self._leaves, leaves, strict=True)))
+            smooth, offset = replace_in_all([K.smooth, mean], dict(zip(self._leaves, leaves, strict=True)))
             covariance = CovarianceGraph(smooth, problem.prior.jitter)
             known = TargetsGraph.of(targets[first:last])
             value, *_ = self.method.evidence_graph(problem.loss.name, covariance, offset, known, parameters)

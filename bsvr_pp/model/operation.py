@@ -1,9 +1,9 @@
 """The evidence of a latent function as one node of a PyTensor graph.
 
 `LatentEvidence` computes the log evidence and all its gradients from one solve; its pullback multiplies them by the
-cotangent, so that any kernel, prior and transform around it is PyTensor's business. The same machine code
-serves the C and Python back ends and, called by its address, Numba (whose samplers run chains in threads, so that there
-is no shared state). If a solve fails, the value is -inf, the gradients are zero, and the convergence flag is 0.
+cotangent, so that any kernel, prior and transform around it is PyTensor's business. The same machine code serves the C
+and Python back ends and, called by its address, Numba. There is no shared state, since samplers run chains in threads.
+If a solve fails, the value is -inf, the gradients are zero, and the convergence flag is 0.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ from bsvr_pp.model.density import DifferentiableOp, Shape
 
 APPROXIMATIONS = ("laplace", "laplace_local", "mean_field")
 _LOCAL, _MEAN_FIELD = 1, 2  # their places
-# In a search: errors of the evidence are below 1e-4 nats, those of gradients about 1e-4, in half of the sweeps.
+# In a search: errors of the evidence are below 1e-4 nats, errors of gradients about 1e-4, in half of the sweeps.
 _SEARCH_MISMATCH = 3e-3
 
 
@@ -83,9 +83,9 @@ class TargetsGraph(NamedTuple):
 class LatentEvidence(DifferentiableOp):
     """Log evidence of targets under a Gaussian process and a noise model.
 
-    Inputs: K (n, n), or ``by_root`` a root (n, r) of it, prior mean (n,), lower and upper ends of the targets and their
-    weights (n,), loss parameters (p, k) with k = 1 or n, jitter for K, and dual coefficients and site precisions (2, n)
-    of a similar problem, or zeros. Outputs: log evidence, its gradients by K, mean, ends and parameters, 1 or 0 for
+    Inputs: K (n, n), or ``by_root`` a root (n, r) of it; prior mean (n,); lower and upper ends of the targets and their
+    weights (n,); loss parameters (p, k) with k = 1 or n; jitter for K; dual coefficients and site precisions (2, n) of
+    a similar problem, or zeros. Outputs: log evidence, its gradients by K, mean, ends and parameters, 1 or 0 for
     converged, and the solution (2, n). A back end may use whether all targets are exact. At the ``mismatch`` of moments
     mean field ends: the error of the evidence is of second order in it, the error of its gradients of first order.
     """

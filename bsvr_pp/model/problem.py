@@ -40,7 +40,7 @@ from bsvr_pp.model.compiled import (
     quick,
     value_of,
 )
-from bsvr_pp.model.distributions import noise_of, unweighted
+from bsvr_pp.model.distributions import noise_of, split_weight
 from bsvr_pp.model.gaussian import gaussian_variables, gradients
 from bsvr_pp.model.gp import Prior, localize, processes_of
 from bsvr_pp.model.inventory import ModelError, NotRead, check_random, check_variables, inventory_of, target_of
@@ -116,7 +116,7 @@ class Problem(CompiledModel):
         *given: Array,
         matrix: Array | None = None,
     ) -> list[Array]:
-        """Values of graphs at given hyperparameters, at the training rows or those of another matrix.
+        """Values of graphs at given hyperparameters, at the training rows or at another matrix.
 
         ``graphs`` makes them from a variable for each of the other given arrays, whose first axis may have any length.
         They are compiled once for the model, under the name ``key``.
@@ -157,7 +157,7 @@ class Problem(CompiledModel):
         return np.broadcast_to(mean, (self.targets.size,)).copy()
 
     def noise_at(self, point: Mapping[str, ArrayLike], matrix: Array | None = None) -> NoiseModel:
-        """Noise of new targets at given hyperparameters, at the training rows or those of another matrix."""
+        """Noise of new targets at given hyperparameters, at the training rows or at another matrix."""
         return self.noise_model(self.evaluate("parameters", lambda: self.parameters, point, matrix=matrix))
 
     def in_intervals(self, noise: NoiseModel, point: Mapping[str, ArrayLike]) -> NoiseModel:
@@ -291,7 +291,7 @@ class Problem(CompiledModel):
         return [str(v.name) for v, slope in zip(chosen, slopes, strict=True) if np.any(np.abs(slope) > 0)]
 
     def check_groups(self, matrix: Array) -> None:
-        """Check that numbers of groups in new rows, which choose one of several values, are those of the model."""
+        """Check that numbers of groups in new rows, which choose one of several values, exist in the model."""
 
         # Each number too: a place that is computed from several, such as 2·g + h, may be known where one is not.
         def compile_() -> tuple[list[int], Compiled, list[tuple[int, ...]]]:
@@ -390,7 +390,7 @@ def read_model(model: pm.Model | None = None, *, samples_f: bool = False) -> Pro
     if model is None:
         model = pm.Model.get_context(error_if_none=False)
     if model is None:
-        raise TypeError("model must be given, or be that of a surrounding with block: there is none")
+        raise TypeError("model must be given, or come from a surrounding with block: there is none")
     if not isinstance(model, pm.Model):
         raise TypeError(f"model must be a pm.Model, got {type(model).__name__}")
     check_variables(model)
@@ -409,11 +409,11 @@ def _read(model: pm.Model) -> Problem:
     processes = processes_of(model)
     target = target_of(model, processes or gaussian_variables(model))
     if target.ndim != 1:
-        raise ModelError(f"the targets {target.name} must have one axis, that of the rows, got {target.ndim} axes")
+        raise ModelError(f"the targets {target.name} must have one axis, the rows, got {target.ndim} axes")
     if value_of(model.rvs_to_values[target]).size == 0:
         raise ModelError(f"the targets {target.name} have no value: observe at least one of them")
     loss, latent, parameters, weight, ends = _noise_in(model, target)
-    composite, prior, columns = _located(model, target, latent, processes, [*parameters, *ends.bounds, weight])
+    composite, prior, columns = _locate(model, target, latent, processes, [*parameters, *ends.bounds, weight])
     X = pt.as_tensor_variable(columns.X)
     inputs = np.array(value_of(X), dtype=np.float64)
     hyperparameters, terms, of_latent = inventory_of(model, target, prior.latents)
@@ -461,7 +461,7 @@ def _read(model: pm.Model) -> Problem:
     return problem
 
 
-def _located(
+def _locate(
     model: pm.Model, target: Tensor, latent: Tensor, processes: dict[Tensor, Prior], of_noise: Sequence[Tensor]
 ) -> tuple[Affine | None, Prior, Columns]:
     """Read the location of the noise: its parts if it is no single process, its prior, and the columns of its rows."""
@@ -490,18 +490,18 @@ def _given(v: Tensor, target: Tensor) -> Sequence[Tensor]:
 
 
 def _at_rows(graph: Tensor, columns: Columns, matrix: Tensor) -> Tensor:
-    """A graph at the rows of a matrix, if it has a value for each row; numbers are those of the training rows."""
+    """A graph with a value for each row, at the rows of a matrix; any other graph as it is."""
     return columns.at(graph, matrix) if graph.ndim > 0 and _is_rowwise(graph, columns) else graph
 
 
 def _is_rowwise(graph: Tensor, columns: Columns) -> bool:
-    """Whether a graph of some rows alone is computed row by row; that of all rows is seen when there are new ones."""
+    """Whether a graph of some rows alone is computed row by row; a graph of all rows is checked at new rows."""
     return columns.kept is None or graph.ndim == 0 or follows_rows(columns.model, graph, columns.n, columns.kept)
 
 
 def _noise_in(model: pm.Model, target: Tensor) -> tuple[Loss, Tensor, Sequence[Tensor], Tensor, Exact]:
     """Find the loss of targets, its location and parameters, sample weights, and what is known of the targets."""
-    single, weight = unweighted(target)
+    single, weight = split_weight(target)
     ends = ends_of(single)
     noise = noise_of(ends.noise)
     if noise is None or not ends.takes(noise[0]):

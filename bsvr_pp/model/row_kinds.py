@@ -1,8 +1,8 @@
 """Kinds of rows: what is known of a target, which is f plus noise.
 
-A row is exact, censored (`pm.Censored` of a noise), known to lie in an interval (`Interval`) or an ordered class
-(`Ordinal`), under any noise of the registry, or missing. A `Kind` says how the ends of the interval follow from an
-observed value, and how a value follows from a latent target; the PyMC distribution follows from it.
+A row is exact, censored (`pm.Censored`), known to lie in an interval (`Interval`), an ordered class (`Ordinal`) or
+missing, under any noise of the registry. A `Kind` says how the ends of the interval follow from an observed value, and
+how a value follows from a latent target; the PyMC distribution follows from it.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ from bsvr_pp.core.losses.registry import NOISES, Loss
 from bsvr_pp.model.compiled import Exact
 from bsvr_pp.model.density import log_factor
 from bsvr_pp.model.distributions import NoiseRV, constraints, distribution_class, noise_of, valid_parameters
-from bsvr_pp.model.gp import copied, set_initial_values, share_data
+from bsvr_pp.model.gp import copy_model, set_initial_values, share_data
 
 _KNOWN: WeakKeyDictionary[pm.Model, tuple[list[str], pm.Model]] = WeakKeyDictionary()
 
@@ -74,7 +74,7 @@ class Ordered(Intervals):
 
     @property
     def row_bounds(self) -> tuple[Tensor, ...]:
-        """None: the cut points are those of all rows."""
+        """None: all rows share the cut points."""
         return ()
 
     @property
@@ -201,7 +201,7 @@ def with_known_targets(model: pm.Model) -> pm.Model:
 
 
 def _without(model: pm.Model, missing: list[Tensor]) -> pm.Model:
-    fgraph, memo = copied(model, fgraph_from_model)
+    fgraph, memo = copy_model(model, fgraph_from_model)
     for v in missing:
         free, seen = memo[v], memo[model[f"{str(v.name).removesuffix('_unobserved')}_observed"]]
         rv = free.owner.inputs[0]
@@ -323,7 +323,7 @@ def _arguments(
 class Interval(_Targets):
     r"""Targets with support vector noise around mu that are known only to lie in intervals.
 
-    The random variable is the latent target, whose distribution is that of mu plus noise; what is known of it is that
+    The random variable is the latent target, which is distributed as mu plus noise; what is known of it is that
     it lies in (lower, upper]. The log likelihood of a row is
 
     .. math::
@@ -361,7 +361,7 @@ class Interval(_Targets):
     Notes
     -----
     The evidence of a model that has exact targets and intervals is a density of the former and a probability of the
-    latter; it depends on the unit of the target, and cannot be compared with that of other data.
+    latter; it depends on the unit of the target, and cannot be compared between data.
 
     Examples
     --------

@@ -1,4 +1,4 @@
-"""Plots that ArviZ does not have: bands with support vectors, evidence, effects; and those of the report page."""
+"""Plots that ArviZ does not have: bands with support vectors, evidence, effects; and plots of the report page."""
 
 from __future__ import annotations
 
@@ -289,7 +289,7 @@ def plot_effect(
     target : str
         Name of what the effects are on.
     **options
-        Options of `effect`: ``model``, ``values``, ``rows``, ``coverage``, ``random_seed``, and ``ice``, the number of
+        Options of `effect`: ``model``, ``values``, ``rows``, ``coverage``, and ``ice``, the number of
         rows whose own curves are thin lines.
 
     Returns
@@ -433,7 +433,7 @@ def _name_dates(axis: Axis, values: pd.Index) -> None:
 
 
 def hyperparameters_picture(results: Mapping[str, xr.DataTree], names: Mapping[str, Sequence[str]]) -> PlotCollection:
-    """Median and central 50 % and 90 % of every hyperparameter; ``names`` are those of the entries of vectors."""
+    """Median and central 50 % and 90 % of every hyperparameter; ``names`` has names of the entries of vectors."""
     drawn, colour = {}, _colours(results)
     found = {method: result["posterior"].to_dataset()[shown_names(result)] for method, result in results.items()}
     most = max(kept.sizes["chain"] * kept.sizes["draw"] for kept in found.values())

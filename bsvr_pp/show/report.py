@@ -87,7 +87,7 @@ def compare(
     X_test, y_test : arrays, optional
         Test data, for `scores`.
     model : pm.Model, optional
-        The model; by default that of the surrounding ``with``. Without a model, columns that need it are omitted.
+        The model; by default the model of the surrounding ``with``. Without a model, columns that need it are omitted.
     hyperparameters : dict, optional
         The common hyperparameters θ at which the evidences of all methods are compared. By default the mean of the
         reference; without a reference the mean-field optimum, or the hyperparameters of the first result.
@@ -114,13 +114,11 @@ def compare(
           from the annealed one there, by which the result is judged; ``p(y)`` with the hyperparameters integrated out,
           in log, and its ``se``; ``elpd``, its ``se`` and its ``kind`` (compare only values of the same kind);
         - mean and ``sd`` of each hyperparameter (``sd`` is NaN for a point estimate);
-        - ``f differs``, the largest difference of the means of f from the reference in posterior standard deviations
-          of f, ``y differs`` the same in predictive ones of y; ``W f`` and ``KL f``, the mean over the training inputs
-          of Wasserstein distance (in standard deviations) and KL divergence of the marginals of f, and the same of each
-          hyperparameter (`bsvr_pp.assess.assessment.marginal_distances`);
+        - ``f differs`` and ``y differs``, the largest difference of the means of f from the reference, in posterior
+          standard deviations of f and predictive ones of y;
         - ``converged``; ``k-hat``; ``R-hat``, ``ESS``, ``ESS/s`` and ``divergences`` (only for sampling); numbers of
           support vectors; ``seconds``, ``note``, ``inference``;
-        - ``against the reference``: a warning if the mean of f is far from that of the reference;
+        - ``against the reference``: a warning if the mean of f is far from the reference's;
         - ``verdict``: the problems that were found with the result, in words.
 
         Its attribute ``comparison`` is the same as data (`bsvr_pp.assess.assessment.Comparison`), with the evidences at
@@ -130,7 +128,7 @@ def compare(
     Raises
     ------
     ValueError
-        If there is no result, the reference is not among them, only one of X_test and y_test is given, or the
+        If there is no result, or the reference is not among them. If one of X_test and y_test is missing, or the
         hyperparameters do not fit the model.
     TypeError
         If results is not a dict of results, annealed is neither `Annealed` nor None, or test data or hyperparameters
@@ -302,7 +300,7 @@ def print_comparison(
     skipped: Mapping[str, str] | None = None,
 ) -> None:
     """Print a comparison, with verdicts and summary at the end, where they are seen; options as of `report_page`."""
-    shown = sections(comparison, names, brief=True)
+    shown = sections(comparison, names)
     lines = [line for section in shown for line in section.lines]
     label = min(max(len(line.label) for line in lines), console.width // 3)
     share = (console.width - label) // len(comparison.results) - 1
@@ -358,24 +356,18 @@ class Section(NamedTuple):
     lines: Sequence[Line]
 
 
-def sections(
-    comparison: Comparison, names: Mapping[str, Sequence[str]] | None = None, *, brief: bool = False
-) -> list[Section]:
-    """Arrange a comparison in those sections that have numbers; ``brief`` omits distances of each hyperparameter."""
+def sections(comparison: Comparison, names: Mapping[str, Sequence[str]] | None = None) -> list[Section]:
+    """Arrange a comparison in those sections that have numbers."""
     facts = {"reference": comparison.reference, "k_hat": GOOD_K, "r_hat": GOOD_R_HAT}
     named = {f"{name}[{i}]": f"{name} {x}" for name, each in (names or {}).items() for i, x in enumerate(each)}
     out = []
     for text in _TEXTS:
         lines = []
         for key, label in text["columns"].items():
-            distance = key.startswith(("W ", "KL "))
-            if brief and distance and "{}" in key:
-                continue
-            nothing = {_MISSING, "0"} if distance else {_MISSING}  # the reference has distance 0 from itself
             error, most = f"{key} {text['error']}", _DECIMALS.get(key, 6)
             for entry, rows in _rows(comparison, key).items():
                 cells = tuple(cell(row.get(key), row.get(error), most) for row in rows)
-                if not set(cells) <= nothing:
+                if set(cells) != {_MISSING}:
                     lines.append(Line(label.format(named.get(entry, entry)), cells))
         if lines:
             out.append(Section(text["title"].format(**facts), text["explanation"].format(**facts), lines))

@@ -18,7 +18,6 @@ from lzma import LZMAError
 from pathlib import Path
 from types import ModuleType
 from typing import TYPE_CHECKING
-from urllib.parse import unquote
 from zipfile import BadZipFile
 
 import numpy as np
@@ -63,9 +62,9 @@ class TextTable:
     def frame(self, kinds: Mapping[str, type[Column] | None]) -> tuple[pd.DataFrame, tuple[str, ...]]:
         """Convert some columns to numbers, dates or words with gaps, and say what was read.
 
-        A column of kind None has numbers or dates, such as 2020-01-31 or 2020-01-31 18:30+01:00, if more than half of
-        its cells that are not missing have, and numbers if nine tenths of its different cells have, else words. The
-        table is indexed by the lines of the file.
+        A column of kind None has numbers or dates if more than half of its cells that are not missing have. It has
+        numbers if nine tenths of its different cells have, else words. Dates are such as 2020-01-31 or 2020-01-31
+        18:30+01:00. The table is indexed by the lines of the file.
         """
         cells = self.cells[list(kinds)]
         given = cells.where(~cells.map(str.lower).isin(_MISSING), None)
@@ -164,7 +163,7 @@ def read_table(path: str | Path, wanted: Collection[str] = ()) -> TextTable:
             raise DataError(f"{path}: row {line} has {len(row)} cells, more than the header, which has {len(header)}")
     cells_of = [[row[j] if j < len(row) else "" for row in rows.values()] for j in range(len(header))]
     notes = [] if separator == "," else [f"{path}: the columns are separated by {_SEPARATORS[separator]}"]
-    cells = pd.DataFrame(_named(str(path), header, cells_of, notes), list(rows), dtype=object)
+    cells = pd.DataFrame(_name_columns(str(path), header, cells_of, notes), list(rows), dtype=object)
     return TextTable(str(path), cells, separator, tuple(notes))
 
 
@@ -209,7 +208,7 @@ def _separator(text: str) -> str:
     return max(found, key=lambda separator: found[separator])
 
 
-def _named(path: str, header: list[str], cells: list[list[str]], notes: list[str]) -> dict[str, list[str]]:
+def _name_columns(path: str, header: list[str], cells: list[list[str]], notes: list[str]) -> dict[str, list[str]]:
     """Return the columns by name, without row labels and without empty columns that have no name."""
     with of_file(path):
         unique(filter(None, header))
@@ -260,27 +259,22 @@ def parquet_library(path: str | Path) -> ModuleType:
 class ParquetTable:
     """A Parquet file, or a folder of them as pandas, Spark and Dask write it, used as `TextTable` is.
 
-    All files have the same ``columns``, those of an index first, and those of the names of folders (site=N) before the
-    last. Rows are numbered from 1, and ``notes`` say what is left out.
+    All files have the same ``columns``, an index first. Rows are numbered from 1, and ``notes`` say what is
+    left out.
     """
 
     def __init__(self, path: str | Path) -> None:
         self.path, self._parquet, self.notes = Path(path), parquet_library(path), tuple[str, ...]()
-        folders = _folders_of(self.path)
-        self.files = list(folders)
-        names = {file: self._columns_of(file, list(stated)) for file, stated in folders.items()}
-        first = self.files[0]
-        self.columns, keys = names[first], folders[first].keys()
-        for file in self.files:
-            for name in (folders[file].keys() ^ keys) | (set(names[file]) ^ set(self.columns)):
+        first, *others = self.files = _files_of(self.path)
+        self.columns = self._columns_of(first)
+        for file in others:
+            for name in set(self._columns_of(file)) ^ set(self.columns):
                 raise DataError(f"{file}: it or {first} alone has the column {name!r}: write all files with the same")
         if not self.columns:
             raise DataError(f"{path}: has no column with a name")
-        cells = pd.DataFrame(list(folders.values()), columns=list(keys), dtype=object)
-        self._stated, _ = TextTable(str(path), cells).frame(dict.fromkeys(keys))
 
-    def _columns_of(self, file: Path, stated: list[str]) -> list[str]:
-        """The columns of a file, with those that the names of its folders state."""
+    def _columns_of(self, file: Path) -> list[str]:
+        """The columns of a file."""
         with self._reading(file) as opened:
             schema = opened.schema_arrow
         index = (schema.pandas_metadata or {}).get("index_columns", [])  # names of fields, or a range
@@ -292,7 +286,7 @@ class ParquetTable:
         if len(named) < len(fields):
             self.notes = (f"{self.path}: an index without a name of its own is left out: it labels the rows",)
         with of_file(file):
-            return unique([*named[:-1], *stated, *named[-1:]])
+            return unique(named)
 
     @contextmanager
     def _reading(self, file: Path) -> Iterator[ParquetFile]:
@@ -308,13 +302,11 @@ class ParquetTable:
         """Read some columns (None: all) in parts with at least one row and at most ``rows`` (None: all of a file)."""
         wanted = self.columns if names is None else list(names)
         check_columns(self.path, self.columns, wanted)
-        for i, file in enumerate(self.files):
-            fields = [name for name in wanted if name not in self._stated]
+        for file in self.files:
             with self._reading(file) as opened:
-                for part in [opened.read(fields)] if rows is None else opened.iter_batches(rows, columns=fields):
-                    stated = self._stated.take(np.full(part.num_rows, i)).reset_index(drop=True)
-                    if len(stated):
-                        yield pd.concat([part.to_pandas(ignore_metadata=True), stated], axis=1)[wanted]
+                for part in [opened.read(wanted)] if rows is None else opened.iter_batches(rows, columns=wanted):
+                    if part.num_rows:
+                        yield part.to_pandas(ignore_metadata=True)[wanted]
 
     def frame(self, kinds: Mapping[str, type[Column] | None]) -> tuple[pd.DataFrame, tuple[str, ...]]:
         """The columns as they are: the files say what they contain."""
@@ -324,26 +316,23 @@ class ParquetTable:
         return table.set_axis(pd.RangeIndex(1, len(table) + 1)), ()
 
 
-def _folders_of(path: Path) -> dict[Path, dict[str, str]]:
-    """The Parquet files of a path, with what the names of their folders say; files such as _SUCCESS are ignored."""
+def _files_of(path: Path) -> list[Path]:
+    """The Parquet files of a path; other files, such as _SUCCESS, are ignored if they begin with a line or a point."""
     if not path.exists():
         raise DataError(f"{path}: there is no such file")
-    found = {} if path.is_dir() else {path: dict[str, str]()}
-    for file in sorted(path.rglob("*")):
-        *folders, name = file.relative_to(path).parts
-        if file.is_dir() or (name.startswith(("_", ".")) and not is_parquet(file)):
-            continue
-        odd = [name] if not is_parquet(file) else [folder for folder in folders if not re.match("[^=]+=", folder)]
-        if odd:
-            raise DataError(f"{file}: {odd[0]!r} is neither a Parquet file nor a folder of a column, such as site=N")
-        values = (unquote(folder).split("=", 1) for folder in folders)
-        found[file] = {key: "" if value == "__HIVE_DEFAULT_PARTITION__" else value for key, value in values}
+    found = [path] if path.is_file() else sorted(path.iterdir())
+    found = [file for file in found if is_parquet(file) or not file.name.startswith(("_", "."))]
+    for file in found:
+        if file.is_dir():
+            raise DataError(f"{file}: is a folder in a folder: give pandas.read_parquet({str(path)!r}), a data frame")
+        if not is_parquet(file):
+            raise DataError(f"{file}: is no Parquet file, and all files of the folder must be")
     if not found:
         raise DataError(f"{path}: has no Parquet files")
     return found
 
 
-def opened(path: str | Path, wanted: Collection[str] = ()) -> TextTable | ParquetTable:
+def open_table(path: str | Path, wanted: Collection[str] = ()) -> TextTable | ParquetTable:
     """Read a file: Parquet if it is a folder or ends in .parquet or .pq, any other as CSV (`read_table`)."""
     return ParquetTable(path) if is_parquet(path) else read_table(path, wanted)
 

@@ -13,7 +13,7 @@ from bsvr_pp.core.arrays import Array
 from bsvr_pp.core.checks import check_share, check_size, check_spread, generator
 from bsvr_pp.tables import DataError, check_columns, of_file
 from bsvr_pp.tables.columns import Column, Encoding, Numbers, finite_numbers, kind_of
-from bsvr_pp.tables.files import opened
+from bsvr_pp.tables.files import open_table
 
 Rows = NDArray[np.intp]
 
@@ -121,7 +121,7 @@ def read_times(path: str | Path, target: str | None, event: str) -> Table:
 
 
 def read_classes(path: str | Path, target: str | None = None) -> Table:
-    """Read a file with a column of ordered classes, numbers or words, whose order is that of sorting."""
+    """Read a file with a column of ordered classes, numbers or words, which sorting puts in order."""
     frame, (chosen,), notes = _read(path, [target], None)
     values = frame[chosen]
     _refuse_gaps(str(path), chosen, values)
@@ -135,7 +135,7 @@ def read_classes(path: str | Path, target: str | None = None) -> Table:
 
 def read_new(path: str | Path, encoding: Encoding) -> tuple[pd.DataFrame, tuple[str, ...]]:
     """Read the columns of an encoding, in its order, and say what was recognised."""
-    table = opened(path, encoding.kinds)
+    table = open_table(path, encoding.kinds)
     check_columns(path, table.columns, encoding.kinds)
     frame, notes = table.frame(encoding.kinds)
     if not len(frame):
@@ -148,7 +148,7 @@ def _read(
 ) -> tuple[pd.DataFrame, list[str], tuple[str, ...]]:
     """Read a file whose target and other columns are of a kind; None is the last column that is not another target."""
     stated = [name for name in targets if name is not None]
-    table = opened(path, stated)
+    table = open_table(path, stated)
     names = list(table.columns)
     check_columns(path, names, stated)
     free = [name for name in names if name not in targets]

@@ -13,6 +13,7 @@ from bsvr_pp.core.approximations import find_mode, laplace, mean_field, mean_fie
 from bsvr_pp.core.approximations.nearest import nearest_moments
 from bsvr_pp.core.losses.registry import LIKELIHOODS, label_probability
 from bsvr_pp.losses import NoiseModel
+from bsvr_pp.model.blocks import Blocks
 
 F = np.array([-40.0, -1.3, -1.0, -0.2, 0.0, 0.7, 1.0, 2.5])
 
@@ -87,7 +88,7 @@ def model(blocks=None, n=24):
 
 
 def test_the_evidence_of_blocks_is_a_sum_and_C_is_chosen_without_a_normaliser():
-    blocks = bp.Blocks(np.repeat([0, 1], 12))
+    blocks = Blocks(np.repeat([0, 1], 12))
     made, X = model(blocks)
     result = bp.fit(bp.MeanField(), made, random_seed=0, progressbar=False)
     C = result["posterior"]["C"][0, 0].item()

@@ -8,7 +8,7 @@ from problems import LOSSES, smooth
 
 from bsvr_pp.approximations import Covariance, mean_field
 from bsvr_pp.core.approximations.nearest import nearest_moments
-from bsvr_pp.core.losses.noise import widened
+from bsvr_pp.core.losses.noise import widen
 from bsvr_pp.losses import absolute, gaussian
 
 N, NEW = 24, 5
@@ -82,7 +82,7 @@ def test_log_densities_of_rows_left_out_for_wider_noise():
     assert found.shape == (NEW, 3)
     for i, rows in enumerate(neighbours):
         posterior = mean_field(K[np.ix_(rows, rows)], y[rows], noise)
-        expected = [posterior.log_loo(y[rows], widened(noise, factor)).mean() for factor in factors]
+        expected = [posterior.log_loo(y[rows], widen(noise, factor)).mean() for factor in factors]
         np.testing.assert_allclose(found[i], expected, atol=1e-3)
     assert moments(K, y, noise, cross, diagonal, neighbours).log_density.shape == (NEW, 0)
 

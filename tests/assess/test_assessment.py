@@ -1,26 +1,11 @@
-"""Draws of hyperparameters of a result, and distances of marginals, against closed forms and brute force."""
+"""Draws of hyperparameters of a result."""
 
 from __future__ import annotations
 
 import numpy as np
-import pytest
 import xarray as xr
-from scipy.stats import uniform
 
-from bsvr_pp.assess.assessment import hyperparameter_draws, marginal_distances
-
-
-def test_distances_of_few_draws_by_hand():
-    """Shares in tenths of the reference, each with half a draw more, against the mean of equal distributions."""
-    reference, draws = np.arange(40.0), np.r_[np.linspace(0.3, 5.2, 28), 20.1, 38.0]
-    distance, kl = marginal_distances(reference + 3.0, reference)
-    assert distance == pytest.approx(3.0 / reference.std(ddof=1))
-    assert kl == 0.0
-    counts = np.histogram(draws, [-1, *np.quantile(reference, np.arange(1, 10) / 10), 50])[0]
-    p, q = np.full(10, 4.5) / 45, (counts + 0.5) / 35
-    expected = np.sum(p * np.log(p / q)) - 0.5 * 9 * (1 / 40 + 1 / 30)
-    assert expected > 0.1
-    assert marginal_distances(draws, reference)[1] == pytest.approx(expected)
+from bsvr_pp.assess.assessment import hyperparameter_draws
 
 
 def result_of(posterior, **groups):
@@ -47,25 +32,6 @@ def test_each_element_of_a_vector_has_its_draws():
         "lengthscale[0]": [0],
         "lengthscale[1]": [1],
     }
-
-
-def test_distances_of_normals():
-    rng = np.random.default_rng(0)
-    reference = rng.normal(size=20_000)
-    shift, kl = marginal_distances(rng.normal(0.5, 1.0, 20_000), reference)
-    assert shift == pytest.approx(0.5, abs=0.03)
-    # Between tenths of the reference a little of KL = ½·0.5² is lost.
-    assert kl == pytest.approx(0.125, abs=0.015)
-    same = [marginal_distances(rng.normal(size=300), rng.normal(size=300))[1] for _ in range(100)]
-    assert np.mean(same) < 0.015
-
-
-def test_distances_of_points():
-    reference = uniform.rvs(size=5000, random_state=1)
-    distance, kl = marginal_distances(np.array([0.0]), reference)
-    assert distance == pytest.approx(0.5 * np.sqrt(12), rel=0.03)
-    assert np.isnan(kl)
-    assert np.isnan(marginal_distances(reference, np.array([0.0]))).all()
 
 
 def test_draws_of_hyperparameters(sinc_results):

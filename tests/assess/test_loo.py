@@ -13,6 +13,7 @@ from scipy import stats
 
 import bsvr_pp as bp
 from bsvr_pp.approximations import annealed, laplace, mean_field
+from bsvr_pp.inference.prediction.neighbours import NoiseScales
 from bsvr_pp.inference.protocol import to_record
 from bsvr_pp.inference.result import from_samples
 from bsvr_pp.inference.sampling.recover import recover
@@ -201,7 +202,7 @@ def test_from_nearest_rows_is_the_gaussian_of_these_rows(scaled):
         f = bp.GP(cov_func=pm.gp.cov.ExpQuad(1, ls=1.0)).prior("f", X=X)
         pm.Normal("y", mu=f, sigma=pm.HalfNormal("sigma"), observed=y)
         result = bp.fit(bp.MeanField(), hyperparameters={"sigma": noise**0.5}, progressbar=False)
-    scales = bp.NoiseScales(np.array([1.0, 2.0]), np.array([0.8, 0.2]), 0.0, neighbours=5) if scaled else 5
+    scales = NoiseScales(np.array([1.0, 2.0]), np.array([0.8, 0.2]), 0.0, neighbours=5) if scaled else 5
     factors = [(1.0, 0.8), (4.0, 0.2)] if scaled else [(1.0, 1.0)]
     expected = np.empty(20)
     for i in range(20):

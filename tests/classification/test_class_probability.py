@@ -6,10 +6,10 @@ import numpy as np
 import pymc as pm
 from problems import factor_grid
 from scipy.special import logsumexp
+from svm_toy import LatentDraws
 
 import bsvr_pp as bp
 from bsvr_pp.approximations import Covariance
-from bsvr_pp.core.approximations.posterior import LatentDraws
 from bsvr_pp.core.losses.noise import noise_likelihood
 from bsvr_pp.core.losses.registry import average_probability, label_probability
 from bsvr_pp.losses import hinge
@@ -26,6 +26,15 @@ def model(X=X2, y=Y2, C=2.0):
 
 def kernel(A, B):
     return 1.5 * np.exp(-0.5 * ((A - B.T) / 0.8) ** 2)
+
+
+def test_draws_of_the_prior_give_the_prior_back():
+    rng = np.random.default_rng(1)
+    K = kernel(X2, X2)
+    draws = LatentDraws(Covariance(K), rng.multivariate_normal([0, 0], K, size=20_000))
+    sample = draws.sample(kernel(NEW, X2), np.full(4, 1.5), 2)
+    assert np.allclose(np.cov(sample.T).diagonal(), 1.5, rtol=0.05)
+    assert np.abs(draws.mean(kernel(NEW, X2))).max() < 0.05
 
 
 def test_predictions_against_quadrature():

@@ -121,7 +121,7 @@ def test_a_fitted_model_is_saved_and_predicts(tmp_path):
         ([str(model), str(tmp_path / "none.csv")], "there is no such file"),
         ([str(tmp_path / "houses.csv"), str(tmp_path / "new.csv")], "is not a saved model"),
         ([*arguments[1:], "--coverage", "1"], "--coverage must lie strictly between 0 and 1, got 1.0"),
-        ([*arguments[1:], "--neighbours", "5"], "--neighbours is for a model in blocks, and that of "),
+        ([*arguments[1:], "--neighbours", "5"], "--neighbours is for a model in blocks, got the dense one of "),
     ):
         assert message in refuse_command("predict", *wrong)
 

@@ -13,7 +13,7 @@ from problems import REGRESSION
 from bsvr_pp.approximations import BlockDiagonal, Covariance, annealed, find_mode, laplace, mean_field
 from bsvr_pp.core.approximations.posterior import from_sites, joined
 from bsvr_pp.core.approximations.smc import Annealing, importance
-from bsvr_pp.core.covariance.block_diagonal import each_block, scattered
+from bsvr_pp.core.covariance.block_diagonal import each_block, scatter
 from bsvr_pp.inference.approximate import Annealed
 
 RNG = np.random.default_rng(0)
@@ -106,7 +106,7 @@ def test_blocks_are_solved_in_as_many_threads_as_asked_for(n_jobs):
 
 
 def test_parts_are_joined_in_the_order_of_the_rows():
-    np.testing.assert_array_equal(scattered(ROWS, [X[rows] for rows in ROWS]), X)
+    np.testing.assert_array_equal(scatter(ROWS, [X[rows] for rows in ROWS]), X)
 
 
 def test_a_failure_of_one_block_is_a_failure():

@@ -7,7 +7,7 @@ import pandas as pd
 import pytest
 
 import bsvr_pp as bp
-from bsvr_pp.estimators.training_data import TrainingData, merged
+from bsvr_pp.estimators.training_data import TrainingData, merge_rows
 from bsvr_pp.estimators.validation import IntervalTargets, concordance, targets_of
 from bsvr_pp.inference.prediction.component import Component
 
@@ -115,7 +115,7 @@ def test_log_targets_and_files(svr):
 
 def test_rows_of_intervals_are_a_kind():
     """They are joined with exact rows as equal ends, and refuse weights; exact rows refuse intervals."""
-    exact = merged(np.arange(4.0)[:, None], np.array([1.0, 2.0, 3.0, 3.0]), None)
+    exact = merge_rows(np.arange(4.0)[:, None], np.array([1.0, 2.0, 3.0, 3.0]), None)
     intervals = targets_of(np.array([[1.0, 1.0], [2.0, np.inf]]), allowed=True).rows(
         np.zeros((2, 1)), np.array([1.0, 2.0]), np.ones(2), logs=False
     )
@@ -124,8 +124,8 @@ def test_rows_of_intervals_are_a_kind():
     assert both.taken(both.y > 1.5).ends.tolist() == both.ends[both.y > 1.5].tolist()
     again = TrainingData.of_dataset(both.dataset())
     assert type(again) is type(both) and np.array_equal(again.ends, both.ends)
-    with pytest.raises(ValueError, match="y must be exact targets, as those of fit"):
+    with pytest.raises(ValueError, match="y must be exact targets, as for fit"):
         exact.like(intervals)
     with pytest.raises(ValueError, match="sample_weight is for exact targets"):
-        intervals.like(merged(np.zeros((1, 1)), np.ones(1), np.array([2.0])))
+        intervals.like(merge_rows(np.zeros((1, 1)), np.ones(1), np.array([2.0])))
     assert exact.of_targets == {} and set(intervals.of_targets) == {"lower", "upper"}

@@ -9,6 +9,7 @@ import pytest
 from scipy.integrate import trapezoid
 
 import bsvr_pp as bp
+from bsvr_pp.inference.prediction.neighbours import NoiseScales
 from bsvr_pp.model.priors import mostly_equal
 
 FAST = {"kernel": "rbf", "restarts": 1, "random_state": 0}
@@ -131,7 +132,7 @@ def test_a_third_is_counted_by_weight():
 
 
 def test_offsets_are_numbers_of_the_scales():
-    plain = bp.NoiseScales.one()
+    plain = NoiseScales.one()
     assert not plain.several and plain.offsets.tolist() == [0.0]
-    moved = bp.NoiseScales(np.ones(1), np.ones(1), 0.0, np.array([0.5]))
-    assert moved.several and bp.NoiseScales.from_record(moved.record()).offsets.tolist() == [0.5]
+    moved = NoiseScales(np.ones(1), np.ones(1), 0.0, np.array([0.5]))
+    assert moved.several and NoiseScales.from_record(moved.record()).offsets.tolist() == [0.5]

@@ -12,6 +12,7 @@ import numpy as np
 import pytest
 
 import bsvr_pp as bp
+from bsvr_pp.inference.prediction.neighbours import NoiseScales
 from tests.helpers import small_stages, wave
 
 
@@ -96,7 +97,7 @@ def test_threads_do_not_change_a_bit(fitted):
 @pytest.mark.parametrize("noise_scales", [False, True])
 def test_joint_draws_have_the_distribution_of_each_prediction(fitted, noise_scales):
     svr = bp.BayesianSVR.from_result(fitted[0].result_).set_params(noise_scales=noise_scales)
-    scales = bp.NoiseScales(np.array([0.25, 4.0]), np.array([0.7, 0.3]), 0.0)
+    scales = NoiseScales(np.array([0.25, 4.0]), np.array([0.7, 0.3]), 0.0)
     svr._fit = replace(svr._fit, fitted=replace(svr._fit.fitted, scales=scales))
     new = np.array([[3.0], [3.05], [9.0]])
     drawn, expected = svr.sample_y(new, 20_000, random_state=1), svr.predict_distribution(new)

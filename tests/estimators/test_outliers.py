@@ -7,7 +7,7 @@ import pytest
 
 import bsvr_pp as bp
 from bsvr_pp.estimators.outliers import ScaledFit, determining_rows, gross_errors
-from bsvr_pp.estimators.training_data import merged
+from bsvr_pp.estimators.training_data import merge_rows
 
 LINE = np.linspace(-3.0, 3.0, 80)[:, None]
 TRUTH = np.sin(2.0 * LINE[:, 0])
@@ -219,7 +219,7 @@ def test_the_log_density_of_a_row_that_is_left_out_is_that_of_its_prediction():
     with pytest.warns(UserWarning, match="far wider noise"):
         svr = bp.BayesianSVR(random_state=0).fit(X, y)
     far = np.isin(np.arange(len(y)), svr.outliers_)
-    _, log_density, _ = svr._fit.with_scales(merged(X, y, None).taken(far).in_units(svr._fit.units))
+    _, log_density, _ = svr._fit.with_scales(merge_rows(X, y, None).taken(far).in_units(svr._fit.units))
     expected = svr.predict_distribution(X[far]).logpdf(y[far])
     np.testing.assert_allclose(log_density[-far.sum() :], expected, rtol=1e-8, atol=1e-10)
 

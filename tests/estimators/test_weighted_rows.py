@@ -19,7 +19,7 @@ from sklearn.svm import SVR
 
 import bsvr_pp as bp
 from bsvr_pp import classification
-from bsvr_pp.estimators.training_data import merged
+from bsvr_pp.estimators.training_data import merge_rows
 from bsvr_pp.model.priors import location_and_scale, quantiles_of
 
 
@@ -288,7 +288,7 @@ def test_merged_rows_hold_all_weight_once(table):
     X, y, w = (np.array(column, dtype=float) for column in zip(*table, strict=True))
     if not w.any():
         return
-    rows = merged(X[:, None], y, w)
+    rows = merge_rows(X[:, None], y, w)
     assert rows.n_exact == w.sum() and len({*zip(rows.X[:, 0], rows.y, strict=True)}) == len(rows.y)
     for i in range(len(y)):
         if w[i] == 0:
@@ -296,7 +296,7 @@ def test_merged_rows_hold_all_weight_once(table):
         else:
             assert (rows.X[rows.place[i], 0], rows.y[rows.place[i]]) == (X[i], y[i])
     np.testing.assert_allclose(rows.spread(np.ones(len(rows.y))).sum(), len(rows.y))
-    again = merged(rows.X, rows.y, rows.weight)
+    again = merge_rows(rows.X, rows.y, rows.weight)
     assert again.n_exact == rows.n_exact and len(again.y) == len(rows.y)
 
 

@@ -162,7 +162,7 @@ def test_other_data_need_other_blocks():
         after = bp.fit(bp.MeanField(), random_seed=0, progressbar=False)
         assert after.attrs["log_evidence"] < before.attrs["log_evidence"]
         pm.set_data({"X": X[:50], "targets": Y[:50]})
-        with pytest.raises(ModelError, match="blocks must be of the 50 rows of X, got those of 60 rows"):
+        with pytest.raises(ModelError, match="blocks must be of the 50 rows of X, got blocks of 60 rows"):
             bp.fit(bp.MeanField(), random_seed=0, progressbar=False)
 
 

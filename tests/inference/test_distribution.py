@@ -10,7 +10,7 @@ import pytest
 from scipy.stats import kstest, lognorm, norm
 
 import bsvr_pp as bp
-from bsvr_pp.core.losses.noise import widened
+from bsvr_pp.core.losses.noise import widen
 from bsvr_pp.inference.prediction.distribution import PredictiveDistribution
 from bsvr_pp.losses import absolute, epsilon_insensitive, gaussian, huber, pinball, soft_insensitive
 
@@ -32,7 +32,7 @@ def made(noise, kind, n=2):
     alike = np.zeros((count, 1)) if kind == "scales" else rng.normal(0.0, 0.3, (count, 1))
     means, variances = 0.5 + alike + np.arange(n), np.exp(alike) * rng.uniform(0.01, 0.2, n)
     weights = rng.dirichlet(np.ones(count), n).T
-    noises = tuple(widened(noise, factor) for factor in factors)
+    noises = tuple(widen(noise, factor) for factor in factors)
     unit = 0.5 if kind == "log" else 20.0
     return PredictiveDistribution(weights, means, variances, noises, 3.0, unit, kind == "log")
 

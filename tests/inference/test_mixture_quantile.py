@@ -7,7 +7,7 @@ from hypothesis import strategies as st
 from scipy import stats
 from scipy.optimize.elementwise import find_root
 
-from bsvr_pp.core.losses.noise import widened
+from bsvr_pp.core.losses.noise import widen
 from bsvr_pp.inference.prediction.distribution import mixture_quantile
 from bsvr_pp.losses import absolute, gaussian, huber, pinball, soft_insensitive
 
@@ -34,7 +34,7 @@ def cdf(y, weights, means, variances, noises):
 @pytest.mark.parametrize("noise", NOISES, ids=repr)
 def test_the_cdf_of_a_quantile_is_its_level(noise):
     rng = np.random.default_rng(0)
-    noises = [widened(noise, factor) for factor in (1 / 16, 1.0, 16.0)]
+    noises = [widen(noise, factor) for factor in (1 / 16, 1.0, 16.0)]
     weights = rng.dirichlet(np.ones(3), 20).T
     means, variances = rng.normal(size=(3, 20)), rng.exponential(size=(3, 20)) * 10.0 ** rng.integers(-8, 1, (3, 20))
     found = quantiles(LEVELS, weights, means, variances, noises)
@@ -56,7 +56,7 @@ def test_a_search_that_would_go_to_and_fro():
 @pytest.mark.parametrize("noise", NOISES, ids=repr)
 def test_quantiles_are_roots_of_scipy(noise):
     rng = np.random.default_rng(3)
-    noises, weights = [widened(noise, factor) for factor in (0.25, 1.0)], rng.dirichlet(np.ones(2), 6).T
+    noises, weights = [widen(noise, factor) for factor in (0.25, 1.0)], rng.dirichlet(np.ones(2), 6).T
     means, variances = rng.normal(size=(2, 6)), rng.exponential(size=(2, 6)) * 10.0 ** rng.integers(-3, 1, (2, 6))
     for level, row in zip(LEVELS, quantiles(LEVELS, weights, means, variances, noises), strict=True):
 
@@ -87,12 +87,12 @@ def test_a_component_without_weight_does_not_matter():
 @given(st.floats(0.01, 100.0), st.floats(1e-3, 1e3))
 def test_widened_noise_is_the_noise_in_another_unit(factor, scale):
     for noise in NOISES:
-        wide, r = widened(noise, factor), scale * np.linspace(-3, 3, 13)
+        wide, r = widen(noise, factor), scale * np.linspace(-3, 3, 13)
         expected = noise.log_density(r) - np.log(factor)
         np.testing.assert_allclose(wide.log_density(factor * r), expected, rtol=1e-9, atol=1e-9)
         np.testing.assert_allclose(wide.variance, factor**2 * noise.variance, rtol=1e-9)
 
 
 def test_factors_of_widened_noise_may_differ():
-    wide = widened(absolute(C=2.0), np.array([1.0, 4.0]))
+    wide = widen(absolute(C=2.0), np.array([1.0, 4.0]))
     np.testing.assert_array_equal(wide.parameters["C"], [2.0, 0.5])

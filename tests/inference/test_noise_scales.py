@@ -7,7 +7,7 @@ import pytest
 from scipy.stats import norm
 
 import bsvr_pp as bp
-from bsvr_pp.core.losses.noise import widened
+from bsvr_pp.core.losses.noise import widen
 from bsvr_pp.inference.prediction import neighbours
 from bsvr_pp.inference.prediction.neighbours import (
     NoiseScales,
@@ -155,7 +155,7 @@ def test_a_model_predicts_as_the_estimator():
     mean, variance, log_density = moments_from_neighbours(problem, problem.complete(at), new, 20, scales.factors)
     np.testing.assert_allclose(found["f_mean"], mean, rtol=1e-9)
     share, noise = scales.at(log_density), problem.noise_at(problem.complete(at))
-    each = [np.exp(widened(noise, factor).tilted(mean, variance, np.zeros(2))[0]) for factor in scales.factors]
+    each = [np.exp(widen(noise, factor).tilted(mean, variance, np.zeros(2))[0]) for factor in scales.factors]
     np.testing.assert_allclose(found["y_log_density"], np.log(np.sum(share * np.array(each), axis=0)), rtol=1e-9)
     spread = share.T @ scales.factors**2 * noise.variance
     np.testing.assert_allclose(found["y_variance"], variance + spread, rtol=1e-9)

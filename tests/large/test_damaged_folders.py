@@ -22,8 +22,6 @@ from tests.damage import KINDS, damaged
 from tests.helpers import wave
 from tests.large.conftest import interrupted
 
-pytest.importorskip("dask", reason="models in folders need Dask")
-
 NEW = np.linspace(0.5, 11.5, 40)[:, None]
 
 
@@ -52,7 +50,7 @@ def test_a_folder_with_another_model_than_the_object_predicts_nothing(model, tmp
     shutil.rmtree(model.folder)
     bp.fit_folder(machine(), *wave(150, seed=5), folder=model.folder)
     with pytest.raises(ValueError, match="has another model than the one that was given"):
-        bp.predict_folder(model, NEW, tmp_path / "out.csv")
+        model.predict_into(NEW, tmp_path / "out.csv")
     assert bp.FolderModel(model.folder).blocks_.n == 150
     with pytest.raises(ValueError, match=r"is not the file that was written|is damaged"):
         model.predict(NEW)
@@ -72,7 +70,7 @@ def test_a_second_process_is_refused_by_the_name_of_the_first_and_a_dead_one_blo
     out, fresh = tmp_path / "out.csv", tmp_path / "fresh"
     calls = {
         fresh: lambda: bp.fit_folder(machine(), *wave(150), folder=fresh),
-        tmp_path / ".bsvr-pp-out.csv": lambda: bp.predict_folder(model, NEW, out),
+        tmp_path / ".bsvr-pp-out.csv": lambda: model.predict_into(NEW, out),
     }
     for folder, call in calls.items():
         with subprocess.Popen([sys.executable, "-c", HOLD, str(folder)], stdout=subprocess.PIPE) as holder:
@@ -209,25 +207,25 @@ def test_stages_of_predictions_that_are_damaged_are_made_again(model, tmp_path):
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(folder_model, "_join", lambda *_: 1 / 0)
         with pytest.raises(ZeroDivisionError):
-            bp.predict_folder(model, NEW, tmp_path / "out.csv")
+            model.predict_into(NEW, tmp_path / "out.csv")
     done.write_bytes(done.read_bytes()[:-100])
     with pytest.warns(UserWarning, match=r"0\.npz: is .*damaged.*; its stage is computed again"):
-        bp.predict_folder(model, NEW, tmp_path / "out.csv")
+        model.predict_into(NEW, tmp_path / "out.csv")
     found = np.loadtxt(tmp_path / "out.csv", delimiter=",", skiprows=1)
     np.testing.assert_allclose(found, expected, rtol=1e-12)
 
 
-def test_rows_of_another_call_of_predict_folder_are_not_predicted(model, tmp_path):
+def test_rows_of_another_call_of_predict_into_are_not_predicted(model, tmp_path):
     """Also if the second call ends before it has written its own rows."""
     out = tmp_path / "out.csv"
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(folder_model, "_join", lambda *_: 1 / 0)
         with pytest.raises(ZeroDivisionError):
-            bp.predict_folder(model, NEW[:10], out)
+            model.predict_into(NEW[:10], out)
         patch.setattr(folder_model, "_order", lambda *_: 1 / 0)
         with pytest.raises(ZeroDivisionError):
-            bp.predict_folder(model, NEW, out)
-    assert bp.predict_folder(model, NEW, out) == len(NEW)
+            model.predict_into(NEW, out)
+    assert model.predict_into(NEW, out) == len(NEW)
     found = np.loadtxt(out, delimiter=",", skiprows=1)
     np.testing.assert_allclose(found, model.predict_table(NEW), rtol=1e-12)
 

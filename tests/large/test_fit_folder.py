@@ -23,8 +23,6 @@ from tests.helpers import STAGES, wave
 from tests.large.conftest import LIMIT, interrupted, kill_a_worker
 from tests.signals import interrupt_evidence
 
-pytest.importorskip("dask", reason="models in folders need Dask")
-
 NEW = np.linspace(0.5, 11.5, 40)[:, None]
 
 
@@ -264,8 +262,8 @@ def test_new_inputs_that_cannot_serve(model, tmp_path):
     for use in (model.predict_table, model.predict_interval):
         with pytest.raises(ValueError, match="coverage must lie strictly between 0 and 1, got 2"):
             use(NEW, 2)
-    with pytest.raises(ValueError, match="data must be arrays for predict, as those of the fit were"):
-        bp.predict_folder(model, "new.parquet", tmp_path / "out.csv")
+    with pytest.raises(ValueError, match="data must be arrays for predict, as for the fit"):
+        model.predict_into("new.parquet", tmp_path / "out.csv")
 
 
 SCRIPT = """
@@ -299,6 +297,12 @@ def test_a_fit_that_is_killed_continues(model, data, tmp_path, monkeypatch):
     assert arrays(again.folder) == arrays(model.folder)
 
 
+def test_a_folder_needs_dask_for_a_cluster_alone(model, data, tmp_path, monkeypatch):
+    for name in ("dask", "distributed"):
+        monkeypatch.setitem(sys.modules, name, None)
+    assert arrays(bp.fit_folder(machine(), *data, folder=tmp_path / "model").folder) == arrays(model.folder)
+
+
 @pytest.mark.slow
 @pytest.mark.parametrize("lost", [False, True])
 def test_two_processes_give_the_bits_of_one(model, data, tmp_path, lost):
@@ -308,7 +312,7 @@ def test_two_processes_give_the_bits_of_one(model, data, tmp_path, lost):
 
     with (
         distributed.LocalCluster(n_workers=2, threads_per_worker=1, processes=True, dashboard_address=None) as cluster,
-        distributed.Client(cluster) as client,
+        distributed.Client(cluster, set_as_default=lost) as client,
     ):
         pids = client.run(os.getpid)
         assert len(set(pids.values()) | {os.getpid()}) == 3

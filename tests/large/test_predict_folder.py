@@ -14,7 +14,6 @@ import bsvr_pp as bp
 from bsvr_pp.large import folder_model
 from tests.large.conftest import flights, interrupted, kill_a_worker
 
-pytest.importorskip("dask", reason="models in folders need Dask")
 pytest.importorskip("pyarrow", reason="models in folders need pyarrow")
 
 N = 300
@@ -55,11 +54,11 @@ def test_predictions_of_all_kinds_of_tables_are_those_of_predict_table(model, ne
     given = folder, frame, frames.from_pandas(frame, npartitions=3), tmp_path / "new.csv"
     for i, data in enumerate(given):
         out = tmp_path / f"{i}.parquet"
-        assert bp.predict_folder(model, data, out, coverage=0.8, times=[0.5]) == len(frame)
+        assert model.predict_into(data, out, coverage=0.8, times=[0.5]) == len(frame)
         found = pd.read_parquet(out)
         assert found.columns.tolist() == expected.columns.tolist()
         np.testing.assert_allclose(found, expected, rtol=1e-9, atol=1e-12)
-    bp.predict_folder(model, model.encoding_.transform(frame[["speed", "town"]])[0], tmp_path / "a.csv", coverage=0.8)
+    model.predict_into(model.encoding_.transform(frame[["speed", "town"]])[0], tmp_path / "a.csv", coverage=0.8)
     np.testing.assert_allclose(pd.read_csv(tmp_path / "a.csv"), expected.iloc[:, :4], rtol=1e-9, atol=1e-12)
     assert sorted(path.name for path in tmp_path.glob(".*")) == []
 
@@ -68,21 +67,21 @@ def test_predictions_of_all_kinds_of_tables_are_those_of_predict_table(model, ne
 def test_options_of_the_model_reach_the_tasks(model, new, tmp_path, monkeypatch, neighbours):
     monkeypatch.setattr(model, "blocks", bp.LocalBlocks(60, neighbours=neighbours))
     monkeypatch.setattr(model, "noise_scales", False)
-    bp.predict_folder(model, new[0], tmp_path / "out.parquet")
+    model.predict_into(new[0], tmp_path / "out.parquet")
     expected = model.predict_table(new[1], target="delay")
     np.testing.assert_allclose(pd.read_parquet(tmp_path / "out.parquet"), expected, rtol=1e-9, atol=1e-12)
 
 
 def test_a_call_that_is_interrupted_continues_with_the_same_bits(model, new, tmp_path, monkeypatch):
     out, once, predict, done = tmp_path / "out.parquet", tmp_path / "once.parquet", folder_model._predict, []
-    bp.predict_folder(model, new[0], once)
+    model.predict_into(new[0], once)
     with interrupted(folder_model, "_predict", done, 2):
-        bp.predict_folder(model, new[0], out)
+        model.predict_into(new[0], out)
     assert not out.exists()
     with monkeypatch.context() as patch:
         patch.setattr(folder_model, "_order", None)  # the rows are not encoded again
         patch.setattr(folder_model, "_predict", lambda *item: done.append(item[2]) or predict(*item))
-        bp.predict_folder(model, new[0], out)
+        model.predict_into(new[0], out)
     assert sorted(done) == [0, 1, 2, 3]
     assert out.read_bytes() == once.read_bytes()
     assert {path.name for path in tmp_path.iterdir()} == {"out.parquet", "once.parquet"}
@@ -93,8 +92,8 @@ def test_files_of_a_call_with_other_options_are_not_used(model, new, tmp_path, m
     with monkeypatch.context() as patch:
         patch.setattr(folder_model, "_join", lambda *_: 1 / 0)
         with pytest.raises(ZeroDivisionError):
-            bp.predict_folder(model, new[0], out, coverage=0.5)
-    bp.predict_folder(model, new[0], out)
+            model.predict_into(new[0], out, coverage=0.5)
+    model.predict_into(new[0], out)
     assert pd.read_parquet(out).columns.tolist() == ["delay", "sd", "lower 90 %", "upper 90 %"]
 
 
@@ -103,7 +102,7 @@ import sys
 import bsvr_pp as bp
 from bsvr_pp.large import folder_model
 folder_model._TASK = 40
-bp.predict_folder(bp.FolderModel(sys.argv[1]), sys.argv[2], sys.argv[3])
+bp.FolderModel(sys.argv[1]).predict_into(sys.argv[2], sys.argv[3])
 """
 
 
@@ -125,16 +124,16 @@ def test_predictions_that_are_killed_twice_continue(model, new, tmp_path):
 @pytest.mark.slow
 @pytest.mark.parametrize("lost", [False, True])
 def test_two_workers_give_the_bits_of_none(model, new, tmp_path, lost):
-    """Also if one of them is killed in the middle; the client is given as such or by its address."""
+    """Also if one of them is killed in the middle."""
     distributed = pytest.importorskip("distributed")
     out, once = tmp_path / "out.parquet", tmp_path / "once.parquet"
-    bp.predict_folder(model, new[0], once)
+    model.predict_into(new[0], once)
 
     with (
         distributed.LocalCluster(n_workers=2, threads_per_worker=1, processes=True, dashboard_address=None) as cluster,
-        distributed.Client(cluster) as client,
+        distributed.Client(cluster, set_as_default=False) as client,
     ):
         if lost:
             kill_a_worker(client, tmp_path, ".bsvr-pp-out.parquet/done/*.npz")
-        bp.predict_folder(model, new[0], out, client=cluster.scheduler_address if lost else client)
+        model.predict_into(new[0], out, client=client)
     assert out.read_bytes() == once.read_bytes()

@@ -12,14 +12,12 @@ import pytest
 
 import bsvr_pp as bp
 from bsvr_pp.large import sources
-from bsvr_pp.large.folder_fit import connected
 from bsvr_pp.large.sources import encode, source_of
 from bsvr_pp.tables import DataError
 from bsvr_pp.tables.columns import Encoding, summarize
 from tests.helpers import run_command
 from tests.large.conftest import flights
 
-pytest.importorskip("dask", reason="models in folders need Dask")
 pytest.importorskip("pyarrow", reason="models in folders need pyarrow")
 
 N = 200
@@ -249,46 +247,6 @@ def test_logs_of_targets(table, tmp_path):
         encode(source_of(table), tmp_path, rows=60, log_targets=True)
 
 
-def test_a_missing_library_is_named(table, tmp_path, monkeypatch):
-    monkeypatch.setitem(sys.modules, "dask", None)
-    with pytest.raises(ImportError, match=r"models in folders need Dask: pip install 'bsvr-pp\[large\]'"):
-        bp.fit_folder(bp.BayesianSVR(), table, folder=tmp_path / "model")
-
-
-def test_what_is_no_scheduler_is_named():
-    with pytest.raises(ValueError, match=r"client must be a distributed\.Client or the address of a scheduler, got 3"):
-        connected(3).__enter__()
-
-
-def test_a_scheduler_that_does_not_answer_leaves_dask_as_it_was():
-    """A client that could not connect must not remain Dask's default: nothing else would run any more."""
-    distributed, dask = pytest.importorskip("distributed"), pytest.importorskip("dask")
-    before = dask.config.get("scheduler", None)
-    for address in ["nowhere://1", "tcp://127.0.0.1:1"]:
-        with (
-            dask.config.set({"distributed.comm.timeouts.connect": "100ms"}),
-            pytest.raises(ValueError, match="no Dask scheduler answers at"),
-        ):
-            connected(address).__enter__()
-    assert dask.config.get("scheduler", None) == before
-    with pytest.raises(ValueError, match="No clients found"):
-        distributed.client.default_client()
-    assert dask.delayed(sum)([1, 2]).compute() == 3
-
-
-def test_dask_uses_the_client_inside_of_the_context_alone():
-    distributed = pytest.importorskip("distributed")
-    with (
-        distributed.LocalCluster(n_workers=1, processes=False, dashboard_address=None) as cluster,
-        distributed.Client(cluster, set_as_default=False) as client,
-    ):
-        for given in [client, cluster.scheduler_address]:
-            with connected(given) as found:
-                assert distributed.Client.current() is found
-            with pytest.raises(ValueError, match="No clients found"):
-                distributed.client.default_client()
-
-
 def test_the_zone_of_a_csv_file_is_that_of_all_its_parts(tmp_path):
     """The offset changes with the clocks; missing dates may be written as NaT."""
     time = pd.Series(pd.date_range("2021-03-20", periods=N, freq="3h", tz="Europe/Berlin"))
@@ -296,7 +254,7 @@ def test_the_zone_of_a_csv_file_is_that_of_all_its_parts(tmp_path):
     pd.DataFrame({"t": text, "y": np.arange(float(N))}).to_csv(tmp_path / "a.csv", index=False)
     source = source_of(tmp_path / "a.csv")
     assert len(list(source.parts())) == 3
-    encoding, rows, _ = sources._summarised(source)
+    encoding, rows, _ = sources._summarise(source)
     assert rows == N and encoding == Encoding.of(
         summarize(pd.DataFrame({"t": time.where(time.index % 9 > 0).dt.tz_convert("UTC")}))
     )

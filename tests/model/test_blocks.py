@@ -9,6 +9,7 @@ from hypothesis import strategies as st
 
 import bsvr_pp as bp
 from bsvr_pp.model import blocks as partition
+from bsvr_pp.model.blocks import Blocks
 
 
 @st.composite
@@ -76,10 +77,10 @@ def test_lengthscales_decide_which_inputs_are_near():
 def test_a_partition_is_plain_data():
     X = np.random.default_rng(0).normal(size=(200, 3))
     blocks = bp.local_blocks(X, rows=30)
-    again = bp.Blocks.from_arrays({name: array.tolist() for name, array in blocks.to_arrays().items()})
+    again = Blocks.from_arrays({name: array.tolist() for name, array in blocks.to_arrays().items()})
     assert np.array_equal(blocks.label, again.label)
     np.testing.assert_array_equal(blocks.assign(2 * X), again.assign(2 * X))
-    alone = bp.Blocks.from_arrays(bp.Blocks(blocks.label).to_arrays())
+    alone = Blocks.from_arrays(Blocks(blocks.label).to_arrays())
     assert np.array_equal(alone.label, blocks.label)
     assert alone.regions is None
 
@@ -171,7 +172,7 @@ def test_all_rows_are_one_block():
 
 
 def test_some_rows_are_those_of_whole_blocks():
-    blocks, rng = bp.Blocks(np.array([0, 1, 2, 3] * 3)), np.random.default_rng(0)
+    blocks, rng = Blocks(np.array([0, 1, 2, 3] * 3)), np.random.default_rng(0)
     rows, parts = blocks.some(5, 12, rng)
     assert len(parts) == 2 and parts.sizes.tolist() == [3, 3]
     for block in parts:

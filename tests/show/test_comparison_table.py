@@ -103,11 +103,8 @@ def test_the_point_can_be_given_and_the_annealed_evidence_left_out(sinc_model, s
 
 def test_distances_to_the_reference(sinc_results):
     table = bp.compare(sinc_results, "NUTS")
-    assert table.loc["NUTS", ["W f", "KL f", "W C", "KL C"]].max() == 0
-    assert np.isnan(table.loc["mean field", "KL C"])
-    assert table.loc["mean field", "W C"] > 0
-    assert table.loc["mean field", "W f"] < table.loc["MAP", "W f"]
-    assert 0 <= table.loc["mean field", "KL f"] < 1
+    assert table.loc["NUTS", ["f differs", "y differs"]].max() == 0
+    assert 0 < table.loc["mean field", "f differs"] < table.loc["MAP", "f differs"]
 
 
 def test_leave_one_out_says_its_kind(sinc_model, sinc_results):

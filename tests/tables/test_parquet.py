@@ -8,7 +8,6 @@ import pytest
 
 from bsvr_pp.tables import DataError
 from bsvr_pp.tables.columns import Encoding
-from bsvr_pp.tables.files import ParquetTable
 from bsvr_pp.tables.readers import read_data, read_new
 
 pa = pytest.importorskip("pyarrow", reason="Parquet files need pyarrow")
@@ -41,9 +40,7 @@ def forms(tmp_path):
     TABLE.set_index("day").to_parquet(tmp_path / "index.parquet")
     TABLE.set_index(["day", "site"]).to_parquet(tmp_path / "levels.parquet")
     TABLE.set_index("day").to_csv(tmp_path / "index.csv")
-    TABLE.to_parquet(tmp_path / "folder", partition_cols=["site"])
-    TABLE.set_index("day").to_parquet(tmp_path / "folders", partition_cols=["site", "level"])
-    frames.from_pandas(TABLE, npartitions=3).to_parquet(tmp_path / "dask.parquet", partition_on=["level"])
+    frames.from_pandas(TABLE, npartitions=3).to_parquet(tmp_path / "dask.parquet")
     frames.from_pandas(TABLE.set_index("day"), npartitions=2).to_parquet(tmp_path / "dask")
     return sorted(tmp_path.iterdir())
 
@@ -53,7 +50,7 @@ def test_all_files_of_one_table_give_the_same_numbers(tmp_path):
     expected = Encoding.of_table(TABLE.drop(columns="y"))
     X = dict(zip(expected.names, expected.transform(TABLE)[0].T, strict=True))
     paths = forms(tmp_path)
-    assert len(paths) == 10
+    assert len(paths) == 8
     for path in paths:
         found, y, notes = encoded(path)
         assert found.keys() == X.keys()
@@ -66,15 +63,13 @@ def test_all_files_of_one_table_give_the_same_numbers(tmp_path):
         np.testing.assert_allclose(expected.transform(new)[0], expected.transform(TABLE)[0], rtol=1e-12)
 
 
-def test_values_of_folders_are_read_as_cells_of_a_file(tmp_path):
-    for values in (["1", "2"], ["2024-01-01", "2024-02-03"], ["a b", "c/d"], [None, "x"], ["1.5", None]):
-        table = pd.DataFrame({"g": np.repeat(values, 12), "a": RNG.normal(size=24), "y": np.arange(24) % 5})
-        table.to_csv(tmp_path / "a.csv", index=False)
-        folder = tmp_path / f"{values}"
-        table.to_parquet(folder, partition_cols=["g"])
-        folders = pd.concat(list(ParquetTable(folder).parts())).sort_values("a")["g"]
-        cells = read_data(tmp_path / "a.csv", "y").inputs.sort_values("a")["g"]
-        pd.testing.assert_series_equal(folders, cells, check_index=False)
+def test_a_folder_of_a_column_is_a_data_frame_of_pandas(tmp_path):
+    TABLE.to_parquet(tmp_path / "folder", partition_cols=["site"])
+    with pytest.raises(DataError, match="folder in a folder: give") as refusal:
+        read_data(tmp_path / "folder", "y")
+    given = eval(str(refusal.value).split("give ")[1].split(", a data")[0], {"pandas": pd})
+    expected = Encoding.of_table(TABLE.drop(columns="y"))
+    np.testing.assert_allclose(expected.transform(given)[0], expected.transform(TABLE)[0], rtol=1e-12)
 
 
 def test_an_index_that_is_a_range_with_a_name_is_refused(tmp_path):
@@ -99,10 +94,9 @@ def test_an_index_that_is_a_range_with_a_name_is_refused(tmp_path):
         ("2.parquet", lambda path: TABLE.drop(columns="y").to_parquet(path), "alone has the column 'y'"),
         ("2.parquet", lambda path: TABLE.assign(more=1).to_parquet(path), "alone has the column 'more'"),
         ("2.parquet", lambda path: TABLE.set_index(TABLE["level"].rename("k")).to_parquet(path), "has the column 'k'"),
-        ("g=1/2.parquet", lambda path: TABLE.to_parquet(path), "alone has the column 'g'"),
-        ("old/2.parquet", lambda path: TABLE.to_parquet(path), "'old' is neither a Parquet file nor a folder of a"),
-        ("more.csv", lambda path: TABLE.to_csv(path), "'more.csv' is neither a Parquet file nor"),
-        ("_delta_log/00.json", lambda path: path.write_text("{}"), "'00.json' is neither a Parquet file nor"),
+        ("g=1/2.parquet", lambda path: TABLE.to_parquet(path), r"g=1: is a folder in a folder: give pandas\.read_parq"),
+        ("more.csv", lambda path: TABLE.to_csv(path), "more.csv: is no Parquet file, and all files of the folder must"),
+        ("_delta_log/00.json", lambda path: path.write_text("{}"), "_delta_log: is a folder in a folder"),
         ("2.parquet", lambda path: path.write_text("no Parquet"), "2.parquet: cannot be read as Parquet"),
         ("2.parquet", lambda path: TABLE.assign(size="a").to_parquet(path), "column 'size' must have numbers, words"),
     ],
@@ -122,15 +116,8 @@ def test_what_is_left_over_in_a_folder_is_refused_by_name(tmp_path, name, write,
 def test_columns_of_one_name_are_refused(tmp_path):
     names = pa.table([TABLE["size"], TABLE["level"], TABLE["y"]], names=["a", "a", "y"])
     pa.parquet.write_table(names, tmp_path / "a.parquet")
-    TABLE.to_parquet(tmp_path / "site=N.parquet")
-    folder = tmp_path / "site=N"
-    folder.mkdir()
-    TABLE.to_parquet(folder / "b.parquet")
-    (tmp_path / "site=N.parquet").rename(folder / "c.parquet")
-    for path, name in ((tmp_path / "a.parquet", "a"), (tmp_path, "site")):
-        with pytest.raises(DataError, match=f"parquet: two columns have the name '{name}': rename one"):
-            read_data(path, "y")
-        (tmp_path / "a.parquet").unlink(missing_ok=True)
+    with pytest.raises(DataError, match="parquet: two columns have the name 'a': rename one"):
+        read_data(tmp_path / "a.parquet", "y")
 
 
 def test_a_part_with_only_gaps_or_without_rows_does_not_matter(tmp_path):

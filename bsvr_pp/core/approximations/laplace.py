@@ -26,8 +26,8 @@ from bsvr_pp.core.approximations.posterior import (
     by_block,
     check_mode,
     checked_problem,
-    failed,
     from_outcome,
+    mark_failed,
     named_gradient,
 )
 from bsvr_pp.core.arrays import Array
@@ -118,19 +118,7 @@ def laplace_gradient(
     mean: ArrayLike | None = None,
     curvature: Curvature = "exact",
 ) -> tuple[float, Gradient]:
-    """Log evidence of `laplace` and its gradient: Chu, Keerthi & Ong 2004, (38)-(40), for any kernel and loss.
-
-    Parameters and errors are those of `laplace`.
-
-    Examples
-    --------
-    >>> import numpy as np
-    >>> from bsvr_pp.core.approximations import laplace_gradient
-    >>> from bsvr_pp.losses import gaussian
-    >>> value, gradient = laplace_gradient(np.eye(1), [1.0], gaussian(C=1.0))
-    >>> gradient.K.round(6).tolist(), gradient.mean.round(6).tolist()
-    ([[-0.125]], [0.5])
-    """
+    """Log evidence of `laplace` and its gradient: Chu, Keerthi & Ong 2004, (38)-(40), for any kernel and loss."""
     check_mode(noise)
     covariance, residual, _, pieces = checked_problem(K, y, noise, mean)
     start = np.zeros((2, residual.size))
@@ -179,7 +167,7 @@ def laplace_core(K: Structure, t: Array, pieces: Pieces, local: bool, start: Arr
     found, d_log_a = laplace_value(K, t, pieces, local, start)
     d_parameters, d_ends = np.zeros((n_parameters, pieces.knots.shape[0])), np.zeros((n, 2))
     if not found.converged:
-        return failed(found), Gradients(np.zeros(given_array(K).shape), np.zeros(n), d_parameters, d_ends)
+        return mark_failed(found), Gradients(np.zeros(given_array(K).shape), np.zeros(n), d_parameters, d_ends)
     a, precision, support, points = found.dual_coef, found.site_precision, found.support, found.sites.points
     d_t = -a
     f = product(K, a)

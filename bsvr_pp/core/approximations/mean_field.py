@@ -26,8 +26,8 @@ from bsvr_pp.core.approximations.posterior import (
     Outcome,
     by_block,
     checked_problem,
-    failed,
     from_outcome,
+    mark_failed,
     named_gradient,
     sites_of,
 )
@@ -101,19 +101,7 @@ def mean_field(
 def mean_field_gradient(
     K: ArrayLike | Covariance, y: ArrayLike, noise: NoiseModel, *, mean: ArrayLike | None = None
 ) -> tuple[float, Gradient]:
-    """Log evidence of `mean_field` and its gradient at the fixed point.
-
-    Parameters and errors are those of `mean_field`.
-
-    Examples
-    --------
-    >>> import numpy as np
-    >>> from bsvr_pp.core.approximations import mean_field_gradient
-    >>> from bsvr_pp.losses import gaussian
-    >>> value, gradient = mean_field_gradient(np.eye(1), [1.0], gaussian(C=1.0))
-    >>> gradient.K.round(6).tolist(), gradient.mean.round(6).tolist()
-    ([[-0.125]], [0.5])
-    """
+    """Log evidence of `mean_field` and its gradient at the fixed point."""
     covariance, residual, _, pieces = checked_problem(K, y, noise, mean)
     return named_gradient(
         noise, *mean_field_core(covariance.structure, residual, pieces, np.zeros((2, residual.size)), TARGET)
@@ -218,7 +206,7 @@ def _moments(
     for i in range(t.shape[0]):
         v = cavity_variance[i]
         matched = cavity_mean[i] + v * score[i]
-        change = abs(max(1.0 / tilted[i] - 1.0 / v, 0.0) - tau[i])  # that of tilted[i] / variance[i] where it is > 0
+        change = abs(max(1.0 / tilted[i] - 1.0 / v, 0.0) - tau[i])  # of tilted[i] / variance[i] if it is > 0
         mismatch = max(mismatch, abs(matched - mu[i]) / sqrt(variance[i]), change * variance[i])
         value += log_z[i] + 0.5 * log1p(v * tau[i]) + 0.5 * v * a[i] * a[i]
     return _Moments(value, mismatch, variance, cavity_mean, cavity_variance, score, tilted, d_parameters)
@@ -271,7 +259,7 @@ def mean_field_core(K: Structure, t: Array, pieces: Pieces, start: Array, target
     p = pieces.d_energy.shape[0]
     d_parameters, d_ends = np.zeros((p, pieces.knots.shape[0])), np.zeros((n, 2))
     if not found.converged:
-        return failed(found), Gradients(np.zeros(given_array(K).shape), np.zeros(n), d_parameters, d_ends)
+        return mark_failed(found), Gradients(np.zeros(given_array(K).shape), np.zeros(n), d_parameters, d_ends)
     for i in range(n):
         for q in range(p):
             d_parameters[q, row_of(i, pieces)] += by_point[q, i]

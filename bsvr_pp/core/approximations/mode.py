@@ -18,7 +18,7 @@ from numpy.typing import ArrayLike, NDArray
 from bsvr_pp.core.approximations.posterior import blockwise, check_mode, checked_problem
 from bsvr_pp.core.arrays import Array
 from bsvr_pp.core.compiler import VECTOR, compiled, separate
-from bsvr_pp.core.covariance.block_diagonal import BlockDiagonal, scattered
+from bsvr_pp.core.covariance.block_diagonal import BlockDiagonal, scatter
 from bsvr_pp.core.covariance.covariance import Covariance
 from bsvr_pp.core.covariance.structure import STRUCTURE, Structure, add, product, solve_block
 from bsvr_pp.core.losses import NoiseModel
@@ -36,33 +36,15 @@ _SMALL_STEP = 1e-8  # step of intervals, relative to the largest coefficient, af
 
 @dataclass(frozen=True, slots=True)
 class Mode:
-    """The most probable latent function.
+    """The most probable latent function; equations of Chu, Keerthi & Ong 2004."""
 
-    Attributes
-    ----------
-    dual_coef : (n,) array
-        a with f = mean + K·a; α - α* of Chu, Keerthi & Ong 2004, (30).
-    f : (n,) array
-        Latent function at the inputs, in the target's units.
-    support : (n,) array of int
-        0 not a support vector, 1 off-bound, 2 on-bound.
-    objective : float
-        Σ E_i + ½ aᵀK·a, without normalisers (17).
-    duality_gap : float
-        (primal - dual)/(1 + |primal| + |dual|).
-    n_iter : int
-        Number of factorisations of the off-bound block.
-    converged : bool
-        Whether the gap is at most 1e-8.
-    """
-
-    dual_coef: Array
-    f: Array
-    support: NDArray[np.int64]
-    objective: float
-    duality_gap: float
-    n_iter: int
-    converged: bool
+    dual_coef: Array  # (n,), a with f = mean + K·a; α - α* of (30)
+    f: Array  # (n,), at the inputs, in the target's units
+    support: NDArray[np.int64]  # (n,), 0 not a support vector, 1 off-bound, 2 on-bound
+    objective: float  # Σ E_i + ½ aᵀK·a, without normalisers (17)
+    duality_gap: float  # (primal - dual)/(1 + |primal| + |dual|)
+    n_iter: int  # number of factorisations of the off-bound block
+    converged: bool  # whether the gap is at most 1e-8
 
 
 class DualSolution(NamedTuple):
@@ -75,12 +57,12 @@ class DualSolution(NamedTuple):
     iterations: int
 
 
-def _joined(K: BlockDiagonal, parts: list[Mode]) -> Mode:
+def _join(K: BlockDiagonal, parts: list[Mode]) -> Mode:
     """The mode of all rows of the modes of the blocks."""
     return Mode(
-        scattered(K.rows, [part.dual_coef for part in parts]),
-        scattered(K.rows, [part.f for part in parts]),
-        scattered(K.rows, [part.support for part in parts]),
+        scatter(K.rows, [part.dual_coef for part in parts]),
+        scatter(K.rows, [part.f for part in parts]),
+        scatter(K.rows, [part.support for part in parts]),
         float(sum(part.objective for part in parts)),
         max(part.duality_gap for part in parts),
         max(part.n_iter for part in parts),
@@ -88,26 +70,20 @@ def _joined(K: BlockDiagonal, parts: list[Mode]) -> Mode:
     )
 
 
-@blockwise(_joined)
+@blockwise(_join)
 def find_mode(K: ArrayLike | Covariance, y: ArrayLike, noise: NoiseModel, *, mean: ArrayLike | None = None) -> Mode:
     """Find the mode of the latent function: support vector regression with the bias in the kernel.
 
     Parameters
     ----------
-    K : (n, n) array, Covariance or BlockDiagonal
-        Prior covariance, symmetric and positive semidefinite; a `Covariance` also contains its jitter, or a low-rank
-        root.
-    y : (n,) array
-        Targets.
-    noise : NoiseModel
-        A loss of `bsvr_pp.losses`.
-    mean : (n,) array, optional
-        Prior mean at the inputs, 0 by default.
+    K, y, noise, mean
+        As in `laplace`.
 
     Returns
     -------
     Mode
-        ``converged`` is true if the duality gap is small; a larger gap raises no exception.
+        ``dual_coef``, ``f``, ``support`` (0 not a support vector, 1 off-bound, 2 on-bound), ``objective``, ``n_iter``,
+        ``duality_gap``, and ``converged`` if the gap is at most 1e-8.
 
     Raises
     ------

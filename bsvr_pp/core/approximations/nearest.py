@@ -22,7 +22,7 @@ from bsvr_pp.core.covariance.covariance import check_covariance
 from bsvr_pp.core.covariance.sites import apply_inverse, marginals
 from bsvr_pp.core.covariance.structure import Structure, product, split
 from bsvr_pp.core.losses import NoiseModel
-from bsvr_pp.core.losses.factors import taken, tilted_moments
+from bsvr_pp.core.losses.factors import take, tilted_moments
 from bsvr_pp.core.losses.pieces import PIECES, Pieces
 
 _STACK = types.Array(types.float64, 3, "C")
@@ -73,7 +73,7 @@ def _each(
     for i in range(m):
         structure, table = split(K[i], jitter), pieces
         if pieces.knots.shape[0] > 1:
-            table = taken(pieces, i * k, pieces.ends[i * k : (i + 1) * k], each)
+            table = take(pieces, i * k, pieces.ends[i * k : (i + 1) * k], each)
         found, _ = fixed_point(structure, t[i], table, _SWEEPS, _MISMATCH, nowhere)
         if not found.converged:  # without a root, which is too inaccurate for very narrow sites, and from the mode
             found, _ = mean_field_value(structure, t[i], table, _SWEEPS, TARGET)
@@ -88,7 +88,7 @@ def _each(
 
 @compiled
 def _log_density(K: Structure, t: Array, pieces: Pieces, found: Outcome, factors: Array, out: Array) -> None:
-    """Mean log density of the rows given the others, into ``out``, for noise wider by each factor: that of t/factor."""
+    """Mean log density of the rows given the others, into ``out``, for noise wider by each factor, as of t/factor."""
     _, variance = marginals(K, found.sites, np.empty(found.sites.triangle.shape), _MISMATCH)
     variance = np.maximum(variance, 1e-20 * max(np.max(t * t), 1e-200))
     residual = t - product(K, found.dual_coef) + variance * found.dual_coef

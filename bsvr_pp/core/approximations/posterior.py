@@ -17,9 +17,9 @@ from numba import typeof
 from numpy.typing import ArrayLike, NDArray
 
 from bsvr_pp.core.arrays import Array
-from bsvr_pp.core.checks import generator, numbers
+from bsvr_pp.core.checks import numbers
 from bsvr_pp.core.compiler import compiled
-from bsvr_pp.core.covariance.block_diagonal import BlockDiagonal, BlockFactor, Rows, scattered
+from bsvr_pp.core.covariance.block_diagonal import BlockDiagonal, BlockFactor, Rows, scatter
 from bsvr_pp.core.covariance.covariance import Covariance, CrossRoot, Factor, as_covariance
 from bsvr_pp.core.covariance.sites import Sites
 from bsvr_pp.core.losses import NoiseModel
@@ -84,22 +84,11 @@ class Gradients(NamedTuple):
 
 
 class Gradient(NamedTuple):
-    """Gradient of a log evidence.
+    """Gradient of a log evidence: a symmetric change dK of K changes it by the sum of K∘dK."""
 
-    Attributes
-    ----------
-    K : (n, n) array
-        Derivative by the prior covariance: the change for a symmetric dK is the sum of K∘dK; of `Covariance.from_root`
-        the derivative by the root (n, r).
-    mean : (n,) array
-        Derivative by the prior mean; the derivative by the targets is its negative.
-    parameters : dict
-        Derivative by each parameter of the loss, with the shape of the parameter.
-    """
-
-    K: Array
-    mean: Array
-    parameters: dict[str, float | Array]
+    K: Array  # (n, n), by the prior covariance; of `Covariance.from_root` (n, r), by the root
+    mean: Array  # (n,), by the prior mean; the derivative by the targets is its negative
+    parameters: dict[str, float | Array]  # by each parameter of the loss, with its shape
 
 
 def named_gradient(noise: NoiseModel, found: Outcome, by: Gradients) -> tuple[float, Gradient]:
@@ -127,7 +116,7 @@ def sites_of(found: Outcome) -> Array:
 
 
 @compiled
-def failed(found: Outcome) -> Outcome:
+def mark_failed(found: Outcome) -> Outcome:
     """Return the same with the value -inf."""
     a, precision, sites, support = found.dual_coef, found.site_precision, found.sites, found.support
     return Outcome(-np.inf, a, precision, sites, support, found.iterations, False, found.gap, found.mismatch)
@@ -355,12 +344,12 @@ def without_factor(posterior: LatentPosterior) -> LatentPosterior:
 def joined(K: BlockDiagonal, parts: list[LatentPosterior]) -> LatentPosterior:
     """The posterior of all rows: the evidence is a sum, and the worst block decides about convergence."""
     names = "dual_coef", "site_precision", "mean", "variance", "cavity_variance"
-    vectors = {name: scattered(K.rows, [getattr(part, name) for part in parts]) for name in names}
+    vectors = {name: scatter(K.rows, [getattr(part, name) for part in parts]) for name in names}
     supports = [part.support for part in parts]
     known = all(part.support.size == rows.size for part, rows in zip(parts, K.rows, strict=True))
     return LatentPosterior(
         **vectors,
-        support=scattered(K.rows, supports) if known else supports[0][:0],
+        support=scatter(K.rows, supports) if known else supports[0][:0],
         log_evidence=float(sum(part.log_evidence for part in parts)),
         converged=all(part.converged for part in parts),
         n_iter=max(part.n_iter for part in parts),
@@ -371,27 +360,3 @@ def joined(K: BlockDiagonal, parts: list[LatentPosterior]) -> LatentPosterior:
 
 
 by_block = blockwise(joined, without_factor)  # for a solver that returns a `LatentPosterior`
-
-
-class LatentDraws:
-    """Equally weighted draws f (draws, n) at the training inputs, such as those of `annealed`; K is their prior."""
-
-    def __init__(self, K: ArrayLike | Covariance, f: ArrayLike) -> None:
-        self._prior = as_covariance(K)
-        self._white = self._prior.whiten(numbers("f", f, ("draws", self._prior.size)).T)
-
-    def mean(self, K_star: ArrayLike) -> Array:
-        """Posterior mean of f at new inputs, from their covariance with the training inputs (n_new, n)."""
-        return np.asarray(self._half(K_star).T @ self._white.mean(axis=1))
-
-    def sample(
-        self, K_star: ArrayLike, k_star_diag: ArrayLike, random_seed: int | np.random.Generator | None = None
-    ) -> Array:
-        """One draw of f at each new input (n_new) for each draw at the training inputs, (draws, n_new)."""
-        half = self._half(K_star)
-        rest = np.maximum(np.asarray(k_star_diag) - np.einsum("ij,ij->j", half, half), 0.0)
-        noise = generator(random_seed).standard_normal((self._white.shape[1], rest.size))
-        return np.asarray(self._white.T @ half + np.sqrt(rest) * noise)
-
-    def _half(self, K_star: ArrayLike) -> Array:
-        return self._prior.whiten(np.asarray(K_star, dtype=np.float64).T)

@@ -34,24 +34,12 @@ _VANISHES = "likelihood must not vanish at all draws of the prior, its log is -i
 
 @dataclass(frozen=True, slots=True)
 class AnnealedPosterior:
-    """Result of an annealed run.
-
-    Attributes
-    ----------
-    log_evidence : float
-        Natural log of the evidence.
-    standard_error : float
-        Standard error of log_evidence, from independent groups of particles.
-    f : (particles, n) array
-        Equally weighted draws of the latent function from the posterior.
-    powers : (steps,) array
-        Powers of the likelihood, from 0 to 1.
-    """
+    """Result of an annealed run."""
 
     log_evidence: float
-    standard_error: float
-    f: Array
-    powers: Array
+    standard_error: float  # of log_evidence, from independent groups of particles
+    f: Array  # (particles, n), equally weighted draws of the latent function from the posterior
+    powers: Array  # (steps,), of the likelihood, from 0 to 1
 
     @property
     def mean(self) -> Array:
@@ -112,6 +100,7 @@ def annealed(
     Returns
     -------
     AnnealedPosterior
+        ``log_evidence`` and its ``standard_error``, draws ``f`` (particles, n), and ``powers`` of the likelihood.
 
     Raises
     ------

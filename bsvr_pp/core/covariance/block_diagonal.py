@@ -1,6 +1,6 @@
 """A prior covariance that is zero between blocks of rows, each a `Covariance` that is made when needed and not kept.
 
-Solvers run block by block (`approximations.posterior.blockwise`). The threads are those of joblib (by default one),
+Solvers run block by block (`approximations.posterior.blockwise`). The threads come from joblib (by default one),
 with one BLAS thread each, so that the results do not depend on their number.
 """
 
@@ -60,7 +60,7 @@ class BlockDiagonal:
 
     def whiten(self, columns: Array) -> Array:
         """G⁻¹·columns, with the lower Cholesky factor G; the rows of a block must be in ascending order."""
-        return scattered(self.rows, self.each(lambda K, rows: K.whiten(columns[rows])))
+        return scatter(self.rows, self.each(lambda K, rows: K.whiten(columns[rows])))
 
 
 AnyCovariance = Covariance | BlockDiagonal
@@ -86,7 +86,7 @@ class BlockFactor:
         def drawn(K: Covariance, rows: Rows) -> Array:
             return K.factor(self.site_precision[rows]).draw(size, source[int(rows[0])]).T
 
-        return scattered(self.covariance.rows, self.covariance.each(drawn)).T
+        return scatter(self.covariance.rows, self.covariance.each(drawn)).T
 
 
 def each_block[Result](function: Callable[[int], Result], count: int, progress: str = "") -> list[Result]:
@@ -109,7 +109,7 @@ def progress_of_blocks(text: str, count: int) -> Iterator[Callable[[int], None]]
         yield lambda done: bar.update(task, advance=done)
 
 
-def scattered[T: np.generic](rows: Sequence[Rows], parts: Sequence[NDArray[T]]) -> NDArray[T]:
+def scatter[T: np.generic](rows: Sequence[Rows], parts: Sequence[NDArray[T]]) -> NDArray[T]:
     """Join the arrays of the blocks along the first axis, in the order of the rows."""
     order = np.concatenate(rows)
     joined = np.concatenate(parts)

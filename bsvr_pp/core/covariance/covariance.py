@@ -178,7 +178,7 @@ class Covariance:
 
 @dataclass(frozen=True, slots=True)
 class CrossRoot:
-    """The covariance new·rootᵀ of new inputs with those of `Covariance.from_root`, as two roots."""
+    """The covariance new·rootᵀ of new inputs with the inputs of `Covariance.from_root`, as two roots."""
 
     new: Array
     root: Array

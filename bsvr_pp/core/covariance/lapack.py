@@ -59,7 +59,7 @@ def lower_solve(L: Array, B: Array) -> None:
 
 @compiled
 def lower_inverse(L: Array) -> None:
-    """Overwrite the lower triangle of L by that of L⁻¹."""
+    """Overwrite the lower triangle of L by the lower triangle of L⁻¹."""
     n, info = np.array([L.shape[0]], dtype=np.int32), np.zeros(1, dtype=np.int32)
     _dtrtri(_U.ctypes, _N.ctypes, n.ctypes, L.ctypes, n.ctypes, info.ctypes)
 

@@ -1,8 +1,9 @@
 """Gaussian sites on the prior covariance: determinant, inverse and marginal variances.
 
 With site precisions τ the posterior of f has the covariance K - K·R·K, R = (K + τ⁻¹)⁻¹ = √τ(I + √τK√τ)⁻¹√τ, over the
-points that have a site. Where K = G·Gᵀ + D with a diagonal D and a root G of r columns (that of the constant among
-them), R = T - T·G(I + GᵀT·G)⁻¹GᵀT with T = τ/(1 + D·τ): r³ instead of n³, and the variances are sums of squares.
+points that have a site. Let K = G·Gᵀ + D with a diagonal D and a root G of r columns, the constant's included. Then R =
+T - T·G(I + GᵀT·G)⁻¹GᵀT with T = τ/(1 + D·τ). This takes r³ instead of n³ operations, and the variances are sums of
+squares.
 """
 
 from __future__ import annotations
@@ -157,7 +158,7 @@ def marginals(K: Structure, sites: Sites, inverse: Array, accuracy: float) -> tu
     """Marginal variances Σ_ii and cavity variances 1/(1/Σ_ii - τ_i) of all n inputs.
 
     With B = I + √τK√τ the cavity variance is Σ_ii/B⁻¹_ii, and Σ_ii = (1 - B⁻¹_ii)/τ_i where the site is narrow against
-    the prior, else k_ii - ‖L⁻¹√τk_i‖². The first is cheaper, and is used as far as its rounding errors permit the
+    the prior, else k_ii - ‖L⁻¹√τk_i‖². The first is cheaper, and is used where its rounding errors permit the
     ``accuracy``. ``inverse``, of the shape of ``sites.triangle``, is workspace for L⁻¹.
     """
     n, m = K.variance.shape[0], sites.points.shape[0]

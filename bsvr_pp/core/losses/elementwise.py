@@ -189,7 +189,7 @@ def _tail_by_nodes(lower: float, upper: float, z: float, sd: float, sign: float,
 
 
 @compiled
-def convolved(
+def convolve(
     z: float, sd: float, upper_tail: bool, k: int, pieces: Pieces, moments: Array
 ) -> tuple[float, float, float]:
     """P(g + r <= z), or P(g + r >= z), with density and its negative derivative, for Gaussian g and the noise r.
@@ -252,7 +252,7 @@ def convolved_cdf(y: Array, mean: Array, sd: Array, upper_tail: bool, rows: Rows
     """P(f + r <= y), or P(f + r >= y), for Gaussian f and the noise r, elementwise; sd may be 0."""
     out, moments = np.empty(y.shape[0]), np.empty((pieces.slope.shape[1], 3))
     for i in range(y.shape[0]):
-        out[i] = convolved(y[i] - mean[i], sd[i], upper_tail, rows[i], pieces, moments)[0]
+        out[i] = convolve(y[i] - mean[i], sd[i], upper_tail, rows[i], pieces, moments)[0]
     return out
 
 
@@ -294,7 +294,7 @@ def _solve_mixture(
         tail, density, fall = 0.0, 0.0, 0.0
         for c in range(weights.shape[0]):
             if weights[c] > _NO_WEIGHT:
-                found = convolved(z - means[c], sqrt(variances[c]), upper_tail, rows[c], pieces, moments)
+                found = convolve(z - means[c], sqrt(variances[c]), upper_tail, rows[c], pieces, moments)
                 tail += weights[c] * found[0]
                 density += weights[c] * found[1]
                 fall += weights[c] * found[2]

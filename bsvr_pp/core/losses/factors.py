@@ -49,11 +49,11 @@ def of_rows(pieces: Pieces, ends: Array, weight: Array) -> Pieces:
     n, plain = weight.shape[0], True
     for i in range(n):
         plain = plain and weight[i] == 1.0 and ends[i, 0] == ends[i, 1]
-    return pieces if plain else taken(pieces, 0, ends, weight)
+    return pieces if plain else take(pieces, 0, ends, weight)
 
 
 @compiled
-def taken(pieces: Pieces, first: int, ends: Array, weight: Array) -> Pieces:
+def take(pieces: Pieces, first: int, ends: Array, weight: Array) -> Pieces:
     """The rows of the points from ``first`` on, with ends (n, 2) and weights (n,), which multiply their energies."""
     n, n_parameters, n_knots = weight.shape[0], pieces.d_energy.shape[0], pieces.knots.shape[1]
     out = empty(n_parameters, n, n_knots)
@@ -251,8 +251,8 @@ def tilted_label(
 ) -> tuple[float, float, float, float]:
     """Moments of a Gaussian of s = t - f times (1 + exp(E(s)))^-count, for a linear E on each piece.
 
-    Returns the log of the integral, the mean of s - mean, the variance of s, and the derivative of the log of the
-    integral by the mean of f. ``moments`` (m+1, 3) is filled as by `tilted_row`, with shares times count(1 - p) of the
+    Returns four numbers: the log of the integral, the mean of s - mean, the variance of s, and the derivative of the
+    log by the mean of f. ``moments`` (m+1, 3) is filled as by `tilted_row`, with shares times count(1 - p) of the
     probability p of the label.
     """
     knots, at_knots, slope, _ = row

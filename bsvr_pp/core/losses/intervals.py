@@ -1,8 +1,8 @@
 """Targets known only to lie in an interval: the mass P(lower < f + r ≤ upper) of the noise r, as a function of f.
 
-It is the integral of exp(-E(r))/Z from s + low to s + high, s = t - f, by nodes on each piece, scaled by the largest
-integrand and measured from an end, so that it holds in both tails and in narrow intervals. The derivatives of its log
-have two forms each, of which the one with smaller rounding errors is used (docs/explanation/intervals.md).
+It is the integral of exp(-E(r))/Z from s + low to s + high, s = t - f, by nodes on each piece. It is scaled by the
+largest integrand and measured from an end, so that it holds in both tails and in narrow intervals. The derivatives of
+its log have two forms each, of which the one with smaller rounding errors is used (docs/explanation/intervals.md).
 """
 
 from __future__ import annotations
@@ -151,7 +151,7 @@ _GRADIENTS = types.Tuple((types.float64, MATRIX, MATRIX))
 def mass_gradients(
     s: float, low: float, high: float, row: Row, d_energy: Array, moments: Array
 ) -> tuple[float, Array, Array]:
-    """Third derivative of the log mass L by s; those of L, L' and L'' by both ends (2, 3) and by parameters (p, 3)."""
+    """Third derivative of the log mass L by s; L, L' and L'' by both ends (2, 3) and by parameters (p, 3)."""
     n_parameters = d_energy.shape[0]
     knots, _, _, curvature = row
     _, first, second, at_low, at_high = mass_row(s, low, high, row, moments)
@@ -252,8 +252,8 @@ def tilted_interval(
 ) -> tuple[float, float, float, float, float]:
     """Integrate N(f; mean, variance)·exp(-E(r)) over lower < f + r ≤ upper.
 
-    With f = mean + sd·x and z = y - mean the integral is that of exp(-E(r))·∫φ(x)dx over x from (z + low - r)/sd to
-    (z + high - r)/sd; ``center`` is z, and the ends are relative to y. The inner integral and its moments are those of
+    With f = mean + sd·x and z = y - mean this integrates exp(-E(r))·∫φ(x)dx over x from (z + low - r)/sd to
+    (z + high - r)/sd; ``center`` is z, and the ends are relative to y. The inner integral and its moments belong to
     a truncated Gaussian; the outer one is taken by nodes around the largest integrand of each piece, between the places
     where the inner one changes its form. Returns the log of the integral, mean and variance of x, and the derivatives
     of the log by the ends; ``moments`` (m+1, 3) are filled as by `tilted_row`.
@@ -353,7 +353,7 @@ def _cells(interval: tuple[float, float, float], sd: float, row: Row) -> tuple[A
 
 @compiled
 def _least_level(interval: tuple[float, float, float], sd: float, row: Row) -> float:
-    """Log of an integrand that is negligible, from that at 0 and where the slope is that of the Gaussian tail."""
+    """Log of an integrand that is negligible, from its log at 0 and where the slope equals the Gaussian tail's."""
     (below, above, width), slope = interval, row[2]
     edge = min(max(0.0, below), above)
     steepest = max(abs(slope[0]), abs(slope[-1])) * sd * sd

@@ -24,7 +24,7 @@ from bsvr_pp.core.losses.registry import LOSSES, PARAMETERS, Loss
 
 Cdf = Callable[[Array, Array, Array], Array]  # of f + noise at y, for the mean and the variance of f
 
-_SMALL_SHARE = 1e-5  # of the variance of the noise in that of f, below which it is interpolated as if it were this
+_SMALL_SHARE = 1e-5  # variance of f over variance of the noise, below which the table has this ratio
 _LOG_STEP = 0.25  # of the log variances of f in the table of the cdf
 _PLACES = np.linspace(-14.0, 14.0, 561)  # its arguments, in standard deviations
 
@@ -45,7 +45,7 @@ class NoiseModel:
     parameters : dict
         Name to float or (n,) array.
     weight : (n,) or (1,) array
-        Sample weights of the n points of `sites`, or of all of them, see `weighted`.
+        Sample weights of the n points of `sites`, or one for all points, see `weighted`.
 
     Raises
     ------
@@ -83,9 +83,9 @@ class NoiseModel:
         return next((np.size(v) for v in self.parameters.values() if np.ndim(v)), None)
 
     def weighted(self, weight: ArrayLike = 1.0) -> Self:
-        """Give the points sample weights: the likelihood of a point of weight w is p(y|f)^w, that of w equal rows.
+        """Give the points sample weights: the likelihood of a point of weight w is p(y|f)^w, as of w equal rows.
 
-        Weights change the sites, and with them mode, approximations and evidence; all other properties remain those of
+        Weights change the sites, and with them mode, approximations and evidence; all other properties still describe
         the noise of one new target.
 
         Parameters
@@ -212,7 +212,7 @@ class NoiseModel:
         return not ((width == 0) & (rise[:, : width.shape[1]] != 0)).any()
 
     def _shape(self, values: Array) -> tuple[int, ...]:
-        """Return the shape of a result: that of the argument, whose last axis corresponds to the points."""
+        """Return the shape of a result: the argument's shape, whose last axis corresponds to the points."""
         n = self.n_points
         if n is not None and values.ndim and values.shape[-1] not in (1, n):
             raise ValueError(f"parameters of {self.name} have {n} values, the argument has shape {values.shape}")
@@ -321,7 +321,7 @@ class NoiseModel:
         1.33e-261
         """
         self._needs_residual("cdf")
-        t, m, v = _aligned(y=y, mean=mean, variance=variance)
+        t, m, v = _align(y=y, mean=mean, variance=variance)
         check_variance(v)
 
         def tail(y: Array, mean: Array, sd: Array, rows: NDArray[np.intp], pieces: Pieces) -> Array:
@@ -343,7 +343,7 @@ class NoiseModel:
         >>> gaussian(C=1.0).predictive_log_density(0.0, [0.0, 1.0], 0.0).round(6).tolist()
         [-0.918939, -1.418939]
         """
-        t, m, v = _aligned(y=y, mean=mean, variance=variance)
+        t, m, v = _align(y=y, mean=mean, variance=variance)
         out = np.array(self.log_likelihood(t, m))
         wide = v > 0
         if wide.any():
@@ -400,7 +400,7 @@ class NoiseModel:
         >>> round(float(mean), 10), round(float(variance), 10)
         (1.0, 0.5)
         """
-        m, v, t = _aligned(mean=mean, variance=variance, y=y)
+        m, v, t = _align(mean=mean, variance=variance, y=y)
         check_positive("variance", v)
         shape = self._shape(m)
         m, v, t = (np.array(np.broadcast_to(a, shape)).ravel() for a in (m, v, t))
@@ -450,7 +450,7 @@ class IntervalNoise(NoiseModel):
 
     def tilted(self, mean: ArrayLike, variance: ArrayLike, y: ArrayLike) -> tuple[Array, Array, Array]:
         """As `NoiseModel.tilted`, with the probability of each interval; the targets do not matter."""
-        m, v, t = _aligned(mean=mean, variance=variance, y=y)
+        m, v, t = _align(mean=mean, variance=variance, y=y)
         n = len(self.ends)
         if m.shape not in ((), (1,), (n,)):
             raise ValueError(f"mean must have {n} values, one per interval, got {m.size}")
@@ -507,7 +507,7 @@ def unit_noise(loss: str, **parameters: float) -> NoiseModel:
     return NoiseModel(row, {name: parameters.get(name, unit) for name, unit in units.items()})
 
 
-def widened(noise: NoiseModel, factor: ArrayLike) -> NoiseModel:
+def widen(noise: NoiseModel, factor: ArrayLike) -> NoiseModel:
     """The noise of factor·r, where r has the given noise, which has no weights and intervals; factor > 0."""
     return NoiseModel(noise.kind, parameters_in_unit(noise, np.asarray(factor, dtype=np.float64)))
 
@@ -579,7 +579,7 @@ def _checked_parameter(name: str, given: ArrayLike) -> float | Array:
     return float(value) if value.ndim == 0 else value
 
 
-def _aligned(**given: ArrayLike) -> list[Array]:
+def _align(**given: ArrayLike) -> list[Array]:
     """Broadcast arguments to arrays of one shape."""
     arrays = {name: numbers(name, value) for name, value in given.items()}
     try:

@@ -57,9 +57,9 @@ class Pieces(NamedTuple):
     width/(slope[j+1] - slope[j]) is the derivative of the residual by the slope, 0 at a kink; a piece with
     slope[j+1] = slope[j] is linear.
 
-    The derivative of E by a parameter at fixed r is c₀ + c₁u + c₂u², with u = (r - anchor)/width on bounded pieces (at
-    a kink u is the place of the subgradient between slope[j] and slope[j+1]), and u = r - anchor on the two unbounded
-    ones. It is bounded for every beta, epsilon >= 0.
+    The derivative of E by a parameter at fixed r is c₀ + c₁u + c₂u². On bounded pieces u = (r - anchor)/width, and on
+    the two unbounded ones u = r - anchor. At a kink u is the place of the subgradient between slope[j] and slope[j+1].
+    It is bounded for every beta, epsilon >= 0.
     """
 
     knots: Array  # (k, m), residuals where the pieces meet, ascending; equal knots make a kink
@@ -172,8 +172,8 @@ def reach(slope: float, precision: float) -> float:
 def peak(lower: float, upper: float, slope: float, precision: float) -> tuple[float, float, float, float]:
     """Find the maximum of the concave q(s) = slope·s - ½·precision·s² on [lower, upper], and the support of exp(q).
 
-    Returns the place s* of the maximum, the modulus of q' there (0 inside), and the ends, as distances from s*,
-    of the interval where exp(q - q(s*)) > e⁻⁴⁵.
+    Returns the place s* of the maximum, the modulus of q' there (0 inside), and two distances from s*. They are the
+    ends of the interval where exp(q - q(s*)) > e⁻⁴⁵.
     """
     if precision > 0.0:
         place = min(max(slope / precision, lower), upper)
@@ -248,8 +248,8 @@ def tilted_row(
     """Integrate exp(-½·precision·(r - center)² + tilt·(r - center) - E(r)) over r, piece by piece; precision >= 0.
 
     Returns the log of the integral (inf where it diverges), the mean of r - center, the variance of r and the mean of
-    dE/dr. ``moments`` (m+1, 3) is filled with the share of each piece in the mass, and the means of u and u² within
-    the piece, u as in `Pieces.d_energy`.
+    dE/dr. ``moments`` (m+1, 3) gets the share of each piece in the mass, and the means of u and u² in it
+    (`Pieces.d_energy`).
     """
     knots, _, slope, curvature = row
     n_knots = knots.shape[0]
@@ -343,8 +343,8 @@ def _fill_row(curve: Array, row: Row) -> None:
 def _fill_derivative(d: Array, row: Row, d_energy: Array) -> None:
     """Fill ``d_energy`` (m + 1, 3) by a parameter from the derivative of the curve.
 
-    On a bounded piece E = v + s·w·u + ½·Δ·w·u² with u = (r - knot)/w and the change Δ of the slope, so that its
-    derivatives at fixed r have no division by the width w. They are exact for every width, 0 included.
+    On a bounded piece E = v + s·w·u + ½·Δ·w·u² with u = (r - knot)/w and the change Δ of the slope. Its derivatives at
+    fixed r have no division by the width w. They are exact for every width, 0 included.
     """
     knots, value, slope, curvature = row
     m = value.shape[0]

@@ -1,16 +1,15 @@
 """The losses, each written once, and their registry.
 
 A loss is one function in plain arithmetic and one row of `LOSSES`. The function takes the parameters, which may be
-numbers or arrays of NumPy or Numba, and returns the energy E = C·loss as a convex piecewise quadratic curve: four
-tuples with the knots (ascending), the energy at the knots, the slope of each piece at its left knot (the first piece:
-at its right one), and the curvatures of the two unbounded pieces. Between two knots the curvature follows from the
-slopes. The table of the compiled core (`Pieces`) with its derivatives by the parameters is made from this function, as
-are noise model, PyMC distribution, default priors, name in the estimators and on the command line.
+numbers or arrays of NumPy or Numba. It returns the energy E = C·loss as a convex piecewise quadratic curve, in four
+tuples. They have the ascending knots, the energy there, the slope of each piece at its left knot, and the curvatures of
+the unbounded pieces. The first piece has its slope at its right knot, and between two knots the curvature follows from
+the slopes. The table of the compiled core (`Pieces`), the noise model and the PyMC distribution are made from this
+function.
 
 The targets of a loss are numbers, or the labels of Sollich (2002, section 2). The hinge Q(±1|f) is a loss like the
-others. Summed over the two labels it gives ν(f) = Q(+1|f) + Q(-1|f) <= 1, the probability that a label is known, and
-P(y|f) = Q(y|f)/ν(f), (10), by which labels are drawn and predicted. A kind of targets states what does not exist for
-it, in a sentence for the user.
+others. Its sum ν(f) = Q(+1|f) + Q(-1|f) <= 1 is the probability that a label is known. Labels are drawn and predicted
+by P(y|f) = Q(y|f)/ν(f), (10). A kind of targets states what does not exist for it, in a sentence for the user.
 """
 
 from __future__ import annotations
@@ -170,7 +169,7 @@ class Numbers:
     values: tuple[float, ...] = ()  # all numbers
     words: str = "numbers"
     one_table: bool = True  # the table of the loss does not depend on the target
-    log_odds: bool = False  # it is that of minus the log odds of the target
+    log_odds: bool = False  # of minus the log odds of the target
     refusals: ClassVar[Collection[str]] = ()  # what does not exist, of `NOT_OF_LABELS`
 
     def unlike(self, y: Array) -> Array:
@@ -235,7 +234,7 @@ NUMBERS, LABELS, KNOWN_LABELS = Numbers(), Labels(), KnownLabels()
 
 @dataclass(frozen=True, slots=True)
 class Loss:
-    """A loss, whose parameters are in the order of the arguments of its energy and of `Pieces.d_energy`."""
+    """A loss; its parameters have the order of the arguments of its energy and of `Pieces.d_energy`."""
 
     name: str
     parameters: tuple[str, ...]

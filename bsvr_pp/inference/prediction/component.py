@@ -1,8 +1,8 @@
 """Predictions from components: f at new inputs, and the noise there, at points of the hyperparameters or draws.
 
-With blocks f at a new input is that of the block whose region holds it. A parameter of the noise that is computed from
-`pm.Data` with one row for each training point is computed in the same way from the data of new rows. A vector that is
-not says nothing about new rows; it is recognised by its length, which does not follow that of the data.
+With blocks f at a new input belongs to the block whose region holds it. A parameter of the noise may be computed from
+`pm.Data` with one row for each training point. It is then computed from the data of new rows. A vector of another kind
+says nothing about new rows; its length does not follow the data's length.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from bsvr_pp.core.approximations.posterior import from_sites
 from bsvr_pp.core.arrays import Array
 from bsvr_pp.core.checks import check_size, numbers
 from bsvr_pp.core.losses import NoiseModel
-from bsvr_pp.core.losses.noise import widened
+from bsvr_pp.core.losses.noise import widen
 from bsvr_pp.inference.parts import Gaussian, given_parts, given_white, part_cross
 from bsvr_pp.inference.prediction.distribution import CHUNK, PredictiveDistribution
 from bsvr_pp.inference.prediction.neighbours import NoiseScales, moments_given, nearest_rows
@@ -260,7 +260,7 @@ def noise_of_rows(problem: Problem, X: Array, data: Mapping[str, ArrayLike] | No
         noise = problem.noise_at(point)
         if noise.n_points is None:
             return noise
-        # The training rows have the same noise beside others, if that of each row is computed from its data.
+        # The training rows have the same noise beside others, if the noise of each row is computed from its data.
         n, same = problem.targets.size, False
         try:
             if not unknown:
@@ -313,7 +313,7 @@ def mixture_of(
         for factor, offset, share in zip(scales.factors, np.asarray(scales.offsets), probability, strict=True):
             moments.append((mean + offset, variance))
             offsets.append([offset])
-            noises.append(noise if factor == 1.0 else widened(noise, factor))
+            noises.append(noise if factor == 1.0 else widen(noise, factor))
             weights.append(part.weight * share)
         classes = part.problem.cutpoints_at(part.point)
         if classes is not None:

@@ -36,8 +36,8 @@ class PredictiveDistribution:
     noise: a target is ``location`` + ``unit``·(f + noise) of one component, with Gaussian f, or the exponential of this
     if the logarithm was modelled. ``predict_distribution`` of the estimators makes it.
 
-    Functions of targets (`pdf`, `cdf`, ...) and of levels (`ppf`) broadcast with the shape (n,): an (n,) array
-    is taken row by row, a number by all rows, and an (m, 1) array is a grid with a result (m, n).
+    Functions of targets (`pdf`, `cdf`, ...) and of levels (`ppf`) broadcast with the shape (n,). An (n,) array is taken
+    row by row, a number by all rows. An (m, 1) array is a grid with a result (m, n).
 
     Parameters
     ----------
@@ -216,7 +216,7 @@ class PredictiveDistribution:
         count = int(np.prod(shape))
         if joint and self.joint is None:
             raise ValueError("joint=True takes the whole distribution from a model, not a part of it or a copy")
-        drawn = (self.joint if joint and self.joint else self._drawn)(count, rng)
+        drawn = (self.joint if joint and self.joint else self._draw)(count, rng)
         return self._in_units(drawn).reshape(*shape, len(self))
 
     def crps(self, y: ArrayLike) -> Array:
@@ -266,7 +266,7 @@ class PredictiveDistribution:
 
     def _targets(self, y: ArrayLike) -> Array:
         """Targets, broadcast with the rows."""
-        return self._aligned("y", numbers("y", y, infinite=True))
+        return self._align("y", numbers("y", y, infinite=True))
 
     def _levels(self, q: ArrayLike) -> Array:
         """Levels between 0 and 1, broadcast with the rows."""
@@ -274,9 +274,9 @@ class PredictiveDistribution:
         outside = (levels < 0.0) | (levels > 1.0)
         if outside.any():
             raise ValueError(f"q must be between 0 and 1, got {levels[outside].flat[0]}")
-        return self._aligned("q", levels)
+        return self._align("q", levels)
 
-    def _aligned(self, name: str, values: Array) -> Array:
+    def _align(self, name: str, values: Array) -> Array:
         try:
             return np.broadcast_to(values, np.broadcast_shapes(values.shape, (len(self),)))
         except ValueError:
@@ -326,7 +326,7 @@ class PredictiveDistribution:
             terms *= np.exp(self.location + self.unit * places)
         return self.unit * scale * (_WEIGHTS * terms).sum(axis=(0, 1))
 
-    def _drawn(self, count: int, rng: np.random.Generator) -> Array:
+    def _draw(self, count: int, rng: np.random.Generator) -> Array:
         """Draws (count, n) of f + noise, independent between rows."""
         shape = count, len(self)
         where, chosen = rng.random(shape), np.zeros(shape, dtype=np.intp)

@@ -2,7 +2,7 @@
 
 Rows are near in a k-d tree on the inputs in units of their lengthscales, or of their standard deviations if the kernel
 has none. The mixture of scales is in docs/explanation/blocks.md. Where a third or more of the targets have one value,
-each scale has an offset, the mean residual of its rows, so that predictions have the mean of the targets.
+each scale has an offset, the mean residual of its rows. Predictions then have the mean of the targets.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ from bsvr_pp.core.checks import check_count, check_fields, check_positive, gener
 from bsvr_pp.core.covariance.block_diagonal import each_block
 from bsvr_pp.core.docs import shared
 from bsvr_pp.core.losses import NoiseModel
-from bsvr_pp.core.losses.noise import widened
+from bsvr_pp.core.losses.noise import widen
 from bsvr_pp.inference.protocol import ConvergenceWarning
 from bsvr_pp.inference.result import check_match, is_mode, is_sampled, points_of
 from bsvr_pp.inference.search.optimize import lengthscales
@@ -53,32 +53,13 @@ _TURNS = 8  # in which weights and offsets are computed
 
 @dataclass(frozen=True)
 class NoiseScales:
-    """Scales of the noise and their probabilities.
+    """Scales of the noise and their probabilities, as `learn_noise_scales` finds them."""
 
-    Attributes
-    ----------
-    factors : (s,) array
-        Factors of the width of the noise.
-    weights : (s,) array
-        Weight of each apart from what the neighbours show; the sum is one.
-    shared : float
-        Number of rows of a neighbourhood that count when their densities choose between the scales.
-    offsets : (s,) array or number
-        Mean of the noise of each scale, on the scale of the model's targets.
-    neighbours : int or None
-        Number of nearest rows that they were learned with by `learn_noise_scales`.
-
-    Raises
-    ------
-    ValueError
-        If factors and weights are not positive, or differ in number, or shared is negative.
-    """
-
-    factors: Array
-    weights: Array
-    shared: float
-    offsets: ArrayLike = 0.0
-    neighbours: int | None = None
+    factors: Array  # (s,), of the width of the noise
+    weights: Array  # (s,), apart from what the neighbours show; the sum is one
+    shared: float  # number of rows of a neighbourhood that count when their densities choose between the scales
+    offsets: ArrayLike = 0.0  # (s,), mean of the noise of each scale, on the scale of the model's targets
+    neighbours: int | None = None  # number of nearest rows with which `learn_noise_scales` has learned them
 
     def __post_init__(self) -> None:
         factors = numbers("factors", self.factors, ("s",))
@@ -96,7 +77,7 @@ class NoiseScales:
 
     @property
     def several(self) -> bool:
-        """Whether there is other noise than that of the model."""
+        """Whether there is other noise than the model's."""
         return self.factors.size > 1 or bool(self.factors[0] != 1.0) or bool(np.any(self.offsets))
 
     @property
@@ -183,7 +164,7 @@ def learn_noise_scales(
     result : DataTree
         Result of an approximation that integrates f out at one point of the hyperparameters.
     model : pm.Model, optional
-        The model of the result; by default that of the surrounding ``with``.
+        The model of the result; by default the model of the surrounding ``with``.
     neighbours : int
         Number of nearest rows.
     random_seed : int or Generator
@@ -275,12 +256,12 @@ def _densities(
     known = np.isfinite(mean + variance)
     y, m, v = targets[known], mean[known], variance[known]
     for i, (factor, offset) in enumerate(zip(factors, np.broadcast_to(offsets, factors.shape), strict=True)):
-        out[known, i] = widened(noise.at(known), factor).predictive_log_density(y - offset, m, v)
+        out[known, i] = widen(noise.at(known), factor).predictive_log_density(y - offset, m, v)
     return out
 
 
 def densities_near(problem: Problem, point: Point, X: Array, densities: Array) -> Array:
-    """Mean log densities (n_new, s) of the rows that are nearest to new inputs, from those of all rows."""
+    """Mean log densities (n_new, s) of the rows that are nearest to new inputs, from the log densities of all rows."""
     near = nearest_rows(problem, point, X, min(_NEAREST, len(densities) // 4))
     return np.asarray(densities[near].mean(axis=1))
 
@@ -291,7 +272,7 @@ def _learned(
     """The scales that maximise the log density of rows, given the mean of those near by scale, ``of_others`` (n, s)."""
     own = _densities(mean, variance, noise, targets, _FACTORS)
     solved, offsets = np.isfinite(own + of_others).all(axis=1), np.zeros(_FACTORS.size)
-    every = _weighed(own[solved], of_others[solved], weight[solved])
+    every = _weigh(own[solved], of_others[solved], weight[solved])
     # Where most targets are equal, and f is no quantile, the scales have means.
     for _ in range(_TURNS if mostly_equal(targets, weight) and "quantile" not in noise.parameters else 0):
         joint = np.log(every.at(of_others).T + _TINY) + own
@@ -299,7 +280,7 @@ def _learned(
         residual = np.where(solved, targets - mean, 0.0)
         offsets = share @ residual / np.maximum(share.sum(axis=1), _TINY)
         own = _densities(mean, variance, noise, targets, _FACTORS, offsets)
-        every = _weighed(own[solved], of_others[solved], weight[solved], every)
+        every = _weigh(own[solved], of_others[solved], weight[solved], every)
     probable = every.at(np.vstack([of_others[solved], np.zeros(_FACTORS.size)])).mean(axis=1) >= _RARE
     weights = every.weights[probable] / every.weights[probable].sum()
     scales = NoiseScales(_FACTORS[probable], weights, every.shared, offsets[probable])
@@ -309,7 +290,7 @@ def _learned(
     return RowScales(scales, log_density, np.exp(joint - log_density[:, None]) @ (1.0 / scales.factors))
 
 
-def _weighed(known: Array, given: Array, times: Array, before: NoiseScales | None = None) -> NoiseScales:
+def _weigh(known: Array, given: Array, times: Array, before: NoiseScales | None = None) -> NoiseScales:
     """Weights of all scales, from any ``before``, and how far neighbours share them, by log densities (n, s)."""
     prior = np.where((_FACTORS == 1.0) & (before is None), _PRIOR, _LEAST)
     start = np.log(prior if before is None else before.weights)

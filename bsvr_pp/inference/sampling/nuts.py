@@ -38,7 +38,7 @@ from bsvr_pp.model.coordinates import (
 )
 from bsvr_pp.model.density import CompiledOp
 from bsvr_pp.model.distributions import NoiseRV
-from bsvr_pp.model.gp import copied, set_initial_values
+from bsvr_pp.model.gp import copy_model, set_initial_values
 from bsvr_pp.model.inventory import ModelError
 from bsvr_pp.model.marginalize import marginalize
 from bsvr_pp.model.problem import Point, Problem, read_model
@@ -130,17 +130,17 @@ class NUTS:
                 "use NUTS(latent=MeanField())"
             )
         if given:
-            fixed = copied(problem.model, lambda model: pm.do(model, dict(given)))
+            fixed = copy_model(problem.model, lambda model: pm.do(model, dict(given)))
             problem = read_model(set_initial_values(fixed, problem.model), samples_f=self.latent is None)
         if self.nuts_sampler != "pymc":  # which takes other steps for discrete variables
             check_continuous(problem, given)
-        samples = _drawn(problem, self, rng, options)
+        samples = _draw(problem, self, rng, options)
         return Draws(problem, samples, given, diagnosis(samples, problem.hyperparameters, self.draws))
 
     def run_unread(self, model: pm.Model, given: Point, progressbar: bool, rng: np.random.Generator) -> xr.DataTree:
         """Sample a model that other methods do not take, as PyMC has it: the tree of PyMC."""
         if given:
-            model = set_initial_values(copied(model, lambda each: pm.do(each, dict(given))), model)
+            model = set_initial_values(copy_model(model, lambda each: pm.do(each, dict(given))), model)
         sampler, names = _sampler_for(model, self, takes_discrete=True), [v.name for v in model.free_RVs]
         with pytensor.config.change_flags(numba__fastmath=False):
             if sampler in _ON_JAX:
@@ -154,7 +154,7 @@ class NUTS:
         return samples
 
 
-def _drawn(problem: Problem, method: NUTS, rng: np.random.Generator, options: Options) -> xr.DataTree:
+def _draw(problem: Problem, method: NUTS, rng: np.random.Generator, options: Options) -> xr.DataTree:
     """Sample the model, with one BLAS thread per chain; an interruption leaves the draws so far."""
     # Without fastmath, by which cached code of Numba would reorder sums in another way than fresh code.
     seed, sampler = int(rng.integers(2**31)), _sampler_for(problem.model, method)
@@ -247,13 +247,13 @@ def _optimum(problem: Problem, progressbar: bool) -> tuple[Point, Array, Array] 
             optimum = maximize(problem, method, {}, Options(progressbar=progressbar), rng)[0]
         if not np.isfinite(optimum.objective):
             return None
-        point = {name: _rounded(optimum.point[name]) for name in problem.hyperparameters}
+        point = {name: _round(optimum.point[name]) for name in problem.hyperparameters}
     K, mean, noise = problem.at(point)
     found = method.solve(K, problem.targets, noise, mean)
     if not found.converged:
         return None
     natural_mean = found.dual_coef + found.site_precision * (found.mean - mean)
-    return point, _rounded(found.site_precision), _rounded(natural_mean)
+    return point, _round(found.site_precision), _round(natural_mean)
 
 
 def _starting(model: pm.Model, problem: Problem, point: Point) -> pm.Model:
@@ -267,7 +267,7 @@ def _starting(model: pm.Model, problem: Problem, point: Point) -> pm.Model:
     return model
 
 
-def _rounded(values: Array) -> Array:
+def _round(values: Array) -> Array:
     """Round to three digits, so that the draws do not depend on the last digits of the optimum."""
     with np.errstate(divide="ignore"):
         digit = 10.0 ** np.floor(np.log10(np.abs(values)) - 2.0)

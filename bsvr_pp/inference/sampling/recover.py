@@ -20,7 +20,7 @@ from bsvr_pp.core.docs import shared
 from bsvr_pp.inference.parts import coordinates_of_f, deterministics_at, draw_parts
 from bsvr_pp.inference.prediction.component import Member, component, new_rows
 from bsvr_pp.inference.result import check_same, dim_of_new_rows, layout_of, points_of, with_missing
-from bsvr_pp.model.gp import copied, share_data
+from bsvr_pp.model.gp import copy_model, share_data
 from bsvr_pp.model.marginalize import Integrator, source_of
 from bsvr_pp.model.problem import Point, Problem, read_model
 
@@ -82,11 +82,11 @@ def recover_latent(
         raise TypeError(f"samples must be a DataTree with a group posterior, got {type(samples).__name__}")
     record = source_of(model)
     _check_data(samples, model)
-    problem = read_model(share_data(copied(record.problem.model, clone_model), model))
+    problem = read_model(share_data(copy_model(record.problem.model, clone_model), model))
     new = None
     if X_new is not None:
         X, taken = new_rows(problem, X_new), {"chain", "draw", *problem.model.coords}
-        new = X, *dim_of_new_rows(dims, coords, len(X), taken)
+        new = X, *dim_of_new_rows(len(X), taken, dims=dims, coords=coords)
     return recover(problem, samples, record.method, generator(random_seed), progressbar, new)
 
 
