@@ -16,8 +16,6 @@ from problems import (
     moment_mismatch,
     smooth,
 )
-from scipy.special import erf, erfc
-from scipy.stats import norm
 
 from bsvr_pp.core.approximations import laplace, mean_field, mean_field_gradient
 from bsvr_pp.losses import absolute, epsilon_insensitive, gaussian, hinge, huber, pinball, soft_insensitive
@@ -93,27 +91,6 @@ def test_independent_points_are_exact(noise):
     np.testing.assert_allclose(posterior.variance, truth[:, 2], rtol=1e-7, atol=1e-8)
 
 
-@pytest.mark.parametrize("noise", LOSSES, ids=repr)
-def test_two_points_are_close_to_the_truth(noise):
-    K, y = np.array([[1.0, 0.7], [0.7, 1.0]]), np.array([0.6, -0.3])
-    if noise.name == "hinge":
-        y = np.array([1.0, -1.0])
-    grid = np.linspace(-6, 6, 1601)
-    inverse, determinant = np.linalg.inv(K), np.linalg.det(K)
-    f, g = np.meshgrid(grid, grid, indexing="ij")
-    prior = np.exp(-0.5 * (inverse[0, 0] * f**2 + 2 * inverse[0, 1] * f * g + inverse[1, 1] * g**2))
-    prior /= 2 * np.pi * np.sqrt(determinant)
-    joint = prior * np.exp(log_density(noise, y[0], grid)[:, None] + log_density(noise, y[1], grid))
-    cell = (grid[1] - grid[0]) ** 2
-    mass = joint.sum() * cell
-    posterior = mean_field(K, y, noise)
-    assert posterior.log_evidence == pytest.approx(np.log(mass), abs=5e-3)
-    for i, at in enumerate((f, g)):
-        mean = (at * joint).sum() * cell / mass
-        assert posterior.mean[i] == pytest.approx(mean, abs=1e-2)
-        assert posterior.variance[i] == pytest.approx((at**2 * joint).sum() * cell / mass - mean**2, rel=0.05)
-
-
 def test_gaussian_noise_is_the_exact_gaussian_process():
     K, y = smooth(30)
     posterior = mean_field(K, y, gaussian(20.0))
@@ -168,42 +145,6 @@ def test_gradient_at_the_edge_of_the_parameters_is_the_one_sided_one(noise):
         values.append(mean_field(K, y, near).log_evidence)
     one_sided = (-3 * values[0] + 4 * values[1] - values[2]) / 2e-5
     assert by.parameters[name] == pytest.approx(one_sided, rel=1e-4, abs=1e-4)
-
-
-def original_iteration(K, t, C, epsilon, learning_rate=0.05, inner=30, outer=200, seed=0):
-    """gao2002, section 4, steps 1-6, with (3.11) corrected: its last fraction differentiates (3.7).
-
-    Step 6 is not damped: with C = 4 here it leaves the proper variances and ends in NaN.
-    """
-    rng = np.random.default_rng(seed)
-    w, variance = 0.1 * rng.normal(size=t.size), np.diag(K).copy()
-    for _ in range(outer):
-        for _ in range(inner):
-            cavity = K @ w - variance * w
-            spread = np.sqrt(2 * variance)
-            rises = []
-            for sign in (1, -1):
-                alpha = 2 * epsilon + C * variance + sign * 2 * (cavity - t)
-                tail = erfc((epsilon + C * variance + sign * (cavity - t)) / spread)
-                rises.append(0.5 * tail * np.exp(0.5 * C * alpha))
-            inside = 0.5 * (erf((t - cavity + epsilon) / spread) - erf((t - cavity - epsilon) / spread))
-            F, G = C * (rises[0] - rises[1]), inside + rises[0] + rises[1]
-            w = w + learning_rate * (F / G - w)
-        at_edges = sum(norm.pdf(t + sign * epsilon, cavity, np.sqrt(variance)) for sign in (1, -1))
-        d_w = C**2 - w**2 - (C**2 * inside + C * at_edges) / G
-        sigma = -variance - 1 / d_w
-        variance = 1 / np.diag(np.linalg.inv(K + np.diag(sigma))) - sigma
-    return w, sigma
-
-
-@pytest.mark.parametrize(("C", "epsilon"), [(2.0, 0.1), (1.0, 0.5), (2.5, 0.02)])
-def test_the_original_iteration_ends_at_the_same_fixed_point(C, epsilon):
-    K, y = smooth(10, 1)
-    w, sigma = original_iteration(K, y, C, epsilon)
-    found = mean_field(K, y, epsilon_insensitive(C, epsilon))
-    np.testing.assert_allclose(found.dual_coef, w, atol=1e-6)
-    np.testing.assert_allclose(found.site_precision, 1 / sigma, rtol=1e-5)
-    assert found.n_iter < 30
 
 
 @pytest.mark.parametrize("along", ["epsilon", "beta", "C", "lengthscale"])

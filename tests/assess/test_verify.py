@@ -12,10 +12,8 @@ from arviz_stats.base import array_stats
 from scipy.stats import multivariate_normal, norm
 
 import bsvr_pp as bp
-from bsvr_pp.approximations import laplace
 from bsvr_pp.assess.evidence import latent_k_hat, pareto_weights
 from bsvr_pp.datasets import sinc
-from bsvr_pp.losses import soft_insensitive
 from bsvr_pp.model.problem import read_model
 
 DATA = sinc(20, random_seed=4)
@@ -219,28 +217,6 @@ def test_an_exact_posterior_has_a_k_hat_of_zero():
     table = bp.compare({"mean field": result}, model=model, loo=False)
     assert table.loc["mean field", "k-hat"] == 0.0
     assert table.loc["mean field", "verdict"] == "no problem was found"
-
-
-def test_k_hat_of_draws_that_are_made_by_hand():
-    """log p(y|f) + log p(f) - log q(f), with the prior covariance."""
-    x = np.linspace(-2, 2, 8)
-    K, y, noise = np.exp(-0.5 * (x[:, None] - x) ** 2) + 1e-3 * np.eye(8), np.sin(x), soft_insensitive(6.0, 0.1, 0.3)
-    found = laplace(K, y, noise)
-    f = found.draw(400, np.random.default_rng(0))
-    likelihood = noise.log_density(y - f)
-    latent = {name: getattr(found, name) for name in ("mean", "variance", "dual_coef", "site_precision")}
-    posterior = xr.Dataset({"f": (("chain", "draw", "obs"), f[None])})
-    sites = xr.Dataset({name: ("obs", values) for name, values in latent.items()})
-    tree = xr.DataTree.from_dict({"posterior": posterior, "latent_posterior": sites})
-    tree["log_likelihood"] = xr.DataTree(xr.Dataset({"y": (("chain", "draw", "obs"), likelihood[None])}))
-    tree.attrs["latent"] = "f"
-    prior = multivariate_normal(cov=K).logpdf(f)
-    tau = np.diag(found.site_precision)
-    covariance = K - K @ np.linalg.solve(np.eye(8) + tau @ K, tau @ K)
-    ratio = likelihood.sum(axis=1) + prior - multivariate_normal(found.mean, covariance).logpdf(f)
-    assert latent_k_hat(tree) == pytest.approx(array_stats.psislw(-ratio)[1], abs=1e-6)
-    tree["latent_posterior"]["variance"][:] = 0.0
-    assert np.isnan(latent_k_hat(tree))
 
 
 @pytest.mark.parametrize("name", ["Laplace", "mean field"])

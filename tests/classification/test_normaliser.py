@@ -29,20 +29,6 @@ FINE = Annealing(particles=500, groups=16, moves=4, efficiency=0.93)
 MORE = replace(FINE, particles=1000)
 
 
-@pytest.mark.parametrize("kind", FACTORS)
-@pytest.mark.parametrize("C", [0.5, 4.0])
-def test_three_points_against_quadrature(kind, C):
-    factor = FACTORS[kind](C)
-    f, level = factor_grid(K3, factor)
-    truth = logsumexp(level)
-    result = annealed(K3, None, factor, FINE, random_seed=1)
-    assert abs(result.log_evidence - truth) < 4 * result.standard_error
-    assert 0 < result.standard_error < 0.03
-    mean = np.exp(level - truth) @ (f * f)
-    error = (result.f**2).std(axis=0) / np.sqrt(len(result.f))
-    assert (np.abs((result.f**2).mean(axis=0) - mean) < 8 * error).all()
-
-
 @pytest.mark.slow
 def test_a_start_from_mean_field_has_the_same_mass_with_a_smaller_error():
     rng = np.random.default_rng(0)

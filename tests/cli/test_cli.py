@@ -200,26 +200,16 @@ def test_a_disk_that_fills_up_costs_a_line_and_what_was_written_stays(tmp_path, 
     refuse_command("fit", tmp_path / "houses.csv", "-o", out / "model.nc")
 
 
-@pytest.mark.parametrize("damage", ["flip", "empty", "no recipe", "empty recipe"])
-def test_a_damaged_model_is_named_in_one_line(tmp_path, damage):
+def test_a_damaged_model_is_named_in_one_line(tmp_path):
     write(tmp_path / "houses.csv", rows=15)
-    model = tmp_path / "model.nc"
+    model, out = tmp_path / "model.nc", tmp_path / "predictions.csv"
     run_command("fit", tmp_path / "houses.csv", "--restarts", "1", "-o", model)
-    if damage == "flip":
-        content = bytearray(model.read_bytes())
-        content[len(content) // 2] ^= 1
+    tree = bsvr_pp.load(model)
+    tree.attrs["recipe"] = "{}"
+    bsvr_pp.save(tree, model)
+    for content in (model.read_bytes(), model.read_bytes()[:-50], b""):
         model.write_bytes(content)
-    elif damage == "empty":
-        model.write_bytes(b"")
-    else:
-        tree = bsvr_pp.load(model)
-        if damage == "no recipe":
-            del tree.attrs["recipe"]
-        else:
-            tree.attrs["recipe"] = "{}"
-        bsvr_pp.save(tree, model)
-    out = tmp_path / "predictions.csv"
-    assert "model.nc" in refuse_command("predict", model, tmp_path / "houses.csv", "-o", out)
+        assert "model.nc" in refuse_command("predict", model, tmp_path / "houses.csv", "-o", out)
     assert not out.exists()
 
 

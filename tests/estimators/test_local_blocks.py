@@ -132,12 +132,6 @@ def test_blocks_are_announced_only_if_nobody_asked_for_them(small, monkeypatch):
         assert bp.BayesianSVR(random_state=0, outliers="keep").fit(X[:90], y[:90]).blocks_ is None
 
 
-def test_a_committee_needs_a_dense_fit(small):
-    X, y = wave(150)
-    with pytest.raises(ValueError, match="a committee averages over optima of a dense fit, and 150 rows"):
-        bp.BayesianSVR(blocks=60, inference=bp.Committee()).fit(X, y)
-
-
 @pytest.mark.parametrize("n", [7, 30])
 def test_few_rows_in_blocks(n):
     X, y = wave(n)

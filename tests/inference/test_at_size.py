@@ -68,21 +68,6 @@ def watched(small):
     return Watched()
 
 
-def test_the_subset_is_random_rows_at_most_a_quarter(watched):
-    assert watched.subset.size == 50
-    assert len(set(watched.subset)) == 50
-    assert (np.diff(watched.subset) > 0).all()
-    assert watched.subset.max() > 150
-    least = Watched(12)
-    assert least.subset.size == 3
-    assert max(least.blocks.sizes[:-1]) == 2
-    assert Watched(7).subset.size == 2
-    few = Watched(96)
-    assert few.subset.size == 24
-    assert max(few.blocks.sizes[:-1]) <= 12  # an eighth of the rows
-    assert few.found.blocks.n == 96
-
-
 def test_rows_that_decide_were_seen_by_no_stage(watched):
     seen = set(watched.climbed) | set(watched.subset)
     held_out = watched.predicted

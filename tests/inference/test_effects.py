@@ -96,21 +96,6 @@ def test_share_of_words_and_gaps():
         assert bp.effect(svr, gaps, "town").attrs["share"] == pytest.approx(share, abs=0.1)
 
 
-def test_blocks_classes_and_committees():
-    rng = np.random.default_rng(3)
-    inputs = rng.normal(size=(80, 2))
-    y = inputs[:, 0] + 0.05 * rng.normal(size=80)
-    fits = [
-        bp.BayesianSVR(blocks=40, random_state=0).fit(inputs, y),
-        bp.BayesianSVR(inference=bp.Committee(bp.MeanField()), restarts=2, random_state=0).fit(inputs, y),
-        bp.BayesianSVC(kernel="main_effects", random_state=0).fit(inputs, y > 0),
-    ]
-    for fit in fits:
-        found = bp.effect(fit, inputs, 0, values=5, rows=20)
-        assert np.diff(found["mean"]).min() > 0
-        assert found.attrs["share"] > 0.7
-
-
 def test_a_sum_of_processes_is_refused():
     with pm.Model() as sum_model:
         parts = [bp.GP(cov_func=pm.gp.cov.ExpQuad(3, ls=1.0, active_dims=[i])).prior(f"f{i}", X=X) for i in (0, 1)]

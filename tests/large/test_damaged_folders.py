@@ -114,6 +114,7 @@ def of_options(**values):
 @pytest.mark.parametrize(
     ("change", "message"),
     [
+        (lambda r: r.update(format="bsvr_pp folder 9"), "its format is 'bsvr_pp folder 9', and this version reads"),
         (lambda r: r.update(more=1), "has the unknown more"),
         (lambda r: r.pop("point"), "lacks point"),
         (lambda r: r["data"].pop("mean"), "data of .* lacks mean"),
@@ -136,6 +137,15 @@ def test_a_crafted_record_is_refused_by_name(model, change, message):
     change(record)
     Records(model.folder)["model"] = record
     with pytest.raises(ValueError, match=message):
+        bp.FolderModel(model.folder)
+
+
+def test_a_file_that_is_missing_or_no_record_is_named(model):
+    (model.folder / "dual_coef.npy").unlink()
+    with pytest.raises(ValueError, match=f"^{model.folder}.*dual_coef.npy: is missing"):
+        bp.FolderModel(model.folder)
+    (model.folder / "model.json").write_bytes(b"[]")
+    with pytest.raises(ValueError, match=r"model\.json: is damaged, since its checksum does not match"):
         bp.FolderModel(model.folder)
 
 
