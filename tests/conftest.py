@@ -1,7 +1,5 @@
 """Settings of the test run."""
 
-from __future__ import annotations
-
 import gc
 import os
 import sys

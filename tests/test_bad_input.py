@@ -3,8 +3,6 @@
 A new public name fails the first test until it has cases here.
 """
 
-from __future__ import annotations
-
 import re
 import tempfile
 import warnings

@@ -1,7 +1,5 @@
 """What is compiled anew, the folders of compiled code, and threads of the linear algebra."""
 
-from __future__ import annotations
-
 import gc
 import os
 import shutil

@@ -1,7 +1,5 @@
 """Targets known to lie in intervals: every approximation against quadrature, limits and differences."""
 
-from __future__ import annotations
-
 import numpy as np
 import pytest
 from problems import assert_gradient_matches_differences, factor_grid, smooth

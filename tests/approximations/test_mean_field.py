@@ -1,9 +1,5 @@
 """Mean field against quadrature, the exact Gaussian process, its own equations and the original iteration."""
 
-from __future__ import annotations
-
-from itertools import pairwise
-
 import numpy as np
 import pytest
 from hypothesis import given, settings
@@ -18,77 +14,11 @@ from problems import (
 )
 
 from bsvr_pp.core.approximations import laplace, mean_field, mean_field_gradient
-from bsvr_pp.losses import absolute, epsilon_insensitive, gaussian, hinge, huber, pinball, soft_insensitive
+from bsvr_pp.losses import epsilon_insensitive, gaussian, soft_insensitive
 
 
 def log_density(noise, y, f):
     return noise.log_density(1 - y * f if noise.name == "hinge" else y - f)
-
-
-def one_point_by_quadrature(noise, y, prior):
-    """Log evidence, mean and variance of one point, between all knots and on ever finer cuts around the peak."""
-    knots = y - np.unique(noise.sites([y]).knots)
-    grid = np.sort(np.concatenate([np.linspace(-12, 12, 481) * np.sqrt(prior), knots]))
-    top = max(float(log_density(noise, y, f) - 0.5 * f**2 / prior) for f in grid)
-    # The energies are convex: a cut whose end nearer to the peak is e⁻⁵⁰ below it does not count.
-    peak = grid[np.argmax(log_density(noise, y, grid) - 0.5 * grid**2 / prior)]
-    fine = peak + np.concatenate([[0.0], *(s * np.geomspace(1e-8, 12, 60) * np.sqrt(prior) for s in (-1, 1))])
-    cuts = np.unique(np.concatenate([grid, fine]))
-    cuts = cuts[np.diff(cuts, append=np.inf) > 1e-12]
-
-    def worth(p, q):
-        if p <= peak <= q:
-            return True
-        near = p if p > peak else q
-        return float(log_density(noise, y, near) - 0.5 * near**2 / prior) > top - 50
-
-    cuts = np.array([pair for pair in pairwise(cuts) if worth(*pair)])
-    nodes, node_weights = np.polynomial.legendre.leggauss(16)
-
-    def moments(cuts):
-        half = np.diff(cuts) / 2
-        f = (cuts[:, :1] + half * (1 + nodes)).ravel()
-        weight = (half * node_weights).ravel() * np.exp(log_density(noise, y, f) - 0.5 * f**2 / prior - top)
-        mass, offset = weight.sum(), f - peak
-        mean = weight @ offset / mass
-        return np.array([mass, mean, weight @ (offset - mean) ** 2 / mass])
-
-    found = moments(cuts)
-    for _ in range(10):
-        middle = cuts.mean(axis=1)
-        cuts = np.concatenate([np.column_stack([cuts[:, 0], middle]), np.column_stack([middle, cuts[:, 1]])])
-        coarse, found = found, moments(cuts)
-        if np.allclose(found, coarse, rtol=1e-11, atol=1e-13):
-            return np.log(found[0]) + top - 0.5 * np.log(2 * np.pi * prior), peak + found[1], found[2]
-    raise AssertionError("the quadrature does not converge")
-
-
-@pytest.mark.parametrize(
-    "noise",
-    [
-        *LOSSES,
-        soft_insensitive(1e-3, 0.1, 0.3),
-        soft_insensitive(300.0, 0.5, 0.3),
-        soft_insensitive(300.0, 0.5, 1e-6),
-        soft_insensitive(30.0, 1e-4, 0.5),
-        huber(0.2, 2.0),
-        absolute(100.0),
-        gaussian(1e4),
-        pinball(50.0, 0.98),
-        hinge(50.0),
-    ],
-    ids=repr,
-)
-def test_independent_points_are_exact(noise):
-    prior, y = np.array([1.0, 0.3, 4.0]), np.array([1.0, -1.0, 1.0])
-    if noise.name != "hinge":
-        y = np.array([0.3, -1.0, 5.0])
-    posterior = mean_field(np.diag(prior), y, noise)
-    truth = np.array([one_point_by_quadrature(noise, t, v) for t, v in zip(y, prior, strict=True)])
-    assert posterior.converged
-    assert posterior.log_evidence == pytest.approx(truth[:, 0].sum(), abs=1e-8)
-    np.testing.assert_allclose(posterior.mean, truth[:, 1], atol=1e-8)
-    np.testing.assert_allclose(posterior.variance, truth[:, 2], rtol=1e-7, atol=1e-8)
 
 
 def test_gaussian_noise_is_the_exact_gaussian_process():

@@ -1,7 +1,5 @@
 """The mode against quadratic programming, scikit-learn, closed forms and its own optimality conditions."""
 
-from __future__ import annotations
-
 import cvxopt
 import numpy as np
 import pytest

@@ -1,7 +1,5 @@
 """Posteriors of single new inputs on their nearest rows, against mean field on those rows."""
 
-from __future__ import annotations
-
 import numpy as np
 import pytest
 from problems import LOSSES, smooth

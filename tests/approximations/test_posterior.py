@@ -1,7 +1,5 @@
 """Moments and predictions of the latent posterior against dense formulas."""
 
-from __future__ import annotations
-
 from dataclasses import FrozenInstanceError
 
 import numpy as np
@@ -71,22 +69,6 @@ def test_without_sites_the_prior_variance_stays():
 def test_no_new_inputs_give_no_predictions():
     mean, variance = laplace(np.eye(2), [0.0, 1.0], NOISE).predict(np.empty((0, 2)), np.empty(0))
     assert mean.shape == variance.shape == (0,)
-
-
-X2, NEW = np.array([[0.0], [1.0]]), np.array([[-0.5], [0.3], [0.9], [3.0]])
-
-
-def kernel(A, B):
-    return 1.5 * np.exp(-0.5 * ((A - B.T) / 0.8) ** 2)
-
-
-def test_draws_of_the_prior_give_the_prior_back():
-    rng = np.random.default_rng(1)
-    K = kernel(X2, X2)
-    draws = LatentDraws(K, rng.multivariate_normal([0, 0], K, size=20_000))
-    sample = draws.sample(kernel(NEW, X2), np.full(4, 1.5), 2)
-    assert np.allclose(np.cov(sample.T).diagonal(), 1.5, rtol=0.05)
-    assert np.abs(draws.mean(kernel(NEW, X2))).max() < 0.05
 
 
 def test_draws_of_other_inputs_are_refused():

@@ -1,7 +1,5 @@
 """The annealed estimate against exact evidences."""
 
-from __future__ import annotations
-
 import numpy as np
 import pytest
 from problems import LOSSES, exact_gaussian_process, reverse_annealed, smooth

@@ -1,7 +1,5 @@
 """Draws of hyperparameters of a result, and distances of marginals, against closed forms and brute force."""
 
-from __future__ import annotations
-
 import numpy as np
 import pytest
 import xarray as xr

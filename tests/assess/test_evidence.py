@@ -1,7 +1,5 @@
 """The evidence of a model by each method."""
 
-from __future__ import annotations
-
 import json
 
 import numpy as np

@@ -1,7 +1,5 @@
 """Leave-one-out against refits, against ratios of evidences, and inside ArviZ."""
 
-from __future__ import annotations
-
 import json
 
 import arviz as az
@@ -23,7 +21,6 @@ N = 9
 X = np.linspace(-2, 2, N)[:, None]
 Y = np.sin(2 * X[:, 0]) + np.random.default_rng(0).normal(0, 0.2, N)
 SIZE = np.linspace(0.5, 2.0, N)
-AT = {"amplitude": 1.0, "inverse_lengthscale": 0.5, "C": 8.0, "epsilon": 0.1}
 
 
 def problem(n=20):
@@ -183,13 +180,6 @@ def test_a_cavity_is_what_a_refit_without_the_point_predicts():
         expected = bp.predict(refitted, X[i : i + 1], model=other, y_new=Y[i : i + 1])
         for name, tolerance in (("y_log_density", 0.05), ("y_cdf", 0.01), ("y_crps", 0.01)):
             assert float(seen[name][i]) == pytest.approx(float(expected[name][0]), abs=tolerance)
-
-
-def test_a_mode_is_refused(sinc_model, sinc_results):
-    with pytest.raises(ValueError, match=r"MAP has none: use Laplace\(\), MeanField\(\) or NUTS\(\)"):
-        bp.loo_predict(sinc_results["MAP"], model=sinc_model[0])
-    with pytest.raises(ValueError, match="quantiles must lie strictly between 0 and 1"):
-        bp.loo_predict(sinc_results["mean field"], model=sinc_model[0], quantiles=[1.5])
 
 
 @pytest.mark.parametrize("scaled", [False, True])

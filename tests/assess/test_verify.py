@@ -1,7 +1,5 @@
 """The certificate: weights against exact evidences, verdicts, corrections against quadrature."""
 
-from __future__ import annotations
-
 import warnings
 
 import numpy as np

@@ -1,7 +1,5 @@
 """Sampled hyperparameters of labels against their posterior by quadrature, and simulated ones against their prior."""
 
-from __future__ import annotations
-
 import numpy as np
 import pymc as pm
 import pytest

@@ -1,7 +1,5 @@
 """Models of labels through the front door: what is refused, and what agrees with the support vector machine."""
 
-from __future__ import annotations
-
 import numpy as np
 import pymc as pm
 import pytest

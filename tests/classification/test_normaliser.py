@@ -1,7 +1,5 @@
 """Annealed normalisers and naive evidences against quadrature, exact limits and themselves; gradients of them."""
 
-from __future__ import annotations
-
 from dataclasses import replace
 
 import numpy as np

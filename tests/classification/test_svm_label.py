@@ -1,7 +1,5 @@
 """The label of a support vector machine: masses, draws, gradients, and the mode as scikit-learn finds it."""
 
-from __future__ import annotations
-
 import numpy as np
 import pymc as pm
 import pytensor

@@ -1,7 +1,5 @@
 """The command line: the main job end to end, and one-line errors with exit code 2."""
 
-from __future__ import annotations
-
 import numpy as np
 import pandas as pd
 import pytest

@@ -1,7 +1,5 @@
 """The prior covariance: one type, by a matrix or by a root and a diagonal, and what follows from it."""
 
-from __future__ import annotations
-
 from concurrent.futures import ThreadPoolExecutor
 
 import numpy as np

@@ -1,7 +1,5 @@
 """Data frames in `fit` and `predict` of all estimators, and what is refused or warned of before a fit."""
 
-from __future__ import annotations
-
 import datetime
 import pickle
 import re

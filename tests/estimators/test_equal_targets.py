@@ -1,7 +1,5 @@
 """Targets of which a third or more have one value: `predict` is the mean, and no row is set aside."""
 
-from __future__ import annotations
-
 import warnings
 
 import numpy as np

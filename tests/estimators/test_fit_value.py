@@ -1,7 +1,5 @@
 """A fit is a value: decided once, made once, and all that predictions need."""
 
-from __future__ import annotations
-
 import pickle
 import warnings
 from dataclasses import dataclass

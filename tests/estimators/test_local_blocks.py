@@ -1,7 +1,5 @@
 """The estimator on many rows: blocks, their hyperparameters, and what it says about them."""
 
-from __future__ import annotations
-
 import json
 import pickle
 import warnings

@@ -1,7 +1,5 @@
 """Gross errors, and targets of far wider noise, are set aside; what noise or a steep function explains is kept."""
 
-from __future__ import annotations
-
 import numpy as np
 import pytest
 

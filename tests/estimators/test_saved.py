@@ -1,7 +1,5 @@
 """Saved estimators: all options come back, and a file that is damaged or crafted is refused by name."""
 
-from __future__ import annotations
-
 import json
 import sys
 

@@ -1,13 +1,10 @@
-"""The estimator: scikit-learn's checks, agreement of its parts, and the support vector machine inside."""
-
-from __future__ import annotations
+"""The estimator: agreement of its parts, and the support vector machine inside."""
 
 import numpy as np
 import pymc as pm
 import pytest
 from sklearn.metrics import log_loss
 from sklearn.svm import SVC
-from sklearn.utils.estimator_checks import estimator_checks_generator
 
 import bsvr_pp as bp
 from bsvr_pp import classification
@@ -15,18 +12,6 @@ from bsvr_pp.approximations import find_mode
 from bsvr_pp.datasets import data_folder, load
 from bsvr_pp.losses import hinge
 from tests.helpers import small_stages
-
-LONG = "check_class_weight_classifiers", "check_classifiers_train"
-CHECKS = [
-    pytest.param(*each, id=name, marks=[pytest.mark.slow] if name in LONG else [])
-    for each in estimator_checks_generator(bp.BayesianSVC(steps=2, random_state=0))
-    for name in [getattr(each[1], "func", each[1]).__name__]
-]
-
-
-@pytest.mark.parametrize(("estimator", "check"), CHECKS)
-def test_scikit_learn_accepts_it(estimator, check):
-    check(estimator)
 
 
 def data(n=60, seed=0):

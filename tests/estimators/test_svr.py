@@ -1,6 +1,4 @@
-"""The estimator: scikit-learn's checks, agreement with `bp.fit`, invariances, and what it saves."""
-
-from __future__ import annotations
+"""The estimator: agreement with `bp.fit`, invariances, and what it saves."""
 
 import pickle
 from concurrent.futures import ThreadPoolExecutor
@@ -15,20 +13,11 @@ from sklearn.base import clone
 from sklearn.model_selection import GridSearchCV, cross_val_score
 from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import StandardScaler
-from sklearn.utils.estimator_checks import estimator_checks_generator
 
 import bsvr_pp as bp
 from bsvr_pp.core.losses.registry import NOISES
 from bsvr_pp.losses import soft_insensitive
 from bsvr_pp.model.priors import location_and_scale
-
-CHECKS = list(estimator_checks_generator(bp.BayesianSVR(restarts=1, random_state=0)))
-
-
-@pytest.mark.filterwarnings("ignore::bsvr_pp.ConvergenceWarning")
-@pytest.mark.parametrize(("estimator", "check"), CHECKS, ids=[getattr(c, "func", c).__name__ for _, c in CHECKS])
-def test_scikit_learn_accepts_it(estimator, check):
-    check(estimator)
 
 
 def data(n=60, d=2, seed=0):

@@ -1,7 +1,5 @@
 """Hyperparameters of many rows: which rows each stage sees, what decides, and what is kept."""
 
-from __future__ import annotations
-
 import json
 
 import numpy as np

@@ -1,7 +1,5 @@
 """Models whose prior is independent between blocks of rows, in every inference."""
 
-from __future__ import annotations
-
 import numpy as np
 import pymc as pm
 import pytest

@@ -1,7 +1,5 @@
 """Predictive distributions against quadrature, draws and closed forms."""
 
-from __future__ import annotations
-
 import pickle
 from dataclasses import replace
 

@@ -1,7 +1,5 @@
 """The front door: one schema for all methods, same seed same result, refusals and warnings."""
 
-from __future__ import annotations
-
 import warnings
 
 import arviz as az

@@ -1,7 +1,5 @@
 """Committees: optima of the hyperparameters whose predictions are averaged."""
 
-from __future__ import annotations
-
 import numpy as np
 import pytest
 

@@ -1,7 +1,5 @@
 """Dimensions and coordinates of a model are those of its results."""
 
-from __future__ import annotations
-
 import numpy as np
 import pymc as pm
 import pytest

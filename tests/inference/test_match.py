@@ -1,7 +1,5 @@
 """A result is used with the model and the data that it was computed from, or refused."""
 
-from __future__ import annotations
-
 import json
 
 import numpy as np

@@ -1,7 +1,5 @@
 """Results on disk: complete or not there, and never damaged without a word."""
 
-from __future__ import annotations
-
 import json
 import os
 

@@ -1,7 +1,5 @@
 """Scales of the noise of fits on nearest rows, against exact leave-one-out and simulated data."""
 
-from __future__ import annotations
-
 import numpy as np
 import pytest
 from scipy.stats import norm

@@ -1,7 +1,5 @@
 """The objective of the hyperparameters: its value, its gradient, and what it starts from."""
 
-from __future__ import annotations
-
 import numpy as np
 import pymc as pm
 import pytest

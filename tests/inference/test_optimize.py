@@ -1,7 +1,5 @@
 """Optima are optima, of what was asked for."""
 
-from __future__ import annotations
-
 from itertools import pairwise
 
 import numpy as np
@@ -15,7 +13,7 @@ from bsvr_pp.inference.search import optimize
 from bsvr_pp.inference.search.optimize import SearchObjective, lengthscales, maximize
 from bsvr_pp.inference.search.quasi_newton import Ascent, ascend
 from bsvr_pp.model.distributions import observe
-from bsvr_pp.model.problem import Problem, read_model
+from bsvr_pp.model.problem import read_model
 
 
 def run(model, method=None, fixed=None, objective="posterior", restarts=2, all_optima=False):
@@ -192,55 +190,6 @@ def test_all_starts_end_where_several_optima_are_asked_for(monkeypatch, method):
     assert [o.objective for o in found] == [-1.0, -2.0, -3.0, -4.0, -5.0]
     assert all(options["limit"] == np.inf for *_, options in climbs.calls)
     assert [options["tolerance"] for *_, options in climbs.calls] == [0.0 if method == bp.Laplace() else 0.1] * 5
-
-
-def quartered(monkeypatch, *values):
-    """Let twelve rows be many, and five of them a quarter; stand for `ascend`."""
-    monkeypatch.setattr(optimize, "_MANY", 11)
-    monkeypatch.setattr(optimize, "_FEW", 5)
-    taken, take = [], Problem.take
-    monkeypatch.setattr(Problem, "take", lambda self, *args: taken.append(args) or take(self, *args))
-    climbs = Climbs(*values)
-    monkeypatch.setattr(optimize, "ascend", climbs)
-    return climbs, taken
-
-
-@pytest.mark.parametrize(
-    ("values", "later", "best"),
-    [
-        ([], [], 0),
-        ([-9.0, -7.0, -6.5], [-9.0, -7.0, -6.5], 1),
-        ([-7.9, -7.0], [-7.9, -7.0], 0),
-        ([-9.0, -7.0], [-5.0, -6.5], 0),
-        ([-30.0, -7.0], [], 1),
-    ],
-)
-def test_of_many_rows_some_choose_the_start(monkeypatch, values, later, best):
-    """The first that is not behind another by more than a nat, after those close to another went on."""
-    climbs, taken = quartered(monkeypatch, *values, *later, *([] if values else [-4.0]), -3.0)
-    restarts, tried = max(len(values), 1), len(values + later)
-    model, *_ = line()
-    [found] = run(model, bp.Laplace("local"), restarts=restarts)
-    [(rows, _)] = taken
-    assert rows.size == 5 and (np.diff(rows) > 0).all()
-    whole = climbs.calls[-1][0]
-    few = (
-        climbs.calls[0][0]
-        if values
-        else SearchObjective(read_model(model).take(rows), bp.Laplace("local"), {}, "posterior")
-    )
-    of_all = 1 if values else 2  # a start that is not tried climbs on all rows first
-    assert [call[0] is whole for call in climbs.calls] == [False] * tried + [True] * of_all
-    assert [call[2] for call in climbs.calls] == [5] * tried + [12] * of_all
-    assert [options.get("limit", np.inf) for *_, options in climbs.calls] == [10] * (tried + of_all - 1) + [np.inf]
-    chosen, (_, start, _, options) = climbs.calls[best][1], climbs.calls[-1]
-    # Each climb moves by 0.01; of what the quarter has moved, half is taken.
-    moved = 0.01 if not values else 0.005 * (1 + bool(later))
-    np.testing.assert_allclose(start, chosen + moved)
-    assert options["first_step"] == 0.1 and len(options["curvature"]) == (0 if values else 1)
-    turns = np.array([few(start)[1] - few(start + each)[1] for each in 0.05 * np.eye(start.size)]) / 0.05
-    np.testing.assert_allclose(options["second"], 12 / 5 * turns, rtol=1e-2, atol=1e-3)
-    assert (found.objective, found.n_evaluations) == (-3.0, 21 if later else 14)
 
 
 def test_half_of_very_many_rows_are_searched_first(monkeypatch):

@@ -1,7 +1,5 @@
 """Posteriors of results that are kept: taken where everything is the same, bounded, dropped with the model."""
 
-from __future__ import annotations
-
 import gc
 import weakref
 

@@ -1,7 +1,5 @@
 """Predictions against dense formulas and brute force."""
 
-from __future__ import annotations
-
 import numpy as np
 import pymc as pm
 import pytest

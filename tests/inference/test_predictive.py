@@ -1,7 +1,5 @@
 """Predictive mixtures of components against closed forms, without a model."""
 
-from __future__ import annotations
-
 import numpy as np
 import pytest
 

@@ -1,7 +1,5 @@
 """Folders that are locked, edited, damaged or crafted: refused by name, or computed again, and never other numbers."""
 
-from __future__ import annotations
-
 import os
 import shutil
 import subprocess

@@ -1,7 +1,5 @@
 """Fits into folders: the same numbers as in memory, fits that continue, and folders that cannot be used."""
 
-from __future__ import annotations
-
 import json
 import os
 import shutil

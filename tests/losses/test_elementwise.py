@@ -1,7 +1,5 @@
 """Distribution functions of the noise, alone and with a Gaussian, at a few points: against sums over nodes."""
 
-from __future__ import annotations
-
 import itertools
 
 import numpy as np

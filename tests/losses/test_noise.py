@@ -1,7 +1,5 @@
 """Losses and noise models against mpmath, SciPy and each other."""
 
-from __future__ import annotations
-
 import mpmath as mp
 import numpy as np
 import pytest

@@ -1,7 +1,5 @@
 """The table of pieces against mpmath quadrature, and its invariants."""
 
-from __future__ import annotations
-
 import itertools
 from functools import cache
 

@@ -1,7 +1,5 @@
 """The PyMC distributions against mpmath, quadrature, SciPy, the arrays layer and PyMC's own machinery."""
 
-from __future__ import annotations
-
 from functools import cache
 from importlib.util import find_spec
 

@@ -1,7 +1,5 @@
 """The Gaussian process records its prior, in every copy of the model."""
 
-from __future__ import annotations
-
 import numpy as np
 import pymc as pm
 from pymc.model.fgraph import clone_model

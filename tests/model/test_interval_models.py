@@ -1,7 +1,5 @@
 """Interval and ordinal targets, and pm.Censored, in PyMC models: densities, draws, every inference, predictions."""
 
-from __future__ import annotations
-
 import io
 
 import arviz as az

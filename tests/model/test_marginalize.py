@@ -1,7 +1,5 @@
 """Models without f: their density, draws and data, in every tool of PyMC, and the way back to f."""
 
-from __future__ import annotations
-
 import inspect
 import warnings
 

@@ -1,7 +1,5 @@
 """Every noise of the registry as a PyMC distribution, and back."""
 
-from __future__ import annotations
-
 import pickle
 
 import numpy as np

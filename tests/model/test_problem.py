@@ -1,7 +1,5 @@
 """Models are read back right, and refused with a sentence where they cannot be."""
 
-from __future__ import annotations
-
 import numpy as np
 import pymc as pm
 import pytest

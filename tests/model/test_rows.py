@@ -1,7 +1,5 @@
 """Rows are taken with all that each has of its own."""
 
-from __future__ import annotations
-
 import numpy as np
 import pymc as pm
 import pytest

@@ -1,7 +1,5 @@
 """The table says what the results say, and no more."""
 
-from __future__ import annotations
-
 import copy
 import json
 import pickle

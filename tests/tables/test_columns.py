@@ -1,7 +1,5 @@
 """Encoded columns against pandas and scikit-learn, and by parts against the whole."""
 
-from __future__ import annotations
-
 import datetime
 import itertools
 import json
