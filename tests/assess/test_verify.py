@@ -167,23 +167,15 @@ def test_a_wrong_approximation_is_found_out():
     assert "sample f as well" in found.verdict
 
 
-def test_with_a_tail_they_are_arviz_own():
-    ratio = np.random.default_rng(0).normal(size=400)
-    log_weights, k_hat = pareto_weights(ratio)
-    expected, shape = array_stats.psislw(-ratio)
-    np.testing.assert_array_equal(log_weights, expected)
-    assert k_hat == shape
-    # The largest ratio has the largest weight.
-    assert np.argmax(log_weights) == np.argmax(ratio)
-
-
-def test_a_few_equal_ratios_are_no_reason_to_leave_the_tail_out():
-    """The tail of 100 ratios has 20 of them; here 5 are equal."""
-    ratio = np.r_[np.random.default_rng(0).normal(size=95), np.full(5, 4.0)]
+@pytest.mark.parametrize("equal", [0, 5])
+def test_with_a_tail_they_are_arviz_own(equal):
+    """Also if a few ratios are equal: the tail of 100 has 20 of them."""
+    ratio = np.r_[np.random.default_rng(0).normal(size=100 - equal), np.full(equal, 4.0)]
     log_weights, k_hat = pareto_weights(ratio)
     expected, shape = array_stats.psislw(-ratio)
     np.testing.assert_array_equal(log_weights, expected)
     assert k_hat == shape != 0.0
+    assert np.argmax(log_weights) == np.argmax(ratio)
 
 
 @pytest.mark.parametrize(

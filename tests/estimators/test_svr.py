@@ -106,20 +106,6 @@ def test_quantile_noise_predicts_the_quantile():
     assert 0.7 < np.mean(y[150:] < machine.predict(X[150:])) < 0.9
 
 
-def test_drawn_targets_have_the_predicted_quantiles_and_are_joint(fitted):
-    machine, X, _ = fitted
-    at = np.vstack([X[:2], X[:1] + 1e-6])
-    drawn = machine.sample_y(at, 4000, random_state=1)
-    np.testing.assert_array_equal(drawn, machine.sample_y(at, 4000, random_state=1))
-    quantiles = machine.predict_quantiles(at, [0.1, 0.5, 0.9])
-    spread = machine.predict(at, return_std=True)[1][:, None]
-    assert np.abs((np.quantile(drawn, [0.1, 0.5, 0.9], axis=1).T - quantiles) / spread).max() < 0.12
-    # The third input is the first, so that f is the same and only the noise differs.
-    covariance = np.cov(drawn)
-    f_variance = machine.predict_f(at)[1] ** 2
-    assert covariance[0, 2] == pytest.approx(f_variance[0], abs=5 * covariance[0, 0] / np.sqrt(4000))
-
-
 @pytest.mark.parametrize(
     "options",
     [{}, {"inference": bp.Committee()}, {"noise": "pinball", "quantile": 0.8, "kernel": "linear"}],

@@ -83,16 +83,11 @@ def test_equal_rows_do_not_hide_the_row_itself():
         assert np.isfinite(found).all()
 
 
-def test_noise_of_the_model_keeps_its_scale():
-    X, y = simulated(600, lambda x: 0.2)
+@pytest.mark.parametrize("factor", [1.0, 4.0])
+def test_noise_of_the_model_and_noise_that_is_four_times_wider_are_found(factor):
+    X, y = simulated(600, lambda x: 0.2 * factor)
     problem, point = of(X, y, C=25.0)
-    assert probability_of(1.0, problem, point) > 0.95
-
-
-def test_noise_that_is_four_times_wider_is_found():
-    X, y = simulated(600, lambda x: 0.8)
-    problem, point = of(X, y, C=25.0)
-    assert probability_of(4.0, problem, point) > 0.9
+    assert probability_of(factor, problem, point) > 0.9
 
 
 def test_intervals_follow_noise_that_differs_between_regions():

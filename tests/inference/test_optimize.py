@@ -4,7 +4,6 @@ from itertools import pairwise
 
 import numpy as np
 import pymc as pm
-import pytensor.tensor as pt
 import pytest
 
 import bsvr_pp as bp
@@ -12,7 +11,6 @@ from bsvr_pp.inference.protocol import Options, Search
 from bsvr_pp.inference.search import optimize
 from bsvr_pp.inference.search.optimize import SearchObjective, lengthscales, maximize
 from bsvr_pp.inference.search.quasi_newton import Ascent, ascend
-from bsvr_pp.model.distributions import observe
 from bsvr_pp.model.problem import read_model
 
 
@@ -207,31 +205,6 @@ def test_half_of_very_many_rows_are_searched_first(monkeypatch):
         assert more[3]["curvature"] == () and more[3]["first_step"] == 0.1 and "limit" not in more[3]
         assert more[3]["second"].shape == (4, 4)
     assert (found.objective, found.n_evaluations) == (-3.0, 35)
-
-
-def test_rows_keep_what_is_theirs(monkeypatch):
-    """The evidence of a quarter of the rows is that of a model of these rows, with their noise and weights."""
-    monkeypatch.setattr(optimize, "_MANY", 30)
-    monkeypatch.setattr(optimize, "_FEW", 25)
-    rng = np.random.default_rng(3)
-    X = rng.normal(size=(80, 1))
-    y, scale, weight = np.sin(2 * X[:, 0]), rng.uniform(0.05, 0.5, 80), rng.integers(1, 4, 80).astype(float)
-
-    def build(rows):
-        with pm.Model() as model:
-            C, lengthscale = pm.LogNormal("C", 0.0, 2.0), pm.LogNormal("lengthscale", 0.0, 1.0)
-            f = bp.GP(cov_func=pm.gp.cov.ExpQuad(1, ls=lengthscale)).prior("f", X=X[rows])
-            noise = {"C": C / scale[rows], "epsilon": 0.01, "beta": 0.5}
-            observe("y", "soft_insensitive", f, noise, y[rows], pt.as_tensor(weight[rows]))
-        return read_model(model)
-
-    few = optimize._part(build(np.arange(80)), np.random.default_rng(0))
-    rows = np.flatnonzero(np.isin(y, few.targets))
-    assert rows.size == 25 and len(set(weight[rows])) > 1
-    x = np.array([0.3, -0.2])
-    found, expected = (SearchObjective(each, bp.MeanField(), {}, "posterior")(x) for each in (few, build(rows)))
-    assert found[0] == pytest.approx(expected[0])
-    np.testing.assert_allclose(found[1], expected[1], rtol=1e-6)
 
 
 def test_noise_is_resolved_down_to_the_jitter():
