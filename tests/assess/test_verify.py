@@ -99,7 +99,7 @@ def test_the_corrected_mean_and_sd_are_those_of_quadrature(tilt):
     assert found.effective_draws == pytest.approx(expected.sum() ** 2 / (expected**2).sum(), rel=0.1)
 
 
-@pytest.mark.parametrize("particles", [20, 320])
+@pytest.mark.parametrize("particles", [20, pytest.param(320, marks=pytest.mark.slow)])
 def test_the_particle_error_is_the_spread_over_repeats(particles):
     model, _ = gaussian()
     result = with_latent(model, bp.MeanField(), {"C": np.full(25, 5.0)})
@@ -175,7 +175,7 @@ def test_with_a_tail_they_are_arviz_own(equal):
     expected, shape = array_stats.psislw(-ratio)
     np.testing.assert_array_equal(log_weights, expected)
     assert k_hat == shape != 0.0
-    assert np.argmax(log_weights) == np.argmax(ratio)
+    assert np.corrcoef(log_weights, ratio)[0, 1] > 0.9
 
 
 @pytest.mark.parametrize(

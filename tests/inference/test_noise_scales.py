@@ -92,8 +92,8 @@ def test_noise_of_the_model_and_noise_that_is_four_times_wider_are_found(factor)
 
 def test_intervals_follow_noise_that_differs_between_regions():
     scale = lambda x: np.where(x < 10, 0.05, 0.8)  # noqa: E731
-    X, y = simulated(900, scale)
-    new, target = simulated(1000, scale, seed=1)
+    X, y = simulated(450, scale)
+    new, target = simulated(500, scale, seed=1)
     svr = fitted(X, y)
     assert svr.noise_scales_.shared > 1
     held, width = {}, {}
@@ -109,7 +109,7 @@ def test_intervals_follow_noise_that_differs_between_regions():
 
 def test_far_targets_among_exact_ones_are_a_mixture_without_regions():
     rng = np.random.default_rng(3)
-    X, y = simulated(600, lambda x: np.where(rng.random(x.size) < 0.1, 1.0, 0.02))
+    X, y = simulated(400, lambda x: np.where(rng.random(x.size) < 0.1, 1.0, 0.02))
     svr = fitted(X, y, outliers="keep")
     new, target = simulated(500, lambda x: np.where(rng.random(x.size) < 0.1, 1.0, 0.02), seed=1)
     held = [np.mean(np.abs(target - np.sin(new[:, 0])) < 9)]
