@@ -87,7 +87,7 @@ def tilted(model, log_evidence, tilt, draws=300):
 def test_the_corrected_mean_and_sd_are_those_of_quadrature(tilt):
     """An evidence that is wrong by C^±4 moves the mean of C by more than half a standard deviation."""
     result, mean, sd = tilted(*(built := gaussian()), tilt)
-    found = bp.verify(result, model=built[0], draws=300, particles=1000, random_seed=1, progressbar=False)
+    found = bp.verify(result, model=built[0], draws=300, particles=400, random_seed=1, progressbar=False)
     row = found.table.loc["C"]
     assert found.k_hat < 0.7
     assert np.sign(tilt) * (row["mean"] - mean) > 0.5 * sd
@@ -112,6 +112,8 @@ def test_the_particle_error_is_the_spread_over_repeats(particles):
     assert stated == pytest.approx(spread, rel=0.25)
     # What does not vary does not shift.
     assert repeats[0].table.loc["C", "shift"] == 0.0
+    again = bp.verify(result, model=model, draws=25, particles=particles, random_seed=0, progressbar=False)
+    np.testing.assert_array_equal(repeats[0].log_ratio, again.log_ratio)
 
 
 def test_equal_ratios_need_no_tail():
@@ -131,7 +133,7 @@ def test_equal_ratios_need_no_tail():
 def test_exact_evidences_need_no_correction():
     model = build("gaussian")
     result = recovered(model, bp.MeanField())
-    found = bp.verify(result, model=model, particles=2000, random_seed=1, progressbar=False)
+    found = bp.verify(result, model=model, particles=1000, random_seed=1, progressbar=False)
     assert np.abs(found.log_ratio).max() < 6 * found.particle_error
     assert found.k_hat < 0.5
     assert found.effective_draws > 0.99 * found.draws.size
@@ -144,15 +146,13 @@ def test_the_ratio_is_that_of_the_evidences():
     """Local Laplace against the annealed evidence at three draws."""
     model = build("soft")
     result = recovered(model, bp.Laplace(curvature="local"), draws=30)
-    found = bp.verify(result, model=model, draws=30, particles=4000, random_seed=1, progressbar=False)
+    found = bp.verify(result, model=model, draws=30, particles=2000, random_seed=1, progressbar=False)
     posterior = result["posterior"].to_dataset()
     for s in (0, 11, 23):
         at = {name: posterior[name].values[0, s] for name in ("C", "lengthscale")}
         used = bp.log_evidence(bp.Laplace(curvature="local"), model, hyperparameters=at).value
         truth = bp.log_evidence(bp.Annealed(), model, hyperparameters=at, random_seed=2)
         assert found.log_ratio[s] == pytest.approx(truth.value - used, abs=0.05 + 4 * truth.standard_error)
-    again = bp.verify(result, model=model, draws=30, particles=4000, random_seed=1, progressbar=False)
-    np.testing.assert_array_equal(found.log_ratio, again.log_ratio)
 
 
 def test_a_wrong_approximation_is_found_out():

@@ -86,10 +86,12 @@ def test_improper_priors_start_from_the_data():
 @pytest.mark.parametrize(("curvature", "with_all"), [("exact", 3), ("local", 1)])
 def test_beyond_many_rows_the_best_go_on_with_all(monkeypatch, curvature, with_all):
     """Of exact Laplace the better half: which of its optima is best is not known before."""
+    monkeypatch.setattr(optimize, "_MANY", 150)
+    monkeypatch.setattr(optimize, "_FEW", 60)
     rng = np.random.default_rng(0)
-    X = rng.normal(size=(520, 1))
-    model = bp.default_model(X, np.sin(2 * X[:, 0]) + 0.2 * rng.normal(size=520), beta=0.3)
-    ends = {200: [], 520: []}
+    X = rng.normal(size=(160, 1))
+    model = bp.default_model(X, np.sin(2 * X[:, 0]) + 0.2 * rng.normal(size=160), beta=0.3)
+    ends = {60: [], 160: []}
 
     def watched(evaluate, start, n_rows, **options):
         ends[n_rows].append(ascend(evaluate, start, n_rows, **options))
@@ -97,11 +99,11 @@ def test_beyond_many_rows_the_best_go_on_with_all(monkeypatch, curvature, with_a
 
     monkeypatch.setattr(optimize, "ascend", watched)
     optima = run(model, bp.Laplace(curvature), restarts=5)
-    tried, limit = ends[200][:5], max(end.value for end in ends[200][:5]) - 15.0
+    tried, limit = ends[60][:5], max(end.value for end in ends[60][:5]) - 15.0
     close = [end.converged for end in tried if end.value >= limit]  # these go on once, before one is chosen
-    assert len(ends[200]) == 5 + (close.count(False) if with_all == 1 and len(close) > 1 else 0)
-    assert len(ends[520]) == len(optima) == with_all
-    assert optima[0].objective == max(end.value for end in ends[520])
+    assert len(ends[60]) == 5 + (close.count(False) if with_all == 1 and len(close) > 1 else 0)
+    assert len(ends[160]) == len(optima) == with_all
+    assert optima[0].objective == max(end.value for end in ends[160])
     assert all(optima[0].objective >= other.objective for other in optima)
 
 

@@ -160,14 +160,14 @@ def test_damage_anywhere_in_a_file_is_noticed_before_a_prediction(model, name, k
     whole, expected = (model.folder / name).read_bytes(), model.predict_interval(NEW)
     rng = np.random.default_rng(0)
     refused = 0
-    for place in [0, len(whole) // 2, len(whole) - 1, *rng.integers(len(whole), size=5)]:
+    for place in [0, len(whole) // 2, len(whole) - 1, *rng.integers(len(whole), size=2)]:
         (model.folder / name).write_bytes(damaged(whole, kind, place, rng))
         try:
             np.testing.assert_array_equal(bp.FolderModel(model.folder).predict_interval(NEW), expected)
         except ValueError as error:
             refused += 1
             assert name in str(error) and "damaged" in str(error)
-    assert refused == 8 or (kind == "flipped" and name in ("row.npy", "dual_coef.npy", "site_precision.npy"))
+    assert refused == 5 or (kind == "flipped" and name in ("row.npy", "dual_coef.npy", "site_precision.npy"))
 
 
 def test_a_large_file_is_read_where_it_is_needed(tmp_path, monkeypatch):
