@@ -30,6 +30,6 @@ def checks():
 
 
 @pytest.mark.filterwarnings("ignore::bsvr_pp.ConvergenceWarning")
-@pytest.mark.parametrize(("estimator", "check"), checks())
+@pytest.mark.parametrize(("estimator", "check"), list(checks()))
 def test_scikit_learn_accepts_it(estimator, check):
     check(estimator)

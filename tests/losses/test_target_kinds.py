@@ -26,7 +26,7 @@ LINE = np.linspace(-4, 4, 81)
         soft_insensitive(5.0, 0.3, 0.4).between([0.1, -np.inf, 0.2, 0.0], [np.inf, 0.3, 0.2, 0.5]),
         NoiseModel(LIKELIHOODS["known_label"], {"C": 1.5}).weighted([1.0, 2.5, 0.3, 1.0]),
     ],
-    ids=repr,
+    ids=["one", "of each row", "intervals", "weights"],
 )
 def test_slopes_of_any_noise_against_differences(noise):
     likelihood, h = noise_likelihood(noise, Y), 1e-6
