@@ -57,18 +57,6 @@ def test_calibration_error_is_the_distance_of_distribution_functions():
     assert np.mean(perfect) == pytest.approx(0.31 / 10, rel=0.1)
 
 
-def test_scores_by_hand(sinc_model, sinc_results):
-    model, _ = sinc_model
-    X, y = np.array([[0.0], [3.0]]), np.array([5.0, 0.0])
-    prediction = bp.predict(sinc_results["Laplace"], X, model=model, y_new=y)
-    found = bp.scores(prediction, y)
-    error = y - prediction["f_mean"].values
-    assert found["ase"] == pytest.approx(np.mean(error**2))
-    assert found["aae"] == pytest.approx(np.mean(np.abs(error)))
-    assert found["coverage 95 %"] == 0.5
-    assert found["crps"] == pytest.approx(float(prediction["y_crps"].mean()))
-
-
 def test_labels_have_an_error_rate():
     X = np.linspace(-2, 2, 12)[:, None]
     with pm.Model():

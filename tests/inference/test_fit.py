@@ -1,6 +1,5 @@
 """The front door: one schema for all methods, same seed same result, refusals and warnings."""
 
-import arviz as az
 import numpy as np
 import pymc as pm
 import pytest
@@ -70,15 +69,6 @@ def test_chains_take_every_processor(sinc_model, monkeypatch, processors, side_b
     monkeypatch.setattr(pm, "sample", sample)
     with pytest.raises(Stop, match=f"^{side_by_side}$"):
         bp.fit(bp.NUTS(chains=3), sinc_model[0], progressbar=False)
-
-
-@pytest.mark.parametrize("name", ["MAP", "Laplace", "mean field", "NUTS"])
-def test_arviz_takes_the_result(sinc_results, name):
-    result = sinc_results[name]
-    summary = az.summary(result, var_names=["C", "epsilon"], kind="stats")
-    assert list(summary.index) == ["C", "epsilon"]
-    if name != "MAP":
-        az.plot_forest(result, var_names=["C"], combined=True)
 
 
 def test_optima_are_reported(sinc_results):

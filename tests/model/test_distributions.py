@@ -88,9 +88,6 @@ def hard_cases(n, seed):
     return r, C, epsilon, beta
 
 
-# ----------------------------------------------------------------------------- density, cdf, quantile
-
-
 def test_density_and_both_tails_match_the_formulas_of_the_paper_everywhere():
     cases = hard_cases(1500, seed=1)
     truth = np.array([exact(*case) for case in zip(*cases, strict=True)]).T
@@ -143,9 +140,6 @@ def test_a_distribution_that_is_made_of_a_table_has_probabilities_and_quantiles(
     np.testing.assert_allclose(np.exp(below), noise.cdf(y - 0.7), atol=1e-10)
     np.testing.assert_allclose(np.exp(above), 1.0 - noise.cdf(y - 0.7), atol=1e-10)
     np.testing.assert_allclose(quantile, 0.7 + noise.quantile(q), atol=1e-9)
-
-
-# ----------------------------------------------------------------------------- gradients
 
 
 @pytest.mark.parametrize("quantity", [pm.logp, pm.logcdf, pm.icdf])
@@ -210,9 +204,6 @@ def test_second_derivative_is_the_curvature_of_the_loss():
     np.testing.assert_allclose(values, [0, 0, -10 / 0.06, -10 / 0.06, -10 / 0.06, 0], rtol=1e-12, atol=1e-12)
 
 
-# ----------------------------------------------------------------------------- random draws
-
-
 @pytest.mark.parametrize(("distribution", "parameters", "noise", "soft"), FAMILY)
 def test_draws_follow_the_distribution(distribution, parameters, noise, soft):
     variable = distribution.dist(0.5, *parameters, size=20_000)
@@ -246,9 +237,6 @@ def test_shapes_broadcast():
         np.testing.assert_allclose(values[i, j], evaluate(pm.logp, 0.15, C[j], epsilon[i, 0], 0.0)[0, 0], rtol=1e-14)
 
 
-# ----------------------------------------------------------------------------- parameter checks
-
-
 BAD = [{"C": 0.0}, {"C": -1.0}, {"C": np.nan}, {"epsilon": -1e-9}, {"beta": -1e-9}, {"beta": 1 + 1e-9}]
 
 
@@ -278,9 +266,6 @@ def test_density_in_a_model_is_zero_outside_the_parameters():
     log_density = model.compile_logp(mode="FAST_COMPILE")
     assert log_density({"epsilon": -0.1}) == -np.inf
     assert np.isfinite(log_density({"epsilon": 0.1}))
-
-
-# ----------------------------------------------------------------------------- in models
 
 
 def test_truncated_and_censored():
@@ -333,9 +318,6 @@ def test_model_with_missing_targets_predicts_and_gives_pointwise_log_likelihood(
     draws = posterior.posterior
     expected = evaluate(pm.logp, 0.2, draws["C"].values[0], draws["epsilon"].values[0], 0.0)[0]
     np.testing.assert_allclose(found, expected, rtol=1e-10)
-
-
-# ----------------------------------------------------------------------------- linkers and precision
 
 
 @pytest.mark.filterwarnings("ignore:PyTensor could not link to a BLAS")
