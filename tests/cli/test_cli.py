@@ -198,10 +198,12 @@ def test_a_damaged_model_is_named_in_one_line(tmp_path):
     write(tmp_path / "houses.csv", rows=15)
     model, out = tmp_path / "model.nc", tmp_path / "predictions.csv"
     run_command("fit", tmp_path / "houses.csv", "--restarts", "1", "-o", model)
-    tree = bsvr_pp.load(model)
-    tree.attrs["recipe"] = "{}"
-    bsvr_pp.save(tree, model)
-    for content in (model.read_bytes(), model.read_bytes()[:-50], b""):
+    tree, contents = bsvr_pp.load(model), [b"", model.read_bytes()[:-50]]
+    for attributes in (tree.attrs | {"recipe": "{}"}, {"inference": "mean field"}):
+        tree.attrs = attributes
+        bsvr_pp.save(tree, model)
+        contents.append(model.read_bytes())
+    for content in contents:
         model.write_bytes(content)
         assert "model.nc" in refuse_command("predict", model, tmp_path / "houses.csv", "-o", out)
     assert not out.exists()

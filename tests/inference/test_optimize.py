@@ -105,6 +105,8 @@ def test_beyond_many_rows_the_best_go_on_with_all(monkeypatch, curvature, with_a
     assert len(ends[160]) == len(optima) == with_all
     assert optima[0].objective == max(end.value for end in ends[160])
     assert all(optima[0].objective >= other.objective for other in optima)
+    one = run(model, bp.Laplace(curvature), restarts=1)[0]  # which is not chosen by few rows
+    assert one.objective == pytest.approx(optima[0].objective, abs=5.0)
 
 
 def line(kernel=None, prior=pm.HalfFlat, n=12, blocks=None, **noise):
