@@ -1,7 +1,5 @@
 """Settings of the test run."""
 
-from __future__ import annotations
-
 import gc
 import os
 import sys
@@ -26,19 +24,22 @@ sys.path.insert(0, str(Path(__file__).parent / "approximations"))
 # made for the first file that needs them, while the other process has another of these.
 _LONG = (
     "test_assessment.py",
+    "test_conventions.py",
     "test_affine.py",
     "test_readme.py",
-    "test_distribution.py",
     "test_bad_input.py",
+    "test_data_frames.py",
+    "test_interruptions.py",
+    "test_any_model.py",
     "test_noise_scales.py",
-    "test_svr.py",
-    "test_pymc.py",
+    "test_equal_targets.py",
     "test_svc.py",
-    "test_inventory.py",
-    "test_marginalize.py",
-    "test_evidences.py",
-    "test_distributions.py",
-    "test_mean_field.py",
+    "test_svr.py",
+    "test_low_rank.py",
+    "test_parts.py",
+    "test_verify.py",
+    "test_distribution.py",
+    "test_docs.py",
 )
 
 

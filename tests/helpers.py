@@ -8,13 +8,9 @@ from contextlib import contextmanager
 import numpy as np
 import pytest
 from click.testing import Result
-from numpy.typing import ArrayLike
-from scipy.special import ndtri
 from typer.testing import CliRunner
 
 from bsvr_pp.cli import app
-from bsvr_pp.core.losses import NoiseModel
-from bsvr_pp.core.losses.elementwise import mixture_quantiles
 from bsvr_pp.inference.search import at_size
 
 STAGES = {"_SUBSET": 60, "_NEIGHBOURHOODS": 3, "_NEIGHBOURS": 40, "_HELD_OUT": 30, "_LIMIT": 8}
@@ -25,16 +21,6 @@ def wave(n: int, low: float = 0.0, high: float = 12.0, seed: int = 0) -> tuple[n
     rng = np.random.default_rng(seed)
     X = rng.uniform(low, high, size=(n, 1))
     return X, np.sin(2 * X[:, 0]) + 0.1 * rng.laplace(size=n)
-
-
-def predictive_quantile(noise: NoiseModel, q: ArrayLike, mean: ArrayLike, variance: ArrayLike) -> np.ndarray:
-    """Quantile of f + noise for Gaussian f, whose last axis is that of the points of the noise."""
-    levels, means, variances, rows = np.broadcast_arrays(
-        np.asarray(q, float), mean, np.asarray(variance, float), np.arange(noise.n_points or 1)
-    )
-    of_one_component = levels, ndtri(levels), np.ones(rows.shape), np.zeros(rows.shape), variances, rows
-    found = mixture_quantiles(*(np.array(each).reshape(1, -1) for each in of_one_component), noise._pieces)
-    return means + found.reshape(means.shape)
 
 
 @contextmanager

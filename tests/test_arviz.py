@@ -1,7 +1,5 @@
 """ArviZ takes every kind of result as it is."""
 
-from __future__ import annotations
-
 import warnings
 
 import arviz as az

@@ -1,7 +1,5 @@
 """Chu, Keerthi & Ong 2004: Table I at n = 1000 and the robot arm, with the paper's settings."""
 
-from __future__ import annotations
-
 import chu2004_robot_arm
 import numpy as np
 import pymc as pm

@@ -1,7 +1,5 @@
 """The changes that CONTRIBUTING.md shows fit the code; those of a loss and of a kernel do what they say."""
 
-from __future__ import annotations
-
 import os
 import re
 import shutil

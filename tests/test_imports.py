@@ -1,7 +1,5 @@
 """Import directions and the public names of the array layer."""
 
-from __future__ import annotations
-
 import re
 import subprocess
 import sys

@@ -1,7 +1,5 @@
 """The notebooks say what their scripts say, and run."""
 
-from __future__ import annotations
-
 import sys
 from pathlib import Path
 

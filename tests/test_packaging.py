@@ -1,7 +1,5 @@
 """Source archive and wheel: what they hold, and that the wheel works alone, outside the repository."""
 
-from __future__ import annotations
-
 import json
 import os
 import re

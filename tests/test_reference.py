@@ -4,8 +4,6 @@
 f, are of `annealed` with 10 groups of 20,000 particles and 20 moves; for intervals 500 particles and 10 moves.
 """
 
-from __future__ import annotations
-
 import json
 from pathlib import Path
 from types import SimpleNamespace

@@ -1,7 +1,5 @@
 """Workflow files: they fit their schemas, and run commands of the Makefile or of the page on installing."""
 
-from __future__ import annotations
-
 import re
 import subprocess
 import sys

@@ -1,7 +1,5 @@
 """Problems and losses that the tests of the approximations share."""
 
-from __future__ import annotations
-
 import itertools
 from dataclasses import replace
 

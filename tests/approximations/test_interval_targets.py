@@ -1,7 +1,5 @@
 """Targets known to lie in intervals: every approximation against quadrature, limits and differences."""
 
-from __future__ import annotations
-
 import numpy as np
 import pytest
 from problems import assert_gradient_matches_differences, factor_grid, smooth
@@ -18,7 +16,6 @@ from bsvr_pp.core.approximations import (
 from bsvr_pp.core.approximations.smc import Annealing
 from bsvr_pp.core.losses.noise import noise_likelihood
 from bsvr_pp.losses import NoiseModel, absolute, epsilon_insensitive, gaussian, huber, soft_insensitive
-from bsvr_pp.model.operation import evidence_function
 
 NOISES = [
     soft_insensitive(10.0, 0.1, 0.3),
@@ -65,9 +62,10 @@ def test_mode_is_optimal(noise, exact):
 
 
 @pytest.mark.parametrize(
-    "noise", [soft_insensitive(10.0, 0.1, 0.3), soft_insensitive(2.0, 0.5, 0.1), gaussian(4.0)], ids=repr
+    ("noise", "n"),
+    [(soft_insensitive(10.0, 0.1, 0.3), 2), (soft_insensitive(2.0, 0.5, 0.1), 3), (gaussian(4.0), 2)],
+    ids=str,
 )
-@pytest.mark.parametrize("n", [2, 3])
 def test_every_method_against_quadrature(noise, n):
     X = np.array([[-1.0], [0.2], [1.5]])[:n]
     K = np.exp(-0.5 * (X - X.T) ** 2) + 1e-6 * np.eye(n)
@@ -146,70 +144,19 @@ def laplace_by_differences(K, between):
     return log_joint - 0.5 * np.linalg.slogdet(np.eye(n) + np.sqrt(W)[:, None] * K * np.sqrt(W))[1]
 
 
-def with_parameters(noise, y):
-    """`between` for the parametrised noise, so that differences by a parameter keep the intervals."""
-    return noise.between(*mixed_ends(y, noise))
-
-
-@pytest.mark.parametrize("noise", NOISES, ids=repr)
-def test_gradient_of_mean_field(noise):
+@pytest.mark.parametrize(
+    ("noise", "curvature"),
+    [*((noise, None) for noise in NOISES), *((noise, c) for noise in SMOOTH for c in ("exact", "local"))],
+    ids=str,
+)
+def test_gradients_match_differences(noise, curvature):
+    """Of mean field, and of Laplace with each curvature. Intervals stay in differences by a parameter."""
     K, y = smooth(15)
-    assert_gradient_matches_differences(
-        mean_field, mean_field_gradient, K, y, with_parameters(noise, y), np.zeros(15), h=1e-5, rel=1e-4, abs=1e-4
-    )
-
-
-@pytest.mark.parametrize("noise", SMOOTH, ids=repr)
-@pytest.mark.parametrize("curvature", ["exact", "local"])
-def test_gradient_of_laplace(noise, curvature):
-    K, y = smooth(15)
-    assert_gradient_matches_differences(
-        laplace,
-        laplace_gradient,
-        K,
-        y,
-        with_parameters(noise, y),
-        np.zeros(15),
-        h=1e-7,
-        rel=1e-4,
-        abs=1e-4,
-        curvature=curvature,
-    )
-
-
-@pytest.mark.parametrize("which", ["mean_field", "laplace", "laplace_local"])
-def test_gradient_by_the_ends(which):
-    """As cut points of ordinal models need it."""
-    K, y = smooth(12)
-    low, high = np.zeros(12), np.linspace(0.01, 2.0, 12)
-    low[3], high[3], low[5], high[5] = -np.inf, 0.0, 0.0, np.inf
-    low[7] = high[7] = 0.0  # exact
-    ends = y[:, None] + np.stack([low, high], axis=1)
-    solve = evidence_function(which, "soft_insensitive")
-    parameters, one = np.array([[6.0], [0.2], [0.4]]), np.ones(12)
-
-    def value(moved):
-        return solve(K, 0.0 * y, moved[:, 0], moved[:, 1], one, parameters, np.array(0.0), np.zeros((2, 12)))
-
-    found = value(ends)
-    assert found[6] == 1.0
-    by_ends = np.stack(found[3:5], axis=1)
-    assert by_ends[3, 0] == by_ends[5, 1] == by_ends[7, 1] == 0.0 and by_ends[7, 0] == -found[2][7]
-    np.testing.assert_allclose(by_ends.sum(axis=1), -found[2], rtol=1e-12)  # what matters is y - mean
-    for i, side in ((0, 1), (1, 0), (3, 1), (5, 0), (9, 0), (9, 1)):
-        pair = []
-        for sign in (1, -1):
-            moved = ends.copy()
-            moved[i, side] += sign * 1e-6
-            pair.append(float(value(moved)[0]))
-        assert by_ends[i, side] == pytest.approx((pair[0] - pair[1]) / 2e-6, rel=1e-4, abs=1e-5)
-
-
-def test_crossed_ends_fail_without_an_exception():
-    K, y = smooth(5)
-    given = np.zeros(5), y, y - 1.0, np.ones(5), np.array([[2.0]]), np.array(0.0), np.zeros((2, 5))
-    found = evidence_function("mean_field", "absolute")(K, *given)
-    assert found[0] == -np.inf and found[6] == 0.0 and (np.array(found[2:5]) == 0.0).all()
+    functions, options = (mean_field, mean_field_gradient), {"h": 1e-5}
+    if curvature:
+        functions, options = (laplace, laplace_gradient), {"h": 1e-7, "curvature": curvature}
+    between = noise.between(*mixed_ends(y, noise))
+    assert_gradient_matches_differences(*functions, K, y, between, np.zeros(15), rel=1e-4, abs=1e-4, **options)
 
 
 def test_leave_one_out_density_of_a_censored_point():

@@ -1,7 +1,5 @@
 """Labels that are known: the PyMC distribution, mean field against integrals, blocks, and what is refused."""
 
-from __future__ import annotations
-
 import numpy as np
 import pymc as pm
 import pytest

@@ -1,7 +1,5 @@
 """Laplace's evidence against the printed formula, exact limits, finite differences and quadrature."""
 
-from __future__ import annotations
-
 from itertools import pairwise
 
 import numpy as np

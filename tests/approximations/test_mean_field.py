@@ -1,9 +1,5 @@
 """Mean field against quadrature, the exact Gaussian process, its own equations and the original iteration."""
 
-from __future__ import annotations
-
-from itertools import pairwise
-
 import numpy as np
 import pytest
 from hypothesis import given, settings
@@ -16,102 +12,13 @@ from problems import (
     moment_mismatch,
     smooth,
 )
-from scipy.special import erf, erfc
-from scipy.stats import norm
 
 from bsvr_pp.core.approximations import laplace, mean_field, mean_field_gradient
-from bsvr_pp.losses import absolute, epsilon_insensitive, gaussian, hinge, huber, pinball, soft_insensitive
+from bsvr_pp.losses import epsilon_insensitive, gaussian, soft_insensitive
 
 
 def log_density(noise, y, f):
     return noise.log_density(1 - y * f if noise.name == "hinge" else y - f)
-
-
-def one_point_by_quadrature(noise, y, prior):
-    """Log evidence, mean and variance of one point, between all knots and on ever finer cuts around the peak."""
-    knots = y - np.unique(noise.sites([y]).knots)
-    grid = np.sort(np.concatenate([np.linspace(-12, 12, 481) * np.sqrt(prior), knots]))
-    top = max(float(log_density(noise, y, f) - 0.5 * f**2 / prior) for f in grid)
-    # The energies are convex: a cut whose end nearer to the peak is e⁻⁵⁰ below it does not count.
-    peak = grid[np.argmax(log_density(noise, y, grid) - 0.5 * grid**2 / prior)]
-    fine = peak + np.concatenate([[0.0], *(s * np.geomspace(1e-8, 12, 60) * np.sqrt(prior) for s in (-1, 1))])
-    cuts = np.unique(np.concatenate([grid, fine]))
-    cuts = cuts[np.diff(cuts, append=np.inf) > 1e-12]
-
-    def worth(p, q):
-        if p <= peak <= q:
-            return True
-        near = p if p > peak else q
-        return float(log_density(noise, y, near) - 0.5 * near**2 / prior) > top - 50
-
-    cuts = np.array([pair for pair in pairwise(cuts) if worth(*pair)])
-    nodes, node_weights = np.polynomial.legendre.leggauss(16)
-
-    def moments(cuts):
-        half = np.diff(cuts) / 2
-        f = (cuts[:, :1] + half * (1 + nodes)).ravel()
-        weight = (half * node_weights).ravel() * np.exp(log_density(noise, y, f) - 0.5 * f**2 / prior - top)
-        mass, offset = weight.sum(), f - peak
-        mean = weight @ offset / mass
-        return np.array([mass, mean, weight @ (offset - mean) ** 2 / mass])
-
-    found = moments(cuts)
-    for _ in range(10):
-        middle = cuts.mean(axis=1)
-        cuts = np.concatenate([np.column_stack([cuts[:, 0], middle]), np.column_stack([middle, cuts[:, 1]])])
-        coarse, found = found, moments(cuts)
-        if np.allclose(found, coarse, rtol=1e-11, atol=1e-13):
-            return np.log(found[0]) + top - 0.5 * np.log(2 * np.pi * prior), peak + found[1], found[2]
-    raise AssertionError("the quadrature does not converge")
-
-
-@pytest.mark.parametrize(
-    "noise",
-    [
-        *LOSSES,
-        soft_insensitive(1e-3, 0.1, 0.3),
-        soft_insensitive(300.0, 0.5, 0.3),
-        soft_insensitive(300.0, 0.5, 1e-6),
-        soft_insensitive(30.0, 1e-4, 0.5),
-        huber(0.2, 2.0),
-        absolute(100.0),
-        gaussian(1e4),
-        pinball(50.0, 0.98),
-        hinge(50.0),
-    ],
-    ids=repr,
-)
-def test_independent_points_are_exact(noise):
-    prior, y = np.array([1.0, 0.3, 4.0]), np.array([1.0, -1.0, 1.0])
-    if noise.name != "hinge":
-        y = np.array([0.3, -1.0, 5.0])
-    posterior = mean_field(np.diag(prior), y, noise)
-    truth = np.array([one_point_by_quadrature(noise, t, v) for t, v in zip(y, prior, strict=True)])
-    assert posterior.converged
-    assert posterior.log_evidence == pytest.approx(truth[:, 0].sum(), abs=1e-8)
-    np.testing.assert_allclose(posterior.mean, truth[:, 1], atol=1e-8)
-    np.testing.assert_allclose(posterior.variance, truth[:, 2], rtol=1e-7, atol=1e-8)
-
-
-@pytest.mark.parametrize("noise", LOSSES, ids=repr)
-def test_two_points_are_close_to_the_truth(noise):
-    K, y = np.array([[1.0, 0.7], [0.7, 1.0]]), np.array([0.6, -0.3])
-    if noise.name == "hinge":
-        y = np.array([1.0, -1.0])
-    grid = np.linspace(-6, 6, 1601)
-    inverse, determinant = np.linalg.inv(K), np.linalg.det(K)
-    f, g = np.meshgrid(grid, grid, indexing="ij")
-    prior = np.exp(-0.5 * (inverse[0, 0] * f**2 + 2 * inverse[0, 1] * f * g + inverse[1, 1] * g**2))
-    prior /= 2 * np.pi * np.sqrt(determinant)
-    joint = prior * np.exp(log_density(noise, y[0], grid)[:, None] + log_density(noise, y[1], grid))
-    cell = (grid[1] - grid[0]) ** 2
-    mass = joint.sum() * cell
-    posterior = mean_field(K, y, noise)
-    assert posterior.log_evidence == pytest.approx(np.log(mass), abs=5e-3)
-    for i, at in enumerate((f, g)):
-        mean = (at * joint).sum() * cell / mass
-        assert posterior.mean[i] == pytest.approx(mean, abs=1e-2)
-        assert posterior.variance[i] == pytest.approx((at**2 * joint).sum() * cell / mass - mean**2, rel=0.05)
 
 
 def test_gaussian_noise_is_the_exact_gaussian_process():
@@ -168,42 +75,6 @@ def test_gradient_at_the_edge_of_the_parameters_is_the_one_sided_one(noise):
         values.append(mean_field(K, y, near).log_evidence)
     one_sided = (-3 * values[0] + 4 * values[1] - values[2]) / 2e-5
     assert by.parameters[name] == pytest.approx(one_sided, rel=1e-4, abs=1e-4)
-
-
-def original_iteration(K, t, C, epsilon, learning_rate=0.05, inner=30, outer=200, seed=0):
-    """gao2002, section 4, steps 1-6, with (3.11) corrected: its last fraction differentiates (3.7).
-
-    Step 6 is not damped: with C = 4 here it leaves the proper variances and ends in NaN.
-    """
-    rng = np.random.default_rng(seed)
-    w, variance = 0.1 * rng.normal(size=t.size), np.diag(K).copy()
-    for _ in range(outer):
-        for _ in range(inner):
-            cavity = K @ w - variance * w
-            spread = np.sqrt(2 * variance)
-            rises = []
-            for sign in (1, -1):
-                alpha = 2 * epsilon + C * variance + sign * 2 * (cavity - t)
-                tail = erfc((epsilon + C * variance + sign * (cavity - t)) / spread)
-                rises.append(0.5 * tail * np.exp(0.5 * C * alpha))
-            inside = 0.5 * (erf((t - cavity + epsilon) / spread) - erf((t - cavity - epsilon) / spread))
-            F, G = C * (rises[0] - rises[1]), inside + rises[0] + rises[1]
-            w = w + learning_rate * (F / G - w)
-        at_edges = sum(norm.pdf(t + sign * epsilon, cavity, np.sqrt(variance)) for sign in (1, -1))
-        d_w = C**2 - w**2 - (C**2 * inside + C * at_edges) / G
-        sigma = -variance - 1 / d_w
-        variance = 1 / np.diag(np.linalg.inv(K + np.diag(sigma))) - sigma
-    return w, sigma
-
-
-@pytest.mark.parametrize(("C", "epsilon"), [(2.0, 0.1), (1.0, 0.5), (2.5, 0.02)])
-def test_the_original_iteration_ends_at_the_same_fixed_point(C, epsilon):
-    K, y = smooth(10, 1)
-    w, sigma = original_iteration(K, y, C, epsilon)
-    found = mean_field(K, y, epsilon_insensitive(C, epsilon))
-    np.testing.assert_allclose(found.dual_coef, w, atol=1e-6)
-    np.testing.assert_allclose(found.site_precision, 1 / sigma, rtol=1e-5)
-    assert found.n_iter < 30
 
 
 @pytest.mark.parametrize("along", ["epsilon", "beta", "C", "lengthscale"])

@@ -1,7 +1,5 @@
 """Posteriors of single new inputs on their nearest rows, against mean field on those rows."""
 
-from __future__ import annotations
-
 import numpy as np
 import pytest
 from problems import LOSSES, smooth
@@ -35,14 +33,19 @@ def moments(K, y, noise, cross, diagonal, neighbours, mean=0.0, jitter=0.0, fact
     return nearest_moments(prior, mean, y[neighbours], each, jitter=jitter, factors=factors)
 
 
-@pytest.mark.parametrize("noise", LOSSES, ids=repr)
+OF_EACH_ROW = absolute(np.geomspace(0.5, 50.0, N))
+ENDS = smooth(N)[1][:, None] + np.stack([-np.linspace(0.1, 1.0, N), np.full(N, 0.5)], axis=1)
+
+
+@pytest.mark.parametrize("noise", [*LOSSES, OF_EACH_ROW, absolute(3.0).between(*ENDS.T)], ids=lambda noise: noise.name)
 def test_each_new_input_has_the_posterior_of_its_neighbours(noise):
+    """Also of noise, and of intervals, that go with their rows."""
     K, y, cross, diagonal, neighbours = problem(noise)
     mean, mean_star = np.linspace(0.0, 0.3, N), np.linspace(0.1, 0.2, NEW)
     found = moments(K, y, noise, cross, diagonal, neighbours, np.column_stack([mean_star, mean[neighbours]]))
     assert found.converged.all()
     for i, rows in enumerate(neighbours):
-        posterior = mean_field(K[np.ix_(rows, rows)], y[rows], noise, mean=mean[rows])
+        posterior = mean_field(K[np.ix_(rows, rows)], y[rows], noise.at(rows), mean=mean[rows])
         f_mean, f_variance = posterior.predict(cross[[i]][:, rows], diagonal[[i]], mean_star[[i]])
         assert found.mean[i] == pytest.approx(f_mean[0], abs=5e-4 * np.sqrt(f_variance[0]))
         assert found.variance[i] == pytest.approx(f_variance[0], rel=1e-3)
@@ -54,17 +57,6 @@ def test_all_rows_are_the_whole_posterior():
     found = moments(K, y, gaussian(20.0), cross, diagonal, everything, jitter=1e-3)
     exact = mean_field(Covariance(K, jitter=1e-3), y, gaussian(20.0)).predict(cross, diagonal)
     np.testing.assert_allclose([found.mean, found.variance], exact, rtol=1e-9)
-
-
-def test_noise_of_each_row_goes_with_the_row():
-    noise = absolute(np.geomspace(0.5, 50.0, N))
-    K, y, cross, diagonal, neighbours = problem(noise)
-    found = moments(K, y, noise, cross, diagonal, neighbours)
-    rows = neighbours[2]
-    alone = mean_field(K[np.ix_(rows, rows)], y[rows], absolute(noise.parameters["C"][rows]))
-    np.testing.assert_allclose(
-        [found.mean[2], found.variance[2]], np.ravel(alone.predict(cross[[2]][:, rows], diagonal[[2]])), rtol=1e-3
-    )
 
 
 def test_a_large_constant_does_not_cost_the_digits():
@@ -85,16 +77,6 @@ def test_log_densities_of_rows_left_out_for_wider_noise():
         expected = [posterior.log_loo(y[rows], widen(noise, factor)).mean() for factor in factors]
         np.testing.assert_allclose(found[i], expected, atol=1e-3)
     assert moments(K, y, noise, cross, diagonal, neighbours).log_density.shape == (NEW, 0)
-
-
-def test_intervals_go_with_their_rows():
-    K, y, cross, diagonal, neighbours = problem(None)
-    noise = absolute(3.0).between(y - np.linspace(0.1, 1.0, N), y + 0.5)
-    found = moments(K, y, noise, cross, diagonal, neighbours)
-    for i, rows in enumerate(neighbours):
-        posterior = mean_field(K[np.ix_(rows, rows)], y[rows], noise.at(rows))
-        f_mean, f_variance = posterior.predict(cross[[i]][:, rows], diagonal[[i]])
-        assert found.mean[i] == pytest.approx(f_mean[0], abs=5e-4 * np.sqrt(f_variance[0]))
 
 
 def test_what_does_not_converge_is_said():

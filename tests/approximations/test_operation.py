@@ -1,7 +1,5 @@
 """The PyTensor operation: values, gradients and failures on every back end."""
 
-from __future__ import annotations
-
 import numpy as np
 import pytensor
 import pytensor.tensor as pt

@@ -1,7 +1,5 @@
 """Moments and predictions of the latent posterior against dense formulas."""
 
-from __future__ import annotations
-
 from dataclasses import FrozenInstanceError
 
 import numpy as np
@@ -60,17 +58,6 @@ def test_narrow_sites_keep_the_digits_of_the_variance():
     np.testing.assert_allclose(posterior.variance, 1e-8, rtol=1e-10)
 
 
-@pytest.mark.parametrize("approximate", METHODS)
-def test_prior_mean_at_the_new_inputs_is_added(approximate):
-    K, y = smooth(20)
-    mean = np.linspace(-1, 1, 15)
-    posterior = approximate(K[:15, :15], y[:15], NOISE, mean=mean)
-    np.testing.assert_allclose(posterior.mean, mean + K[:15, :15] @ posterior.dual_coef)
-    new = np.linspace(0, 2, 5)
-    predicted, _ = posterior.predict(K[15:, :15], np.diag(K)[15:], new)
-    np.testing.assert_allclose(predicted, new + K[15:, :15] @ posterior.dual_coef)
-
-
 def test_without_sites_the_prior_variance_stays():
     posterior = laplace(np.eye(2), [0.0, 0.0], NOISE)
     np.testing.assert_array_equal(posterior.site_precision, 0.0)
@@ -81,13 +68,6 @@ def test_without_sites_the_prior_variance_stays():
 def test_no_new_inputs_give_no_predictions():
     mean, variance = laplace(np.eye(2), [0.0, 1.0], NOISE).predict(np.empty((0, 2)), np.empty(0))
     assert mean.shape == variance.shape == (0,)
-
-
-X2, NEW = np.array([[0.0], [1.0]]), np.array([[-0.5], [0.3], [0.9], [3.0]])
-
-
-def kernel(A, B):
-    return 1.5 * np.exp(-0.5 * ((A - B.T) / 0.8) ** 2)
 
 
 def test_a_posterior_does_not_change():

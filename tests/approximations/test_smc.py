@@ -1,16 +1,14 @@
 """The annealed estimate against exact evidences."""
 
-from __future__ import annotations
-
 import numpy as np
 import pytest
 from problems import LOSSES, exact_gaussian_process, reverse_annealed, smooth
 from scipy.integrate import quad
 
-from bsvr_pp.approximations import Covariance, annealed, mean_field
+from bsvr_pp.approximations import Covariance, annealed
 from bsvr_pp.core.approximations.smc import Annealing, Path, bridge
 from bsvr_pp.core.losses.noise import noise_likelihood
-from bsvr_pp.losses import epsilon_insensitive, gaussian, hinge, pinball, soft_insensitive
+from bsvr_pp.losses import gaussian, hinge, soft_insensitive
 
 
 def test_gaussian_noise_within_its_error():
@@ -41,52 +39,20 @@ def test_the_standard_error_is_one():
     assert abs(off.mean()) < 4 * np.sqrt(np.mean(errors**2) / 20)
 
 
-def test_forward_and_reverse_runs_bracket_the_truth():
-    """From the prior, where a path is long; with few powers both bounds are loose, and still bounds."""
-    K, y = smooth(6)
-    exact, mean, covariance = exact_gaussian_process(K, y, 20.0)
-    draws = np.random.default_rng(0).multivariate_normal(mean, covariance, 1000)
-
-    likelihood = noise_likelihood(gaussian(20.0), y)
-    np.testing.assert_allclose(likelihood(draws), gaussian(20.0).log_density(y - draws).sum(axis=1), rtol=1e-12)
-    fine = annealed(K, None, likelihood, Annealing(particles=300), random_seed=1)
-    assert abs(fine.log_evidence - exact) < 4 * fine.standard_error
-    above, error = reverse_annealed(draws, K, None, likelihood, fine.powers, seed=1)
-    assert above > exact - 4 * error
-    assert above == pytest.approx(exact, abs=1.5)
-    coarse = np.array([0.0, 0.1, 1.0])
-    loose, _ = reverse_annealed(draws, K, None, likelihood, coarse, seed=1)
-    assert loose > above
-    path, design = bridge(K, None, likelihood, None), Annealing(particles=20, groups=2)
-    below = [path.forward(coarse, design, np.random.default_rng(s)).log_evidence for s in range(30)]
-    assert np.mean(below) < exact
-
-
-@pytest.mark.parametrize("noise", LOSSES, ids=repr)
+@pytest.mark.parametrize("noise", LOSSES[::2], ids=repr)
 def test_both_paths_lead_to_the_same_evidence(noise):
     """From the mean-field Gaussian and from the prior, forwards and back."""
     K, y = smooth(5, noise=noise)
     likelihood = noise_likelihood(noise, y)
-    near = annealed(K, y, noise, Annealing(particles=400), random_seed=1)
+    near = annealed(K, y, noise, Annealing(particles=250), random_seed=1)
     log_density = noise.log_density(1 - y * near.f if noise.name == "hinge" else y - near.f)
     np.testing.assert_allclose(likelihood(near.f), log_density.sum(axis=1), rtol=1e-12)
-    far = annealed(K, None, likelihood, Annealing(particles=400), random_seed=2)
+    far = annealed(K, None, likelihood, Annealing(particles=250), random_seed=2)
     assert near.standard_error < 0.03
     assert near.standard_error < far.standard_error
     assert abs(near.log_evidence - far.log_evidence) < 4 * np.hypot(near.standard_error, far.standard_error)
     back, error = reverse_annealed(far.f, K, y, noise, near.powers, seed=3)
     assert back == pytest.approx(near.log_evidence, abs=4 * np.hypot(error, far.standard_error) + 0.02)
-
-
-@pytest.mark.parametrize(
-    "noise", [soft_insensitive(5.0, 0.2, 0.3), epsilon_insensitive(5.0, 0.2), pinball(4.0, 0.3)], ids=repr
-)
-def test_mean_field_is_near_the_annealed_truth(noise):
-    K, y = smooth(8)
-    found = annealed(K, y, noise, Annealing(particles=400, moves=8), random_seed=2)
-    approximate = mean_field(K, y, noise)
-    assert abs(approximate.log_evidence - found.log_evidence) < 0.1 + 4 * found.standard_error
-    assert np.max(np.abs(approximate.mean - found.mean) / np.sqrt(found.variance)) < 0.25
 
 
 @pytest.mark.parametrize("noise", [soft_insensitive(5.0, 0.2, 0.3), hinge(2.0)], ids=repr)

@@ -1,7 +1,5 @@
 """Draws of hyperparameters of a result."""
 
-from __future__ import annotations
-
 import numpy as np
 import xarray as xr
 

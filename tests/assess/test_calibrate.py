@@ -1,7 +1,5 @@
 """Simulation-based calibration: uniform for what is right, not for what is wrong; the layout that ArviZ plots."""
 
-from __future__ import annotations
-
 from types import SimpleNamespace
 
 import arviz as az

@@ -1,7 +1,5 @@
 """The evidence of a model by each method."""
 
-from __future__ import annotations
-
 import json
 
 import numpy as np
@@ -13,7 +11,6 @@ from scipy.stats import multivariate_normal, norm
 
 import bsvr_pp as bp
 from bsvr_pp.inference.protocol import to_record
-from bsvr_pp.methods import method_of
 
 AT = {"amplitude": 1.0, "inverse_lengthscale": 0.5, "C": 8.0, "epsilon": 0.1}
 
@@ -66,12 +63,3 @@ def test_integrated_evidence_is_that_of_quadrature(method):
     assert found.value == pytest.approx(expected, abs=4 * found.standard_error + 1e-3)
     assert found.standard_error < 0.1
     assert found.converged
-
-
-def test_the_approximation_of_a_result(sinc_results):
-    assert method_of(sinc_results["Laplace"]).latent == bp.Laplace()
-    assert method_of(sinc_results["MAP"]).latent is None
-    assert method_of(sinc_results["NUTS"]).latent is None
-    named = sinc_results["NUTS"].copy()
-    named.attrs["method"] = json.dumps(to_record(bp.NUTS(bp.Laplace(curvature="local"))))
-    assert method_of(named).latent == bp.Laplace(curvature="local")

@@ -1,7 +1,5 @@
 """Partial dependence against brute force, scikit-learn and the predictions of each estimator."""
 
-from __future__ import annotations
-
 import matplotlib.pyplot as plt
 import numpy as np
 import pandas as pd

@@ -1,7 +1,5 @@
 """Scores against closed forms and brute force."""
 
-from __future__ import annotations
-
 import numpy as np
 import pymc as pm
 import pytest
@@ -57,49 +55,6 @@ def test_calibration_error_is_the_distance_of_distribution_functions():
     assert calibration_error(pit) == pytest.approx(np.mean(np.abs(share - u)), abs=1e-4)
     perfect = [calibration_error(rng.random(100)) for _ in range(300)]
     assert np.mean(perfect) == pytest.approx(0.31 / 10, rel=0.1)
-
-
-def test_scores_by_hand(sinc_model, sinc_results):
-    model, _ = sinc_model
-    X, y = np.array([[0.0], [3.0]]), np.array([5.0, 0.0])
-    prediction = bp.predict(sinc_results["Laplace"], X, model=model, y_new=y)
-    found = bp.scores(prediction, y)
-    error = y - prediction["f_mean"].values
-    assert found["ase"] == pytest.approx(np.mean(error**2))
-    assert found["aae"] == pytest.approx(np.mean(np.abs(error)))
-    assert found["coverage 95 %"] == 0.5
-    assert found["crps"] == pytest.approx(float(prediction["y_crps"].mean()))
-
-
-def test_crps_and_cdf_of_gaussian_noise_have_their_closed_forms():
-    """CRPS of a normal: Gneiting & Raftery 2007, (21)."""
-    X = np.linspace(-2, 2, 12)[:, None]
-    y_new = np.array([-3.0, -0.2, 0.0, 0.9, 4.0])
-    with pm.Model():
-        f = bp.GP(cov_func=pm.gp.cov.ExpQuad(1, ls=0.7)).prior("f", X=X)
-        pm.Normal("y", mu=f, sigma=0.2, observed=np.sin(2 * X[:, 0]))
-        seen = bp.predict(bp.fit(bp.MeanField(), progressbar=False), np.linspace(-2, 3, 5)[:, None], y_new=y_new)
-    sd = np.sqrt(seen["y_variance"].values)
-    z = (y_new - seen["y_mean"].values) / sd
-    np.testing.assert_allclose(seen["y_cdf"], norm.cdf(z), atol=1e-10)
-    crps = sd * (z * (2 * norm.cdf(z) - 1) + 2 * norm.pdf(z) - 1 / np.sqrt(np.pi))
-    np.testing.assert_allclose(seen["y_crps"], crps, rtol=1e-3)
-
-
-@pytest.mark.parametrize("name", ["MAP", "mean field", "NUTS"])
-def test_crps_is_the_expected_distance_less_half_the_spread(sinc_model, sinc_results, name):
-    """CRPS = E|Y - y| - ½ E|Y - Y'|, with Y by its quantiles."""
-    model, _ = sinc_model
-    X, y = np.array([[0.3], [6.0]]), np.array([0.4, 1.5])
-    levels = (np.arange(100) + 0.5) / 100
-    seen = bp.predict(sinc_results[name], X, model=model, y_new=y, quantiles=levels)
-    draws = seen["y_quantile"].values
-    spread = np.abs(draws[:, None] - draws[None]).mean(axis=(0, 1))
-    np.testing.assert_allclose(
-        seen["y_crps"], np.abs(draws - y).mean(axis=0) - 0.5 * spread, rtol=0.1 if name == "NUTS" else 0.01
-    )
-    expected = (draws <= y).mean(axis=0)
-    np.testing.assert_allclose(seen["y_cdf"], expected, atol=0.05 if name == "NUTS" else 0.01)
 
 
 def test_labels_have_an_error_rate():

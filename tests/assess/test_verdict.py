@@ -1,7 +1,5 @@
 """Judgements follow from figures, and say the same in words."""
 
-from __future__ import annotations
-
 from dataclasses import replace
 from math import nan
 

@@ -1,7 +1,5 @@
 """The certificate: weights against exact evidences, verdicts, corrections against quadrature."""
 
-from __future__ import annotations
-
 import warnings
 
 import numpy as np
@@ -12,10 +10,8 @@ from arviz_stats.base import array_stats
 from scipy.stats import multivariate_normal, norm
 
 import bsvr_pp as bp
-from bsvr_pp.approximations import laplace
 from bsvr_pp.assess.evidence import latent_k_hat, pareto_weights
 from bsvr_pp.datasets import sinc
-from bsvr_pp.losses import soft_insensitive
 from bsvr_pp.model.problem import read_model
 
 DATA = sinc(20, random_seed=4)
@@ -91,7 +87,7 @@ def tilted(model, log_evidence, tilt, draws=300):
 def test_the_corrected_mean_and_sd_are_those_of_quadrature(tilt):
     """An evidence that is wrong by C^±4 moves the mean of C by more than half a standard deviation."""
     result, mean, sd = tilted(*(built := gaussian()), tilt)
-    found = bp.verify(result, model=built[0], draws=300, particles=1000, random_seed=1, progressbar=False)
+    found = bp.verify(result, model=built[0], draws=300, particles=400, random_seed=1, progressbar=False)
     row = found.table.loc["C"]
     assert found.k_hat < 0.7
     assert np.sign(tilt) * (row["mean"] - mean) > 0.5 * sd
@@ -103,7 +99,7 @@ def test_the_corrected_mean_and_sd_are_those_of_quadrature(tilt):
     assert found.effective_draws == pytest.approx(expected.sum() ** 2 / (expected**2).sum(), rel=0.1)
 
 
-@pytest.mark.parametrize("particles", [20, 320])
+@pytest.mark.parametrize("particles", [20, pytest.param(320, marks=pytest.mark.slow)])
 def test_the_particle_error_is_the_spread_over_repeats(particles):
     model, _ = gaussian()
     result = with_latent(model, bp.MeanField(), {"C": np.full(25, 5.0)})
@@ -116,6 +112,8 @@ def test_the_particle_error_is_the_spread_over_repeats(particles):
     assert stated == pytest.approx(spread, rel=0.25)
     # What does not vary does not shift.
     assert repeats[0].table.loc["C", "shift"] == 0.0
+    again = bp.verify(result, model=model, draws=25, particles=particles, random_seed=0, progressbar=False)
+    np.testing.assert_array_equal(repeats[0].log_ratio, again.log_ratio)
 
 
 def test_equal_ratios_need_no_tail():
@@ -135,7 +133,7 @@ def test_equal_ratios_need_no_tail():
 def test_exact_evidences_need_no_correction():
     model = build("gaussian")
     result = recovered(model, bp.MeanField())
-    found = bp.verify(result, model=model, particles=2000, random_seed=1, progressbar=False)
+    found = bp.verify(result, model=model, particles=1000, random_seed=1, progressbar=False)
     assert np.abs(found.log_ratio).max() < 6 * found.particle_error
     assert found.k_hat < 0.5
     assert found.effective_draws > 0.99 * found.draws.size
@@ -148,15 +146,13 @@ def test_the_ratio_is_that_of_the_evidences():
     """Local Laplace against the annealed evidence at three draws."""
     model = build("soft")
     result = recovered(model, bp.Laplace(curvature="local"), draws=30)
-    found = bp.verify(result, model=model, draws=30, particles=4000, random_seed=1, progressbar=False)
+    found = bp.verify(result, model=model, draws=30, particles=2000, random_seed=1, progressbar=False)
     posterior = result["posterior"].to_dataset()
     for s in (0, 11, 23):
         at = {name: posterior[name].values[0, s] for name in ("C", "lengthscale")}
         used = bp.log_evidence(bp.Laplace(curvature="local"), model, hyperparameters=at).value
         truth = bp.log_evidence(bp.Annealed(), model, hyperparameters=at, random_seed=2)
         assert found.log_ratio[s] == pytest.approx(truth.value - used, abs=0.05 + 4 * truth.standard_error)
-    again = bp.verify(result, model=model, draws=30, particles=4000, random_seed=1, progressbar=False)
-    np.testing.assert_array_equal(found.log_ratio, again.log_ratio)
 
 
 def test_a_wrong_approximation_is_found_out():
@@ -171,23 +167,15 @@ def test_a_wrong_approximation_is_found_out():
     assert "sample f as well" in found.verdict
 
 
-def test_with_a_tail_they_are_arviz_own():
-    ratio = np.random.default_rng(0).normal(size=400)
-    log_weights, k_hat = pareto_weights(ratio)
-    expected, shape = array_stats.psislw(-ratio)
-    np.testing.assert_array_equal(log_weights, expected)
-    assert k_hat == shape
-    # The largest ratio has the largest weight.
-    assert np.argmax(log_weights) == np.argmax(ratio)
-
-
-def test_a_few_equal_ratios_are_no_reason_to_leave_the_tail_out():
-    """The tail of 100 ratios has 20 of them; here 5 are equal."""
-    ratio = np.r_[np.random.default_rng(0).normal(size=95), np.full(5, 4.0)]
+@pytest.mark.parametrize("equal", [0, 5])
+def test_with_a_tail_they_are_arviz_own(equal):
+    """Also if a few ratios are equal: the tail of 100 has 20 of them."""
+    ratio = np.r_[np.random.default_rng(0).normal(size=100 - equal), np.full(equal, 4.0)]
     log_weights, k_hat = pareto_weights(ratio)
     expected, shape = array_stats.psislw(-ratio)
     np.testing.assert_array_equal(log_weights, expected)
     assert k_hat == shape != 0.0
+    assert np.corrcoef(log_weights, ratio)[0, 1] > 0.9
 
 
 @pytest.mark.parametrize(
@@ -219,28 +207,6 @@ def test_an_exact_posterior_has_a_k_hat_of_zero():
     table = bp.compare({"mean field": result}, model=model, loo=False)
     assert table.loc["mean field", "k-hat"] == 0.0
     assert table.loc["mean field", "verdict"] == "no problem was found"
-
-
-def test_k_hat_of_draws_that_are_made_by_hand():
-    """log p(y|f) + log p(f) - log q(f), with the prior covariance."""
-    x = np.linspace(-2, 2, 8)
-    K, y, noise = np.exp(-0.5 * (x[:, None] - x) ** 2) + 1e-3 * np.eye(8), np.sin(x), soft_insensitive(6.0, 0.1, 0.3)
-    found = laplace(K, y, noise)
-    f = found.draw(400, np.random.default_rng(0))
-    likelihood = noise.log_density(y - f)
-    latent = {name: getattr(found, name) for name in ("mean", "variance", "dual_coef", "site_precision")}
-    posterior = xr.Dataset({"f": (("chain", "draw", "obs"), f[None])})
-    sites = xr.Dataset({name: ("obs", values) for name, values in latent.items()})
-    tree = xr.DataTree.from_dict({"posterior": posterior, "latent_posterior": sites})
-    tree["log_likelihood"] = xr.DataTree(xr.Dataset({"y": (("chain", "draw", "obs"), likelihood[None])}))
-    tree.attrs["latent"] = "f"
-    prior = multivariate_normal(cov=K).logpdf(f)
-    tau = np.diag(found.site_precision)
-    covariance = K - K @ np.linalg.solve(np.eye(8) + tau @ K, tau @ K)
-    ratio = likelihood.sum(axis=1) + prior - multivariate_normal(found.mean, covariance).logpdf(f)
-    assert latent_k_hat(tree) == pytest.approx(array_stats.psislw(-ratio)[1], abs=1e-6)
-    tree["latent_posterior"]["variance"][:] = 0.0
-    assert np.isnan(latent_k_hat(tree))
 
 
 @pytest.mark.parametrize("name", ["Laplace", "mean field"])

@@ -1,7 +1,5 @@
 """The worst slab is found where coverage is planted to fail, and methods of the benchmark are conformal."""
 
-from __future__ import annotations
-
 import re
 from pathlib import Path
 

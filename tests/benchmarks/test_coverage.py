@@ -1,7 +1,5 @@
 """The simulated processes are what they are called, and coverage is that of the quantiles."""
 
-from __future__ import annotations
-
 import numpy as np
 import pandas as pd
 import pytest

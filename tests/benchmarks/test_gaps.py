@@ -1,7 +1,5 @@
 """The kernel of the benchmark "gaps" against quadrature over the missing inputs."""
 
-from __future__ import annotations
-
 import itertools
 
 import numpy as np

@@ -1,7 +1,5 @@
 """Wrong rows are those of the protocol, and finished parts are kept."""
 
-from __future__ import annotations
-
 import numpy as np
 import pandas as pd
 import pytest

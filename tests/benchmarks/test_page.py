@@ -1,7 +1,5 @@
 """The page on how good the package is has the tables of the committed results."""
 
-from __future__ import annotations
-
 import pytest
 
 from benchmarks import page

@@ -1,7 +1,5 @@
 """The model for ScoringBench, on a stand-in of its interface."""
 
-from __future__ import annotations
-
 import importlib
 import shutil
 from pathlib import Path

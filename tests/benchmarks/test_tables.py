@@ -1,7 +1,5 @@
 """The Gaussian process of the benchmark "tables" against scikit-learn's."""
 
-from __future__ import annotations
-
 import numpy as np
 from sklearn.gaussian_process import GaussianProcessRegressor
 from sklearn.gaussian_process.kernels import RBF, ConstantKernel, WhiteKernel

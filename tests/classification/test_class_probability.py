@@ -1,7 +1,5 @@
 """Class probabilities: averages over the posterior against quadrature."""
 
-from __future__ import annotations
-
 import numpy as np
 import pymc as pm
 from problems import factor_grid

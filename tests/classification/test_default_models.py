@@ -1,7 +1,5 @@
 """Default models: the kernel of labels against the formula, and the noise of ordered classes of variance 1."""
 
-from __future__ import annotations
-
 import numpy as np
 import pymc as pm
 import pytensor

@@ -1,7 +1,5 @@
 """The three evidences against quadrature, limits and each other, and their gradients against differences."""
 
-from __future__ import annotations
-
 from functools import cache
 
 import numpy as np

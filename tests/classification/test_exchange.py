@@ -1,7 +1,5 @@
 """Sampled hyperparameters of labels against their posterior by quadrature, and simulated ones against their prior."""
 
-from __future__ import annotations
-
 import numpy as np
 import pymc as pm
 import pytest
@@ -73,7 +71,7 @@ def classified():
         ls = pm.LogNormal("lengthscale", 0.0, 0.5)
         f = bp.GP(cov_func=amplitude * pm.gp.cov.ExpQuad(1, ls=ls)).prior("f", X=X)
         bp.SVMLabel("y", f=f, C=C, observed=y)
-    method = classification.Exchange(draws=60, tune=60, chains=2, steps=2)
+    method = classification.Exchange(draws=25, tune=25, chains=2, steps=2)
     with pytest.warns(UserWarning, match="exchange did not converge: .*effective draws"):
         result = bp.fit(method, built, hyperparameters={"lengthscale": 0.8}, random_seed=1, progressbar=False)
     return X, y, built, result
@@ -82,7 +80,7 @@ def classified():
 def test_the_result_is_like_the_others(classified):
     X, y, built, result = classified
     posterior = result["posterior"].to_dataset()
-    assert posterior["C"].shape == (2, 60) and posterior["f"].shape == (2, 60, 40)
+    assert posterior["C"].shape == (2, 25) and posterior["f"].shape == (2, 25, 40)
     assert (posterior["lengthscale"] == 0.8).all() and posterior["amplitude"].std() > 0
     for group in ("log_likelihood", "posterior_predictive", "leave_one_out", "latent_draws", "sample_stats"):
         assert group in result.children

@@ -1,7 +1,5 @@
 """Sollich's factors against their formulas, and their slopes against differences."""
 
-from __future__ import annotations
-
 import numpy as np
 import pytest
 from scipy.special import expit

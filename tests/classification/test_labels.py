@@ -1,20 +1,13 @@
 """Models of labels through the front door: what is refused, and what agrees with the support vector machine."""
 
-from __future__ import annotations
-
-import json
-
 import numpy as np
 import pymc as pm
 import pytest
 
 import bsvr_pp as bp
-from bsvr_pp import classification
 from bsvr_pp.approximations import find_mode
 from bsvr_pp.core.losses.registry import label_probability
-from bsvr_pp.inference.protocol import to_record
 from bsvr_pp.losses import hinge
-from bsvr_pp.methods import from_record
 
 RNG = np.random.default_rng(0)
 X = np.sort(RNG.uniform(-2, 2, 20))[:, None]
@@ -68,8 +61,3 @@ def test_sampling_agrees_with_mean_field(model):
     )
     sampled = bp.predict(nuts, NEW, model=model)["y_probability"].values
     assert np.allclose(bp.predict(fields, NEW, model=model)["y_probability"], sampled, atol=0.05)
-
-
-@pytest.mark.parametrize("method", [classification.Exchange(draws=7), classification.NormalisedEvidence("joint")])
-def test_a_record_in_a_file_gives_the_method_back(method):
-    assert from_record(json.loads(json.dumps(to_record(method)))) == method

@@ -1,7 +1,5 @@
 """The optimum of the normalised evidence of labels, against the evidence itself."""
 
-from __future__ import annotations
-
 import numpy as np
 import pymc as pm
 import pytest

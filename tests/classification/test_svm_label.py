@@ -1,17 +1,12 @@
 """The label of a support vector machine: masses, draws, gradients, and the mode as scikit-learn finds it."""
 
-from __future__ import annotations
-
 import numpy as np
 import pymc as pm
 import pytensor
 import pytensor.tensor as pt
 import pytest
-from sklearn.svm import SVC
 
 import bsvr_pp as bp
-from bsvr_pp.approximations import find_mode
-from bsvr_pp.losses import hinge
 from bsvr_pp.model.problem import read_model
 
 F = np.array([-40.0, -1.3, -1.0, -0.2, 0.0, 0.7, 1.0, 2.5])
@@ -85,28 +80,3 @@ def test_unknown_labels_are_refused():
     y[2] = 0
     with pytest.raises(bp.ModelError, match=r"must be labels -1 and \+1, got 0"):
         read_model(model(X, y))
-
-
-@pytest.mark.parametrize("C", [0.3, 2.0, 50.0])
-def test_the_mode_is_the_support_vector_classifier(C):
-    """α, margins, and the three kinds of points (14), with no free offset."""
-    X, y = problem(60, seed=2)
-    K = 2 * np.exp(-0.5 * ((X[:, None] - X) ** 2).sum(-1)) + 1e-6 * np.eye(60)
-    mode = find_mode(K, y.astype(float), hinge(C=C))
-    alpha, margin = y * mode.dual_coef, y * mode.f
-    easy, marginal, hard = (mode.support == kind for kind in (0, 1, 2))
-    assert mode.converged and (alpha >= -1e-12).all() and (alpha <= C + 1e-12).all()
-    assert (margin[easy] >= 1 - 1e-9).all() and np.allclose(margin[marginal], 1, atol=1e-7)
-    assert (margin[hard] <= 1 + 1e-9).all() and np.allclose(alpha[hard], C)
-
-    # scikit-learn's offset is free: a large variance of the offset in the kernel stands for it.
-    wide = K + 1e4
-    ours = find_mode(wide, y.astype(float), hinge(C=C))
-    svc = SVC(kernel="precomputed", C=C, tol=1e-9).fit(K, y)
-    assert np.allclose(ours.f, svc.decision_function(K), atol=2e-3)
-    objective = 0.5 * ours.dual_coef @ K @ ours.dual_coef + C * np.maximum(1 - y * ours.f, 0).sum()
-    theirs = np.zeros(60)
-    theirs[svc.support_] = svc.dual_coef_[0]
-    best = 0.5 * theirs @ K @ theirs + C * np.maximum(1 - y * svc.decision_function(K), 0).sum()
-    assert abs(objective - best) < 1e-3 * best
-    assert set(svc.support_) == set(np.flatnonzero(np.abs(ours.dual_coef) > 1e-6 * C))

@@ -1,7 +1,5 @@
 """The command line: the main job end to end, and one-line errors with exit code 2."""
 
-from __future__ import annotations
-
 import numpy as np
 import pandas as pd
 import pytest
@@ -47,11 +45,11 @@ def test_a_file_of_a_spreadsheet_is_fitted_and_predicted(tmp_path):
     run = run_command("fit", tmp_path / "houses.csv", "--restarts", "1", "-o", model)
     for note in ("separated by semicolons", "decimal commas are read", "has no name, is left out"):
         assert f"bsvr-pp: note: {tmp_path / 'houses.csv'}: " in run.stderr and note in run.stderr
+    machine = bsvr_pp.BayesianSVR(restarts=1, random_state=0).fit(table[["height", "[width]"]], table["=price"])
     for new in ("houses.csv", "plain.csv"):
         run = run_command("predict", model, tmp_path / new, "-o", out)
         found = pd.read_csv(out)
         assert found.columns[0] == "'=price"
-        machine = bsvr_pp.BayesianSVR(restarts=1, random_state=0).fit(table[["height", "[width]"]], table["=price"])
         np.testing.assert_allclose(found["'=price"], machine.predict(table[["height", "[width]"]]), rtol=1e-6)
 
 
@@ -126,11 +124,8 @@ def test_a_fitted_model_is_saved_and_predicts(tmp_path):
         assert message in refuse_command("predict", *wrong)
 
 
-@pytest.mark.parametrize("ending", ["csv", "parquet"])
-def test_words_dates_and_gaps_are_encoded_and_said(tmp_path, ending):
+def test_words_dates_and_gaps_are_encoded_and_said(tmp_path):
     """The predictions are those of the estimator on the table."""
-    if ending == "parquet":
-        pytest.importorskip("pyarrow", reason="Parquet files need pyarrow")
     rng, n = np.random.default_rng(0), 24
     table = pd.DataFrame(
         {
@@ -141,9 +136,9 @@ def test_words_dates_and_gaps_are_encoded_and_said(tmp_path, ending):
     )
     table["price"] = 3.0 * (table["town"] == "Ulm") + np.arange(n) / 8 + rng.normal(size=n) / 4
     new = table.drop(columns="price").assign(town=["Kiel", *table["town"][1:]])
-    data, later, model, out = (tmp_path / f"{name}.{ending}" for name in ("houses", "new", "model", "out"))
+    data, later, model, out = (tmp_path / f"{name}.csv" for name in ("houses", "new", "model", "out"))
     for frame, path in ((table, data), (new, later)):
-        frame.to_parquet(path) if ending == "parquet" else frame.to_csv(path, index=False)
+        frame.to_csv(path, index=False)
     run = run_command("fit", data, "--restarts", "1", "-o", model)
     for note in (
         "column 'town' has words: an indicator for each of 2 (Bonn, Ulm)",
@@ -155,9 +150,8 @@ def test_words_dates_and_gaps_are_encoded_and_said(tmp_path, ending):
     run = run_command("predict", model, later, "-o", out)
     assert f"bsvr-pp: note: {later}: column 'town' has words without an indicator ('Kiel')" in run.stderr
     machine = bsvr_pp.BayesianSVR(restarts=1, random_state=0).fit(table.drop(columns="price"), table["price"])
-    found = pd.read_parquet(out) if ending == "parquet" else pd.read_csv(out)
     with pytest.warns(UserWarning, match="'Kiel'"):
-        np.testing.assert_allclose(found["price"], machine.predict(new), rtol=1e-6)
+        np.testing.assert_allclose(pd.read_csv(out)["price"], machine.predict(new), rtol=1e-6)
 
 
 @pytest.mark.parametrize(
@@ -200,26 +194,18 @@ def test_a_disk_that_fills_up_costs_a_line_and_what_was_written_stays(tmp_path, 
     refuse_command("fit", tmp_path / "houses.csv", "-o", out / "model.nc")
 
 
-@pytest.mark.parametrize("damage", ["flip", "empty", "no recipe", "empty recipe"])
-def test_a_damaged_model_is_named_in_one_line(tmp_path, damage):
+def test_a_damaged_model_is_named_in_one_line(tmp_path):
     write(tmp_path / "houses.csv", rows=15)
-    model = tmp_path / "model.nc"
+    model, out = tmp_path / "model.nc", tmp_path / "predictions.csv"
     run_command("fit", tmp_path / "houses.csv", "--restarts", "1", "-o", model)
-    if damage == "flip":
-        content = bytearray(model.read_bytes())
-        content[len(content) // 2] ^= 1
-        model.write_bytes(content)
-    elif damage == "empty":
-        model.write_bytes(b"")
-    else:
-        tree = bsvr_pp.load(model)
-        if damage == "no recipe":
-            del tree.attrs["recipe"]
-        else:
-            tree.attrs["recipe"] = "{}"
+    tree, contents = bsvr_pp.load(model), [b"", model.read_bytes()[:-50]]
+    for attributes in (tree.attrs | {"recipe": "{}"}, {"inference": "mean field"}):
+        tree.attrs = attributes
         bsvr_pp.save(tree, model)
-    out = tmp_path / "predictions.csv"
-    assert "model.nc" in refuse_command("predict", model, tmp_path / "houses.csv", "-o", out)
+        contents.append(model.read_bytes())
+    for content in contents:
+        model.write_bytes(content)
+        assert "model.nc" in refuse_command("predict", model, tmp_path / "houses.csv", "-o", out)
     assert not out.exists()
 
 

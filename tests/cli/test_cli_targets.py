@@ -1,7 +1,5 @@
 """Intervals, censored times and ordered classes on the command line: the estimator's model, saved and read again."""
 
-from __future__ import annotations
-
 import numpy as np
 import pandas as pd
 import pytest

@@ -1,7 +1,5 @@
 """A prior covariance in blocks: everything equals the dense algebra of the matrix with zeros between them."""
 
-from __future__ import annotations
-
 from dataclasses import replace
 from threading import Barrier
 

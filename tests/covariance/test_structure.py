@@ -1,7 +1,5 @@
 """Products with a covariance that has a large constant part."""
 
-from __future__ import annotations
-
 import numpy as np
 import pytest
 from hypothesis import given

@@ -1,7 +1,5 @@
 """Rows that are added: the solve with all rows, merged rows, weights, intervals, blocks and saving."""
 
-from __future__ import annotations
-
 import numpy as np
 import pytest
 

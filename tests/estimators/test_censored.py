@@ -1,13 +1,10 @@
 """Targets of estimators that are intervals: forms of y, censoring that is not ignored, survival functions, scores."""
 
-from __future__ import annotations
-
 import numpy as np
 import pandas as pd
 import pytest
 
 import bsvr_pp as bp
-from bsvr_pp.estimators.training_data import TrainingData, merge_rows
 from bsvr_pp.estimators.validation import IntervalTargets, concordance, targets_of
 from bsvr_pp.inference.prediction.component import Component
 
@@ -57,11 +54,7 @@ def test_censoring_is_not_ignored(svr):
     error = [np.abs(machine.predict(X[censored]) - F[censored]).mean() for machine in (svr, kept, dropped)]
     assert error[0] < 0.5 * min(error[1:])
     low, high = svr.predict_interval(X, coverage=0.8).T
-    assert 0.6 <= np.mean((low <= LATENT) & (latent_below(high))) <= 0.98
-
-
-def latent_below(high):
-    return high >= LATENT
+    assert 0.6 <= np.mean((low <= LATENT) & (high >= LATENT)) <= 0.98
 
 
 def test_survival_function_agrees_with_quantiles_and_decreases(svr):
@@ -111,21 +104,3 @@ def test_log_targets_and_files(svr):
         times.predict_survival_function(X, [-1.0])
     with pytest.raises(ValueError, match="sample_weight is for exact targets"):
         times.score(X, survival, np.full(40, 2.0))
-
-
-def test_rows_of_intervals_are_a_kind():
-    """They are joined with exact rows as equal ends, and refuse weights; exact rows refuse intervals."""
-    exact = merge_rows(np.arange(4.0)[:, None], np.array([1.0, 2.0, 3.0, 3.0]), None)
-    intervals = targets_of(np.array([[1.0, 1.0], [2.0, np.inf]]), allowed=True).rows(
-        np.zeros((2, 1)), np.array([1.0, 2.0]), np.ones(2), logs=False
-    )
-    both, place = intervals.joined(intervals.like(exact), merge=True)
-    assert both.ends.shape == (6, 2) and both.n_exact == 5 and place.tolist() == [0, 1] and not both.exact
-    assert both.taken(both.y > 1.5).ends.tolist() == both.ends[both.y > 1.5].tolist()
-    again = TrainingData.of_dataset(both.dataset())
-    assert type(again) is type(both) and np.array_equal(again.ends, both.ends)
-    with pytest.raises(ValueError, match="y must be exact targets, as for fit"):
-        exact.like(intervals)
-    with pytest.raises(ValueError, match="sample_weight is for exact targets"):
-        intervals.like(merge_rows(np.zeros((1, 1)), np.ones(1), np.array([2.0])))
-    assert exact.of_targets == {} and set(intervals.of_targets) == {"lower", "upper"}

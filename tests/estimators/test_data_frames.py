@@ -1,7 +1,5 @@
 """Data frames in `fit` and `predict` of all estimators, and what is refused or warned of before a fit."""
 
-from __future__ import annotations
-
 import datetime
 import pickle
 import re
@@ -332,7 +330,7 @@ def check_random_table(data, *machines):
     return True
 
 
-@settings(max_examples=20, deadline=None, derandomize=True, suppress_health_check=list(HealthCheck))
+@settings(max_examples=12, deadline=None, derandomize=True, suppress_health_check=list(HealthCheck))
 @given(data=st.data())
 def test_random_tables_are_fitted_or_refused_by_name(data):
     check_random_table(data, bp.LSSVR(gamma=1.0, lengthscale=1.0))

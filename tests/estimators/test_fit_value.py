@@ -1,7 +1,5 @@
 """A fit is a value: decided once, made once, and all that predictions need."""
 
-from __future__ import annotations
-
 import pickle
 import warnings
 from dataclasses import dataclass
@@ -102,14 +100,6 @@ def test_neighbours_are_of_fits_in_blocks():
         np.testing.assert_array_equal(svr.predict_interval(NEW), expected[0])
         np.testing.assert_array_equal(svr.sample_y(NEW), expected[1])
         assert svr.neighbours_ is None
-
-
-def test_own_blocks_of_many_rows_have_one_noise():
-    """Before, rows of far wider noise had no factor that predicts them."""
-    X, y = wave(210)
-    y[::10] += np.random.default_rng(1).normal(size=21)
-    svr = bp.BayesianSVR(blocks=bp.LocalBlocks(70, neighbours=None), **FAST).fit(X, y)
-    assert not svr.noise_scales_.several and svr.neighbours_ is None and np.isfinite(svr.predict(NEW)).all()
 
 
 def test_rows_of_a_logarithm_are_set_aside_on_its_scale():

@@ -1,7 +1,5 @@
 """The estimator on many rows: blocks, their hyperparameters, and what it says about them."""
 
-from __future__ import annotations
-
 import json
 import pickle
 import warnings
@@ -39,15 +37,6 @@ def test_a_fit_in_blocks_predicts_as_well_as_a_dense_fit(fitted):
     assert in_blocks < 0.3 * np.sqrt(svr.noise_variance_)
     _, std = svr.predict(new, return_std=True)
     assert 0.9 < std.mean() / np.sqrt(svr.noise_variance_) < 1.6
-
-
-def test_predictions_are_those_of_own_fits_on_64_rows(fitted):
-    svr, X, _ = fitted
-    given, blocks = (
-        bp.BayesianSVR.from_result(svr.result_).set_params(blocks=bp.LocalBlocks(60, neighbours=k)) for k in (64, None)
-    )
-    np.testing.assert_allclose(svr.predict(X[:5]), given.predict(X[:5]))
-    assert not np.allclose(svr.predict(X[:5]), blocks.predict(X[:5]), rtol=1e-12)
 
 
 def test_attributes_are_in_the_order_of_the_rows(fitted):
@@ -131,12 +120,6 @@ def test_blocks_are_announced_only_if_nobody_asked_for_them(small, monkeypatch):
     with warnings.catch_warnings():
         warnings.simplefilter("error")
         assert bp.BayesianSVR(random_state=0, outliers="keep").fit(X[:90], y[:90]).blocks_ is None
-
-
-def test_a_committee_needs_a_dense_fit(small):
-    X, y = wave(150)
-    with pytest.raises(ValueError, match="a committee averages over optima of a dense fit, and 150 rows"):
-        bp.BayesianSVR(blocks=60, inference=bp.Committee()).fit(X, y)
 
 
 @pytest.mark.parametrize("n", [7, 30])

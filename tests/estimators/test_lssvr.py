@@ -1,13 +1,10 @@
 """LS-SVR against its linear system and refits; its Bayesian twin against the paper's lemma and theorem."""
 
-from __future__ import annotations
-
 import numpy as np
 import pytest
 from scipy.stats import multivariate_normal
 from sklearn.base import clone
 from sklearn.gaussian_process.kernels import RBF, Matern
-from sklearn.utils.estimator_checks import parametrize_with_checks
 
 import bsvr_pp as bp
 
@@ -23,11 +20,6 @@ def system(machine, X, gamma):
     K = RBF(machine.lengthscale_)(X)
     n = len(X)
     return np.block([[np.zeros((1, 1)), np.ones((1, n))], [np.ones((n, 1)), K + np.eye(n) / gamma]])
-
-
-@parametrize_with_checks([bp.LSSVR(), bp.BayesianLSSVR()])
-def test_scikit_learn_checks(estimator, check):
-    check(estimator)
 
 
 def test_the_linear_system():

@@ -1,10 +1,7 @@
 """The classifier of ordered classes: any labels, probabilities, decisions, scikit-learn's conventions."""
 
-from __future__ import annotations
-
 import numpy as np
 import pytest
-from sklearn.utils.estimator_checks import parametrize_with_checks
 
 import bsvr_pp as bp
 
@@ -55,9 +52,3 @@ def test_other_inference_and_noise():
 def test_two_classes_are_enough():
     two = bp.BayesianOrdinalSVC(**OPTIONS).fit(X, Y > 0)
     assert two.cutpoints_.shape == (1,) and two.predict_proba(X).shape == (50, 2)
-
-
-@pytest.mark.slow
-@parametrize_with_checks([bp.BayesianOrdinalSVC(kernel="rbf", restarts=1)])
-def test_scikit_learn_conventions(estimator, check):
-    check(estimator)

@@ -1,7 +1,5 @@
 """Gross errors, and targets of far wider noise, are set aside; what noise or a steep function explains is kept."""
 
-from __future__ import annotations
-
 import numpy as np
 import pytest
 
@@ -27,22 +25,6 @@ def laplace(n=80):
     return np.random.default_rng(3).laplace(size=n)
 
 
-@pytest.mark.parametrize("size", [-1e6, -100.0, 100.0, 1e6])
-def test_a_residual_of_another_order_is_a_gross_error(size):
-    y = laplace()
-    y[7] = size
-    assert found(y) == [7]
-    assert found(y, deviation=1e-3) == [7]  # the scale is that of the residuals
-
-
-def test_what_is_small_for_the_target_is_none():
-    """A step of a function that is known exactly has residuals far beyond the others."""
-    y = 1e-6 * laplace()
-    y[7] = 0.9
-    assert found(y, unit=1.0) == []
-    assert found(y, unit=0.1) == [7]
-
-
 @pytest.mark.parametrize(
     ("rows", "expected"), [([40], [40]), ([40, 41], [40, 41]), ([40, 41, 42], []), ([40, 42], [40, 42])]
 )
@@ -50,14 +32,6 @@ def test_three_neighbours_hold_a_peak(rows, expected):
     y = laplace()
     y[rows] = 50.0
     assert found(y) == expected
-
-
-def test_a_peak_is_seen_from_rows_that_are_explained_by_their_neighbours():
-    """The row in the middle has no residual, since its neighbours predict it."""
-    y, mean = laplace(), np.zeros(80)
-    y[40:43] = 50.0
-    mean[41] = 50.0
-    assert found(y, mean) == []
 
 
 def test_neighbours_on_the_other_side_do_not_agree():
@@ -168,14 +142,6 @@ def test_most_rows_are_never_left_out_and_gross_errors_do_not_return():
     assert rows_of_fits([(0.0, most)]) == ([], 1, [[]])
     kept = np.arange(20) != 19
     assert rows_of_fits([(0.0, SOME), (1.0, SOME)], kept) == ([0, 1, 2, 3, 19], 2, [[19], [0, 1, 2, 3, 19]])
-
-
-def test_a_third_of_equal_targets_keeps_all_rows():
-    y = laplace()
-    y[[7, 50]] = 100.0, -100.0
-    assert found(y) == [7, 50]
-    y[np.arange(80) % 3 == 0] = 0.0
-    assert found(y) == []
 
 
 @pytest.mark.parametrize("scale", [1e-4, 1.0, 1e4])

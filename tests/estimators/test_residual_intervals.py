@@ -1,7 +1,5 @@
 """Intervals from residuals: coverage, scales by hand, the test's level and power."""
 
-from __future__ import annotations
-
 import os
 from pathlib import Path
 
@@ -12,7 +10,6 @@ from sklearn.dummy import DummyRegressor
 from sklearn.linear_model import LinearRegression
 from sklearn.model_selection import GridSearchCV, KFold, cross_val_predict
 from sklearn.svm import SVR
-from sklearn.utils.estimator_checks import parametrize_with_checks
 
 import bsvr_pp as bp
 from bsvr_pp.estimators.residual_intervals import gaussian_or_laplace
@@ -25,11 +22,6 @@ def data(n=400, seed=0, noise="laplace"):
     X = rng.uniform(-3, 3, (n, 2))
     error = {"laplace": rng.laplace(scale=0.3, size=n), "gaussian": rng.normal(scale=0.3, size=n)}[noise]
     return X, X[:, 0] - 2 * X[:, 1] + error
-
-
-@parametrize_with_checks([bp.ResidualIntervals(SVR(), cv=2), bp.ResidualIntervals(LinearRegression(), cv=2)])
-def test_scikit_learn_checks(estimator, check):
-    check(estimator)
 
 
 def test_scales_by_hand():

@@ -1,7 +1,5 @@
 """Saved estimators: all options come back, and a file that is damaged or crafted is refused by name."""
 
-from __future__ import annotations
-
 import json
 import sys
 
@@ -96,6 +94,21 @@ def recipe_of(estimator, part):
 def test_a_crafted_recipe_is_refused_by_name(svr, part, change, message):
     with pytest.raises((TypeError, ValueError), match=message):
         bp.BayesianSVR.from_result(edited(svr.result_, **{part: recipe_of(svr, part) | change}))
+
+
+def test_a_result_without_one_of_its_parts_is_refused(svr):
+    recipe = json.loads(svr.result_.attrs["recipe"])
+    for change, message in (
+        (lambda tree: tree.attrs.pop("converged"), "result lacks /converged: it is damaged"),
+        (lambda tree: tree.__delitem__("rows"), "result lacks /rows/X, "),
+        (lambda tree: tree.attrs.update(recipe=""), "result carries a recipe that cannot be read"),
+        (lambda tree: tree.attrs.update(recipe="{}"), "it carries no recipe of one"),
+        (lambda tree: tree.attrs.update(recipe=json.dumps(recipe | {"learned": None})), "of result lacks beta_, "),
+    ):
+        tree = svr.result_
+        change(tree)
+        with pytest.raises(ValueError, match=message):
+            bp.BayesianSVR.from_result(tree)
 
 
 def test_no_module_is_imported_and_the_command_line_does_not_run(svr):

@@ -1,6 +1,4 @@
-"""The estimator: scikit-learn's checks, agreement with `bp.fit`, invariances, and what it saves."""
-
-from __future__ import annotations
+"""The estimator: agreement with `bp.fit`, invariances, and what it saves."""
 
 import pickle
 from concurrent.futures import ThreadPoolExecutor
@@ -15,20 +13,11 @@ from sklearn.base import clone
 from sklearn.model_selection import GridSearchCV, cross_val_score
 from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import StandardScaler
-from sklearn.utils.estimator_checks import estimator_checks_generator
 
 import bsvr_pp as bp
 from bsvr_pp.core.losses.registry import NOISES
 from bsvr_pp.losses import soft_insensitive
 from bsvr_pp.model.priors import location_and_scale
-
-CHECKS = list(estimator_checks_generator(bp.BayesianSVR(restarts=1, random_state=0)))
-
-
-@pytest.mark.filterwarnings("ignore::bsvr_pp.ConvergenceWarning")
-@pytest.mark.parametrize(("estimator", "check"), CHECKS, ids=[getattr(c, "func", c).__name__ for _, c in CHECKS])
-def test_scikit_learn_accepts_it(estimator, check):
-    check(estimator)
 
 
 def data(n=60, d=2, seed=0):
@@ -115,20 +104,6 @@ def test_quantile_noise_predicts_the_quantile():
     X, y = data(300, 1)
     machine = bp.BayesianSVR("pinball", quantile=0.8, restarts=2, random_state=0).fit(X[:150], y[:150])
     assert 0.7 < np.mean(y[150:] < machine.predict(X[150:])) < 0.9
-
-
-def test_drawn_targets_have_the_predicted_quantiles_and_are_joint(fitted):
-    machine, X, _ = fitted
-    at = np.vstack([X[:2], X[:1] + 1e-6])
-    drawn = machine.sample_y(at, 4000, random_state=1)
-    np.testing.assert_array_equal(drawn, machine.sample_y(at, 4000, random_state=1))
-    quantiles = machine.predict_quantiles(at, [0.1, 0.5, 0.9])
-    spread = machine.predict(at, return_std=True)[1][:, None]
-    assert np.abs((np.quantile(drawn, [0.1, 0.5, 0.9], axis=1).T - quantiles) / spread).max() < 0.12
-    # The third input is the first, so that f is the same and only the noise differs.
-    covariance = np.cov(drawn)
-    f_variance = machine.predict_f(at)[1] ** 2
-    assert covariance[0, 2] == pytest.approx(f_variance[0], abs=5 * covariance[0, 0] / np.sqrt(4000))
 
 
 @pytest.mark.parametrize(
@@ -253,7 +228,7 @@ def test_the_kernel_has_main_effects_from_200_rows(tmp_path):
     assert loaded.kernel_ == "main_effects"
     np.testing.assert_allclose(loaded.predict(inputs[:5]), svr.predict(inputs[:5]), rtol=1e-8)
     assert bp.BayesianSVR(blocks=100, **fast).fit(inputs, inputs[:, 0]).kernel_ == ("rational_quadratic")
-    few = slice(5, 125)
+    few = slice(5, 45)
     assert bp.BayesianSVR(**fast).fit(inputs[few], y[few]).kernel_ == "rational_quadratic"
     named = bp.BayesianSVR(kernel="main_effects", **fast).fit(inputs[few], y[few])
     assert named.kernel_ == "main_effects"

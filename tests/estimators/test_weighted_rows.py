@@ -1,7 +1,5 @@
 """Sample weights of the estimators: whole weights are repeated rows, and weight 0 leaves a row out."""
 
-from __future__ import annotations
-
 import warnings
 from functools import partial
 
@@ -19,7 +17,6 @@ from sklearn.svm import SVR
 
 import bsvr_pp as bp
 from bsvr_pp import classification
-from bsvr_pp.estimators.training_data import merge_rows
 from bsvr_pp.model.priors import location_and_scale, quantiles_of
 
 
@@ -280,24 +277,6 @@ def test_weights_may_be_whole_numbers_flags_or_a_series():
     kept = bp.LSSVR(gamma=10.0, lengthscale=1.0).fit(X, y, sample_weight=flags)
     without = bp.LSSVR(gamma=10.0, lengthscale=1.0).fit(X[flags], y[flags])
     np.testing.assert_allclose(kept.predict(X), without.predict(X), rtol=1e-9)
-
-
-@settings(deadline=None, max_examples=50)
-@given(st.lists(st.tuples(st.integers(0, 2), st.integers(0, 2), st.integers(0, 3)), min_size=1, max_size=15))
-def test_merged_rows_hold_all_weight_once(table):
-    X, y, w = (np.array(column, dtype=float) for column in zip(*table, strict=True))
-    if not w.any():
-        return
-    rows = merge_rows(X[:, None], y, w)
-    assert rows.n_exact == w.sum() and len({*zip(rows.X[:, 0], rows.y, strict=True)}) == len(rows.y)
-    for i in range(len(y)):
-        if w[i] == 0:
-            assert rows.place[i] == -1 and rows.share[i] == 0
-        else:
-            assert (rows.X[rows.place[i], 0], rows.y[rows.place[i]]) == (X[i], y[i])
-    np.testing.assert_allclose(rows.spread(np.ones(len(rows.y))).sum(), len(rows.y))
-    again = merge_rows(rows.X, rows.y, rows.weight)
-    assert again.n_exact == rows.n_exact and len(again.y) == len(rows.y)
 
 
 @pytest.mark.parametrize("make", [bp.BayesianSVR, bp.LSSVR, bp.BayesianLSSVR, bp.ResidualIntervals, bp.BayesianSVC])

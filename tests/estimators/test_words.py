@@ -1,7 +1,5 @@
 """Columns of words: one lengthscale and one amplitude for all words of a column."""
 
-from __future__ import annotations
-
 import numpy as np
 import pandas as pd
 import pytest

@@ -46,10 +46,6 @@ def student() -> None:
     pm.StudentT("y", nu=4, mu=gp(), sigma=pm.HalfNormal("s"), observed=Y)
 
 
-def poisson() -> None:
-    pm.Poisson("y", mu=pt.exp(gp()), observed=np.arange(N))
-
-
 def two_observed() -> None:
     f = gp()
     pm.Normal("y", mu=f, sigma=0.3, observed=Y)
@@ -59,10 +55,6 @@ def two_observed() -> None:
 def of_pymc() -> None:
     f = pm.gp.Latent(cov_func=pm.gp.cov.ExpQuad(1, ls=1.0)).prior("f", X=X)
     pm.Bernoulli("y", logit_p=f, observed=(Y > 0).astype(int))
-
-
-def without_f() -> None:
-    pm.Exponential("y", pm.HalfNormal("rate"), observed=np.abs(Y) + 0.1)
 
 
 def one_number() -> None:
@@ -96,10 +88,8 @@ def not_a_number() -> None:
 REASONS: dict[Callable[[], None], str] = {
     exponential: "mu of y must be linear in latent functions and Gaussian variables, and Exp of f is not",
     student: "the noise of y is StudentT: use",
-    poisson: "the noise of y is Poisson: use",
     two_observed: "the model must have one observed variable of f, the targets; it has y, y_again",
     of_pymc: "the noise of y is Bernoulli",
-    without_f: "the noise of y is Exponential",
     one_number: "the targets y must have one axis, the rows, got 0 axes",
     matrix: "the targets y must have one axis, the rows, got 2 axes",
     indicators: "the noise of y is StudentT",

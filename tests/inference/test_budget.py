@@ -1,7 +1,5 @@
 """What does not fit into memory is refused before a fit starts."""
 
-from __future__ import annotations
-
 import time
 import warnings
 

@@ -1,14 +1,11 @@
 """Models whose prior is independent between blocks of rows, in every inference."""
 
-from __future__ import annotations
-
 import numpy as np
 import pymc as pm
 import pytest
 
 import bsvr_pp as bp
 from bsvr_pp.approximations import mean_field
-from bsvr_pp.inference.search.optimize import SearchObjective
 from bsvr_pp.model.inventory import ModelError
 from bsvr_pp.model.problem import read_model
 
@@ -71,19 +68,6 @@ def test_one_block_is_the_dense_model_bit_for_bit():
             np.testing.assert_array_equal(values, fits[1][group][name])
     one_prediction, prediction = (bp.predict(f, NEW, model=m) for f, m in zip(fits, (one, make()), strict=True))
     np.testing.assert_array_equal(one_prediction["f_mean"], prediction["f_mean"])
-
-
-def test_gradients_of_the_objective_are_finite_differences(model, exactly):
-    evaluate = SearchObjective(read_model(model), bp.MeanField(), {}, "posterior", warm_starts=False)
-    x = evaluate.pack({name: np.array(value) for name, value in AT.items()})
-    value, gradient = evaluate(x)
-    steps = 1e-5 * np.eye(3)
-    differences = [(evaluate(x + h)[0] - evaluate(x - h)[0]) / 2e-5 for h in steps]
-    np.testing.assert_allclose(gradient, differences, rtol=1e-4, atol=1e-4)
-    evidence = bp.log_evidence(bp.MeanField(), model, hyperparameters=AT).value
-    log_prior = sum(pm.logp(model[name], AT[name]).eval() for name in AT)
-    assert value == pytest.approx(evidence + log_prior, abs=1e-6)
-    assert evaluate.unpack(x)["C"] == pytest.approx(10.0)
 
 
 @pytest.mark.slow

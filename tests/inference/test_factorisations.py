@@ -1,7 +1,5 @@
 """How often a covariance is factored, counted where LAPACK is called."""
 
-from __future__ import annotations
-
 import subprocess
 import sys
 

@@ -1,7 +1,5 @@
 """Committees: optima of the hyperparameters whose predictions are averaged."""
 
-from __future__ import annotations
-
 import numpy as np
 import pytest
 
@@ -17,7 +15,7 @@ def model():
 
 
 def test_a_committee_predicts_the_average_of_its_members(model, tmp_path):
-    result = bp.fit(bp.Committee(), model, restarts=6, random_seed=0, progressbar=False)
+    result = bp.fit(bp.Committee(), model, restarts=4, random_seed=0, progressbar=False)
     assert result.attrs["inference"] == "committee (mean field)"
     members = result["committee"].to_dataset()
     weights = members["weight"].values

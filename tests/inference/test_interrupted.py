@@ -1,7 +1,5 @@
 """Runs that are interrupted or killed."""
 
-from __future__ import annotations
-
 import signal
 import subprocess
 import sys

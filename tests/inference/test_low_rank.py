@@ -10,7 +10,6 @@ import pytest
 from scipy import stats
 
 import bsvr_pp as bp
-from bsvr_pp.core.covariance.covariance import CrossRoot
 from bsvr_pp.inference.search.optimize import SearchObjective
 from bsvr_pp.model.affine import Affine
 from bsvr_pp.model.gp import Prior
@@ -146,19 +145,6 @@ def test_results_are_those_of_the_matrix(method, dense):
         np.testing.assert_allclose(found["loo"], expected["loo"], rtol=1e-6, atol=1e-6)
         for name in ("f_mean", "f_variance"):
             np.testing.assert_allclose(found["part"][name], expected["part"][name], rtol=1e-6, atol=1e-6)
-
-
-def test_f_at_new_rows_without_each_row():
-    """The mean moves with that of f_i: exact for Gaussian noise, where each row can be left out."""
-    problem = read_model(regression("gaussian"))
-    K, mean, noise = problem.at(AT)
-    posterior = bp.MeanField().solve(K, problem.targets, noise, mean)
-    cross = problem.cross(AT, problem.inputs[:4])[0]
-    assert isinstance(cross, CrossRoot)
-    prior = K.dense()
-    np.testing.assert_allclose(np.asarray(cross), prior[:4], atol=1e-12)
-    expected = prior - prior @ np.linalg.solve(prior + np.eye(N) / 16, prior)
-    np.testing.assert_allclose(prior[:4].diagonal() - posterior.factor.explained(cross), expected.diagonal()[:4])
 
 
 @pytest.mark.slow

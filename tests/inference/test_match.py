@@ -1,7 +1,5 @@
 """A result is used with the model and the data that it was computed from, or refused."""
 
-from __future__ import annotations
-
 import json
 
 import numpy as np
@@ -165,9 +163,3 @@ def test_samples_are_recovered_on_their_own_data():
         samples = xr.DataTree.from_dict({"posterior": posterior, group: xr.Dataset(held)})
         with pytest.raises(ValueError, match=r"samples were drawn with other values of [yX] than the model has"):
             bp.recover_latent(samples, model=marginal, progressbar=False)
-
-
-def test_scores_are_of_the_targets_that_were_predicted(point):
-    prediction = bp.predict(point, X, model=build(), y_new=Y)
-    with pytest.raises(ValueError, match="y must be the targets that predict was given as y_new"):
-        bp.scores(prediction, Y[::-1])

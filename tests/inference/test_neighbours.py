@@ -1,7 +1,5 @@
 """Predictions of f from the nearest rows of each new input, against brute force and the whole model."""
 
-from __future__ import annotations
-
 import numpy as np
 import pytest
 

@@ -1,8 +1,5 @@
 """Results on disk: complete or not there, and never damaged without a word."""
 
-from __future__ import annotations
-
-import json
 import os
 
 import arviz as az
@@ -43,7 +40,7 @@ def test_every_damage_is_noticed(sinc_results, tmp_path, kind):
     bp.save(sinc_results["Laplace"], tmp_path / "fit.nc")
     whole = (tmp_path / "fit.nc").read_bytes()
     rng = np.random.default_rng(0)
-    for place in [0, len(whole) - 1, *rng.integers(len(whole), size=40)]:
+    for place in [0, len(whole) - 1, *rng.integers(len(whole), size=16)]:
         (tmp_path / "damaged.nc").write_bytes(damaged(whole, kind, place, rng))
         with pytest.raises(ValueError, match=r"damaged\.nc: .*damaged") as error:
             bp.load(tmp_path / "damaged.nc")
@@ -69,32 +66,6 @@ def test_a_failed_write_leaves_the_older_file(sinc_results, tmp_path, monkeypatc
     monkeypatch.undo()
     assert bp.load(tmp_path / "fit.nc").equals(sinc_results["Laplace"])
     assert [file.name for file in tmp_path.iterdir()] == ["fit.nc"]
-
-
-@pytest.mark.parametrize("change", ["empty", "no options", "not JSON", "no learned", "no attribute", "no group"])
-def test_an_estimator_is_not_restored_from_what_is_damaged(tmp_path, change):
-    X = np.linspace(-3, 3, 12)[:, None]
-    tree = bp.BayesianSVR(restarts=1, random_state=0).fit(X, np.sin(X[:, 0])).result_
-    recipe = json.loads(tree.attrs["recipe"])
-    if change == "no attribute":
-        del tree.attrs["converged"]
-    elif change == "no group":
-        del tree["rows"]
-    else:
-        tree.attrs["recipe"] = {
-            "empty": "",
-            "no options": "{}",
-            "not JSON": "{",
-            "no learned": json.dumps(recipe | {"learned": None}),
-        }[change]
-    message = {
-        "no options": "it carries no recipe of one",
-        "no learned": "learned attributes of result lacks beta_, ",
-        "no attribute": "result lacks /converged: it is damaged",
-        "no group": "result lacks /rows/X, ",
-    }
-    with pytest.raises(ValueError, match=message.get(change, "result carries a recipe that cannot be read")):
-        bp.BayesianSVR.from_result(tree)
 
 
 @pytest.mark.parametrize("place", ["file/fit.nc", "folder", os.devnull])

@@ -1,7 +1,5 @@
 """Noise that depends on data of each row, at new rows: against dense algebra and quadrature."""
 
-from __future__ import annotations
-
 import numpy as np
 import pymc as pm
 import pytest

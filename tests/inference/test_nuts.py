@@ -1,7 +1,5 @@
 """NUTS in coordinates whitened by mean field, and of the noise's scale and shape."""
 
-from __future__ import annotations
-
 import numpy as np
 import pymc as pm
 import pytest

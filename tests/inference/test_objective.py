@@ -1,7 +1,5 @@
 """The objective of the hyperparameters: its value, its gradient, and what it starts from."""
 
-from __future__ import annotations
-
 import numpy as np
 import pymc as pm
 import pytest
@@ -73,18 +71,6 @@ def test_a_search_is_accurate_enough_for_its_tolerance():
             evaluate, pack, _ = compile_objective(given, METHODS["mean field"], {}, "evidence")
             expected = bp.log_evidence(bp.MeanField(), given.model, hyperparameters=point).value
             assert evaluate(pack(point))[0] == pytest.approx(expected, abs=1e-4)
-
-
-def test_fixed_hyperparameters_are_no_coordinates():
-    given, method = problem(), METHODS["mean field"]
-    whole, _, _ = compile_objective(given, method, {}, "posterior")
-    evaluate, pack, unpack = compile_objective(given, method, {"C": np.array(4.0)}, "posterior")
-    x = pack({"lengthscale": np.array(0.7)})
-    np.testing.assert_allclose(x, np.log([0.7]), rtol=1e-14)
-    assert {name: float(value) for name, value in unpack(x).items()} == pytest.approx({"lengthscale": 0.7, "C": 4.0})
-    both = np.log([4.0, 0.7])
-    assert evaluate(x)[0] == pytest.approx(whole(both)[0], abs=1e-9)
-    np.testing.assert_allclose(evaluate(x)[1], whole(both)[1][1:], rtol=1e-9)
 
 
 def test_a_point_without_a_value_is_a_failure_and_no_start():

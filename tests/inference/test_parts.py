@@ -1,7 +1,5 @@
 """Parts of f in results and predictions, against dense algebra of Gaussian noise."""
 
-from __future__ import annotations
-
 import arviz as az
 import numpy as np
 import pymc as pm

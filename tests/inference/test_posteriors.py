@@ -1,7 +1,5 @@
 """Posteriors of results that are kept: taken where everything is the same, bounded, dropped with the model."""
 
-from __future__ import annotations
-
 import gc
 import weakref
 
@@ -56,7 +54,6 @@ def test_a_kept_posterior_is_taken_where_vectors_covariance_and_mean_are_the_sam
 @pytest.fixture
 def others_frozen():
     """Collections look only at what is made from here on."""
-    gc.collect(0)
     gc.freeze()
     yield
     gc.unfreeze()

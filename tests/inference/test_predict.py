@@ -1,7 +1,5 @@
 """Predictions against dense formulas and brute force."""
 
-from __future__ import annotations
-
 import numpy as np
 import pymc as pm
 import pytest
@@ -101,50 +99,6 @@ def test_a_mode_is_a_single_point(small):
     np.testing.assert_allclose(seen["f_mean"], OFFSET + kernel(NEW / 4, X) @ dual)
     assert not seen["f_variance"].any()
     assert seen["quantile"].values.tolist() == [0.025, 0.1, 0.5, 0.9, 0.975]
-
-
-@pytest.mark.parametrize("name", ["MAP", "Laplace", "mean field", "NUTS"])
-def test_densities_quantiles_and_moments_fit_together(sinc_model, sinc_results, name):
-    model, _ = sinc_model
-    grid = np.linspace(-6, 6, 1201)
-    seen = bp.predict(sinc_results[name], NEW[1:2], model=model, quantiles=[0.1, 0.9])
-    density = bp.predict_distribution(sinc_results[name], NEW[1:2], model=model).pdf(grid[:, None])[:, 0]
-    step = grid[1] - grid[0]
-    mean = np.sum(grid * density) * step
-    tolerance = 0.03 if name == "NUTS" else 1e-4
-    assert np.sum(density) * step == pytest.approx(1.0, abs=1e-3)
-    assert mean == pytest.approx(float(seen["y_mean"][0]), abs=tolerance)
-    assert np.sum((grid - mean) ** 2 * density) * step == pytest.approx(float(seen["y_variance"][0]), rel=0.02)
-    for q in (0.1, 0.9):
-        quantile = float(seen["y_quantile"].sel(quantile=q)[0])
-        assert np.sum(density[grid < quantile]) * step == pytest.approx(q, abs=0.03 if name == "NUTS" else 5e-3)
-
-
-def test_gaussian_noise_predicts_as_the_exact_gaussian_process():
-    X = np.linspace(-2, 2, 12)[:, None]
-    y = np.sin(2 * X[:, 0])
-    with pm.Model():
-        f = bp.GP(cov_func=pm.gp.cov.ExpQuad(1, ls=0.7)).prior("f", X=X)
-        pm.Normal("y", mu=f, sigma=0.2, observed=y)
-        results = [bp.fit(m, progressbar=False) for m in (bp.Laplace(), bp.MeanField())]
-        predictions = [bp.predict(r, NEW / 10, y_new=np.zeros(4)) for r in results]
-
-    def kernel(a, b):
-        return np.exp(-0.5 * ((a - b.T) / 0.7) ** 2)
-
-    S = kernel(X, X) + (0.04 + 1e-6) * np.eye(12)
-    cross = kernel(NEW / 10, X)
-    mean = cross @ np.linalg.solve(S, y)
-    variance = 1 - np.einsum("ij,ji->i", cross, np.linalg.solve(S, cross.T))
-    for seen in predictions:
-        np.testing.assert_allclose(seen["f_mean"], mean, atol=1e-8)
-        np.testing.assert_allclose(seen["f_variance"], variance, atol=1e-8)
-        np.testing.assert_allclose(seen["y_variance"], variance + 0.04, atol=1e-8)
-        expected = -0.5 * mean**2 / (variance + 0.04) - 0.5 * np.log(2 * np.pi * (variance + 0.04))
-        np.testing.assert_allclose(seen["y_log_density"], expected, atol=1e-8)
-        np.testing.assert_allclose(
-            seen["y_quantile"].sel(quantile=0.975) - mean, 1.959963985 * np.sqrt(variance + 0.04), rtol=1e-6
-        )
 
 
 def test_far_from_the_data_the_prior_returns(sinc_model, sinc_results):

@@ -1,35 +1,17 @@
 """Predictive mixtures of components against closed forms, without a model."""
 
-from __future__ import annotations
-
 import numpy as np
 import pytest
 
 from bsvr_pp.core.losses.registry import label_probability
-from bsvr_pp.inference.prediction.component import new_targets, new_values
+from bsvr_pp.inference.prediction.component import new_values
 from bsvr_pp.inference.prediction.distribution import PredictiveDistribution
-from bsvr_pp.losses import hinge, pinball
+from bsvr_pp.losses import hinge
 
-LEVELS = np.array([1e-5, 0.1, 0.5, 0.975])
 WEIGHTS = np.array([0.2, 0.5, 0.3])
 MEANS = np.array([[-1.0, 40.0, 0.2], [0.5, 41.0, -0.4], [2.0, 39.0, 0.3]])
 VARIANCES = np.array([[0.0, 200.0, 1.0], [0.0, 100.0, 0.5], [0.0, 400.0, 1e-4]])
 PRECISIONS = np.array([4.0, 1.0, 9.0])
-TARGETS = np.array([-0.7, 60.0, -3.0])
-
-
-def predicted(weights, means, variances, noises, levels=LEVELS, targets=TARGETS):
-    shares = np.broadcast_to(weights[:, None], means.shape)
-    return new_targets(PredictiveDistribution(shares, means, variances, tuple(noises)), levels, targets)
-
-
-def test_the_mean_of_the_noise_is_part_of_that_of_the_targets():
-    noise = pinball(3.0, 0.2)
-    found = predicted(WEIGHTS, MEANS, VARIANCES, [noise] * 3, np.empty(0), None)
-    assert noise.mean > 0.5
-    np.testing.assert_allclose(found["y_mean"], found["f_mean"] + noise.mean)
-    np.testing.assert_allclose(found["y_variance"], found["f_variance"] + noise.variance)
-    assert set(found) == {"f_mean", "f_variance", "y_mean", "y_variance"}
 
 
 def test_labels_are_averaged_over_components():

@@ -1,7 +1,5 @@
 """Climbing: against the known maximum of functions with scale, edges and jumps."""
 
-from __future__ import annotations
-
 import numpy as np
 import pytest
 

@@ -1,7 +1,5 @@
 """The latent function given draws of the hyperparameters, against the posterior at each draw."""
 
-from __future__ import annotations
-
 import numpy as np
 import pymc as pm
 import pytest

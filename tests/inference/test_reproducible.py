@@ -1,7 +1,5 @@
 """The same seed gives the same bits in every process, whatever its hash seed and whether its caches are warm."""
 
-from __future__ import annotations
-
 import hashlib
 import os
 import subprocess

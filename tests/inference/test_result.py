@@ -1,7 +1,5 @@
 """The schema of results, from posteriors and draws that are made by hand."""
 
-from __future__ import annotations
-
 import warnings
 
 import numpy as np

@@ -1,7 +1,5 @@
 """A fitted regression as a model of BoTorch: the same posterior, gradients, noise, and acquisition functions on it."""
 
-from __future__ import annotations
-
 import copy
 import pickle
 import warnings

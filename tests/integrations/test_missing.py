@@ -1,7 +1,5 @@
 """Without its library a module says in one sentence how to install it."""
 
-from __future__ import annotations
-
 import importlib
 import sys
 import tomllib

@@ -1,7 +1,5 @@
 """skpro: its own checks, equality with the object of this package, tuning, censored targets, forecasts of sktime."""
 
-from __future__ import annotations
-
 from itertools import pairwise
 
 import numpy as np

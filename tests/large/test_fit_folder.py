@@ -1,7 +1,5 @@
 """Fits into folders: the same numbers as in memory, fits that continue, and folders that cannot be used."""
 
-from __future__ import annotations
-
 import json
 import os
 import shutil
@@ -18,7 +16,6 @@ import bsvr_pp as bp
 from bsvr_pp.inference.search import at_size
 from bsvr_pp.large import folder_fit, sources
 from bsvr_pp.large.folder_model import ARRAYS, StoredRows
-from bsvr_pp.large.tasks import Records, read_record
 from tests.helpers import STAGES, wave
 from tests.large.conftest import LIMIT, interrupted, kill_a_worker
 from tests.signals import interrupt_evidence
@@ -210,36 +207,6 @@ def test_another_version_is_named_and_says_what_it_uses_again(model, data, tmp_p
     ):
         again = bp.fit_folder(machine(), *data, folder=folder)
     np.testing.assert_array_equal(again.predict(NEW), model.predict(NEW))
-
-
-def damage(name, change):
-    def apply(folder):
-        content = (folder / name).read_bytes()
-        (folder / name).write_bytes(change(content))
-
-    return apply
-
-
-def rewritten(folder, **fields):
-    """The record of a folder with other values, and with the checksum that they have."""
-    Records(folder)["model"] = read_record(folder / "model.json") | fields
-
-
-@pytest.mark.parametrize(
-    ("change", "message"),
-    [
-        (lambda f: (f / "model.json").unlink(), "is not the folder of a model: it has no model.json"),
-        (lambda f: (f / "dual_coef.npy").unlink(), "dual_coef.npy: is missing"),
-        (damage("model.json", lambda b: b[:100]), "model.json: is damaged, since its checksum does not match"),
-        (damage("model.json", lambda b: b"[]"), "model.json: is damaged, since its checksum does not match"),
-        (lambda f: rewritten(f, format="bsvr_pp folder 9"), "its format is 'bsvr_pp folder 9', and this version reads"),
-    ],
-)
-def test_a_damaged_folder_is_refused(model, tmp_path, change, message):
-    folder = shutil.copytree(model.folder, tmp_path / "copy")
-    change(folder)
-    with pytest.raises(ValueError, match=f"^{folder}.*{message}"):
-        bp.FolderModel(folder)
 
 
 def test_foreign_folders_are_refused(data, tmp_path):

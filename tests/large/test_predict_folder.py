@@ -1,7 +1,5 @@
 """Predictions from files to a file: the numbers of `predict_table`, calls that continue, and workers."""
 
-from __future__ import annotations
-
 import subprocess
 import sys
 import time

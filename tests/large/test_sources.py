@@ -1,7 +1,5 @@
 """Tables in parts: Parquet files, data frames and the commands."""
 
-from __future__ import annotations
-
 import subprocess
 import sys
 from decimal import Decimal

@@ -1,7 +1,5 @@
 """Distribution functions of the noise, alone and with a Gaussian, at a few points: against sums over nodes."""
 
-from __future__ import annotations
-
 import itertools
 
 import numpy as np
@@ -9,7 +7,6 @@ import pytest
 from scipy import special, stats
 
 from bsvr_pp.losses import absolute, epsilon_insensitive, gaussian, huber, pinball, soft_insensitive
-from tests.helpers import predictive_quantile
 
 NOISES = [
     soft_insensitive(10.0, 0.1, 0.3),
@@ -82,23 +79,6 @@ def test_cdf_with_a_wide_gaussian_is_an_integral(noise, sd):
     y = sd * np.array([-7.0, -1.0, 0.01, 3.0])
     expected = [integral(noise, lambda r, at=at: special.ndtr((at - r) / sd), width=0.1 * sd) for at in y]
     np.testing.assert_allclose(noise.predictive_cdf(y, 0.0, sd**2), expected, rtol=1e-10)
-
-
-@pytest.mark.parametrize("noise", NOISES, ids=repr)
-def test_quantiles_with_a_gaussian_invert_the_cdf(noise):
-    variance = noise.variance * np.array([0.0, 1e-12, 1e-3, 1.0, 1.002, 1.0035, 1.009, 1.02, 40.0, 1.002])
-    levels = np.array([1e-6, 0.3, 0.5, 0.95])
-    found = predictive_quantile(noise, levels[:, None], 3.0, variance)
-    for level, row in zip(levels, found, strict=True):
-        np.testing.assert_allclose(noise.predictive_cdf(row, 3.0, variance), level, rtol=1e-8)
-    np.testing.assert_allclose(found[:, 0], 3.0 + noise.quantile(levels), rtol=1e-12)
-
-
-def test_quantiles_of_two_gaussians():
-    variance = np.array([0.0, 0.3, 0.301, 0.302, 5.0])
-    for level in (1e-9, 0.2, 0.975):
-        found = predictive_quantile(gaussian(4.0), level, 1.0, variance)
-        np.testing.assert_allclose(found, stats.norm.ppf(level, 1.0, np.sqrt(variance + 0.25)), rtol=1e-11)
 
 
 @pytest.mark.parametrize("noise", NOISES, ids=repr)

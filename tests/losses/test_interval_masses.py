@@ -1,7 +1,5 @@
 """The mass of the noise in intervals and its tilted moments against mpmath, in both tails and for narrow intervals."""
 
-from __future__ import annotations
-
 import itertools
 
 import mpmath as mp
@@ -10,7 +8,6 @@ import pytest
 from mpmath.calculus.quadrature import GaussLegendre
 
 from bsvr_pp.core.losses.intervals import mass_gradients, mass_row, tilted_interval
-from bsvr_pp.core.losses.noise import noise_likelihood
 from bsvr_pp.losses import NoiseModel, absolute, epsilon_insensitive, gaussian, huber, pinball, soft_insensitive
 
 WIDTHS = (1e-9, 1e-5, 1e-2, 0.3, 10.0, np.inf)
@@ -242,24 +239,6 @@ def test_gradients_of_the_mass_match_differences(noise, ends):
         for p, (name, value) in enumerate(noise.parameters.items()):
             pair = [values(NoiseModel(noise.kind, {**noise.parameters, name: value + e}), s, *ends) for e in (h, -h)]
             np.testing.assert_allclose(by_parameters[p], (pair[0] - pair[1]) / (2 * h), rtol=1e-4, atol=1e-3)
-
-
-def test_slopes_of_the_likelihood_match_differences():
-    between = soft_insensitive(5.0, 0.3, 0.4).between([0.1, -np.inf, 0.2], [np.inf, 0.3, 0.2])
-    likelihood, f = noise_likelihood(between, np.zeros(3)), np.array([0.3, -0.4, 0.6])
-    by_f, by = likelihood.slopes(f[None])
-    assert likelihood(f[None])[0] == pytest.approx(between.log_likelihood(np.zeros(3), f).sum())
-    for i in range(3):
-        step = 1e-6 * np.eye(3)[i]
-        expected = (likelihood((f + step)[None]) - likelihood((f - step)[None]))[0] / 2e-6
-        assert by_f[0, i] == pytest.approx(expected, rel=1e-6)
-    up, down = (
-        soft_insensitive(5.0 + e, 0.3, 0.4)
-        .between([0.1, -np.inf, 0.2], [np.inf, 0.3, 0.2])
-        .log_likelihood(np.zeros(3), f)
-        for e in (1e-6, -1e-6)
-    )
-    assert by["C"][0] == pytest.approx((up - down).sum() / 2e-6, rel=1e-6)
 
 
 def test_predictive_cdf_holds_in_the_lower_tail_and_by_row():

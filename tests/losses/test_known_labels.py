@@ -1,13 +1,10 @@
 """The factor of a known label: its moments against mpmath, its derivatives, and its weights."""
 
-from __future__ import annotations
-
 import mpmath
 import numpy as np
 import pytest
 
 from bsvr_pp.core.losses.factors import tilted_moments
-from bsvr_pp.core.losses.noise import noise_likelihood
 from bsvr_pp.core.losses.registry import KNOWN_LABELS, LIKELIHOODS, label_probability
 from bsvr_pp.losses import NoiseModel
 
@@ -75,16 +72,3 @@ def test_probabilities_are_shares_of_the_hinge_and_sum_to_one(C):
     np.testing.assert_allclose(np.exp(above) + np.exp(below), 1.0, rtol=1e-14)
     averages = np.exp(noise.predictive_log_density(np.ones(F.size), F, 2.0))  # the masses are of equal steps
     np.testing.assert_allclose(averages, KNOWN_LABELS.masses(noise, F, 2.0)[1], atol=1e-5)
-
-
-def test_weights_are_powers_and_derivatives_are_differences():
-    labels, weight, h = np.array([1.0, -1.0, 1.0]), np.array([1.0, 2.5, 0.3]), 1e-6
-    f = np.array([[0.3, -0.2, -1.7], [-2.0, 0.6, 0.1]])
-    likelihood = noise_likelihood(known_label(1.5).weighted(weight), labels)
-    alone = known_label(1.5).log_likelihood(labels, f)
-    np.testing.assert_allclose(likelihood(f), alone @ weight, rtol=1e-12)
-    by_f, by = likelihood.slopes(f)
-    for i, e in enumerate(h * np.eye(3)):
-        np.testing.assert_allclose(by_f[:, i], (likelihood(f + e) - likelihood(f - e)) / (2 * h), atol=1e-7)
-    moved = [noise_likelihood(known_label(1.5 + s * h).weighted(weight), labels)(f) for s in (1, -1)]
-    np.testing.assert_allclose(by["C"], (moved[0] - moved[1]) / (2 * h), atol=1e-7)

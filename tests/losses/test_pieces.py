@@ -1,7 +1,5 @@
 """The table of pieces against mpmath quadrature, and its invariants."""
 
-from __future__ import annotations
-
 import itertools
 from functools import cache
 
@@ -12,7 +10,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from bsvr_pp.core.losses.factors import tilted_moments
-from bsvr_pp.core.losses.pieces import energy, row_at, tilted_row
+from bsvr_pp.core.losses.pieces import row_at, tilted_row
 from bsvr_pp.losses import (
     absolute,
     epsilon_insensitive,
@@ -154,15 +152,6 @@ def test_tilting_shrinks_the_variance_and_never_breaks(C, epsilon, beta, mean, l
     assert all(np.isfinite(part).all() for part in out)
     assert 0 < out[3][0] <= variance * (1 + 1e-9)
     assert abs(out[1][0]) <= C * (1 + 1e-12)
-
-
-def test_energy_reads_the_table():
-    pieces = soft_insensitive(2.0, 1.0, 0.5).sites(np.zeros(1))
-    row = row_at(0, pieces)
-    assert energy(-2.0, row) == (2.0, -2.0, 0.0, 0)
-    assert energy(0.0, row) == (0.0, 0.0, 0.0, 2)
-    assert energy(1.0, row) == (0.25, 1.0, 2.0, 3)
-    assert energy(0.5, row)[3] == 3
 
 
 def test_exponential_weight_integrates_and_a_flat_one_diverges():

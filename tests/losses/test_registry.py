@@ -18,7 +18,7 @@ def parameters(loss):
     return np.array([VALUES[name] for name in LOSSES[loss].parameters])
 
 
-@pytest.mark.parametrize("loss", LOSSES)
+@pytest.mark.parametrize("loss", ["soft_insensitive", "pinball", "hinge"])
 def test_compiled_code_makes_the_same_table(loss):
     table = LOSSES[loss].table
     compiled = njit(lambda given, y: table(given, y), error_model="numpy")

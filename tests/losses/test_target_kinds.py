@@ -1,36 +1,42 @@
 """Class probabilities against the shares of the labels, and averages against draws."""
 
-from __future__ import annotations
+from dataclasses import replace
 
 import numpy as np
 import pytest
 
 from bsvr_pp.core.losses.noise import noise_likelihood
 from bsvr_pp.core.losses.registry import (
-    KNOWN_LABELS,
-    LABELS,
-    NOT_OF_LABELS,
-    NUMBERS,
+    LIKELIHOODS,
     average_probability,
     label_probability,
 )
-from bsvr_pp.losses import gaussian, hinge, soft_insensitive
+from bsvr_pp.losses import NoiseModel, gaussian, hinge, soft_insensitive
 
 Y = np.array([1.0, -1.0, 1.0, -1.0])
 F = np.array([[0.3, -0.2, 1.4, 2.0], [-1.7, 0.6, 0.0, -3.0]])
 LINE = np.linspace(-4, 4, 81)
 
 
-@pytest.mark.parametrize("noise", [soft_insensitive(3.0, 0.5, 0.4), gaussian(np.array([0.5, 1.0, 2.0, 3.0]))], ids=repr)
+@pytest.mark.parametrize(
+    "noise",
+    [
+        soft_insensitive(3.0, 0.5, 0.4),
+        gaussian(np.array([0.5, 1.0, 2.0, 3.0])),
+        soft_insensitive(5.0, 0.3, 0.4).between([0.1, -np.inf, 0.2, 0.0], [np.inf, 0.3, 0.2, 0.5]),
+        NoiseModel(LIKELIHOODS["known_label"], {"C": 1.5}).weighted([1.0, 2.5, 0.3, 1.0]),
+    ],
+    ids=["one", "of each row", "intervals", "weights"],
+)
 def test_slopes_of_any_noise_against_differences(noise):
     likelihood, h = noise_likelihood(noise, Y), 1e-6
-    assert np.allclose(likelihood(F), noise.log_density(Y - F).sum(axis=1), rtol=1e-12)
+    assert np.allclose(likelihood(F), (noise.log_likelihood(Y, F) * noise.weight).sum(axis=1), rtol=1e-12)
     by_f, by_parameter = likelihood.slopes(F)
     for i in range(4):
         e = h * np.eye(4)[i]
         assert np.allclose(by_f[:, i], (likelihood(F + e) - likelihood(F - e)) / (2 * h), atol=1e-7)
     for name, value in noise.parameters.items():
-        moved = [type(noise)(noise.kind, {**noise.parameters, name: value + s * h}) for s in (1, -1)]
+        moved = [replace(noise, parameters={**noise.parameters, name: value + s * h}) for s in (1, -1)]
         change = np.subtract(*(noise_likelihood(other, Y)(F) for other in moved)) / (2 * h)
         found = by_parameter[name] if np.ndim(value) == 0 else by_parameter[name].sum(axis=1)
         assert found.shape == (2,) and np.allclose(found, change, atol=1e-7)
@@ -58,31 +64,7 @@ def test_the_average_over_a_gaussian():
         average_probability(0.0, -1.0, 1.0)
 
 
-def test_probabilities_of_both_labels():
-    mean, variance = np.array([0.3, -1.2]), np.array([1.0, 0.2])
-    above = average_probability(mean, variance, 2.0)
-    assert ((above > 0) & (above < 1)).all()
-    np.testing.assert_allclose(LABELS.masses(hinge(2.0), mean, variance), [1 - above, above], rtol=1e-15)
-
-
-def test_draws_of_labels_have_their_probability():
-    f = np.repeat([-0.4, 0.0, 1.7], 20_000)
-    labels = LABELS.draw(hinge(2.0), f, np.random.default_rng(0)).reshape(3, -1)
-    assert set(np.unique(labels)) == {-1.0, 1.0}
-    np.testing.assert_allclose((labels > 0).mean(axis=1), label_probability([-0.4, 0.0, 1.7], 2.0), atol=0.015)
-
-
 def test_an_average_does_not_exceed_one_by_rounding():
     """Sums of products round differently for different numbers of rows."""
     for n in (20, 333, 419):
         assert average_probability(np.full(n, 40.0), np.linspace(0.0, 1.0, n), 5.0).max() <= 1.0
-
-
-@pytest.mark.parametrize("targets", [NUMBERS, LABELS, KNOWN_LABELS])
-def test_what_may_be_refused_has_a_name_that_is_known(targets):
-    """A name with a wrong letter would allow everything."""
-    refused = [what for what in NOT_OF_LABELS if targets.refusal(what)]
-    assert bool(refused) == (targets is not NUMBERS)
-    for what in ("residuals", "leave-one-out", ""):
-        with pytest.raises(KeyError):
-            targets.refusal(what, name="hinge")

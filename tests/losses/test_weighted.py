@@ -1,7 +1,5 @@
 """Sample weights of sites: powers of the likelihood against quadrature, and against repeated rows."""
 
-from __future__ import annotations
-
 import itertools
 
 import numpy as np

@@ -305,6 +305,11 @@ CASES: dict[str, tuple[Callable[[Any], Any], str | None]] = {
     "reduction over rows": (lambda m: m.normal("b") * (m.x - m.mean_x), "mu has a value for each training row"),
     "log_ls": (lambda m: m.process("f", m.W, m.np.exp(m.other("log_ls"))) + m.normal("a"), None),
     "a coefficient in a kernel": (lambda m: m.process("f", m.W, m.np.exp(m.other("b"))) + m.other("b") * m.x, None),
+    "inputs that are computed row by row": (
+        lambda m: m.process("f", (2.0 * m.x)[:, None]) + m.normal("a"),
+        None,
+    ),
+    "a known offset": (lambda m: line(m) + of_groups(m) + 2.0 * m.W[:, 0], None),
     "positive": (lambda m: m.other("b", pm.HalfNormal) * m.x + m.normal("a"), None),
     "exp(b)": (lambda m: m.np.exp(m.other("b")) * m.x + m.normal("a"), None),
 }
@@ -417,22 +422,6 @@ def test_frozen_data_have_values_for_their_rows_alone():
     result = check(model, exact(mu))
     with pytest.raises(ValueError, match="a constant with a value for each training point"):
         bp.predict(result, NEW["W"], model=model)
-
-
-def test_noise_of_each_row_and_a_known_offset():
-    def mu(m: Any) -> Any:
-        return line(m) + of_groups(m) + 2.0 * m.W[:, 0]
-
-    sigma = np.exp(-1.0 + 0.5 * TRAIN["x"])
-    with pm.Model() as model:
-        m = InPyMC()
-        pm.Normal("y", mu(m), pt.exp(-1.0 + 0.5 * m.x), observed=Y)
-    expected = exact(mu, sigma=sigma)
-    result = check(model, expected)
-    seen = bp.predict(result, model=model, data=NEW)
-    np.testing.assert_allclose(seen["f_mean"], expected.mean, atol=1e-6)
-    expected_variance = expected.variance + np.exp(-1.0 + 0.5 * NEW["x"]) ** 2
-    np.testing.assert_allclose(seen["y_variance"], expected_variance, atol=1e-6)
 
 
 def f_of(m: Any) -> Any:
@@ -595,16 +584,6 @@ def test_what_is_computed_over_rows_is_refused_at_new_ones(name):
     for some in (slice(None), slice(0, 3)):
         with pytest.raises(ValueError, match=r"has a value for each training (row|point)"):
             bp.predict(result, model=model, data={name: values[some] for name, values in NEW.items()})
-
-
-def test_inputs_that_are_computed_row_by_row_follow_their_data():
-    def mu(m: Any) -> Any:
-        return m.process("f", (2.0 * m.x)[:, None]) + m.normal("a")
-
-    model, expected = build(mu), exact(mu)
-    seen = bp.predict(check(model, expected), model=model, data=NEW)
-    np.testing.assert_allclose(seen["f_mean"], expected.mean, atol=1e-6)
-    np.testing.assert_allclose(seen["f_variance"], expected.variance, atol=1e-6)
 
 
 @pytest.mark.parametrize(

@@ -1,7 +1,5 @@
 """Partitions of rows into local blocks."""
 
-from __future__ import annotations
-
 import numpy as np
 import pytest
 from hypothesis import given, settings

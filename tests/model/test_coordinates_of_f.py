@@ -1,7 +1,5 @@
 """The latent function in the coordinates of an approximate posterior: the same density, other coordinates."""
 
-from __future__ import annotations
-
 import numpy as np
 import pymc as pm
 import pytensor.tensor as pt

@@ -1,7 +1,5 @@
 """The noise by its standard deviation and its shape: the same density, other coordinates."""
 
-from __future__ import annotations
-
 import numpy as np
 import pymc as pm
 import pytensor.tensor as pt

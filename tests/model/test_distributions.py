@@ -1,10 +1,7 @@
 """The PyMC distributions against mpmath, quadrature, SciPy, the arrays layer and PyMC's own machinery."""
 
-from __future__ import annotations
-
 from functools import cache
 from importlib.util import find_spec
-from itertools import pairwise
 
 import mpmath as mp
 import numpy as np
@@ -16,14 +13,14 @@ from pymc.distributions.distribution import support_point
 from pymc.logprob.basic import logccdf
 from pymc.logprob.utils import ParameterValueError
 from pytensor.compile.mode import Mode
-from scipy import integrate, stats
+from scipy import stats
 
 from bsvr_pp.core.losses.noise import unit_noise
 from bsvr_pp.losses import LOSSES, epsilon_insensitive, huber, soft_insensitive
 from bsvr_pp.model.distributions import EpsilonInsensitive, Huber, SoftInsensitive, distribution
 
 PAPER = {"C": 10.0, "epsilon": 0.1, "beta": 0.3}  # chu2004, section VII-A
-SETTINGS = [(10.0, 0.1, 0.3), (2.0, 1.0, 0.9), (0.5, 3.0, 1.0), (30.0, 0.2, 0.0), (4.0, 0.0, 0.5), (300.0, 0.5, 0.05)]
+
 
 # One case of each distribution, the array noise with the same parameters and its soft insensitive form.
 FAMILY = [
@@ -91,9 +88,6 @@ def hard_cases(n, seed):
     return r, C, epsilon, beta
 
 
-# ----------------------------------------------------------------------------- density, cdf, quantile
-
-
 def test_density_and_both_tails_match_the_formulas_of_the_paper_everywhere():
     cases = hard_cases(1500, seed=1)
     truth = np.array([exact(*case) for case in zip(*cases, strict=True)]).T
@@ -104,21 +98,6 @@ def test_density_and_both_tails_match_the_formulas_of_the_paper_everywhere():
         assert np.all(np.abs(values - expected) <= allowed), quantity
         if quantity is not pm.logp:
             np.testing.assert_allclose(np.exp(values), np.exp(expected), atol=1e-10, rtol=0)
-
-
-def test_density_integrates_to_one_and_the_cdf_is_its_integral():
-    for C, epsilon, beta in SETTINGS:
-        knots = [(1 - beta) * epsilon, (1 + beta) * epsilon]
-        edges = np.array([0.0, *knots, knots[1] + 5 / C, knots[1] + 45 / C])
-
-        def density(r, C=C, epsilon=epsilon, beta=beta):
-            return np.exp(evaluate(pm.logp, r, C, epsilon, beta)[0, 0])
-
-        masses = [integrate.quad(density, *pair, epsabs=1e-13)[0] for pair in pairwise(edges)]
-        upper = 0.5 + np.cumsum(masses)
-        np.testing.assert_allclose(upper[-1], 1.0, atol=1e-11)
-        np.testing.assert_allclose(np.exp(evaluate(pm.logcdf, edges[1:], C, epsilon, beta)[0]), upper, atol=1e-11)
-        np.testing.assert_allclose(np.exp(evaluate(pm.logcdf, -edges[1:], C, epsilon, beta)[0]), 1 - upper, atol=1e-11)
 
 
 def test_quantile_inverts_the_cdf():
@@ -161,25 +140,6 @@ def test_a_distribution_that_is_made_of_a_table_has_probabilities_and_quantiles(
     np.testing.assert_allclose(np.exp(below), noise.cdf(y - 0.7), atol=1e-10)
     np.testing.assert_allclose(np.exp(above), 1.0 - noise.cdf(y - 0.7), atol=1e-10)
     np.testing.assert_allclose(quantile, 0.7 + noise.quantile(q), atol=1e-9)
-
-
-def test_limits_are_laplace_epsilon_insensitive_and_normal():
-    r = np.linspace(-2, 2, 41)
-    laplace = stats.laplace(scale=1 / 3.0)
-    for epsilon in (0.0, 1e-13):
-        np.testing.assert_allclose(evaluate(pm.logp, r, 3.0, epsilon, 0.5)[0], laplace.logpdf(r), atol=1e-12)
-        np.testing.assert_allclose(evaluate(pm.logcdf, r, 3.0, epsilon, 0.5)[0], laplace.logcdf(r), atol=1e-12)
-    tube = -3.0 * np.maximum(np.abs(r) - 0.4, 0) + np.log(3.0 / (2 * (1 + 3.0 * 0.4)))
-    for beta in (0.0, 1e-13):
-        np.testing.assert_allclose(evaluate(pm.logp, r, 3.0, 0.4, beta)[0], tube, atol=1e-12)
-    # chu2004, section IV-A: beta = 1 and 2·epsilon/C = sigma², C large
-    C, sigma = 1e4, 0.5
-    normal = stats.norm(scale=sigma)
-    np.testing.assert_allclose(evaluate(pm.logp, r, C, sigma**2 * C / 2, 1.0)[0], normal.logpdf(r), atol=1e-12)
-    np.testing.assert_allclose(evaluate(pm.logcdf, r, C, sigma**2 * C / 2, 1.0)[0], normal.logcdf(r), rtol=1e-10)
-
-
-# ----------------------------------------------------------------------------- gradients
 
 
 @pytest.mark.parametrize("quantity", [pm.logp, pm.logcdf, pm.icdf])
@@ -244,9 +204,6 @@ def test_second_derivative_is_the_curvature_of_the_loss():
     np.testing.assert_allclose(values, [0, 0, -10 / 0.06, -10 / 0.06, -10 / 0.06, 0], rtol=1e-12, atol=1e-12)
 
 
-# ----------------------------------------------------------------------------- random draws
-
-
 @pytest.mark.parametrize(("distribution", "parameters", "noise", "soft"), FAMILY)
 def test_draws_follow_the_distribution(distribution, parameters, noise, soft):
     variable = distribution.dist(0.5, *parameters, size=20_000)
@@ -280,9 +237,6 @@ def test_shapes_broadcast():
         np.testing.assert_allclose(values[i, j], evaluate(pm.logp, 0.15, C[j], epsilon[i, 0], 0.0)[0, 0], rtol=1e-14)
 
 
-# ----------------------------------------------------------------------------- parameter checks
-
-
 BAD = [{"C": 0.0}, {"C": -1.0}, {"C": np.nan}, {"epsilon": -1e-9}, {"beta": -1e-9}, {"beta": 1 + 1e-9}]
 
 
@@ -314,9 +268,6 @@ def test_density_in_a_model_is_zero_outside_the_parameters():
     assert np.isfinite(log_density({"epsilon": 0.1}))
 
 
-# ----------------------------------------------------------------------------- in models
-
-
 def test_truncated_and_censored():
     noise, base = (10.0, 0.1, 0.3), SoftInsensitive.dist(0.0, **PAPER)
     y = np.array([-0.1, 0.05, 0.3])
@@ -326,7 +277,7 @@ def test_truncated_and_censored():
     np.testing.assert_allclose(
         pm.logp(truncated, y).eval(mode="FAST_COMPILE"), inside - np.log(upper - lower), rtol=1e-12
     )
-    draws = pm.draw(truncated, draws=4000, random_seed=2, mode="FAST_COMPILE")
+    draws = pm.draw(truncated, draws=1000, random_seed=2, mode="FAST_COMPILE")
     assert draws.min() >= -0.1 and draws.max() <= 0.3
     cdf = lambda r: (np.exp(evaluate(pm.logcdf, r, *noise)[0]) - lower) / (upper - lower)  # noqa: E731
     assert stats.kstest(draws, cdf).pvalue > 1e-3
@@ -335,8 +286,8 @@ def test_truncated_and_censored():
     np.testing.assert_allclose(
         pm.logp(censored, y).eval(mode="FAST_COMPILE"), [np.log(lower), inside[1], np.log(1 - upper)], rtol=1e-12
     )
-    draws = pm.draw(censored, draws=4000, random_seed=3, mode="FAST_COMPILE")
-    assert abs(np.mean(draws == 0.3) - (1 - upper)) < 0.03
+    draws = pm.draw(censored, draws=1000, random_seed=3, mode="FAST_COMPILE")
+    assert abs(np.mean(draws == 0.3) - (1 - upper)) < 0.05
 
 
 @pytest.mark.filterwarnings("ignore:.*missing values")
@@ -367,9 +318,6 @@ def test_model_with_missing_targets_predicts_and_gives_pointwise_log_likelihood(
     draws = posterior.posterior
     expected = evaluate(pm.logp, 0.2, draws["C"].values[0], draws["epsilon"].values[0], 0.0)[0]
     np.testing.assert_allclose(found, expected, rtol=1e-10)
-
-
-# ----------------------------------------------------------------------------- linkers and precision
 
 
 @pytest.mark.filterwarnings("ignore:PyTensor could not link to a BLAS")

@@ -1,7 +1,5 @@
 """Models without f: their density, draws and data, in every tool of PyMC, and the way back to f."""
 
-from __future__ import annotations
-
 import inspect
 import warnings
 
@@ -48,8 +46,9 @@ def build(noise="soft", y=DATA.y, X=DATA.X):
 NOISES = ["soft", "normal", "laplace", "asymmetric"]
 
 
-@pytest.mark.parametrize("method", METHODS, ids=repr)
-@pytest.mark.parametrize("noise", NOISES)
+@pytest.mark.parametrize(
+    ("noise", "method"), [*((noise, bp.MeanField()) for noise in NOISES), *(("soft", each) for each in METHODS[:2])]
+)
 def test_the_density_is_the_evidence_times_the_priors(noise, method):
     model = build(noise)
     marginal = bp.marginalize(method, model)
@@ -179,10 +178,17 @@ def test_sampling_agrees_with_a_grid(sampled):
         assert draws.std() == pytest.approx(sd, rel=0.25)
 
 
-def test_exact_laplace_with_little_smoothness_warns():
-    method = bp.NUTS(latent=bp.Laplace(), draws=5, tune=5, chains=1, nuts_sampler="pymc")
-    with pytest.warns(UserWarning, match=r"prefer latent=MeanField\(\) or latent=Laplace\(curvature='local'\)"):
-        bp.fit(method, build("laplace"), random_seed=1, progressbar=False)
+def test_exact_laplace_with_little_smoothness_warns(monkeypatch):
+    class Stop(Exception):
+        pass
+
+    def sample(**_):
+        raise Stop
+
+    monkeypatch.setattr(pm, "sample", sample)
+    said = pytest.warns(UserWarning, match=r"prefer latent=MeanField\(\) or latent=Laplace\(curvature='local'\)")
+    with said, pytest.raises(Stop):
+        bp.fit(bp.NUTS(latent=bp.Laplace(), nuts_sampler="pymc"), build("laplace"), progressbar=False)
 
 
 def test_solves_that_fail_are_counted():
@@ -192,7 +198,7 @@ def test_solves_that_fail_are_counted():
         cov = pt.sqrt(0.8 - signal) * pm.gp.cov.ExpQuad(1, ls=1.0)  # no number beyond 0.8
         f = bp.GP(cov_func=cov).prior("f", X=X)
         bp.SoftInsensitive("y", mu=f, C=5.0, epsilon=0.1, beta=0.3, observed=np.sin(X[:, 0]))
-    method = bp.NUTS(latent=bp.Laplace(curvature="local"), draws=50, tune=50, chains=1)
+    method = bp.NUTS(latent=bp.Laplace(curvature="local"), draws=30, tune=30, chains=1)
     with pytest.warns(bp.ConvergenceWarning, match="of them where the log density is -inf"):
         result = bp.fit(method, model, random_seed=1, progressbar=False)
     assert 0 < result.attrs["failed_densities"] <= result.attrs["divergences"]

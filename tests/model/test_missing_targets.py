@@ -1,7 +1,5 @@
 """Targets that are missing have no factor, and are predicted: the model is that of the other rows."""
 
-from __future__ import annotations
-
 import warnings
 
 import numpy as np

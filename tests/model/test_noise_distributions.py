@@ -1,7 +1,5 @@
 """Every noise of the registry as a PyMC distribution, and back."""
 
-from __future__ import annotations
-
 import pickle
 
 import numpy as np
@@ -15,7 +13,7 @@ from bsvr_pp.core.losses import LOSSES, noise_function
 from bsvr_pp.core.losses.registry import NOISES
 from bsvr_pp.model import distributions
 from bsvr_pp.model.density import log_density
-from bsvr_pp.model.distributions import distribution, distribution_named, noise_of, observe
+from bsvr_pp.model.distributions import distribution, distribution_named
 
 VALUES = {"C": 3.0, "epsilon": 0.4, "beta": 0.3, "quantile": 0.2}
 FAST = "FAST_COMPILE"
@@ -73,18 +71,6 @@ def test_gradients_of_the_density_are_those_of_differences(loss, vector):
         np.testing.assert_allclose(
             np.sum(gradient), (function(*up)[0] - function(*down)[0]) / (2 * h), rtol=1e-6, atol=1e-8
         )
-
-
-@pytest.mark.parametrize("loss", NOISES)
-def test_a_model_is_read_back(loss):
-    with pm.Model() as model:
-        mu = pt.zeros(3)
-        observe("y", loss, mu, pick(loss), np.array([0.1, -0.2, 0.5]))
-    found, _, values = noise_of(model["y"])
-    assert found.name == loss
-    np.testing.assert_allclose([float(np.ravel(v.eval(mode=FAST))[0]) for v in values], list(pick(loss).values()))
-    expected = noise_function(loss)(**pick(loss)).log_density([0.1, -0.2, 0.5]).sum()
-    assert float(model.compile_logp(mode=FAST)({})) == pytest.approx(expected)
 
 
 def test_names_and_pickles_of_what_is_made():

@@ -1,7 +1,5 @@
 """Priors of many sets of inputs at once, against one after the other."""
 
-from __future__ import annotations
-
 import numpy as np
 import pymc as pm
 import pytensor.tensor as pt

@@ -1,7 +1,5 @@
 """Default priors follow the scale of the data."""
 
-from __future__ import annotations
-
 import numpy as np
 import pymc as pm
 import pytest

@@ -1,14 +1,11 @@
 """Models are read back right, and refused with a sentence where they cannot be."""
 
-from __future__ import annotations
-
 import numpy as np
 import pymc as pm
 import pytest
 from pymc.model.fgraph import clone_model
 
 import bsvr_pp as bp
-from bsvr_pp.model.inventory import ModelError
 from bsvr_pp.model.problem import read_model
 
 X = np.random.default_rng(0).normal(size=(8, 2))
@@ -49,35 +46,6 @@ def test_covariance_mean_and_noise_at_a_point(copy):
     np.testing.assert_allclose(K_star, K.dense()[:3] - 1e-6 * np.eye(8)[:3], atol=1e-6)
     np.testing.assert_allclose(diagonal, 4.0 + (X[:3] ** 2).sum(axis=1))
     np.testing.assert_allclose(new_mean, mean[:3])
-
-
-def test_data_can_be_replaced():
-    model = build()
-    with model:
-        pm.set_data({"X": 2 * X})
-    np.testing.assert_array_equal(read_model(model).inputs, 2 * X)
-
-
-@pytest.mark.parametrize(("noise", "loss", "C"), [("normal", "gaussian", 16.0), ("laplace", "absolute", 4.0)])
-def test_noise_of_pymc_is_mapped_onto_the_losses(noise, loss, C):
-    found = read_model(build(noise)).at(POINT)[2]
-    assert found.name == loss
-    assert found.parameters["C"] == pytest.approx(C)
-
-
-def test_other_refusals():
-    with pytest.raises(ModelError, match="must have one observed variable"):
-        read_model(pm.Model())
-    with pytest.raises(TypeError):
-        read_model()
-    with pytest.raises(TypeError, match=r"model must be a pm\.Model, got str"):
-        read_model("model")
-    with build() as two:
-        bp.GP(cov_func=pm.gp.cov.ExpQuad(2, ls=1.0)).prior("g", X=X)
-    with pytest.raises(ModelError, match="the latent function g is no part of mu of y: take it out"):
-        read_model(two)
-    with pytest.raises(ModelError, match="must be finite"):
-        read_model(build(X=np.where(X > 1, np.inf, X)))
 
 
 def test_one_reading_serves_other_data():

@@ -1,12 +1,12 @@
 """Rows are taken with all that each has of its own."""
 
-from __future__ import annotations
-
 import numpy as np
 import pymc as pm
+import pytensor.tensor as pt
 import pytest
 
 import bsvr_pp as bp
+from bsvr_pp.model.distributions import observe
 from bsvr_pp.model.problem import read_model
 
 RNG = np.random.default_rng(0)
@@ -22,6 +22,9 @@ def build(rows, kind):
         f = bp.GP(cov_func=pm.gp.cov.ExpQuad(2, ls=[1.0, 2.0])).prior("f", X=X_here)
         if kind == "noise":
             bp.SoftInsensitive("y", mu=f, C=C / size, epsilon=0.1 * X_here[:, 1] ** 2, beta=0.3, observed=Y[rows])
+        elif kind == "weights":
+            parameters = {"C": C / size, "epsilon": 0.1, "beta": 0.5}
+            observe("y", "soft_insensitive", f, parameters, Y[rows], pt.as_tensor(np.arange(1.0, 10.0)[rows]))
         elif kind == "constant":
             bp.SoftInsensitive("y", mu=f, C=C / SIZE[rows], epsilon=0.1, beta=0.3, observed=Y[rows])
         elif kind == "parts":
@@ -33,7 +36,7 @@ def build(rows, kind):
     return model
 
 
-@pytest.mark.parametrize("kind", ["noise", "constant", "parts", "censored"])
+@pytest.mark.parametrize("kind", ["noise", "weights", "constant", "parts", "censored"])
 def test_a_part_of_the_rows_is_the_model_of_these_rows(kind):
     chosen = np.array([7, 1, 4, 2])
     taken = read_model(build(np.arange(9), kind)).take(chosen)

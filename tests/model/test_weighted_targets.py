@@ -1,7 +1,5 @@
 """Targets with sample weights in a PyMC model: their density, their evidence without f, and what is read from them."""
 
-from __future__ import annotations
-
 import numpy as np
 import pymc as pm
 import pytest

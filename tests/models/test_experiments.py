@@ -1,7 +1,5 @@
 """The machines of the papers' experiments against closed forms, PyMC and scikit-learn, and their data."""
 
-from __future__ import annotations
-
 import chu2004
 import chu2004_benchmarks
 import chu2004_laser

@@ -1,7 +1,5 @@
 """The experiments on censored targets and on ordered classes: their data, and one fit of each."""
 
-from __future__ import annotations
-
 import censoring
 import numpy as np
 import ordinal

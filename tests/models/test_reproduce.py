@@ -1,7 +1,5 @@
 """The runner of the papers' experiments: the list, the tables, what is kept, and one-line errors."""
 
-from __future__ import annotations
-
 import subprocess
 import sys
 from pathlib import Path

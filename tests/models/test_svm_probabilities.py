@@ -1,7 +1,5 @@
 """The study of class probabilities: its splits and its table, on data that need no files."""
 
-from __future__ import annotations
-
 import importlib.util
 from pathlib import Path
 

@@ -1,7 +1,5 @@
 """The paper's statements on its toy data (Sollich 2002, section 7)."""
 
-from __future__ import annotations
-
 import importlib.util
 import sys
 from pathlib import Path

@@ -1,7 +1,5 @@
 """The table says what the results say, and no more."""
 
-from __future__ import annotations
-
 import copy
 import json
 import pickle
@@ -14,11 +12,14 @@ import pytest
 import bsvr_pp as bp
 
 
-def test_table(sinc_model, sinc_results):
-    model, _data = sinc_model
+@pytest.fixture(scope="module")
+def table(sinc_model, sinc_results):
     X = np.linspace(-9, 9, 40)[:, None]
-    y = np.sinc(X[:, 0] / np.pi)
-    table = bp.compare(sinc_results, reference="NUTS", X_test=X, y_test=y, model=model, integrated=False)
+    test = {"X_test": X, "y_test": np.sinc(X[:, 0] / np.pi)}
+    return bp.compare(sinc_results, reference="NUTS", **test, model=sinc_model[0], integrated=False)
+
+
+def test_table(table, sinc_results):
     assert list(table.index) == list(sinc_results)
     assert np.isnan(table.loc["MAP", "log_evidence"])
     assert np.isnan(table.loc["NUTS", "log_evidence"])
@@ -101,15 +102,13 @@ def test_the_point_can_be_given_and_the_annealed_evidence_left_out(sinc_model, s
         bp.compare(sinc_results, model=model, hyperparameters={"inverse_lengthscale": 1.0}, **cheap)
 
 
-def test_distances_to_the_reference(sinc_results):
-    table = bp.compare(sinc_results, "NUTS")
+def test_distances_to_the_reference(table):
     assert table.loc["NUTS", ["f differs", "y differs"]].max() == 0
     assert 0 < table.loc["mean field", "f differs"] < table.loc["MAP", "f differs"]
 
 
-def test_leave_one_out_says_its_kind(sinc_model, sinc_results):
-    model, _data = sinc_model
-    table = bp.compare(sinc_results, model=model, annealed=None, integrated=False)
+def test_leave_one_out_says_its_kind(table, sinc_model, sinc_results):
+    model, _ = sinc_model
     assert table.loc["mean field", "elpd kind"] == "cavities, θ fixed"
     assert table.loc["mean field", "elpd"] == pytest.approx(bp.loo(sinc_results["mean field"], model=model).elpd)
     assert table.loc["NUTS", "elpd kind"].startswith("PSIS")
@@ -117,8 +116,7 @@ def test_leave_one_out_says_its_kind(sinc_model, sinc_results):
     assert np.isnan(table.loc["MAP", "elpd"])
 
 
-def test_verdicts_and_what_sampling_alone_has(sinc_results):
-    table = bp.compare(sinc_results, "NUTS")
+def test_verdicts_and_what_sampling_alone_has(table):
     assert list(table.columns)[-1] == "verdict"
     assert table.loc["NUTS", "ESS/s"] == pytest.approx(table.loc["NUTS", "ESS"] / table.loc["NUTS", "seconds"])
     assert table.loc[["MAP", "NUTS"], "k-hat"].isna().all()

@@ -1,7 +1,5 @@
 """What is drawn of effects."""
 
-from __future__ import annotations
-
 import matplotlib.pyplot as plt
 import numpy as np
 import pandas as pd

@@ -1,7 +1,5 @@
 """Readers see every figure once, to the digits that mean something, in any terminal."""
 
-from __future__ import annotations
-
 from dataclasses import replace
 from io import StringIO
 from math import inf, nan

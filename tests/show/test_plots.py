@@ -1,7 +1,5 @@
 """Pictures hold what they should."""
 
-from __future__ import annotations
-
 import matplotlib.pyplot as plt
 import numpy as np
 import pytest

@@ -1,7 +1,5 @@
 """The page says what the table says, needs nothing else, and holds in a real browser."""
 
-from __future__ import annotations
-
 import html
 import json
 import re

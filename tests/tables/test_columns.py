@@ -1,10 +1,9 @@
 """Encoded columns against pandas and scikit-learn, and by parts against the whole."""
 
-from __future__ import annotations
-
 import datetime
 import itertools
 import json
+import re
 from decimal import Decimal
 
 import numpy as np
@@ -310,84 +309,41 @@ def test_categories_of_one_value_are_one():
             assert X.argmax(axis=1).tolist() == [0, 1, 0, 1] and X.sum() == 4 and notes == ()
 
 
+NUMBERS = """−1.2 | 0.5 | 2;  –5 | 6;  (1.2) | 0.5 | 3;  1.2- | 0.5 | 3;  -1.2% | 5%;  5 ‰ | 6 ‰;  $5 | $12.5
+($5) | $5;  £1,200 | £300;  5,50 € | 7,20 €;  US$ 5 | US$ 7;  USD 5 | USD 7;  1\u202f200 | 300 | 2\u202f000
+1'200 | 300;  5 km | 10 km;  5\u00a0kg | 6\u00a0kg;  5 m2 | 7 m2;  21 °C | 22 °C;  21° | 22°;  <0.01 | 0.5 | 0.7
+~5 | ~7;  5 % | 6 % | 7 % | 8 % | ?;  2020-01-31 | 2020-02-01;  2020-01-31 10:00 | 2020-02-01 11:30"""
+PHRASES = """A4 | A3 | A5;  1st | 2nd | 3rd;  4th | 5th | 6th;  10-20 | 20-30;  18-24 | 25-34 | 65+;  <18 | 18-65 | >65
+3G | 4G | 5G;  1A | 2A | 3A;  Q1 | Q2;  2021-Q1 | 2021-Q2;  #1 | #2;  Level 1 | Level 2;  2-door | 4-door;  1/2 | 1/4
+1:2 | 1:3;  4* | 5*;  12:30 | 13:30;  5th Ave | 1 Main St | 7 Elm Rd;  1 or 2 | 3 or 4;  5 km | 10 km | unknown
+24/7 | 9/5;  1+ | 1 | 2- | 2 | 2+;  1 | 2"""
+
+PATTERNS = """{1:.1f}km;  {1:.1f};  {1:.1f}D+01;  {1:.1f}×10³;  0x{0:x};  {1:.1f} ± 0.2;  1{0:02d}/80;  {0} 1/2;  \
+{0} ft {2} in;  {0}:30;  {2}:{0:02d} PM;  {0} days 02:00:00;  2020-W{0:02d};  2020-{2:02d};  20{0:02d}Q1;  \
+{0}-Jan-20;  Jan 20{0:02d};  {0} h 2{0} min"""
+
+
+def listed(text):
+    """Columns of a text, which has one behind a semicolon or in a new line."""
+    return [column.split(" | ") for column in re.split(r";  |\n", text)]
+
+
 NUMBERS_AS_TEXT = [
-    *(["−1.2", "0.5", "2"], ["–5", "6"], ["(1.2)", "0.5", "3"], ["1.2-", "0.5", "3"], ["-1.2%", "5%"], ["5 ‰", "6 ‰"]),
-    *(
-        ["$5", "$12.5"],
-        ["($5)", "$5"],
-        ["£1,200", "£300"],
-        ["5,50 €", "7,20 €"],
-        ["US$ 5", "US$ 7"],
-        ["USD 5", "USD 7"],
-    ),
-    *(
-        ["1\u202f200", "300", "2\u202f000"],
-        ["1'200", "300"],
-        ["5 km", "10 km"],
-        ["5\u00a0kg", "6\u00a0kg"],
-        ["5 m2", "7 m2"],
-    ),
-    *(["21 °C", "22 °C"], ["21°", "22°"], ["<0.01", "0.5", "0.7"], ["~5", "~7"], ["5 %", "6 %", "7 %", "8 %", "?"]),
-    *([f"{i}kg" for i in range(50, 80)], [f"{i / 3:.1f}km" for i in range(20)], [f"{i / 3:.1f}" for i in range(20)]),
-    *(["2020-01-31", "2020-02-01"], ["2020-01-31 10:00", "2020-02-01 11:30"]),
-    *(
-        [f"{i} {unit}" for i in range(20) for unit in ("kg", "g", "mg")],
-        [f"{i / 3:.1f}{'kM'[i % 2]}" for i in range(20)],
-    ),
-    *(
-        [f"{i / 3:.1f}D+0{i % 3}" for i in range(20)],
-        [f"{i / 3:.1f}×10³" for i in range(20)],
-        [f"0x{i:x}" for i in range(20)],
-    ),
-    *([f"{i / 3:.1f} ± 0.2" for i in range(20)], [f"{i / 3:.2f}{'NS'[i % 2]}" for i in range(20)]),
-    *(
-        [f"{100 + i}/80" for i in range(20)],
-        [f"{i} 1/2" for i in range(20)],
-        [f"{i} ft {i % 12} in" for i in range(20)],
-    ),
-    *(
-        [f"{i}:30" for i in range(20)],
-        [f"{1 + i % 12}:{i:02d} PM" for i in range(20)],
-        [f"{i} days 02:00:00" for i in range(20)],
-    ),
-    *(
-        [f"2020-W{i:02d}" for i in range(1, 20)],
-        [f"2020-{i:02d}" for i in range(1, 13)],
-        [f"{2000 + i}Q1" for i in range(20)],
-    ),
-    *(
-        [f"{i}-Jan-20" for i in range(1, 20)],
-        [f"Jan {2000 + i}" for i in range(20)],
-        [f"{i} h {2 * i} min" for i in range(20)],
-    ),
+    *listed(NUMBERS),
+    [f"{i}kg" for i in range(50, 80)],
+    [f"{i} {unit}" for i in range(20) for unit in ("kg", "g", "mg")],
+    [f"{i / 3:.1f}{'kM'[i % 2]}" for i in range(20)],
+    [f"{i / 3:.2f}{'NS'[i % 2]}" for i in range(20)],
+    *([pattern.format(i, i / 3, 1 + i % 12) for i in range(1, 20)] for pattern in PATTERNS.split(";  ")),
 ]
 WORDS = [
-    *(["A4", "A3", "A5"], ["1st", "2nd", "3rd"], ["4th", "5th", "6th"], ["10-20", "20-30"], ["18-24", "25-34", "65+"]),
-    *(
-        ["<18", "18-65", ">65"],
-        ["3G", "4G", "5G"],
-        ["1A", "2A", "3A"],
-        ["Q1", "Q2"],
-        ["2021-Q1", "2021-Q2"],
-        ["#1", "#2"],
-    ),
-    *(["Level 1", "Level 2"], ["2-door", "4-door"], ["1/2", "1/4"], ["1:2", "1:3"], ["4*", "5*"], ["12:30", "13:30"]),
-    *(["5th Ave", "1 Main St", "7 Elm Rd"], ["1 or 2", "3 or 4"], ["5 km", "10 km", "unknown"], ["24/7", "9/5"]),
-    *(
-        [f"{i}-{i + 4}" for i in range(0, 90, 5)],
-        [f"{i}{c}" for i in range(5, 11) for c in "ab"],
-        [f"1.2.{i}" for i in range(20)],
-    ),
-    *(
-        [f"{1000 + 7 * i} {c}{d}" for i, c in enumerate("ABCDEFG") for d in "XYZ"],
-        [f"{i} or {i + 1}" for i in range(20)],
-    ),
-    *(
-        [f"Zone {i}" for i in range(20)],
-        [f"{i} {'Oak Rd' if i % 2 else 'Main St'}" for i in range(5)],
-        [f"v1.{i}" for i in range(20)],
-    ),
-    *([f"10.0.0.{i}" for i in range(1, 30)], [f"{i:05d}" for i in range(99)], ["1+", "1", "2-", "2", "2+"], ["1", "2"]),
+    *listed(PHRASES),
+    [f"{i}-{i + 4}" for i in range(0, 90, 5)],
+    [f"{i}{c}" for i in range(5, 11) for c in "ab"],
+    [f"{1000 + 7 * i} {c}{d}" for i, c in enumerate("ABCDEFG") for d in "XYZ"],
+    [f"{i} or {i + 1}" for i in range(20)],
+    [f"{i} {'Oak Rd' if i % 2 else 'Main St'}" for i in range(5)],
+    *([pattern.format(i) for i in range(1, 30)] for pattern in ("1.2.{}", "Zone {}", "v1.{}", "10.0.0.{}", "{:05d}")),
 ]
 
 

@@ -1,7 +1,5 @@
 """CSV files as people have them are read as they are meant, or refused by name."""
 
-from __future__ import annotations
-
 import bz2
 import gzip
 import io
@@ -115,6 +113,18 @@ REFUSED = {
         "row 2 has '-': .*a gap is an empty cell",
     ),
     "rows of Excel's first line count": (lines("sep=;\na;y", lambda i: f"{'x' if i == 2 else i};{i}"), "row 5 has 'x'"),
+    "a missing target": (
+        lines("a,y", lambda i: f"{i},{i if i != 3 else ''}"),
+        "column 'y' has a missing value in row 5",
+    ),
+    "an infinite number": (lines("a,y", lambda i: f"{i if i != 3 else 'inf'},{i}"), "'a' is not finite in row 5"),
+    "a constant input": (lines("a,b,y", lambda i: f"{i},1,{i}"), "column 'b' is constant"),
+    "a constant target": (lines("a,y", lambda i: f"{i},5"), "column 'y' is constant"),
+    "few rows": ("a,y\n" + "1,2\n3,4\n" * 2, "has 4 rows, at least 10 are needed"),
+    "a target alone": (lines("y", str), "has no column except the target 'y'"),
+    "nothing": ("", "is empty"),
+    "a row that is longer than others": (PLAIN + "1,2,3,4,5\n", "has 5 cells, more than the header, which has 3"),
+    "another alphabet": (PLAIN.encode() + b"\xff\xfe,1,2\n", "cannot be read .*: give UTF-8 text"),
     "an open quotation mark": (PLAIN + '"3,4,5\n', "is not a CSV file"),
     "only row labels": (lines("Unnamed: 0", str), "has no column with a name"),
     "a workbook": (zipped("x" * 99), "cannot be read .*save a spreadsheet as CSV"),
@@ -153,7 +163,7 @@ def test_archives_are_not_unpacked_without_limit(tmp_path, pack, monkeypatch):
 def test_archives_that_are_damaged_are_refused_and_an_error_of_the_package_is_not(tmp_path, pack, monkeypatch):
     path = tmp_path / f"data.csv.{ENDINGS[pack]}"
     whole = pack(PLAIN.encode())
-    for content in (whole[: len(whole) // 2], whole[:12] + bytes(20) + whole[32:]):
+    for content in (b"no archive at all", whole[: len(whole) // 2], whole[:12] + bytes(20) + whole[32:]):
         path.write_bytes(content)
         with pytest.raises(DataError, match=r"data\.csv.*: cannot be read"):
             read_csv(path)

@@ -1,7 +1,5 @@
 """Parquet files and folders of them, as pandas, Spark and Dask write them: all columns are read, or refused by name."""
 
-from __future__ import annotations
-
 import numpy as np
 import pandas as pd
 import pytest

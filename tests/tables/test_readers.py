@@ -1,7 +1,5 @@
 """CSV and Parquet files with words, dates and gaps give the same data, and say what is wrong with them."""
 
-from __future__ import annotations
-
 import builtins
 
 import numpy as np

@@ -1,0 +1,35 @@
+"""All estimators keep the conventions of scikit-learn."""
+
+import pytest
+from sklearn.linear_model import LinearRegression
+from sklearn.svm import SVR
+from sklearn.utils.estimator_checks import estimator_checks_generator
+
+import bsvr_pp as bp
+
+ESTIMATORS = (
+    bp.BayesianSVR(restarts=1, random_state=0),
+    bp.BayesianSVC(steps=2, random_state=0),
+    bp.BayesianOrdinalSVC(kernel="rbf", restarts=1),
+    bp.LSSVR(),
+    bp.BayesianLSSVR(),
+    bp.ResidualIntervals(SVR(), cv=2),
+    bp.ResidualIntervals(LinearRegression(), cv=2),
+)
+LONG = {"check_class_weight_classifiers", "check_classifiers_train"}
+
+
+def checks():
+    """Checks of each estimator, of which some take long."""
+    for made in ESTIMATORS:
+        for estimator, check in estimator_checks_generator(made):
+            name = getattr(check, "func", check).__name__
+            slow = name in LONG or isinstance(made, bp.BayesianOrdinalSVC)
+            label = f"{type(made).__name__}-{name}"
+            yield pytest.param(estimator, check, id=label, marks=[pytest.mark.slow] if slow else [])
+
+
+@pytest.mark.filterwarnings("ignore::bsvr_pp.ConvergenceWarning")
+@pytest.mark.parametrize(("estimator", "check"), list(checks()))
+def test_scikit_learn_accepts_it(estimator, check):
+    check(estimator)
