@@ -244,7 +244,7 @@ class RegressionSpec:
                 raise ValueError(f"a committee averages over optima of a dense fit, and {n} rows are fitted in blocks")
             rows, size = rows.unmerged(), self.local.rows
             self.local.tell(len(rows.y))
-        if self.automatic and size is None and n >= _EFFECTS:
+        if self.automatic and n >= _EFFECTS:
             model = replace(model, kernel="main_effects")
         if model.kernel == "main_effects":
             model = replace(model, levels=columns_of_few_values(rows.X, tied))

@@ -415,6 +415,11 @@ class MainEffects(Covariance):
         products = 0.5 * self.pairs**2 * (total**2 - pt.sum(self.variance**2))
         return (1.0 + self.detail**2) * total + products + pt.sum(known * self.level_variance, axis=1)
 
+    def slopes(self) -> Tensor:
+        """Expected squared slopes of f along the numbers, (d,)."""
+        products = self.pairs**2 * (pt.sum(self.variance) - self.variance)
+        return self.variance * (1.0 + 16.0 * self.detail**2 + products) / self.scale**2
+
 
 class RationalQuadratic(Stationary):
     r"""Rational quadratic kernel with its variance, by its inverse exponent.
@@ -478,3 +483,7 @@ class RationalQuadratic(Stationary):
     def diag(self, X: Tensor) -> Tensor:
         """Its diagonal, (n,)."""
         return self.variance * pt.ones(X.shape[0])
+
+    def slopes(self) -> Tensor:
+        """As of `MainEffects`."""
+        return self.variance / self.scale**2

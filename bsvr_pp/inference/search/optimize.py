@@ -35,6 +35,7 @@ from bsvr_pp.inference.protocol import IntegratesLatent, Objective, Options
 from bsvr_pp.inference.search.quasi_newton import Pairs, ascend
 from bsvr_pp.model.gaussian import gradients
 from bsvr_pp.model.inventory import ModelError
+from bsvr_pp.model.kernels import MainEffects, RationalQuadratic
 from bsvr_pp.model.levels import WithLevels
 from bsvr_pp.model.operation import TargetsGraph
 from bsvr_pp.model.priors import location_and_scale
@@ -436,13 +437,22 @@ def _noise_scale(X: Array, y: Array) -> float:
 
 
 def lengthscales(problem: Problem, point: Point) -> Array | None:
-    """Lengthscales of the inputs at given hyperparameters, (d,); None if the kernel has none, or several."""
-    graphs = (kernel.ls for kernel in _addends(problem.prior.cov_func) if hasattr(kernel, "ls"))
-    found = {name: ls for ls in graphs for name in (_variable(ls), _transformed(ls)[0]) if name in point}
-    if len(found) != 1:
+    """Distances at which f changes along the inputs, (d,), at given hyperparameters, of which only ratios count.
+
+    They are inverse to the expected slopes of f, or the lengthscales of a kernel that has no slopes; None if it has
+    neither, or several.
+    """
+    kernels = [kernel for kernel in _addends(problem.prior.cov_func) if hasattr(kernel, "ls")]
+    with_slopes = [kernel.slopes() for kernel in kernels if isinstance(kernel, MainEffects | RationalQuadratic)]
+    if with_slopes and len(with_slopes) == len(kernels):
+        graphs = [1.0 / pt.sqrt(sum(with_slopes[1:], start=with_slopes[0]))]
+    else:
+        found = {name: k.ls for k in kernels for name in (_variable(k.ls), _transformed(k.ls)[0]) if name in point}
+        graphs = list(found.values())
+    if len(graphs) != 1:
         return None
     with np.errstate(divide="ignore"):
-        (value,) = problem.evaluate("lengthscales", lambda: list(found.values()), point)
+        (value,) = problem.evaluate("lengthscales", lambda: graphs, point)
     return np.broadcast_to(value, (problem.inputs.shape[1],))
 
 
