@@ -40,7 +40,7 @@ from bsvr_pp.inference.search.at_size import AtSize, cut, search_in_blocks
 from bsvr_pp.inference.search.optimize import initial_point
 from bsvr_pp.model.blocks import ONE_BLOCK, Partition
 from bsvr_pp.model.levels import Levels, columns_of_few_values
-from bsvr_pp.model.priors import Inputs, Kernel, Tied, mostly_equal, standard_model
+from bsvr_pp.model.priors import OF_PAIRS, Inputs, Kernel, Tied, mostly_equal, standard_model
 from bsvr_pp.model.problem import Point, Problem, read_model
 from bsvr_pp.model.warping import AS_GIVEN, CONSTANTS, Warping, columns_to_warp
 
@@ -54,7 +54,8 @@ class StandardModel:
 
     The noises "hinge" and "known_label" are for labels -1 and +1, with a fixed ``C`` if it is not learned, and
     ``n_cutpoints`` > 0 for ordered classes 0, 1, ..., n_cutpoints. Inputs of one number in ``tied``
-    have one lengthscale, and the values of the inputs ``levels`` are categories as well.
+    have one lengthscale, and the values of the inputs ``levels`` are categories as well. ``warping`` has the scales of
+    inputs, and with ``pairs`` main effects have products of two.
     """
 
     noise: str
@@ -67,6 +68,7 @@ class StandardModel:
     tied: Tied = None
     levels: tuple[int, ...] = ()
     warping: Warping = AS_GIVEN
+    pairs: bool = False
 
     def problem(self, rows: TrainingData, blocks: Partition = ONE_BLOCK) -> Problem:
         """The model of standardised rows, read; models of one structure share compiled functions."""
@@ -89,8 +91,8 @@ class StandardModel:
         return self._made(rows.X, rows.y, rows.of_targets, blocks)
 
     def _made(self, X: Array, y: Array, of_targets: Mapping[str, Array], blocks: Partition = ONE_BLOCK) -> pm.Model:
-        known_of = {"levels": Levels.of(X, self.levels), "warping": self.warping}
-        inputs = Inputs.standardised(X, ard=self.ard, tied=self.tied, **known_of)
+        seen = {"levels": Levels.of(X, self.levels), "warping": self.warping, "pairs": self.pairs}
+        inputs = Inputs.standardised(X, ard=self.ard, tied=self.tied, **seen)
         if self.n_cutpoints:
             return standard_ordinal_model(inputs, y, self.n_cutpoints, self.noise, self.kernel)
         options: dict[str, Any] = {"blocks": blocks, "of_targets": of_targets}
@@ -247,7 +249,7 @@ class RegressionSpec:
         if self.automatic and n >= _EFFECTS:
             model = replace(model, kernel="main_effects")
         if model.kernel == "main_effects":
-            model = replace(model, levels=columns_of_few_values(rows.X, tied))
+            model = replace(model, levels=columns_of_few_values(rows.X, tied), pairs=n >= OF_PAIRS)
             columns = columns_to_warp(rows.X, tied) if self.warping else ()
             model = replace(model, warping=Warping.of(Units.of(rows, tied).inputs(rows.X), columns, rows.weight))
         return replace(self, model=model, size=size), rows

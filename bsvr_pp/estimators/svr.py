@@ -32,6 +32,7 @@ from bsvr_pp.estimators.target_predictions import TargetPredictions, hyperparame
 from bsvr_pp.estimators.training_data import TrainingData, Units
 from bsvr_pp.estimators.validation import Columns, Learned, RandomState, new_inputs, regression_data, targets_of
 from bsvr_pp.inference.protocol import Method, Options, Samples
+from bsvr_pp.inference.result import hyperparameters_of
 from bsvr_pp.model.priors import BETA, BIAS, Kernel, check_unused
 from bsvr_pp.model.warping import CONSTANTS, Warping
 
@@ -310,6 +311,7 @@ class BayesianSVR(TargetPredictions, SavedEstimator, RegressorMixin, BaseEstimat
             raise ValueError(f"levels_ of result must be numbers of its inputs, got {list(levels)}")
         data = result["constant_data"].to_dataset()
         known = {"kernel": learned["kernel_"], "levels": tuple(map(int, levels)), "beta": learned["beta_"]}
+        known["pairs"] = "effect_pairs" in hyperparameters_of(result)
         if CONSTANTS in data:
             known["warping"] = Warping.of_array(numbers(f"{CONSTANTS} of result", data[CONSTANTS].values, ("q", 6)))
         model = replace(spec.model, tied=columns.tied, **known)

@@ -36,7 +36,7 @@ class Inputs(NamedTuple):
     """Inputs X (n, d) of a model, and what its kernel knows of them.
 
     ``width`` (d,) are their standard deviations. With ``ard`` each has a lengthscale, those of one number in ``tied``
-    the same one; ``levels`` are values that are categories as well.
+    the same one; ``levels`` are values that are categories as well. With ``pairs`` main effects have products of two.
     """
 
     X: Array
@@ -45,6 +45,7 @@ class Inputs(NamedTuple):
     tied: Tied = None
     levels: Levels = NO_LEVELS
     warping: Warping = AS_GIVEN
+    pairs: bool = False
 
     @classmethod
     def standardised(cls, X: Array, **known: Any) -> Inputs:
@@ -97,7 +98,7 @@ def _main_effects(inputs: Inputs, ls: Any, variance: Any, scale: float) -> pm.gp
         rate = pm.HalfNormal("level_inverse_lengthscale", 1.0 / np.sqrt(n), shape=q) ** 2
     inverse_alpha = pm.HalfNormal("inverse_alpha", 1.0) + _LEAST
     product = RationalQuadratic(d + q, ls, inverse_alpha, variance, level_rate=rate)
-    pairs = pm.HalfNormal("effect_pairs", 1.0) / sigma
+    pairs = pm.HalfNormal("effect_pairs", 1.0) / sigma if inputs.pairs else 0.0
     effects = MainEffects(d + q, amplitude, width / inverse, detail=detail, level_amplitude=of_levels, pairs=pairs)
     return product + effects
 
@@ -128,6 +129,7 @@ BIAS = 100.0  # variance of the constant kernel, relative to the mean square of 
 BETA = 0.8  # smooth fraction of the soft insensitive loss
 _LEAST = 1e-4  # smallest inverse exponent of the rational quadratic kernel
 _EFFECT, _SHORT = 0.7, 1.5  # scales of the amplitudes of main effects, and of their inverse lengthscale
+OF_PAIRS = 400  # number of rows from which main effects have products of two
 _FEWEST = 10  # targets, of which equal ones say something
 _QUANTILES = (25.0, 10.0, 5.0)  # of the target, from which its scale is computed
 
@@ -277,8 +279,8 @@ def default_model(
     kernel : {"rational_quadratic", "main_effects", "rbf", "matern32", "matern52", "linear"} or callable
         "main_effects" adds to the rational quadratic kernel, where there are several inputs, `bp.cov.MainEffects` with
         an amplitude ``effect_amplitude`` ~ HalfStudentT(3, 0.7·s/√d) for each input, one lengthscale w/u, where u =
-        ``effect_inverse_lengthscale`` ~ HalfNormal(1.5), ``effect_detail`` ~ HalfNormal(1), and for the products of two
-        ``effect_pairs`` ~ HalfNormal(1), ρ in units of the prior's √d/(0.7·s). A function is called inside the model
+        ``effect_inverse_lengthscale`` ~ HalfNormal(1.5), and ``effect_detail`` ~ HalfNormal(1). Products of two, from 400
+        rows, have ρ = ``effect_pairs``·√d/(0.7·s), ``effect_pairs`` ~ HalfNormal(1). A function is called inside the model
         with the inputs, and returns a kernel of `pm.gp.cov` with its priors; only the constant kernel is added.
     beta : float, optional
         Smooth fraction, only for the soft insensitive loss; by default 0.8.
@@ -317,6 +319,7 @@ def default_model(
     check_unused(noise, kernel, beta=beta, quantile=quantile, ard=ard)
     seen: dict[str, Any] = {}
     if kernel == "main_effects":
+        seen["pairs"] = len(targets) >= OF_PAIRS
         seen["levels"] = Levels.of(inputs, columns_of_few_values(inputs, None))
         seen["warping"] = Warping.of(inputs, columns_to_warp(inputs, None) if warping else ())
     of_noise = {"beta": BETA if beta is None else beta, "quantile": quantile}

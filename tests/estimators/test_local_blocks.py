@@ -24,7 +24,7 @@ def small():
 @pytest.fixture(scope="module")
 def fitted(small):
     X, y = wave(300)
-    return bp.BayesianSVR(blocks=60, random_state=0, outliers="keep").fit(X, y), X, y
+    return bp.BayesianSVR(kernel="rational_quadratic", blocks=60, random_state=0, outliers="keep").fit(X, y), X, y
 
 
 def test_a_fit_in_blocks_predicts_as_well_as_a_dense_fit(fitted):

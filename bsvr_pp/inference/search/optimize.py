@@ -437,14 +437,13 @@ def _noise_scale(X: Array, y: Array) -> float:
 
 
 def lengthscales(problem: Problem, point: Point) -> Array | None:
-    """Distances at which f changes along the inputs, (d,), at given hyperparameters, of which only ratios count.
+    """Lengthscales of the inputs at given hyperparameters, (d,); None if the kernel has none, or several.
 
-    They are inverse to the expected slopes of f, or the lengthscales of a kernel that has no slopes; None if it has
-    neither, or several.
+    Of several kernels that have slopes they are inverse to the expected slope of f, of which only ratios count.
     """
     kernels = [kernel for kernel in _addends(problem.prior.cov_func) if hasattr(kernel, "ls")]
     with_slopes = [kernel.slopes() for kernel in kernels if isinstance(kernel, MainEffects | RationalQuadratic)]
-    if with_slopes and len(with_slopes) == len(kernels):
+    if len(with_slopes) == len(kernels) > 1:
         graphs = [1.0 / pt.sqrt(sum(with_slopes[1:], start=with_slopes[0]))]
     else:
         found = {name: k.ls for k in kernels for name in (_variable(k.ls), _transformed(k.ls)[0]) if name in point}
