@@ -132,7 +132,7 @@ def fixed(kernel: pm.gp.cov.Covariance, value: Callable[[TensorLike], Array]) ->
     if not isinstance(kernel, pm.gp.cov.BaseCovariance) and np.ndim(number := value(kernel)) == 0:
         return FixedKernel("Constant", {"c": number})
     if isinstance(kernel, Warped):
-        scales = {"constants": value(kernel.args[1]), "share": value(kernel.args[2])}
+        scales = {"constants": value(kernel.args[2]), "share": value(kernel.args[3])}
         return FixedKernel(name, scales, columns, [fixed(kernel.cov_func, value)])
     if isinstance(kernel, pm.gp.cov.WarpedInput):
         points = np.vstack([np.zeros(len(columns)), np.eye(len(columns)), np.linspace(-3.0, 2.5, len(columns))])

@@ -53,7 +53,7 @@ class Warping(NamedTuple):
 
     def on_scales(self, X: Array, share: Array) -> Array:
         """The inputs (n, q) of these columns on their scales."""
-        found = on_scales(pt.constant(X), self.columns, pt.constant(self.array), pt.constant(share))
+        found = on_scales(pt.constant(X), X.shape[1], self.columns, pt.constant(self.array), pt.constant(share))
         return np.asarray(found.eval())[:, list(self.columns)]
 
     def described(self, share: Array) -> list[str]:
@@ -95,13 +95,18 @@ def _constants(x: Array, weight: Array) -> tuple[float, float, float, float, flo
     return power, centre, unit, centre - unit / width * mean, unit / width
 
 
-def on_scales(X: Tensor, columns: tuple[int, ...], constants: Tensor, share: Tensor) -> Tensor:
+def on_scales(X: Tensor, d: int, columns: tuple[int, ...], constants: Tensor, share: Tensor) -> Tensor:
     """Inputs (n, d), of which some columns are a share (q,) of the way to their transforms."""
-    power, centre, unit, location, scale = (constants[:, k] for k in range(1, 6))
-    x = X[:, np.array(columns)]
-    z = (x - centre) / unit
+
+    def of_inputs(values: Tensor, others: float) -> Tensor:
+        return pt.set_subtensor(pt.full(d, others)[np.array(columns)], values)
+
+    power, centre, unit, location, scale = (
+        of_inputs(constants[:, k], others) for k, others in enumerate((1.0, 0.0, 1.0, 0.0, 1.0), start=1)
+    )
+    z = (X - centre) / unit
     g = location + scale * (_grown(pt.maximum(z, 0.0), power) - _grown(pt.maximum(-z, 0.0), 2.0 - power))
-    return pt.set_subtensor(X[:, np.array(columns)], x + share * (g - x))
+    return X + of_inputs(share, 0.0) * (g - X)
 
 
 def _grown(z: Tensor, power: Tensor) -> Tensor:
@@ -117,4 +122,4 @@ class Warped(WarpedInput):
     def __init__(self, input_dim: int, kernel: BaseCovariance, warping: Warping) -> None:
         constants = pm.Data(CONSTANTS, warping.array)
         share = pm.Uniform("warping", 0.0, 1.0, shape=len(warping.columns))
-        super().__init__(input_dim, kernel, on_scales, args=(warping.columns, constants, share))
+        super().__init__(input_dim, kernel, on_scales, args=(input_dim, warping.columns, constants, share))

@@ -77,7 +77,7 @@ def test_a_saved_and_a_pickled_estimator_predict_the_same(fitted, tmp_path):
 
 def test_threads_do_not_change_a_bit(fitted):
     svr, X, y = fitted
-    two = bp.BayesianSVR(blocks=bp.LocalBlocks(60, n_jobs=2), random_state=0, outliers="keep").fit(X, y)
+    two = bp.BayesianSVR(**svr.get_params() | {"blocks": bp.LocalBlocks(60, n_jobs=2)}).fit(X, y)
     assert two.log_evidence_ == svr.log_evidence_
     np.testing.assert_array_equal(two.dual_coef_, svr.dual_coef_)
     np.testing.assert_array_equal(two.predict(X[:50]), svr.predict(X[:50]))

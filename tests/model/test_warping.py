@@ -22,8 +22,9 @@ SHARE = np.array([0.3, 1.0])
 
 def scaled(warping, points, share=SHARE):
     """Inputs on their scales."""
+    d = points.shape[1]
     points, share = pt.as_tensor_variable(points), pt.as_tensor_variable(share)
-    return on_scales(points, warping.columns, pt.as_tensor_variable(warping.array), share).eval()
+    return on_scales(points, d, warping.columns, pt.as_tensor_variable(warping.array), share).eval()
 
 
 def test_the_transforms_are_those_of_scipy():
@@ -60,7 +61,7 @@ def test_scales_increase_on_the_whole_line(power, values):
 def test_derivatives_by_share_and_point():
     warping = Warping.of(X, (0, 1, 2))
     share, points = pt.vector(), pt.matrix()
-    total = (on_scales(points, warping.columns, pt.constant(warping.array), share) * np.array([1.0, 2.0, 3.0])).sum()
+    total = (on_scales(points, 3, warping.columns, pt.constant(warping.array), share) * np.array([1.0, 2.0, 3.0])).sum()
     function = pytensor.function([points, share], [total, *pt.grad(total, [points, share])])
     at, w = X[:3], np.array([0.2, 0.5, 0.9])
     _, by_point, by_share = function(at, w)
