@@ -99,7 +99,7 @@ def on_scales(X: Tensor, d: int, columns: tuple[int, ...], constants: Tensor, sh
     """Inputs (n, d), of which some columns are a share (q,) of the way to their transforms."""
 
     def of_inputs(values: Tensor, others: float) -> Tensor:
-        return pt.set_subtensor(pt.full(d, others)[np.array(columns)], values)
+        return pt.set_subtensor(pt.full(d, np.float64(others))[np.array(columns)], values)
 
     power, centre, unit, location, scale = (
         of_inputs(constants[:, k], others) for k, others in enumerate((1.0, 0.0, 1.0, 0.0, 1.0), start=1)

@@ -5,6 +5,7 @@ import pymc as pm
 import pytensor.tensor as pt
 import pytest
 from pytensor import wrap_py
+from pytensor.graph.replace import vectorize_graph
 
 import bsvr_pp as bp
 from bsvr_pp.model.problem import read_model
@@ -65,3 +66,13 @@ def test_each_set_has_its_own_prior(kernel, mean):
         covariance, expected, _ = part.at(point)
         np.testing.assert_allclose(K[i], covariance.dense() - problem.prior.jitter * np.eye(5), rtol=1e-12, atol=1e-14)
         np.testing.assert_allclose(means[i], expected, rtol=1e-12)
+
+
+def test_sets_are_taken_one_by_one_where_they_are_not_vectorised_rightly(monkeypatch):
+    def wrong(graphs, replace):
+        return [2.0 * graph for graph in vectorize_graph(graphs, replace)]
+
+    expected = priors("warped", "linear")[3]
+    monkeypatch.setattr("bsvr_pp.model.problem.vectorize_graph", wrong)
+    for found, right in zip(priors("warped", "linear")[3], expected, strict=True):
+        np.testing.assert_allclose(found, right, rtol=1e-12)

@@ -60,7 +60,7 @@ def test_scales_increase_on_the_whole_line(power, values):
 
 def test_derivatives_by_share_and_point():
     warping = Warping.of(X, (0, 1, 2))
-    share, points = pt.vector(), pt.matrix()
+    share, points = pt.dvector(), pt.dmatrix()
     total = (on_scales(points, 3, warping.columns, pt.constant(warping.array), share) * np.array([1.0, 2.0, 3.0])).sum()
     function = pytensor.function([points, share], [total, *pt.grad(total, [points, share])])
     at, w = X[:3], np.array([0.2, 0.5, 0.9])
@@ -139,6 +139,16 @@ def test_the_default_model_has_the_same_scales():
     np.testing.assert_allclose(model["warping_constants"].get_value(), Warping.of(X, (0, 1, 2)).array)
     assert "warping" not in bp.default_model(X, y, kernel="main_effects", warping=False).named_vars
     assert AS_GIVEN.array.shape == (0, 6)
+
+
+@pytest.mark.parametrize("scale", [lambda x: x, np.exp], ids=["as given", "to be a logarithm"])
+def test_nearest_rows_are_predicted_on_the_scales(scale):
+    x, new = np.random.default_rng(0).uniform(0.0, 4.0, 300), np.linspace(0.2, 3.8, 50)
+    y = np.sin(3.0 * x) + 0.1 * np.random.default_rng(1).normal(size=300)
+    svr = bp.BayesianSVR(blocks=60, restarts=1, random_state=0).fit(scale(x)[:, None], y)
+    assert svr.kernel_ == "main_effects" and len(svr.warping_) == 1
+    error = svr.predict(scale(new)[:, None]) - np.sin(3.0 * new)
+    assert np.sqrt(np.mean(error**2)) < 0.05
 
 
 def test_the_share_of_a_product_is_an_interaction():
