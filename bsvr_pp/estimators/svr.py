@@ -53,9 +53,9 @@ class BayesianSVR(TargetPredictions, SavedEstimator, RegressorMixin, BaseEstimat
         A loss of residuals of `bsvr_pp.losses.LOSSES`. With "pinball" the latent function, and `predict`, is a
         quantile of the target.
     kernel : {"auto", "main_effects", "rational_quadratic", "rbf", "matern32", "matern52", "linear"} or callable
-        "auto" is "main_effects" for dense fits of at least 200 rows, and "rational_quadratic" for others. The rational
-        quadratic kernel is a mixture of Gaussian kernels ("rbf") of several lengthscales, and "main_effects" adds a
-        function of each input alone (`bp.default_model`). A function is called inside a PyMC model with the
+        "auto" is "main_effects" from 200 rows, and "rational_quadratic" below. The rational quadratic kernel is a
+        mixture of Gaussian kernels ("rbf") of several lengthscales. "main_effects" adds a function of each input alone,
+        and from 400 rows of each pair of inputs (`bp.default_model`). A function is called inside a PyMC model with the
         standardised inputs and returns a kernel of `pm.gp.cov` with its priors; a constant kernel is added.
     beta : float or "auto"
         Smooth fraction; only for the soft insensitive loss. "auto" is 0.8.

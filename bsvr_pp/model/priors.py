@@ -318,13 +318,15 @@ def default_model(
         raise ValueError(f"beta must lie between 0 and 1, got {beta!r}")
     check_share("quantile", quantile)
     check_unused(noise, kernel, beta=beta, quantile=quantile, ard=ard)
-    seen: dict[str, Any] = {}
+    known = Inputs(inputs, width, ard)
     if kernel == "main_effects":
-        seen["pairs"] = len(targets) >= OF_PAIRS
-        seen["levels"] = Levels.of(inputs, columns_of_few_values(inputs, None))
-        seen["warping"] = Warping.of(inputs, columns_to_warp(inputs, None) if warping else ())
+        known = known._replace(
+            levels=Levels.of(inputs, columns_of_few_values(inputs, None)),
+            warping=Warping.of(inputs, columns_to_warp(inputs, None) if warping else ()),
+            pairs=len(targets) >= OF_PAIRS,
+        )
     of_noise = {"beta": BETA if beta is None else beta, "quantile": quantile}
-    known, units = Inputs(inputs, width, ard, **seen), Scale(scale, location**2 + scale**2)
+    units = Scale(scale, location**2 + scale**2)
     return standard_model(known, targets, noise, kernel, of_noise=of_noise, scale=units, blocks=blocks)
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 from itertools import cycle
-from typing import Any
+from typing import Any, Protocol, runtime_checkable
 
 import arviz as az
 import matplotlib.pyplot as plt
@@ -331,7 +331,15 @@ def plot_effect(
     return figure
 
 
-def plot_warping(estimator: Any) -> Figure:
+@runtime_checkable
+class HasScales(Protocol):
+    """What `plot_warping` asks of a fitted estimator."""
+
+    def _inputs_on_scales(self) -> Mapping[str, tuple[Array, Array]]:
+        """Inputs by name, as given and on their learned scales."""
+
+
+def plot_warping(estimator: object) -> Figure:
     """Plot the learned scales of the inputs of a fit, with ticks at the training rows.
 
     Parameters
@@ -358,9 +366,9 @@ def plot_warping(estimator: Any) -> Figure:
     >>> [axis.get_xlabel() for axis in bp.plot_warping(svr).axes]
     ['x0', 'x1']
     """
-    if not hasattr(estimator, "_inputs_on_scales"):
+    if not isinstance(estimator, HasScales):
         raise TypeError(f"estimator must be a BayesianSVR, got {type(estimator).__name__}")
-    scales: dict[str, tuple[Array, Array]] = estimator._inputs_on_scales()
+    scales = estimator._inputs_on_scales()
     if not scales:
         raise ValueError("estimator must have inputs with a scale, and its warping_ is empty")
     figure, axes = _panels(len(scales), min(len(scales), _IN_A_ROW), (2.6, 2.4))
