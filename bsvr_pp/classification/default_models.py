@@ -128,7 +128,9 @@ def _label_covariance(kernel: str, inputs: Inputs) -> pm.gp.cov.BaseCovariance:
     else:
         lengthscale = pm.math.exp(pm.Normal("log_lengthscale", centre.mean(), np.sqrt(_COMMON + _OWN)))
     line = KERNELS["linear"](inputs, lengthscale, linear, 1.0)
-    return line if amplitude is None else KERNELS[kernel](inputs, lengthscale, amplitude, _DEVIATION) + line
+    if amplitude is None:
+        return line
+    return inputs.seen(KERNELS[kernel](inputs, lengthscale, amplitude, _DEVIATION)) + line
 
 
 def default_ordinal_model(
@@ -209,7 +211,7 @@ def standard_ordinal_model(inputs: Inputs, y: Array, m: int, noise: str, kernel:
             covariance, scale = kernel(inputs.X), 1.0
         else:
             amplitude = pm.HalfStudentT("amplitude", nu=3.0, sigma=_AMPLITUDE)
-            covariance = KERNELS[kernel](inputs, lengthscales(inputs), amplitude**2, _AMPLITUDE)
+            covariance = inputs.seen(KERNELS[kernel](inputs, lengthscales(inputs), amplitude**2, _AMPLITUDE))
             scale = pt.sqrt(1.0 + amplitude**2)
         f = GP(cov_func=covariance).prior("f", X=at, jitter=1e-6)
         first = pm.Normal("first_cutpoint", z[0], _SPREAD)

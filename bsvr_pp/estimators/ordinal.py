@@ -126,8 +126,9 @@ class BayesianOrdinalSVC(OfStandardModel, SavedEstimator, ClassifierMixin, BaseE
         inputs, labels, columns = training_arrays(self, X, y)
         classes = classes_of(labels)
         rng, rows = seeded(self.random_state), as_given(inputs, codes_of(labels, classes))
-        units, model = Units.of(rows, columns.tied), self._model(classes, columns)
-        rows, options = rows.in_units(units), Options(self.restarts)
+        units, options = Units.of(rows, columns.tied), Options(self.restarts)
+        rows = rows.in_units(units)
+        model = self._model(rows, classes, columns)
         with threads_for(len(labels)):
             fit = OrdinalFit.of_rows(model, units, rows, method, options, rng, classes=classes)
         warn_unless_converged(fit.fitted, fit.method)
@@ -139,12 +140,13 @@ class BayesianOrdinalSVC(OfStandardModel, SavedEstimator, ClassifierMixin, BaseE
             raise ValueError(f"decision must be 'median' or 'mode', got {self.decision!r}")
         return check_model_options(self, _METHODS)
 
-    def _model(self, classes: Labels, columns: Columns) -> StandardModel:
-        return StandardModel(self.noise, self.kernel, bool(self.ard), n_cutpoints=classes.size - 1, tied=columns.tied)
+    def _model(self, rows: TrainingData, classes: Labels, columns: Columns) -> StandardModel:
+        m, tied = classes.size - 1, columns.tied
+        return StandardModel(self.noise, self.kernel, bool(self.ard), n_cutpoints=m, tied=tied).suited(rows)
 
     def _read(self, rows: TrainingData, learned: Learned, columns: Columns, result: xr.DataTree) -> OrdinalFit:
         units, classes = Units(learned["mean_"], learned["scale_"]), learned["classes_"]
-        model = self._model(classes, columns)
+        model = self._model(rows, classes, columns)
         return OrdinalFit.of_result(model, units, rows, self._check_options(), result, classes=classes)
 
     def _attributes(self, fit: OrdinalFit, columns: Columns) -> Learned:

@@ -70,6 +70,14 @@ class StandardModel:
     warping: Warping = AS_GIVEN
     pairs: bool = False
 
+    def suited(self, rows: TrainingData, *, warping: bool = True) -> Self:
+        """The model with what a kernel with main effects takes from standardised rows: levels, scales and products."""
+        if self.kernel != "main_effects":
+            return self
+        levels, columns = columns_of_few_values(rows.X, self.tied), columns_to_warp(rows.X, self.tied)
+        scales = Warping.of(rows.X, columns, rows.weight) if warping else AS_GIVEN
+        return replace(self, levels=levels, warping=scales, pairs=len(rows.y) >= OF_PAIRS)
+
     def problem(self, rows: TrainingData, blocks: Partition = ONE_BLOCK) -> Problem:
         """The model of standardised rows, read; models of one structure share compiled functions."""
         if callable(self.kernel):  # the function may look at the inputs
@@ -248,10 +256,7 @@ class RegressionSpec:
             self.local.tell(len(rows.y))
         if self.automatic and n >= _EFFECTS:
             model = replace(model, kernel="main_effects")
-        if model.kernel == "main_effects":
-            model = replace(model, levels=columns_of_few_values(rows.X, tied), pairs=n >= OF_PAIRS)
-            columns = columns_to_warp(rows.X, tied) if self.warping else ()
-            model = replace(model, warping=Warping.of(Units.of(rows, tied).inputs(rows.X), columns, rows.weight))
+        model = model.suited(rows.in_units(Units.of(rows, tied)), warping=self.warping)
         return replace(self, model=model, size=size), rows
 
     @property

@@ -306,14 +306,15 @@ class BayesianSVC(OfStandardModel, SavedEstimator, ClassifierMixin, BaseEstimato
         positive = [1] if classes.size == 2 else range(classes.size)
         return [replace(rows, y=np.where(rows.y == k, 1.0, -1.0)) for k in positive]
 
-    def _model(self, columns: Columns) -> StandardModel:
-        return StandardModel(self._likelihood(), self.kernel, bool(self.ard), C=self.C, tied=columns.tied)
+    def _model(self, rows: TrainingData, columns: Columns) -> StandardModel:
+        model = StandardModel(self._likelihood(), self.kernel, bool(self.ard), C=self.C, tied=columns.tied)
+        return model.suited(rows)
 
     def _binary(
         self, units: Units, rows: TrainingData, columns: Columns, size: int | None, rng: np.random.Generator
     ) -> BinaryFit:
         """Hyperparameters and posterior for labels -1 and +1, in blocks of at most ``size`` rows if it is a number."""
-        model, options = self._model(columns), Options(1, progressbar=blocks_from(self.blocks).progressbar)
+        model, options = self._model(rows, columns), Options(1, progressbar=blocks_from(self.blocks).progressbar)
         if model.noise == "known_label":
             return BinaryFit.of_rows(model, units, rows, MeanField(), options, rng, size=size)
         problem, kind = model.problem(rows), cast(Any, self.evidence)
@@ -324,7 +325,8 @@ class BayesianSVC(OfStandardModel, SavedEstimator, ClassifierMixin, BaseEstimato
         return BinaryFit(model, units, rows, ONE_BLOCK, method, found).keeping(problem)
 
     def _read(self, rows: TrainingData, learned: Learned, columns: Columns, result: xr.DataTree) -> LabelFit:
-        units, classes, model = Units(learned["mean_"], learned["scale_"]), learned["classes_"], self._model(columns)
+        units, classes = Units(learned["mean_"], learned["scale_"]), learned["classes_"]
+        model = self._model(rows, columns)
         parts = self._binary_rows(rows, classes)
         trees = [result] if len(parts) == 1 else [result.children[f"class_{k}"] for k in range(len(parts))]
         pairs = zip(parts, trees, strict=True)
