@@ -117,10 +117,10 @@ def summary(rows: pd.DataFrame) -> list[Timing]:
     means = rows.groupby(["set", "package"])[["NLL", "CRPS", "RMSE"]].mean()
     ranks = []
     for score in means:
-        values = means[score].unstack("package").dropna(axis=1)
+        values = means[score].unstack("package").dropna(axis=1, how="all").dropna()
         mean_rank = pd.Series(rankdata(values, axis=1).mean(axis=0), values.columns).sort_values()
         ranks.append(f"{score} " + ", ".join(f"{package} {rank:.1f}" for package, rank in mean_rank.items()))
-    found.notes = "Mean ranks of the packages that ran on all sets: " + "; ".join(ranks) + "."
+    found.notes = "Mean ranks on the sets that all packages ran on: " + "; ".join(ranks) + "."
     return [found]
 
 
