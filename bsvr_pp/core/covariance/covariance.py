@@ -11,7 +11,7 @@ from functools import cached_property
 from math import sqrt
 
 import numpy as np
-from numpy.typing import ArrayLike, DTypeLike
+from numpy.typing import ArrayLike
 from scipy.linalg import LinAlgError, cholesky, solve_triangular
 
 from bsvr_pp.core.arrays import Array
@@ -187,10 +187,6 @@ class CrossRoot:
     def shape(self) -> tuple[int, int]:
         """Numbers of new inputs and of inputs."""
         return len(self.new), len(self.root)
-
-    def __array__(self, dtype: DTypeLike | None = None, copy: bool | None = None) -> Array:
-        """The matrix."""
-        return np.asarray(self.new @ self.root.T, dtype=dtype)
 
     def __matmul__(self, x: Array) -> Array:
         """Compute the product with an array, without the matrix."""
