@@ -24,6 +24,7 @@ from bsvr_pp.model.levels import alone
 _FEWEST = 3  # values of an input that has a scale: two are a line anyway
 _LARGEST = 2.0  # power; with less than 0 or more than 2 a transform has a limit outside the rows
 _BENT, _LIKE_LOG = 0.1, 0.7  # share times distance of the power from 1, above which words say so
+_ENOUGH = 20_000  # rows that determine a transform
 _DIGITS = 1e-3  # of the power
 CONSTANTS = "warping_constants"  # name of the data of a model that has them
 Constants = tuple[tuple[float, float, float, float, float], ...]
@@ -37,9 +38,10 @@ class Warping(NamedTuple):
 
     @classmethod
     def of(cls, X: Array, columns: Sequence[int], weight: ArrayLike = 1.0) -> Self:
-        """The transforms of rows with weights."""
-        times = np.broadcast_to(weight, len(X))
-        return cls(tuple(columns), tuple(_constants(X[:, column], times) for column in columns))
+        """The transforms of rows with weights; of very many rows some of them tell enough."""
+        some = slice(None, None, 1 + len(X) // _ENOUGH)
+        times = np.broadcast_to(weight, len(X))[some]
+        return cls(tuple(columns), tuple(_constants(X[some, column], times) for column in columns))
 
     @property
     def array(self) -> Array:
@@ -81,7 +83,7 @@ def columns_to_warp(X: Array, tied: Sequence[int] | None) -> tuple[int, ...]:
 def _constants(x: Array, weight: Array) -> tuple[float, float, float, float, float]:
     def moments(values: Array) -> tuple[float, float]:
         mean = np.average(values, weights=weight)
-        return float(mean), float(np.sqrt(np.average((values - mean) ** 2, weights=weight)))
+        return float(mean), float(np.sqrt(np.average((values - mean) ** 2, weights=weight))) or 1.0
 
     centre, unit = moments(x)
     z = (x - centre) / unit

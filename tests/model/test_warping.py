@@ -41,6 +41,13 @@ def test_the_transforms_are_those_of_scipy():
     assert Warping.of_array(warping.array) == warping
 
 
+def test_an_input_that_rarely_varies_has_a_scale():
+    column = np.zeros((50_000, 1))
+    column[[101, 33_333], 0] = 1.0, 2.0  # none of them is among the rows that determine the transform
+    found = scaled(Warping.of(column, (0,)), np.array([[-1.0], [0.0], [1.0], [2.0]]), [1.0])
+    assert (np.diff(found[:, 0]) > 0.1).all()
+
+
 def test_weights_are_repetitions():
     weight = RNG.integers(1, 4, 80)
     one, other = Warping.of(X, (0, 1, 2), weight), Warping.of(np.repeat(X, weight, axis=0), (0, 1, 2))
