@@ -242,7 +242,7 @@ from bsvr_pp.inference.search import at_size
 for name, value in {stages}.items():
     setattr(at_size, name, value)
 data = [np.load(path, mmap_mode="r") for path in sys.argv[1:3]]
-svr = bp.BayesianSVR(blocks=60, restarts=1, random_state=0, outliers="keep")
+svr = bp.BayesianSVR(kernel="rational_quadratic", blocks=60, restarts=1, random_state=0, outliers="keep")
 bp.fit_folder(svr, *data, folder=sys.argv[3])
 """
 
