@@ -123,7 +123,8 @@ class Problem(CompiledModel):
         """
 
         def compile_() -> Compiled:
-            variables = [pt.tensor(dtype=array.dtype, shape=(None, *array.shape[1:])) for array in given]
+            shapes = ((None, *array.shape[1:])[: array.ndim] for array in given)
+            variables = [pt.tensor(dtype=a.dtype, shape=shape) for a, shape in zip(given, shapes, strict=True)]
             return self.compile(list(graphs(*variables)), extra=variables)
 
         found: list[Array] = self.function(key, compile_)(*self.arguments(point, matrix), *given)
