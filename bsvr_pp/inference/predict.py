@@ -93,6 +93,8 @@ def predict(
     >>> bool(prediction["f_variance"][0] < prediction["f_variance"][1])
     True
     """
+    if unknown := names.keys() - NamesOfRows.__annotations__.keys():
+        raise TypeError(f"predict() got an unexpected keyword argument {min(unknown)!r}")
     problem = problem_of(result, model)
     X = new_rows(problem, X_new, data)
     levels = checked_levels(quantiles)

@@ -159,6 +159,9 @@ def test_new_rows_have_dimensions_and_coordinates(call):
     for coords in ({"day": labels[:2]}, {"hour": labels}, labels):
         with pytest.raises(ValueError, match="coords must be a dict from day to the 3 labels of the new rows, got"):
             predicted(dims="day", coords=coords)
+    name = {"predict": "predict", "recover": "recover_latent"}[call]
+    with pytest.raises(TypeError, match=rf"^{name}\(\) got an unexpected keyword argument 'label'"):
+        predicted(label="day")
 
 
 def test_other_data_of_the_model_are_kept_and_compared():
