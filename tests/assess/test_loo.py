@@ -135,7 +135,7 @@ def drawn():
         stats.multivariate_normal(cov=K + np.diag((s * SIZE) ** 2)).logpdf(Y) + stats.halfnorm.logpdf(s) for s in grid
     ]
     share = np.exp(np.array(log) - max(log))
-    sigma = rng.choice(grid, size=(2, 300), p=share / share.sum())
+    sigma = rng.choice(grid, size=(2, 500), p=share / share.sum())
     posterior = xr.Dataset({"sigma": (("chain", "draw"), sigma)})
     tree = recover(problem, xr.DataTree.from_dict({"posterior": posterior}), bp.MeanField(), rng, False)
     methods = {"sampled": bp.NUTS(), "integrated": bp.NUTS(latent=bp.MeanField())}
@@ -162,9 +162,7 @@ def test_draws_are_weighted(drawn, kind):
     # Draws of f hardly reach what the others predict at the ends, which k-hat says.
     good = seen["pareto_k"].values < 0.5
     assert good.sum() >= {"integrated": N - 1, "sampled": 1}[kind]
-    np.testing.assert_allclose(
-        seen["y_log_density"][good], np.log(density)[good], atol=0.1 if kind == "integrated" else 0.2
-    )
+    np.testing.assert_allclose(seen["y_log_density"][good], np.log(density)[good], atol=0.1)
     np.testing.assert_allclose(seen["y_cdf"][good], cdf[good], atol=0.05)
     np.testing.assert_allclose(seen["y_log_density"][good], found.elpd_i[good], atol=0.1)
 

@@ -70,14 +70,13 @@ def smooth(n=60, jitter=1e-6):
 
 @pytest.mark.parametrize("some", [False, True])
 @pytest.mark.parametrize("jitter", [0.0, 1e-6])
-@pytest.mark.parametrize("scale", [1e-3, 10.0, 1e4])
-def test_factor_against_dense_formulas(scale, jitter, some):
+def test_factor_against_dense_formulas(jitter, some):
     """With a site at each point and at some, by the matrix and by the root of a smooth kernel."""
     matrix, _ = smooth()
     K = Covariance(matrix, jitter=jitter)
     assert (K.rank < 60) == (jitter > 0)
     rng = np.random.default_rng(0)
-    tau = scale * rng.exponential(size=60)
+    tau = 10.0 * rng.exponential(size=60)
     if some:
         tau[::3] = 0.0
     factor = K.factor(tau)
@@ -85,13 +84,13 @@ def test_factor_against_dense_formulas(scale, jitter, some):
     inverse = np.linalg.inv(matrix[np.ix_(at, at)] + np.diag(1 / tau[at]))
     assert factor.log_det == pytest.approx(np.linalg.slogdet(np.eye(60) + tau[:, None] * matrix)[1], rel=1e-10)
     right = rng.normal(size=(3, at.size))
-    np.testing.assert_allclose(factor.solve(right), right @ inverse, atol=1e-9 * max(10.0, scale))
+    np.testing.assert_allclose(factor.solve(right), right @ inverse, atol=1e-8)
     cross = matrix[:5] - jitter * np.eye(60)[:5]
     expected = np.einsum("ij,jk,ik->i", cross[:, at], inverse, cross[:, at])
     np.testing.assert_allclose(factor.explained(cross), expected, rtol=1e-9)
     covariance = matrix - matrix[:, at] @ inverse @ matrix[at]
     variance, cavity_variance = factor.marginals()
-    np.testing.assert_allclose(variance, np.diag(covariance), rtol=1e-7, atol=1e-9)  # as far as the difference is exact
+    np.testing.assert_allclose(variance, np.diag(covariance), rtol=1e-7)
     np.testing.assert_allclose(1 / cavity_variance, 1 / variance - tau, rtol=1e-7)
     np.testing.assert_allclose(K.matvec(tau), matrix @ tau, rtol=1e-12)
 

@@ -1,7 +1,5 @@
 """LAPACK wrappers against NumPy, from Python and from compiled code."""
 
-from __future__ import annotations
-
 import numpy as np
 import pytest
 

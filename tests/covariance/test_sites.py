@@ -1,7 +1,5 @@
 """Gaussian sites on the prior covariance against dense linear algebra in extended range."""
 
-from __future__ import annotations
-
 import numpy as np
 import pytest
 
