@@ -39,10 +39,10 @@ from bsvr_pp.inference.result import blocks_of
 from bsvr_pp.inference.search.at_size import AtSize, cut, search_in_blocks
 from bsvr_pp.inference.search.optimize import initial_point
 from bsvr_pp.model.blocks import ONE_BLOCK, Partition
-from bsvr_pp.model.levels import Levels, columns_of_few_values
-from bsvr_pp.model.priors import OF_PAIRS, Inputs, Kernel, Tied, mostly_equal, standard_model
+from bsvr_pp.model.levels import Levels
+from bsvr_pp.model.priors import Inputs, Kernel, Tied, mostly_equal, standard_model, taken_by_main_effects
 from bsvr_pp.model.problem import Point, Problem, read_model
-from bsvr_pp.model.warping import AS_GIVEN, CONSTANTS, Warping, columns_to_warp
+from bsvr_pp.model.warping import AS_GIVEN, CONSTANTS, Warping
 
 _EFFECTS = 200  # number of rows from which the kernel has main effects,
 _SCALES = 200  # and a dense fit several scales of the noise, of which fewer tell little
@@ -74,9 +74,8 @@ class StandardModel:
         """The model with what a kernel with main effects takes from standardised rows: levels, scales and products."""
         if self.kernel != "main_effects":
             return self
-        levels, columns = columns_of_few_values(rows.X, self.tied), columns_to_warp(rows.X, self.tied)
-        scales = Warping.of(rows.X, columns, rows.weight) if warping else AS_GIVEN
-        return replace(self, levels=levels, warping=scales, pairs=len(rows.y) >= OF_PAIRS)
+        levels, scales, pairs = taken_by_main_effects(rows.X, self.tied, rows.weight, warping)
+        return replace(self, levels=levels, warping=scales, pairs=pairs)
 
     def problem(self, rows: TrainingData, blocks: Partition = ONE_BLOCK) -> Problem:
         """The model of standardised rows, read; models of one structure share compiled functions."""
@@ -256,7 +255,6 @@ class RegressionSpec:
             self.local.tell(len(rows.y))
         if self.automatic and n >= _EFFECTS:
             model = replace(model, kernel="main_effects")
-        model = model.suited(rows.in_units(Units.of(rows, tied)), warping=self.warping)
         return replace(self, model=model, size=size), rows
 
     @property
@@ -365,6 +363,7 @@ def fit_regression(rows: TrainingData, spec: RegressionSpec, rng: np.random.Gene
     set_aside, draws = spec.set_aside and exact, isinstance(method, Samples)
     units_of = partial(Units.of, tied=spec.model.tied, targets=True, logarithm=spec.logarithm)
     whole = units_of(rows)
+    model = spec.model.suited(rows.in_units(whole), warping=spec.warping)
 
     def fit(kept: Mask, last: RegressionFit | None, by: Method = method) -> RegressionFit:
         """Fit the rows that are kept, from where the last fit ended if it was without some rows."""
@@ -374,7 +373,7 @@ def fit_regression(rows: TrainingData, spec: RegressionSpec, rng: np.random.Gene
             options = options._replace(start=last.point)
         more: dict[str, Any] = {"size": spec.size, "known": None if last is None else last.at_size}
         more |= {"neighbours": next(iter(spec.counts), None), "outliers": rows.given(~kept)}
-        return RegressionFit.of_rows(spec.model, units, some.in_units(units), by, options, rng, **more)
+        return RegressionFit.of_rows(model, units, some.in_units(units), by, options, rng, **more)
 
     def leave_one_out(kept: Mask, last: RegressionFit | None) -> tuple[Array, Array, RegressionFit]:
         found = fit(kept, last, method.latent or method if draws else method)

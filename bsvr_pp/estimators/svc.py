@@ -256,7 +256,8 @@ class BayesianSVC(OfStandardModel, SavedEstimator, ClassifierMixin, BaseEstimato
         rows = rows.in_units(units)
         with threads_for(len(rows.X)), local.threads():
             parts = self._binary_rows(rows, classes)
-            fit = LabelFit(classes, units, rows, [self._binary(units, each, columns, size, rng) for each in parts])
+            model = self._model(rows, columns)
+            fit = LabelFit(classes, units, rows, [self._binary(model, units, each, size, rng) for each in parts])
         for each in fit.binaries:
             if each.model.noise == "known_label":
                 warn_unless_converged(each.fitted, each.method)
@@ -311,10 +312,10 @@ class BayesianSVC(OfStandardModel, SavedEstimator, ClassifierMixin, BaseEstimato
         return model.suited(rows)
 
     def _binary(
-        self, units: Units, rows: TrainingData, columns: Columns, size: int | None, rng: np.random.Generator
+        self, model: StandardModel, units: Units, rows: TrainingData, size: int | None, rng: np.random.Generator
     ) -> BinaryFit:
         """Hyperparameters and posterior for labels -1 and +1, in blocks of at most ``size`` rows if it is a number."""
-        model, options = self._model(rows, columns), Options(1, progressbar=blocks_from(self.blocks).progressbar)
+        options = Options(1, progressbar=blocks_from(self.blocks).progressbar)
         if model.noise == "known_label":
             return BinaryFit.of_rows(model, units, rows, MeanField(), options, rng, size=size)
         problem, kind = model.problem(rows), cast(Any, self.evidence)

@@ -103,6 +103,14 @@ def _main_effects(inputs: Inputs, ls: Any, variance: Any, scale: float) -> pm.gp
     return product + effects
 
 
+def taken_by_main_effects(
+    X: Array, tied: Tied, weight: ArrayLike, warping: bool
+) -> tuple[tuple[int, ...], Warping, bool]:
+    """What main effects take from rows: columns of levels, scales of inputs, and whether to have products of two."""
+    scales = Warping.of(X, columns_to_warp(X, tied), weight) if warping else AS_GIVEN
+    return columns_of_few_values(X, tied), scales, len(X) >= _OF_PAIRS
+
+
 def _linear(inputs: Inputs, ls: Any, variance: Any, scale: float) -> pm.gp.cov.BaseCovariance:
     d = inputs.width.size
     product = pm.gp.cov.Linear(d, c=0.0)
@@ -129,7 +137,7 @@ BIAS = 100.0  # variance of the constant kernel, relative to the mean square of 
 BETA = 0.8  # smooth fraction of the soft insensitive loss
 _LEAST = 1e-4  # smallest inverse exponent of the rational quadratic kernel
 _EFFECT, _SHORT = 0.7, 1.5  # scales of the amplitudes of main effects, and of their inverse lengthscale
-OF_PAIRS = 400  # number of rows from which main effects have products of two
+_OF_PAIRS = 400  # number of rows from which main effects have products of two
 _FEWEST = 10  # targets, of which equal ones say something
 _QUANTILES = (25.0, 10.0, 5.0)  # of the target, from which its scale is computed
 
@@ -320,11 +328,8 @@ def default_model(
     check_unused(noise, kernel, beta=beta, quantile=quantile, ard=ard)
     known = Inputs(inputs, width, ard)
     if kernel == "main_effects":
-        known = known._replace(
-            levels=Levels.of(inputs, columns_of_few_values(inputs, None)),
-            warping=Warping.of(inputs, columns_to_warp(inputs, None) if warping else ()),
-            pairs=len(targets) >= OF_PAIRS,
-        )
+        levels, scales, pairs = taken_by_main_effects(inputs, None, 1.0, warping)
+        known = known._replace(levels=Levels.of(inputs, levels), warping=scales, pairs=pairs)
     of_noise = {"beta": BETA if beta is None else beta, "quantile": quantile}
     units = Scale(scale, location**2 + scale**2)
     return standard_model(known, targets, noise, kernel, of_noise=of_noise, scale=units, blocks=blocks)

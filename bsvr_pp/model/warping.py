@@ -21,7 +21,6 @@ from scipy.stats import yeojohnson
 from bsvr_pp.core.arrays import Array, Tensor
 from bsvr_pp.model.levels import alone
 
-_FEWEST = 3  # values of an input that has a scale: two are a line anyway
 _LARGEST = 2.0  # power; with less than 0 or more than 2 a transform has a limit outside the rows
 _BENT, _LIKE_LOG = 0.1, 0.7  # share times distance of the power from 1, above which words say so
 _ENOUGH = 20_000  # rows that determine a transform
@@ -76,8 +75,8 @@ AS_GIVEN = Warping()
 
 
 def columns_to_warp(X: Array, tied: Sequence[int] | None) -> tuple[int, ...]:
-    """Columns with at least three values, which are no indicators of words."""
-    return tuple(k for k in alone(X, tied) if np.unique(X[:, k]).size >= _FEWEST)
+    """Columns with at least three values, of which two are a line anyway, and which are no indicators of words."""
+    return tuple(k for k in alone(X, tied) if ((X[:, k] > X[:, k].min()) & (X[:, k] < X[:, k].max())).any())
 
 
 def _constants(x: Array, weight: Array) -> tuple[float, float, float, float, float]:

@@ -472,7 +472,7 @@ def _roles(problem: Problem) -> dict[str, str]:
 
 
 def _addends(kernel: BaseCovariance) -> Iterator[BaseCovariance]:
-    """A kernel, after its addends and factors, or the kernel of inputs with levels in it."""
+    """A kernel, after its addends and factors, or the kernel of levels and scales in it."""
     inner = [kernel.cov_func] if isinstance(kernel, WithLevels | Warped) else []
     for part in getattr(kernel, "_factor_list", inner):
         yield from _addends(part)
