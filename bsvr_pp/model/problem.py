@@ -139,8 +139,11 @@ class Problem(CompiledModel):
 
     def dense_at(self, point: Mapping[str, ArrayLike]) -> tuple[Covariance, Array, NoiseModel]:
         """As `at`, for rows that are one block."""
-        given = self.covariance.given if self.covariance.by_root else self.K
-        K, mean, *parameters = self.evaluate("at", lambda: [given, self.mean, *self.site_parameters], point)
+
+        def graphs() -> list[Tensor]:  # the sum with the jitter takes long to make
+            return [self.covariance.given if self.covariance.by_root else self.K, self.mean, *self.site_parameters]
+
+        K, mean, *parameters = self.evaluate("at", graphs, point)
         count = len(self.parameters)
         noise = self.noise_model(parameters[:count]).weighted(parameters[count])
         offset = np.broadcast_to(mean, (self.targets.size,)).copy()
