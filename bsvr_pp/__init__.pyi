@@ -14,8 +14,9 @@ from .estimators.ordinal import BayesianOrdinalSVC
 from .estimators.residual_intervals import ResidualIntervals
 from .estimators.svc import BayesianSVC
 from .estimators.svr import BayesianSVR
-from .inference.approximate import MAP, Annealed, Committee, Laplace, MeanField
+from .inference.approximate import MAP, Annealed, Laplace, MeanField
 from .inference.fit import fit
+from .inference.integrated import Integrated
 from .inference.netcdf import load, save
 from .inference.predict import predict, predict_distribution
 from .inference.prediction.distribution import PredictiveDistribution
@@ -44,11 +45,11 @@ __all__ = [
     "BayesianOrdinalSVC",
     "BayesianSVC",
     "BayesianSVR",
-    "Committee",
     "ConvergenceWarning",
     "EpsilonInsensitive",
     "FolderModel",
     "Huber",
+    "Integrated",
     "Interval",
     "Laplace",
     "LocalBlocks",

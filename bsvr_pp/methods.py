@@ -32,10 +32,10 @@ METHODS: dict[str, Entry] = {
     "laplace": Entry("Laplace"),
     "laplace_local": Entry("Laplace", {"curvature": "local"}),
     "mean_field": Entry("MeanField"),
+    "integrated": Entry("Integrated", {"latent": "mean_field"}),
     "nuts": Entry("NUTS"),
     "nuts_laplace_local": Entry("NUTS", {"latent": "laplace_local"}),
     "nuts_mean_field": Entry("NUTS", {"latent": "mean_field"}),
-    "committee": Entry("Committee", compared=False),
     "annealed": Entry("Annealed", compared=False),
 }
 
@@ -44,10 +44,11 @@ def _classes() -> dict[str, Callable[..., Method]]:
     """The classes of all methods by name, from the registry and for labels."""
     from bsvr_pp.classification.exchange import Exchange
     from bsvr_pp.classification.normalised_evidence import NormalisedEvidence
-    from bsvr_pp.inference.approximate import MAP, Annealed, Committee, Laplace, MeanField
+    from bsvr_pp.inference.approximate import MAP, Annealed, Laplace, MeanField
+    from bsvr_pp.inference.integrated import Integrated
     from bsvr_pp.inference.sampling.nuts import NUTS
 
-    methods: list[Any] = [MAP, Laplace, MeanField, NUTS, Committee, Annealed, NormalisedEvidence, Exchange]
+    methods: list[Any] = [MAP, Laplace, MeanField, NUTS, Integrated, Annealed, NormalisedEvidence, Exchange]
     return {method.__name__: method for method in methods}
 
 

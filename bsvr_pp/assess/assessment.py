@@ -19,12 +19,13 @@ import xarray as xr
 from numpy.typing import ArrayLike
 from scipy.stats import binom
 
-from bsvr_pp.assess.evidence import GOOD_K, evidence_at, integrated_evidence, latent_k_hat, verify
+from bsvr_pp.assess.evidence import evidence_at, integrated_evidence, latent_k_hat, verify
 from bsvr_pp.assess.loo import CavityLOO, loo
 from bsvr_pp.core.arrays import Array
 from bsvr_pp.core.checks import generator, numbers
 from bsvr_pp.core.docs import shared
 from bsvr_pp.inference.approximate import Annealed
+from bsvr_pp.inference.integrated import GOOD_K
 from bsvr_pp.inference.protocol import Evidence, HasEvidence
 from bsvr_pp.inference.result import hyperparameters_of, is_mode, is_sampled, shown_names
 from bsvr_pp.methods import method_of

@@ -15,7 +15,6 @@ import numpy as np
 import pandas as pd
 import pymc as pm
 import xarray as xr
-from arviz_stats.base import array_stats
 from numpy.typing import ArrayLike, NDArray
 from pymc.blocking import DictToArrayBijection, RaveledVars
 from rich.progress import track
@@ -30,13 +29,12 @@ from bsvr_pp.core.checks import check_count, generator
 from bsvr_pp.core.covariance.block_diagonal import AnyCovariance
 from bsvr_pp.core.docs import shared
 from bsvr_pp.core.losses import NoiseModel
+from bsvr_pp.inference.integrated import GOOD_K, importance_estimate, pareto_weights
 from bsvr_pp.inference.protocol import Evidence, HasEvidence, Method, check_evidence
 from bsvr_pp.inference.result import check_match, is_mode, is_sampled, latent_draws, points_of, problem_of
 from bsvr_pp.methods import method_of
 from bsvr_pp.model.problem import Point, Problem, read_model
 
-GOOD_K = 0.7  # k-hat up to which weights are reliable (Vehtari et al. 2024)
-_EQUAL = 1e-6  # log ratios that differ by less are equal up to rounding errors: there is no tail
 _TAIL = 5  # degrees of freedom of a proposal: its tails must not be lighter than the posterior's
 
 
@@ -222,10 +220,7 @@ def integrated_evidence(
         else:
             evidence = evidence_at(problem, point, method.latent, rng).value
         weight[s] = evidence + float(prior(*values)) - proposal.logpdf(flat)
-    value = float(logsumexp(weight) - np.log(draws))
-    error = float(np.exp(weight - value).std(ddof=1) / np.sqrt(draws))
-    finite = weight[np.isfinite(weight)]
-    return Evidence(value, error, pareto_weights(finite)[1] <= GOOD_K)
+    return Evidence(*importance_estimate(weight), pareto_weights(weight[np.isfinite(weight)])[1] <= GOOD_K)
 
 
 @dataclass(frozen=True, slots=True)
@@ -344,16 +339,6 @@ def _moments(x: Array, weights: Array) -> dict[str, float]:
         "corrected sd": sd,
         "shift": (corrected - mean) / sd if np.ptp(x) > 0 else 0.0,
     }
-
-
-def pareto_weights(log_ratio: Array) -> tuple[Array, float]:
-    """Normalised, smoothed log weights (draws,) from log importance ratios, known up to a constant, and k-hat."""
-    # If all are equal within ArviZ's own tail, the largest min(n/5, 3√n) ratios, no Pareto distribution can be fitted.
-    tail = max(int(min(0.2 * log_ratio.size, 3.0 * np.sqrt(log_ratio.size))), 1)
-    if np.ptp(np.sort(log_ratio)[-tail:]) < _EQUAL:
-        return log_ratio - logsumexp(log_ratio), 0.0
-    smoothed, k_hat = array_stats.psislw(-log_ratio)
-    return smoothed, float(k_hat)
 
 
 def latent_k_hat(result: xr.DataTree) -> float:

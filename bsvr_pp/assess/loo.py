@@ -12,13 +12,14 @@ import pymc as pm
 import xarray as xr
 from arviz_stats.utils import ELPDData
 
-from bsvr_pp.assess.evidence import Judged, pareto_weights
+from bsvr_pp.assess.evidence import Judged
 from bsvr_pp.core.approximations.posterior import from_sites
 from bsvr_pp.core.arrays import Array
 from bsvr_pp.core.checks import checked_levels
 from bsvr_pp.core.docs import shared
 from bsvr_pp.core.losses import NoiseModel
 from bsvr_pp.inference.fitted import check_neighbours, components, latent_posterior
+from bsvr_pp.inference.integrated import pareto_weights
 from bsvr_pp.inference.predict import predict_distribution
 from bsvr_pp.inference.prediction.component import Component, mixture_of, new_targets
 from bsvr_pp.inference.prediction.distribution import QUANTILES, PredictiveDistribution

@@ -205,7 +205,7 @@ class NormalisedEvidence:
         # A quarter is enough: the density of the normaliser is as wide as the prior.
         annealing = replace(NORMALISER, particles=max(self.particles // 4, 2))
         log_normaliser, error = normaliser(self.kind, K, noise, annealing, rng)
-        found = fitted_at([point], [posterior], np.ones(1), optima, log_evidence_error=error)
+        found = fitted_at(point, posterior, optima, log_evidence_error=error)
         return replace(found, log_evidence=float(posterior.log_evidence) - log_normaliser)
 
     def _maximise(self, problem: Problem, given: Point, rng: np.random.Generator) -> Optimum:

@@ -51,10 +51,9 @@ def fit(
         str, Option(help="auto, main_effects, rational_quadratic, rbf, matern32, matern52 or linear.")
     ] = "auto",
     quantile: Annotated[float, Option(help="Of pinball noise.")] = 0.5,
-    inference: Annotated[str, Option(help="mean_field, laplace or nuts.")] = "mean_field",
+    inference: Annotated[str, Option(help="auto, mean_field, laplace or nuts.")] = "auto",
     ard: Annotated[bool, Option(help="One lengthscale for each input.")] = True,
     restarts: Annotated[int | None, Option(help="Starts of the optimiser; by default 2, or 5 for laplace.")] = None,
-    committee: Annotated[bool, Option("--committee", help="Average over all optima, by evidence.")] = False,
     keep_outliers: Annotated[bool, Option("--keep-outliers", help="Keep rows whose targets are gross errors.")] = False,
     blocks: Annotated[
         int | None, Option(help="Rows of a local block; by default 1000 where there are many rows.")
@@ -69,8 +68,8 @@ def fit(
     """
     into_folder = out.endswith(("/", os.sep))
     with failing(ValueError):
-        if ordinal and (committee or keep_outliers or log_target or quantile != 0.5):
-            raise ValueError("--ordinal takes no --quantile, --committee, --keep-outliers or --log-target")
+        if ordinal and (keep_outliers or log_target or quantile != 0.5):
+            raise ValueError("--ordinal takes no --quantile, --keep-outliers or --log-target")
         if into_folder and (ordinal or not {lower, upper, event} == {None}):
             raise ValueError(f"a model in a folder takes exact targets: leave out the / at the end of -o {out}")
         if not into_folder:
@@ -78,7 +77,7 @@ def fit(
             dataset, _ = table.encode()
         check_writable("--out", out, folder=into_folder)
     import bsvr_pp as bp
-    from bsvr_pp.estimators.base import METHODS, blocks_from
+    from bsvr_pp.estimators.base import blocks_from
 
     options: dict[str, Any] = {"kernel": kernel, "inference": inference, "ard": ard, "restarts": restarts}
     with failing(TypeError, ValueError):
@@ -87,9 +86,6 @@ def fit(
                 del options["kernel"]
             model = bp.BayesianOrdinalSVC(noise, **options, random_state=seed)
         else:
-            if committee:
-                latent: Any = METHODS.get(inference, inference)
-                options["inference"] = bp.Committee(latent)
             local = replace(blocks_from("auto" if blocks is None else blocks), n_jobs=jobs)
             options["blocks"] = replace(local, progressbar=sys.stdout.isatty() and into_folder)
             options |= {"quantile": quantile, "log_targets": log_target}

@@ -27,14 +27,15 @@ from bsvr_pp.estimators.base import HoldsFit, LocalBlocks, warn_unless_converged
 from bsvr_pp.estimators.outliers import Mask, ScaledFit, determining_rows, kept_rows, listed
 from bsvr_pp.estimators.training_data import PACKAGE, TrainingData, Units
 from bsvr_pp.estimators.validation import new_inputs
-from bsvr_pp.inference.approximate import at_optima, solve_at
+from bsvr_pp.inference.approximate import at_optimum, solve_at
 from bsvr_pp.inference.budget import check_budget
 from bsvr_pp.inference.fit import fit
 from bsvr_pp.inference.fitted import Fitted, fitted_at, fitted_draws, light, read_fitted
+from bsvr_pp.inference.integrated import Integrated
 from bsvr_pp.inference.prediction.component import Component, draw_jointly, mixture_of
 from bsvr_pp.inference.prediction.distribution import PredictiveDistribution
 from bsvr_pp.inference.prediction.neighbours import NoiseScales, choose_neighbours, scales_of_posterior
-from bsvr_pp.inference.protocol import Averages, IntegratesLatent, MatchesMoments, Method, Options, Samples
+from bsvr_pp.inference.protocol import Integrates, IntegratesLatent, MatchesMoments, Method, Options, Samples
 from bsvr_pp.inference.result import blocks_of
 from bsvr_pp.inference.search.at_size import AtSize, cut, search_in_blocks
 from bsvr_pp.inference.search.optimize import initial_point
@@ -45,6 +46,7 @@ from bsvr_pp.model.problem import Point, Problem, read_model
 from bsvr_pp.model.warping import AS_GIVEN, CONSTANTS, Warping
 
 _EFFECTS = 200  # number of rows from which the kernel has main effects,
+_INTEGRATED, _POINTS = 400, 32  # largest number of rows whose hyperparameters are integrated out, by so many points,
 _SCALES = 200  # and a dense fit several scales of the noise, of which fewer tell little
 
 
@@ -162,12 +164,12 @@ class StandardFit:
             state = fitted_draws(problem, draws)
         elif found is not None:
             posterior = light(solve_at(problem, latent, found.point, options.progressbar))
-            state = fitted_at([found.point], [posterior], np.ones(1), found.optima, at_size=found.record())
+            state = fitted_at(found.point, posterior, found.optima, at_size=found.record())
             message = found.end.message if posterior.converged else "the solve of a block"
             state = replace(state, converged=posterior.converged and found.end.converged, message=message)
         else:
             check_budget(method, problem.targets.size, divisible=problem.ends.exact)
-            state = at_optima(method, problem, {}, options, rng)
+            state = at_optimum(latent, problem, {}, options, rng)
         return cls(model, units, rows, problem.blocks, method, state, found, **more).keeping(problem)
 
     @classmethod
@@ -184,6 +186,12 @@ class StandardFit:
         vars(self)["problem"] = problem
         return self
 
+    def integrated(self, method: Integrates) -> Self:
+        """The fit with the hyperparameters integrated out around its own, by the same points whatever the seed."""
+        with threads_for(len(self.rows.y)):
+            fitted = method.around(self.problem, {}, self.fitted, np.random.default_rng(0))
+        return self.changed(fitted=fitted, method=method)
+
     def changed(self, **fields: Any) -> Self:
         """The fit of the same problem with other fields."""
         return replace(self, **fields).keeping(self.problem)
@@ -199,7 +207,7 @@ class StandardFit:
 
     @property
     def point(self) -> Point:
-        """Hyperparameters of the best member, or the means of draws."""
+        """Hyperparameters of the optimum, or the means of draws."""
         return self.fitted.points[0]
 
     @property
@@ -243,19 +251,21 @@ class RegressionSpec:
     noise_scales: bool
     logarithm: bool
     warping: bool
+    integrate: bool = False  # out the hyperparameters of few rows
     size: int | None = None
 
     def for_rows(self, rows: TrainingData, tied: Tied) -> tuple[Self, TrainingData]:
         """Decide what depends on the number of rows; the rows come back as they are fitted."""
         n, model, size = len(rows.y), replace(self.model, tied=tied), None
         if rows.exact and self.local.divides(n):
-            if isinstance(self.method, Averages):
-                raise ValueError(f"a committee averages over optima of a dense fit, and {n} rows are fitted in blocks")
+            if isinstance(self.method, Integrates):
+                raise ValueError(f"{self.method.name} takes a dense fit, and {n} rows need blocks: use blocks=None")
             rows, size = rows.unmerged(), self.local.rows
             self.local.tell(len(rows.y))
         if self.automatic and n >= _EFFECTS:
             model = replace(model, kernel="main_effects")
-        return replace(self, model=model, size=size), rows
+        method = Integrated(points=_POINTS) if self.integrate and n <= _INTEGRATED and size is None else self.method
+        return replace(self, model=model, size=size, method=method), rows
 
     @property
     def counts(self) -> tuple[int, ...]:
@@ -324,25 +334,33 @@ class RegressionFit(StandardFit):
         A row changes the sites of all others: the solver starts at the present ones and runs until it converges. Of
         blocks only those with new rows are solved.
         """
-        (old,), new, before = self.fitted.posteriors, new.in_units(self.units), self.problem
+        new, before, fitted = new.in_units(self.units), self.problem, self.fitted
         rows, place = self.rows.joined(new, merge=not self.blocks.local)
         blocks = self.blocks.grown(new.X)
         problem, method = self.model.problem(rows, blocks), cast(IntegratesLatent, self.method.latent)
 
-        def solved(some: Problem, start: Array) -> LatentPosterior:
-            K, mean, noise = some.at(self.point)
+        def solved(some: Problem, start: Array, point: Point = self.point) -> LatentPosterior:
+            K, mean, noise = some.at(point)
             return method.solve(K, some.targets, noise, mean, start)
 
-        names = "dual_coef", "site_precision", "mean", "variance", "cavity_variance"
-        vectors: dict[str, Any] = {name: np.zeros(len(rows.y)) for name in names}
-        for name, values in vectors.items():
-            values[place] = getattr(old, name)
-        sites = np.stack([vectors["dual_coef"], vectors["site_precision"]])
+        def spread(old: LatentPosterior) -> dict[str, Any]:
+            names = "dual_coef", "site_precision", "mean", "variance", "cavity_variance"
+            vectors = {name: np.zeros(len(rows.y)) for name in names}
+            for name, values in vectors.items():
+                values[place] = getattr(old, name)
+            return vectors
+
+        def sites_of(vectors: dict[str, Any]) -> Array:
+            return np.stack([vectors["dual_coef"], vectors["site_precision"]])
+
         with threads_for(len(rows.y)):
             if not blocks.several:
-                found = solved(problem, sites)
+                pairs = zip(fitted.posteriors, fitted.points, strict=True)
+                found = [solved(problem, sites_of(spread(old)), point) for old, point in pairs]
             else:
-                value, converged = self.fitted.log_evidence, old.converged
+                (old,) = fitted.posteriors
+                vectors, value, converged = spread(old), fitted.log_evidence, old.converged
+                sites = sites_of(vectors)
                 for block in np.unique(blocks.assign(new.X)):
                     index, known = blocks.rows(block), place[before.blocks.rows(block)]
                     part = solved(problem.part(block), sites[:, index])
@@ -350,16 +368,17 @@ class RegressionFit(StandardFit):
                     converged = converged and part.converged
                     for name, values in vectors.items():
                         values[index] = getattr(part, name)
-                found = replace(old, **vectors, support=old.support[:0], log_evidence=value, converged=converged)
-            converged = self.fitted.converged and found.converged
-            state = replace(self.fitted, posteriors=[found], converged=converged, log_evidence=found.log_evidence)
-            state = state.with_scales(problem, self.fitted.scales)
+                found = [replace(old, **vectors, support=old.support[:0], log_evidence=value, converged=converged)]
+            state = fitted.updated(found).with_scales(problem, fitted.scales)
         return replace(self, rows=rows, blocks=blocks, fitted=state).keeping(problem)
 
 
 def fit_regression(rows: TrainingData, spec: RegressionSpec, rng: np.random.Generator) -> RegressionFit:
     """Fit the rows, as `RegressionSpec.for_rows` gives them, and warn of what was set aside and did not converge."""
     n, exact, noise, method = len(rows.y), rows.exact, spec.model.noise, spec.method
+    around = method if isinstance(method, Integrates) else None
+    if around is not None:
+        method = cast(Method, around.latent)
     set_aside, draws = spec.set_aside and exact, isinstance(method, Samples)
     units_of = partial(Units.of, tied=spec.model.tied, targets=True, logarithm=spec.logarithm)
     whole = units_of(rows)
@@ -405,9 +424,11 @@ def fit_regression(rows: TrainingData, spec: RegressionSpec, rng: np.random.Gene
                 chosen = scaled(kept).fit
         else:
             chosen = first
+        if around is not None:
+            chosen = chosen.integrated(around)
         chosen.predictive(chosen.rows.X[:1], spec.local)  # which makes what other predictions need
     _warn_of_targets(chosen, equal)
-    warn_unless_converged(chosen.fitted, method)
+    warn_unless_converged(chosen.fitted, spec.method)
     return chosen
 
 

@@ -33,6 +33,7 @@ from bsvr_pp.estimators.training_data import TrainingData, Units
 from bsvr_pp.estimators.validation import Columns, Learned, RandomState, new_inputs, regression_data, targets_of
 from bsvr_pp.inference.protocol import Method, Options, Samples
 from bsvr_pp.inference.result import hyperparameters_of
+from bsvr_pp.methods import method_of
 from bsvr_pp.model.priors import BETA, BIAS, Kernel, check_unused
 from bsvr_pp.model.warping import CONSTANTS, Warping
 
@@ -65,13 +66,14 @@ class BayesianSVR(TargetPredictions, SavedEstimator, RegressorMixin, BaseEstimat
         Whether each input has its own lengthscale.
     warping : bool
         Whether a kernel with main effects learns a scale for each input: as it is, like a logarithm, or between.
-    inference : {"mean_field", "laplace", "nuts"} or a method
+    inference : {"auto", "mean_field", "laplace", "nuts"} or a method
         Mean field, Laplace's approximation, or `bp.NUTS` with f integrated out by mean field; or a method with options.
-        `bp.Committee` averages predictions over all optima by evidence.
+        "auto" is mean field, and up to 400 rows of a dense fit `bp.Integrated`: predictions average over points of the
+        hyperparameters, whose optimum the attributes describe.
         Mean field gives better predictions than Laplace on most data (the benchmark "quality"). Laplace needs a
         curvature, which losses with kinks have not ("epsilon_insensitive", "absolute", "pinball", beta = 0).
     restarts : int, optional
-        Number of starts of the optimiser, as in `bp.fit`: by default 2, or 5 for Laplace and for a committee.
+        Number of starts of the optimiser, as in `bp.fit`: by default 2, or 5 for Laplace.
     outliers : {"set_aside", "keep"}
         Whether rows are set aside, and named in a warning, whose targets are gross errors, which no noise of the model
         explains and with which their neighbours do not agree, or have far wider noise than most: these do not determine
@@ -140,12 +142,10 @@ class BayesianSVR(TargetPredictions, SavedEstimator, RegressorMixin, BaseEstimat
         Factors of the width of the noise, their weights, and how far neighbours share them.
     outliers_ : array of int
         Rows that were set aside; their dual coefficients are 0.
-    committee_ : (m,) array
-        Weights of the optima in the averaged predictions.
     converged_ : bool
         Whether the optimum or the chains converged.
     result_ : xarray.DataTree
-        Result in the format of `bp.fit`, standardised; for a committee its best member. `from_result` loads it.
+        Result in the format of `bp.fit`, standardised. `from_result` loads it.
 
     Notes
     -----
@@ -188,7 +188,7 @@ class BayesianSVR(TargetPredictions, SavedEstimator, RegressorMixin, BaseEstimat
     quantile: float = 0.5
     ard: bool = True
     warping: bool = True
-    inference: str | Method = "mean_field"
+    inference: str | Method = "auto"
     restarts: int | None = None
     outliers: Literal["set_aside", "keep"] = "set_aside"
     log_targets: bool = False
@@ -241,7 +241,7 @@ class BayesianSVR(TargetPredictions, SavedEstimator, RegressorMixin, BaseEstimat
         Raises
         ------
         ValueError
-            If there are several points of the hyperparameters, or the rows are not of the kind of those of `fit`.
+            If the hyperparameters were sampled, or the rows are not of the kind of those of `fit`.
 
         Warns
         -----
@@ -258,8 +258,8 @@ class BayesianSVR(TargetPredictions, SavedEstimator, RegressorMixin, BaseEstimat
         True
         """
         fit = self._checked()
-        if len(fit.fitted.posteriors) != 1:
-            raise ValueError("rows are added at one point of the hyperparameters, and a committee or NUTS has many")
+        if not fit.fitted.posteriors:
+            raise ValueError("rows are added to posteriors of f, and NUTS has draws: use inference='auto'")
         inputs, targets = new_inputs(self, X), targets_of(y, allowed=True)
         weight, values = checked_weights(sample_weight, len(inputs)), numbers("y", targets.y, (len(inputs),))
         new = fit.rows.like(targets.rows(inputs, values, weight, logs=fit.units.logarithm))
@@ -301,6 +301,7 @@ class BayesianSVR(TargetPredictions, SavedEstimator, RegressorMixin, BaseEstimat
             bool(self.noise_scales),
             bool(self.log_targets),
             bool(self.warping),
+            self.inference == "auto",
         )
 
     def _read(self, rows: TrainingData, learned: Learned, columns: Columns, result: xr.DataTree) -> RegressionFit:
@@ -316,7 +317,7 @@ class BayesianSVR(TargetPredictions, SavedEstimator, RegressorMixin, BaseEstimat
             known["warping"] = Warping.of_array(numbers(f"{CONSTANTS} of result", data[CONSTANTS].values, ("q", 6)))
         model = replace(spec.model, tied=columns.tied, **known)
         more = {"neighbours": learned["neighbours_"], "outliers": learned["outliers_"].astype(np.intp)}
-        return RegressionFit.of_result(model, units, rows, spec.method, result, **more)
+        return RegressionFit.of_result(model, units, rows, method_of(result), result, **more)
 
     def _attributes(self, fit: RegressionFit, columns: Columns) -> Learned:
         """What the fit has found, in the units of the data."""
@@ -330,7 +331,6 @@ class BayesianSVR(TargetPredictions, SavedEstimator, RegressorMixin, BaseEstimat
             "neighbours_": fit.neighbours,
             "blocks_": fit.cut,
             "noise_scales_": fitted.scales,
-            "committee_": fitted.weights,
             "converged_": fitted.converged,
             "log_evidence_": fitted.log_evidence - fit.rows.n_exact * float(np.log(fit.units.unit)),
         }

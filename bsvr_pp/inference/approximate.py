@@ -6,8 +6,7 @@ Annealing is an unbiased evidence with a standard error, the reference for the a
 from __future__ import annotations
 
 import warnings
-from collections.abc import Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from typing import ClassVar, Literal
 
 import numpy as np
@@ -15,7 +14,6 @@ import pytensor.tensor as pt
 from numpy.random import Generator
 from pytensor.compile.sharedvalue import SharedVariable
 from pytensor.tensor.variable import TensorConstant
-from scipy.special import softmax
 
 from bsvr_pp.core.approximations import BlockDiagonal, Covariance, LatentPosterior, annealed, laplace, mean_field
 from bsvr_pp.core.approximations.mean_field import TARGET
@@ -25,22 +23,31 @@ from bsvr_pp.core.covariance.block_diagonal import AnyCovariance
 from bsvr_pp.core.losses import NoiseModel
 from bsvr_pp.core.losses.noise import unit_noise
 from bsvr_pp.inference.fitted import Fitted, fitted_at, keep
-from bsvr_pp.inference.protocol import Averages, Evidence, IntegratesLatent, Method, Options, Search, check_latent
-from bsvr_pp.inference.search.optimize import maximize
+from bsvr_pp.inference.protocol import Evidence, IntegratesLatent, Options, Search
+from bsvr_pp.inference.search.optimize import Optimum, maximize
 from bsvr_pp.model.compiled import value_of
 from bsvr_pp.model.problem import Point, Problem
 
 _SMOOTH = 0.2  # smallest beta for which the jumps of exact Laplace are small
-_SAME = 1e-2  # relative distance of hyperparameters below which two optima are considered equal
 
 
 def run_at_optimum(
     method: IntegratesLatent, problem: Problem, given: Point, options: Options, rng: Generator
 ) -> Fitted:
     """Optimise the hyperparameters that are not given by the evidence, and solve there: ``run`` of a method."""
-    fitted = at_optima(method, problem, given, options, rng)
+    fitted = at_optimum(method, problem, given, options, rng)
     keep(problem, fitted.posteriors[0])
     return fitted
+
+
+def at_optimum(latent: IntegratesLatent, problem: Problem, given: Point, options: Options, rng: Generator) -> Fitted:
+    """Solve at the best optimum of the hyperparameters that are not given."""
+    optima: list[Optimum] = []
+    if set(given) != set(problem.hyperparameters):
+        optima = maximize(problem, latent, given, options, rng)
+    found = optima[0].point if optima else given
+    point = {name: found[name] for name in problem.hyperparameters}
+    return fitted_at(point, solve_at(problem, latent, point, options.progressbar), optima)
 
 
 def solve_at(problem: Problem, method: IntegratesLatent, point: Point, progressbar: bool = False) -> LatentPosterior:
@@ -156,47 +163,6 @@ class MAP:
 
 
 @dataclass(frozen=True, slots=True)
-class Committee:
-    """Predictions that average over all optima of the hyperparameters, by evidence (Chu et al. 2004, section V-B).
-
-    Everything but predictions is of the best optimum.
-
-    Parameters
-    ----------
-    latent : MeanField, Laplace or another approximation
-        Method that integrates the latent function out.
-
-    Raises
-    ------
-    TypeError
-        If it does not.
-    """
-
-    latent: IntegratesLatent = field(default_factory=MeanField)
-
-    def __post_init__(self) -> None:
-        check_latent(self.latent)
-
-    @property
-    def name(self) -> str:
-        """Name in tables."""
-        return f"committee ({self.latent.name})"
-
-    def run(self, problem: Problem, given: Point, options: Options, rng: Generator) -> Fitted:
-        """Optimise the hyperparameters that are not given from several starts, and solve at each optimum."""
-        return at_optima(self, problem, given, options, rng)
-
-    def members(self, points: Sequence[Point], objectives: Sequence[float]) -> list[int]:
-        """Numbers of distinct optima."""
-        kept: list[int] = []
-        for i, point in enumerate(points):
-            same = any(all(np.allclose(point[v], points[j][v], rtol=_SAME) for v in point) for j in kept)
-            if not same and np.isfinite(objectives[i]):
-                kept.append(i)
-        return kept or [0]
-
-
-@dataclass(frozen=True, slots=True)
 class Annealed(Annealing):
     """Annealed estimate of the evidence at given hyperparameters: the reference for the approximations.
 
@@ -235,19 +201,3 @@ class Annealed(Annealing):
             return Evidence(float(sum(part.value for part in each)), error, True)
         forwards = self.posterior(K, y, noise, mean, rng)
         return Evidence(forwards.log_evidence, forwards.standard_error, True)
-
-
-def at_optima(method: Method, problem: Problem, given: Point, options: Options, rng: Generator) -> Fitted:
-    """Solve at the best optimum of the hyperparameters that are not given, or at those that the method averages."""
-    latent = method.latent
-    assert latent is not None
-    if set(given) == set(problem.hyperparameters):
-        return fitted_at([given], [solve_at(problem, latent, given, options.progressbar)], np.ones(1), [])
-    optima = maximize(problem, latent, given, options, rng, all_optima=isinstance(method, Averages))
-    kept = optima[:1]
-    if isinstance(method, Averages):
-        kept = [optima[i] for i in method.members([o.point for o in optima], [o.objective for o in optima])]
-    weights = softmax([optimum.objective for optimum in kept]) if len(kept) > 1 else np.ones(1)
-    points = [{name: optimum.point[name] for name in problem.hyperparameters} for optimum in kept]
-    posteriors = [solve_at(problem, latent, point, options.progressbar) for point in points]
-    return fitted_at(points, posteriors, weights, optima)

@@ -21,6 +21,7 @@ from bsvr_pp.core.docs import shared
 from bsvr_pp.inference.budget import check_budget
 from bsvr_pp.inference.protocol import (
     ConvergenceWarning,
+    Integrates,
     Method,
     Normalises,
     Objective,
@@ -140,7 +141,7 @@ def _check_options(
         raise TypeError("method comes before model: write bp.fit(bp.Laplace(), model), or with another method")
     if not isinstance(method, Method):
         given = str(getattr(method, "__name__", method)).replace("_", "").lower()
-        named = next((name for name in ("MAP", "MeanField", "NUTS", "Committee") if name.lower() == given), "Laplace")
+        named = next((name for name in ("MAP", "MeanField", "NUTS", "Integrated") if name.lower() == given), "Laplace")
         raise TypeError(
             f"method must be MAP(), Laplace(), MeanField(), NUTS() or another method, got {method!r}: write "
             f"bp.fit(bp.{named}(), model)"
@@ -155,7 +156,7 @@ def _check_options(
         check_count("draws", draws, 1)
         if isinstance(method, Samples):
             raise ValueError(f"draws is for methods at a point of the hyperparameters, got it with {method!r}")
-    if objective == "evidence" and isinstance(method, Samples):
+    if objective == "evidence" and isinstance(method, Samples | Integrates):
         raise ValueError(f"objective='evidence' is for methods that optimise hyperparameters, got it with {method!r}")
 
 

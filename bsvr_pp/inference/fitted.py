@@ -15,6 +15,7 @@ from weakref import WeakKeyDictionary
 import numpy as np
 import pymc as pm
 import xarray as xr
+from scipy.special import logsumexp
 
 from bsvr_pp.core.approximations import BlockDiagonal, Covariance, LatentPosterior
 from bsvr_pp.core.approximations.posterior import from_sites, without_factor
@@ -25,31 +26,45 @@ from bsvr_pp.core.losses import NoiseModel
 from bsvr_pp.inference.parts import names_of_latents
 from bsvr_pp.inference.prediction.component import Component, Member, component, component_of_draw
 from bsvr_pp.inference.prediction.neighbours import NoiseScales
-from bsvr_pp.inference.protocol import Method, attributes_of
+from bsvr_pp.inference.protocol import IntegratesLatent, Method, attributes_of
 from bsvr_pp.inference.result import (
     check_match,
+    draws_of,
     from_latent,
     from_samples,
     is_mode,
     is_sampled,
+    keep_optima,
+    layout_of,
+    numbered,
     optima_of,
     points_of,
     row_of,
     stacked_points,
 )
+from bsvr_pp.inference.sampling.recover import recover
 from bsvr_pp.inference.search.optimize import Optimum
 from bsvr_pp.model.problem import Point, Problem
 
 _DRAWS = 200  # largest number of draws of the hyperparameters in predictions
 _MOST = 4  # largest number of posteriors of a model that are kept,
+_ATTRIBUTES = "at_size", "log_evidence_error", "k_hat", "effective_points"  # others of a result
 _BYTES = 2**30  # and their largest memory
 
 _KEPT: WeakKeyDictionary[pm.Model, tuple[LatentPosterior, ...]] = WeakKeyDictionary()
 
 
+class Cloud(NamedTuple):
+    """Points of the posterior of the hyperparameters, with their weights, where f is integrated out by ``latent``."""
+
+    points: list[Point]
+    weights: Array
+    latent: IntegratesLatent
+
+
 @dataclass(frozen=True, slots=True)
 class Fitted:
-    """Members of a committee (usually one) with their weights, best first; or a tree of ``draws``."""
+    """Points of the hyperparameters, the optimum first, with their weights in predictions; or a tree of ``draws``."""
 
     points: list[Point]
     posteriors: list[LatentPosterior]
@@ -60,7 +75,8 @@ class Fitted:
     log_evidence: float
     more: Mapping[str, Any] = field(default_factory=dict)  # other attributes of the result
     plug_in: bool = False  # f is only its mode
-    draws: xr.DataTree | None = None  # whose mean is the point, without a posterior and log evidence
+    cloud: Cloud | None = None  # points of which the result has draws
+    draws: xr.DataTree | None = None  # the result, if it was read; without points its mean is the point
     scales: NoiseScales = field(default_factory=NoiseScales.one)
 
     def with_scales(self, problem: Problem, scales: NoiseScales) -> Fitted:
@@ -69,12 +85,33 @@ class Fitted:
             scales = scales.of_rows(problem, self.points[0], self.posteriors[0])
         return replace(self, scales=scales)
 
+    def updated(self, posteriors: list[LatentPosterior]) -> Fitted:
+        """The same points with posteriors of more rows, whose evidences given the others change the weights."""
+        after, before = ([each.log_evidence for each in some] for some in (posteriors, self.posteriors))
+        with np.errstate(divide="ignore"):
+            found = np.log(self.weights) + np.subtract(after, before)
+        rise = float(logsumexp(found))
+        kept = np.flatnonzero(self.weights)
+        weights = np.exp(found - rise)
+        cloud = self.cloud and self.cloud._replace(points=[self.points[i] for i in kept], weights=weights[kept])
+        return replace(
+            self,
+            posteriors=posteriors,
+            weights=weights,
+            converged=self.converged and all(each.converged for each in posteriors),
+            log_evidence=self.log_evidence + rise,
+            cloud=cloud,
+            draws=None,
+        )
+
     def components(self, problem: Problem, neighbours: int | None = None) -> Iterable[Component]:
         """Components of the averaged predictions."""
-        if self.draws is not None:
+        if self.draws is not None and not self.posteriors:
             return components(problem, self.draws, neighbours=neighbours)
         found = []
         for point, posterior, weight in zip(self.points, self.posteriors, self.weights, strict=True):
+            if weight == 0.0:  # an optimum among points
+                continue
             known = None if problem.blocks.several else posterior.predict
             options: dict[str, Any] = {"predict": known, "neighbours": neighbours, "scales": self.scales}
             member = Member(point, posterior.dual_coef, posterior.site_precision, float(weight))
@@ -98,29 +135,41 @@ class Fitted:
     def tree(
         self, problem: Problem, attributes: dict[str, object], rng: np.random.Generator, draws: int | None = None
     ) -> xr.DataTree:
-        """The result of the best member, with a group ``committee`` if there are others; or the draws."""
+        """The result at a point; or draws of a cloud of points, with a group ``members`` of those that predict."""
         if self.draws is not None:
             return self.draws.copy()
+        if self.cloud is not None:
+            return self._drawn(problem, self.cloud, attributes, rng, draws)
         best = self.posteriors[0]
         if best.factor is None:  # of blocks
             best = replace(best, factor=problem.at(self.points[0])[0].factor(best.site_precision))
         options: dict[str, Any] = {"plug_in": self.plug_in, "rng": rng, "draws": draws}
-        tree = from_latent(problem, self.points[0], best, self.optima, attributes, **options)
-        if len(self.points) > 1:
-            members: dict[str, object] = {"weight": ("member", self.weights)}
-            for name in ("dual_coef", "site_precision"):
-                members[name] = (("member", row_of(tree)), np.stack([getattr(p, name) for p in self.posteriors]))
-            tree["committee"] = xr.DataTree(xr.Dataset(members | stacked_points("member", self.points)))
+        return from_latent(problem, self.points[0], best, self.optima, attributes, **options)
+
+    def _drawn(
+        self, problem: Problem, cloud: Cloud, attributes: dict[str, object], rng: np.random.Generator, size: int | None
+    ) -> xr.DataTree:
+        """Draws of the points of a cloud, equal ones together, and of f by its posterior at each."""
+        order, many = rng.permutation(len(cloud.points)), size or draws_of(problem)
+        share = np.cumsum(cloud.weights[order])
+        index = order[np.searchsorted(share, (np.arange(many) + 0.5) / many * share[-1])]
+        drawn = {name: np.stack([cloud.points[i][name] for i in index])[None] for name in problem.hyperparameters}
+        tree = xr.DataTree.from_dict({"posterior": numbered(layout_of(problem).dataset(drawn, ("chain", "draw")))})
+        tree = from_samples(problem, recover(problem, tree, cloud.latent, rng, False), {}, attributes, rng)
+        members: dict[str, object] = {"weight": ("member", self.weights)}
+        members["log_evidence"] = ("member", np.array([each.log_evidence for each in self.posteriors]))
+        for name in ("dual_coef", "site_precision"):
+            members[name] = (("member", row_of(tree)), np.stack([getattr(p, name) for p in self.posteriors]))
+        tree["members"] = xr.DataTree(xr.Dataset(members | stacked_points("member", self.points)))
+        keep_optima(tree, self.optima)
         return tree
 
 
-def fitted_at(
-    points: list[Point], posteriors: list[LatentPosterior], weights: Array, optima: list[Optimum], **more: object
-) -> Fitted:
-    """Make the record of members; it has converged if the best optimum and all posteriors have."""
-    converged = (not optima or optima[0].converged) and all(posterior.converged for posterior in posteriors)
+def fitted_at(point: Point, posterior: LatentPosterior, optima: list[Optimum], **more: object) -> Fitted:
+    """Make the record of a point; it has converged if the best optimum and the posterior have."""
+    converged = (not optima or optima[0].converged) and posterior.converged
     message = optima[0].message if optima else "hyperparameters were given"
-    return Fitted(points, posteriors, weights, optima, bool(converged), message, posteriors[0].log_evidence, more)
+    return Fitted([point], [posterior], np.ones(1), optima, bool(converged), message, posterior.log_evidence, more)
 
 
 def light(posterior: LatentPosterior) -> LatentPosterior:
@@ -158,17 +207,23 @@ class Draws(NamedTuple):
 def read_fitted(problem: Problem, result: xr.DataTree) -> Fitted:
     """Restore the record from the tree of `Fitted.tree`, or of `fit`."""
     check_match(problem, result)
-    if is_sampled(result):
+    if is_sampled(result) and "members" not in result.children:
         return fitted_draws(problem, result)
     points, posteriors, weights = [], [], []
-    for point, dual_coef, site_precision, weight in _members(problem, result):
-        points.append(point)
-        posteriors.append(light(from_sites(*problem.at(point)[:2], dual_coef, site_precision)))
-        weights.append(weight)
     attributes = result.attrs
+    evidences = [float(attributes["log_evidence"])]
+    if "members" in result.children:
+        evidences = result["members"].to_dataset()["log_evidence"].values.tolist()
+    for member, log_evidence in zip(_members(problem, result), evidences, strict=True):
+        points.append(member.point)
+        found = from_sites(*problem.at(member.point)[:2], member.dual_coef, member.site_precision)
+        posteriors.append(replace(light(found), log_evidence=log_evidence))
+        weights.append(member.weight)
     end = bool(attributes["converged"]), str(attributes["message"]), float(attributes["log_evidence"])
-    more: dict[str, Any] = {name: attributes[name] for name in ("at_size", "log_evidence_error") if name in attributes}
+    more: dict[str, Any] = {name: attributes[name] for name in _ATTRIBUTES if name in attributes}
     fitted = Fitted(points, posteriors, np.array(weights), optima_of(problem, result), *end, more)
+    if "members" in result.children:
+        fitted = replace(fitted, draws=result)
     scales = attributes.get("noise_scales")
     return fitted.with_scales(problem, NoiseScales.from_record(json.loads(scales))) if scales else fitted
 
@@ -179,12 +234,12 @@ def components(
     part: str | None = None,
     neighbours: int | NoiseScales | None = None,
 ) -> Iterator[Component]:
-    """Yield the components of a result, or of a part of f: one, a committee's members, or at most 200 of its draws."""
+    """Yield the components of a result, or of a part of f: one, its members, or at most 200 of its draws."""
     check_match(problem, result)
     count, scales = check_neighbours(result, neighbours, part)
     posterior = result["posterior"].to_dataset()
-    if not is_sampled(result):
-        members = _members(problem, result)
+    if not is_sampled(result) or "members" in result.children:
+        members = [each for each in _members(problem, result) if each.weight > 0.0]
         alone = len(members) == 1 and not problem.blocks.several
         known = latent_posterior(problem, result)[0].predict if alone else None
         options: dict[str, Any] = {"part": part, "neighbours": count, "scales": scales, "predict": known}
@@ -224,13 +279,13 @@ def check_neighbours(
 
 
 def _members(problem: Problem, result: xr.DataTree) -> list[Member]:
-    """The posterior of a result, or of each member of a committee."""
-    if "committee" not in result.children:
+    """The posterior of a result, or of each point of the hyperparameters in its predictions."""
+    if "members" not in result.children:
         latent = result["latent_posterior"].to_dataset()
         return [Member(_point(problem, result), latent["dual_coef"].values, latent["site_precision"].values)]
     found = []
-    for i in range(result["committee"].sizes["member"]):
-        member = {str(name): array.values[i] for name, array in result["committee"].data_vars.items()}
+    for i in range(result["members"].sizes["member"]):
+        member = {str(name): array.values[i] for name, array in result["members"].data_vars.items()}
         point = {name: member[name] for name in problem.hyperparameters}
         found.append(Member(point, member["dual_coef"], member["site_precision"], float(member["weight"])))
     return found

@@ -1,7 +1,7 @@
 """Predictions from any result, independent of the method that made it.
 
 At one point of the hyperparameters f is Gaussian at the new inputs (for MAP a point), and a new target is f plus noise.
-Densities and cdfs are averaged over draws, or members of a committee; quantiles invert the averaged cdf.
+Densities and cdfs are averaged over draws or points of the hyperparameters; quantiles invert the averaged cdf.
 """
 
 from __future__ import annotations

@@ -9,7 +9,6 @@ use it.
 from __future__ import annotations
 
 import json
-from collections.abc import Sequence
 from dataclasses import Field, fields
 from typing import ClassVar, Literal, NamedTuple, Protocol, _ProtocolMeta, runtime_checkable
 
@@ -130,11 +129,11 @@ class MatchesMoments(IntegratesLatent, Protocol):
 
 
 @runtime_checkable
-class Averages(Method, Protocol):
-    """Predictions averaged over several optima of the hyperparameters: `Committee`."""
+class Integrates(Method, Protocol):
+    """Predictions averaged over points of the hyperparameters around an optimum: `Integrated`."""
 
-    def members(self, points: Sequence[Point], objectives: Sequence[float]) -> list[int]:
-        """Numbers of the optima that are averaged; the best is first."""
+    def around[Found: Solution](self, problem: Problem, given: Point, found: Found, rng: Generator) -> Found:
+        """The record of all points, of which the first is the optimum that was found."""
 
 
 def check_latent(latent: object, instead: str = "") -> None:

@@ -132,7 +132,7 @@ def _check_vectors(problem: Problem, result: xr.DataTree, name: str) -> None:
     }
     needed.setdefault(_group_of_mu(result), []).append(problem.prior.name)
     # Those that predictions read.
-    for group in ("posterior", "location", "latent_posterior", "latent_draws", "committee"):
+    for group in ("posterior", "location", "latent_posterior", "latent_draws", "members"):
         held: dict[Hashable, xr.DataArray] = dict(result[group].data_vars) if group in result.children else {}
         wanted = {*needed.get(group, ()), *(() if group == "posterior" else held)}
         found = {label: array for label, array in held.items() if label in wanted}
@@ -245,7 +245,7 @@ def from_latent(
 ) -> xr.DataTree:
     """Make the result of a Gaussian posterior of f at one point, with draws; with ``plug_in`` f is only its mode."""
     noise = problem.in_intervals(problem.noise_at(point), point)
-    many = draws or int(np.clip(_NUMBERS // problem.targets.size, _FEWEST, _DRAWS))
+    many = draws or draws_of(problem)
     parts: Point = {}
     if problem.composite is not None:
         f, parts = draw_parts(problem, point, posterior, many, rng, plug_in=plug_in)
@@ -279,7 +279,7 @@ def from_latent(
     )
     each = {"converged": int(posterior.converged), "log_evidence": posterior.log_evidence}
     stats = {name: (("chain", "draw"), np.full((1, len(f)), value)) for name, value in each.items()}
-    tree["sample_stats"] = xr.DataTree(_numbered(xr.Dataset(stats)))
+    tree["sample_stats"] = xr.DataTree(numbered(xr.Dataset(stats)))
     if problem.composite is not None:
         moments = moments_of_parts(problem, point, posterior, plug_in=plug_in)
         missing = missing_name(problem.target)
@@ -287,11 +287,21 @@ def from_latent(
             moments[missing] = np.stack([of_f[0], np.sqrt(of_f[1] ** 2 + own.variance)])
         shown = layout_of(problem).dataset(moments, ("moment",))
         tree["moments"] = xr.DataTree(shown.assign_coords(moment=["mean", "sd"]))
+    keep_optima(tree, optima)
+    return tree
+
+
+def keep_optima(tree: xr.DataTree, optima: Sequence[Optimum]) -> None:
+    """Add the end points of all starts of the optimiser to a result, if there are any."""
     if optima:
         ends = {name: ("optimum", [getattr(each, name) for each in optima]) for name in _OPTIMUM}
         ends["converged"] = ("optimum", [int(each.converged) for each in optima])
         tree["optima"] = xr.DataTree(xr.Dataset(ends | stacked_points("optimum", [each.point for each in optima])))
-    return tree
+
+
+def draws_of(problem: Problem) -> int:
+    """The number of draws of f in a result."""
+    return int(np.clip(_NUMBERS // problem.targets.size, _FEWEST, _DRAWS))
 
 
 def _derived_names(problem: Problem) -> list[str]:
@@ -406,7 +416,7 @@ def _tree(
     layout, target = layout_of(problem), problem.target
 
     def drawn(values: Mapping[str, ArrayLike]) -> xr.Dataset:
-        return _numbered(layout.dataset(values, ("chain", "draw")))
+        return numbered(layout.dataset(values, ("chain", "draw")))
 
     (X, _), inputs = problem.own_names, problem.inputs[:, : problem.n_inputs]
     data = other_data(problem) | {name: value for name, value in problem.data.items() if name == X}
@@ -453,7 +463,7 @@ def other_data(problem: Problem) -> dict[str, Array]:
     return {name: value for name, value in problem.data.items() if name not in problem.own_names}
 
 
-def _numbered(data: xr.Dataset) -> xr.Dataset:
+def numbered(data: xr.Dataset) -> xr.Dataset:
     return data.assign_coords({dim: np.arange(data.sizes[dim]) for dim in ("chain", "draw")})
 
 
@@ -463,7 +473,7 @@ def log_prior(problem: Problem, posterior: xr.Dataset) -> xr.Dataset:
     values = np.array([problem.log_prior_at(point)[:count] for point in points])
     shape = posterior.sizes["chain"], posterior.sizes["draw"]
     columns = zip(problem.hyperparameters, values.T, strict=True)
-    return _numbered(xr.Dataset({name: (("chain", "draw"), column.reshape(shape)) for name, column in columns}))
+    return numbered(xr.Dataset({name: (("chain", "draw"), column.reshape(shape)) for name, column in columns}))
 
 
 def with_missing(problem: Problem, point: Point, draws: Mapping[str, Array], rng: np.random.Generator) -> Point:

@@ -7,7 +7,7 @@ partition of them into blocks. Functions are compiled once per model; data in `p
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any, cast
 
@@ -261,6 +261,18 @@ class Problem(CompiledModel):
         densities = [pm.logp(variable, value) for variable, value in zip(self.variables, self._backward(), strict=True)]
         densities += [term if term in potentials else pm.logp(term, observed[term]) for term in self.terms]
         found: list[Tensor] = self.model.replace_rvs_by_values(densities)
+        return found
+
+    def log_jacobian(self, fixed: Collection[str] = ()) -> Tensor:
+        """Log density of free ``values`` less that of the hyperparameters, without the prior of fixed ones, a graph."""
+        total = pt.constant(0.0)
+        for value, variable, density in zip(self.values, self.variables, self.log_priors(), strict=False):
+            transform = self.model.rvs_to_transforms[variable]
+            if variable.name in fixed:
+                total = total - density.sum()
+            elif transform is not None:
+                total = total + transform.log_jac_det(value, *variable.owner.inputs).sum()
+        found: Tensor = self.model.replace_rvs_by_values([total])[0]
         return found
 
     def log_prior_at(self, point: Mapping[str, ArrayLike]) -> list[Array]:

@@ -26,11 +26,12 @@ from rich.table import Table
 
 from bsvr_pp.assess import assessment
 from bsvr_pp.assess.assessment import GOOD_R_HAT, Comparison, Numbers, Plain, Value, scores
-from bsvr_pp.assess.evidence import GOOD_K, Judged
+from bsvr_pp.assess.evidence import Judged
 from bsvr_pp.core import __version__
 from bsvr_pp.core.checks import generator
 from bsvr_pp.core.docs import shared
 from bsvr_pp.inference.approximate import Annealed, Laplace, MeanField
+from bsvr_pp.inference.integrated import GOOD_K
 from bsvr_pp.inference.predict import predict
 from bsvr_pp.inference.protocol import Anneals
 from bsvr_pp.inference.result import check_results, check_same, data_of

@@ -207,18 +207,28 @@ class SearchObjective:
     """Log evidence, with the log priors if they are in the objective, as a function of the free unconstrained values.
 
     The evidence of blocks is a sum, of a function that is compiled once. Each block is warm-started from its previous
-    solution if that is near. Without ``warm_starts`` a value depends on its point alone.
+    solution if that is near. Without ``warm_starts`` a value depends on its point alone. With ``density`` the function
+    is the log density of the free unconstrained values, without the priors of fixed ones.
     """
 
     def __init__(
-        self, problem: Problem, method: IntegratesLatent, fixed: Point, objective: Objective, warm_starts: bool = True
+        self,
+        problem: Problem,
+        method: IntegratesLatent,
+        fixed: Point,
+        objective: Objective,
+        warm_starts: bool = True,
+        density: bool = False,
     ) -> None:
         self._problem, self._method, self._fixed, self._warm_starts = problem, method, fixed, warm_starts
         self._parts = [problem.part(block) for block in range(len(problem.blocks))]
         self._together = not problem.blocks.several and objective == "posterior"
-        self._of_priors = None
+        self._terms = []  # of the hyperparameters alone
         if objective == "posterior" and not self._together:
-            self._of_priors = problem.function("priors", lambda: self._compiled([self._log_priors()]))
+            self._terms.append(problem.function("priors", lambda: self._compiled([self._log_priors()])))
+        if density:
+            key = f"density without {sorted(fixed)}"
+            self._terms.append(problem.function(key, lambda: self._compiled([problem.log_jacobian(fixed)])))
         self._at, self._sites = np.array(np.nan), [np.zeros((2, part.targets.size)) for part in self._parts]
         template = problem.to_unconstrained({**initial_point(problem), **fixed})
         self._all_values = dict(zip(problem.hyperparameters, template, strict=True))
@@ -231,8 +241,7 @@ class SearchObjective:
         values = self._split(x)
         found = self._of_blocks(values)
         terms = [[value, *gradient] for value, _, *gradient in found]
-        if self._of_priors is not None:
-            terms.append(self._of_priors(*values, *self._problem.given_data))
+        terms += [term(*values, *self._problem.given_data) for term in self._terms]
         value, *gradients = (sum(term[1:], start=term[0]) for term in zip(*terms, strict=True))
         gradient = self._flat(gradients).data
         if not np.isfinite(value) or not np.isfinite(gradient).all():

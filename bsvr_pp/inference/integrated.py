@@ -1,0 +1,280 @@
+"""Hyperparameters integrated out, by weighted points of their posterior.
+
+The points lie in the unconstrained space of the model, where the log density has the Jacobian of the transforms. The
+second derivatives near the optimum give a Student t distribution, whose quasi-random points get importance weights
+(Rue, Martino & Chopin 2009 go from the same derivatives). Where these are too unequal, points drawn by weight move by
+Hamiltonian Monte Carlo (Neal 2011), and the evidence is a bridge between both sets of points (Meng & Wong 1996).
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field, replace
+from typing import NamedTuple
+
+import numpy as np
+from arviz_stats.base import array_stats
+from numpy.random import Generator
+from rich.progress import track
+from scipy.special import logsumexp
+from scipy.stats import chi2, multivariate_t, norm, qmc
+
+from bsvr_pp.core.arrays import Array
+from bsvr_pp.core.checks import check_count
+from bsvr_pp.core.compiler import threads_for
+from bsvr_pp.inference.approximate import MeanField, solve_at
+from bsvr_pp.inference.fitted import Cloud, Fitted
+from bsvr_pp.inference.protocol import IntegratesLatent, Options, check_latent
+from bsvr_pp.inference.search.optimize import SearchObjective
+from bsvr_pp.model.problem import Point, Problem
+
+GOOD_K = 0.7  # largest k-hat of reliable importance weights (Vehtari et al. 2024)
+_EQUAL = 1e-6  # log ratios that are closer are equal: no Pareto distribution can be fitted to them
+
+_FLATTEST = 0.25  # smallest curvature of the density that counts: where it is flat, points stay within a few units
+_TAIL = 8.0  # degrees of freedom of the proposal
+_STEP = 0.05  # of unconstrained values, for second derivatives
+_NEWTON = 1.5  # largest step to the mode, in standard deviations of the proposal
+_CHAINS = 16  # number of points that move,
+_LEAST = 8.0  # effective number of points from which they are drawn,
+_LEAPS, _SIZE, _ACCEPTED = 3, 0.7, 0.7  # leapfrog steps of a move, their first size, and the share that is aimed at
+_STUCK = 0.2  # share of accepted moves below which the points do not follow the posterior
+
+
+@dataclass(frozen=True, slots=True)
+class Integrated:
+    """Hyperparameters integrated out by weighted points of their posterior, near its mode.
+
+    It takes about a hundred evaluations of the evidence, where `NUTS` takes thousands. Predictions average over
+    ``kept`` of the points; the result has draws from all, with f by its posteriors.
+
+    Parameters
+    ----------
+    latent : MeanField, Laplace or another approximation
+        Method that integrates the latent function out. Its evidence must be continuous: of Laplace the local curvature.
+    points : int
+        Number of points, at least 8.
+    kept : int
+        Largest number of points in predictions.
+
+    Raises
+    ------
+    ValueError
+        If a number is out of range.
+    TypeError
+        If latent is not an approximation.
+
+    Notes
+    -----
+    The result has the attributes ``log_evidence`` with the hyperparameters integrated out, ``log_evidence_error``,
+    ``k_hat`` of the importance weights, and ``effective_points``. It has not converged if k-hat is above 0.7 and the
+    points do not move: use ``NUTS(latent=...)`` then.
+
+    Examples
+    --------
+    >>> import bsvr_pp as bp
+    >>> bp.Integrated().name
+    'integrated (mean field)'
+    """
+
+    latent: IntegratesLatent = field(default_factory=MeanField)
+    points: int = 64
+    kept: int = 16
+
+    def __post_init__(self) -> None:
+        check_latent(self.latent)
+        check_count("points", self.points, 8)
+        check_count("kept", self.kept, 1)
+
+    @property
+    def name(self) -> str:
+        """Name in tables."""
+        return f"integrated ({self.latent.name})"
+
+    def run(self, problem: Problem, given: Point, options: Options, rng: Generator) -> Fitted:
+        """Optimise the hyperparameters that are not given, and integrate them out around the optimum."""
+        found: Fitted = self.latent.run(problem, given, options, rng)  # type: ignore[assignment]
+        free = set(problem.hyperparameters) - set(given)
+        return self.around(problem, given, found, rng, options.progressbar) if free else found
+
+    def around(
+        self, problem: Problem, given: Point, found: Fitted, rng: Generator, progressbar: bool = False
+    ) -> Fitted:
+        """Integrate the hyperparameters that are not given out around an optimum, which has a weight of zero."""
+        self.latent.check_sampling(problem)
+        density = SearchObjective(problem, self.latent, given, "posterior", warm_starts=False, density=True)
+        try:
+            with threads_for(problem.targets.size):
+                cloud = _cloud(density, density.pack(found.points[0]), self.points, rng, progressbar)
+                chosen, weights = cloud.thinned(self.kept)
+                points = [density.unpack(x) for x in chosen]
+                posteriors = [solve_at(problem, self.latent, point) for point in points]
+        except KeyboardInterrupt:
+            return replace(found, converged=False, message="interrupted: the hyperparameters are those of the optimum")
+        message, good = found.message, cloud.k_hat <= GOOD_K or cloud.accepted >= _STUCK
+        if not good:
+            message = (
+                f"k-hat of the weights is {cloud.k_hat:.2f}, and only {cloud.accepted:.0%} of the moves are accepted: "
+                "sample the hyperparameters, with NUTS(latent=...)"
+            )
+        more = {"log_evidence_error": cloud.error, "k_hat": cloud.k_hat, "effective_points": cloud.effective}
+        return replace(
+            found,
+            points=[found.points[0], *points],
+            posteriors=[found.posteriors[0], *posteriors],
+            weights=np.append(0.0, weights),
+            converged=bool(found.converged and good and all(each.converged for each in posteriors)),
+            message=message,
+            log_evidence=cloud.log_evidence,
+            more={**found.more, **more},
+            cloud=Cloud([density.unpack(x) for x in cloud.x], cloud.weights, self.latent),
+        )
+
+
+class _Cloud(NamedTuple):
+    """Points (m, k) with their weights, what they say of the evidence, and the scale (k, k) of the posterior."""
+
+    x: Array
+    weights: Array
+    scale: Array
+    log_evidence: float
+    error: float  # standard error of the log evidence
+    k_hat: float
+    effective: float
+    accepted: float = 1.0  # share of the moves
+
+    def thinned(self, kept: int) -> tuple[Array, Array]:
+        """At most ``kept`` points: the last of equal ones, or those of the largest weights with that of near ones."""
+        if np.ptp(self.weights) == 0:
+            chosen = self.x[-kept:]
+            return chosen, np.full(len(chosen), 1.0 / len(chosen))
+        order = np.argsort(-self.weights, kind="stable")[:kept]
+        z = np.linalg.solve(self.scale, self.x.T).T
+        nearest = np.argmin(((z[:, None] - z[order]) ** 2).sum(axis=2), axis=1)
+        return self.x[order], np.bincount(nearest, self.weights, minlength=order.size)
+
+
+def _cloud(density: SearchObjective, x: Array, points: int, rng: Generator, progressbar: bool) -> _Cloud:
+    """Weighted points around an optimum x (k,) of the hyperparameters."""
+    centre, scale = _normal(density, x)
+    k = x.size
+    uniform = qmc.Sobol(k + 1, rng=rng).random_base2(int(np.ceil(np.log2(points))))[:points]
+    uniform = np.clip(uniform, 1e-9, 1.0 - 1e-9)
+    z = norm.ppf(uniform[:, :k]) * np.sqrt(_TAIL / chi2.ppf(uniform[:, k:], _TAIL))
+    proposal = multivariate_t(np.zeros(k), np.eye(k), df=_TAIL)
+    log_volume = float(np.linalg.slogdet(scale)[1])
+
+    def log_ratio(values: Array, places: Array) -> Array:
+        """Log of the posterior density over that of the proposal, as both are known."""
+        return values - np.reshape(proposal.logpdf(places), len(places)) + log_volume
+
+    proposed = centre + z @ scale.T
+    shown = track(proposed, description="hyperparameters integrated out", disable=not progressbar, transient=True)
+    found = [density(each) for each in shown]
+    ratio = log_ratio(np.array([value for value, _ in found]), z)
+    if not np.isfinite(ratio).any():
+        ratio = np.zeros(points)
+    smoothed, k_hat = pareto_weights(np.where(np.isfinite(ratio), ratio, ratio[np.isfinite(ratio)].min() - 700.0))
+    weights = np.exp(smoothed)
+    effective = float(1.0 / np.sum(weights**2))
+    log_evidence, error = importance_estimate(ratio)
+    if k_hat <= GOOD_K and effective >= points / 2:
+        return _Cloud(proposed, weights / weights.sum(), scale, log_evidence, error, k_hat, effective)
+    chains = min(_CHAINS, points)
+    start = _drawn(ratio, chains)
+    moved = _Chains(density, scale, proposed[start], [found[i] for i in start], rng)
+    states = [moved.move() for _ in range(max(1, points // (2 * chains)))]
+    reached = np.concatenate([places for places, _ in states])
+    values = np.concatenate([value for _, value in states])
+    others = log_ratio(values, np.linalg.solve(scale, (reached - centre).T).T)
+    log_evidence, error = bridge_estimate(ratio, others, chains)
+    equal = np.full(len(reached), 1.0 / len(reached))
+    return _Cloud(reached, equal, scale, log_evidence, error, k_hat, float(chains), moved.accepted)
+
+
+def _normal(density: SearchObjective, x: Array) -> tuple[Array, Array]:
+    """Mode (k,) of the density, about, and scale (k, k) there, whose square is the inverse of minus its curvature."""
+    value, gradient = density(x)
+    turns = [gradient - density(x + step)[1] for step in _STEP * np.eye(x.size)]
+    curvature = np.stack(turns) / _STEP
+    values, vectors = np.linalg.eigh(0.5 * (curvature + curvature.T))
+    scale = np.asarray(vectors / np.sqrt(np.maximum(np.abs(values), _FLATTEST)))
+    step = scale.T @ gradient
+    step = scale @ (step * min(1.0, _NEWTON / max(float(np.abs(step).max()), 1e-300)))
+    size = next((size for size in (1.0, 0.5, 0.25) if density(x + size * step)[0] >= value), 0.0)
+    return x + size * step, scale
+
+
+def _drawn(log_ratio: Array, count: int) -> Array:
+    """Numbers of points, drawn by weights to the largest power for which enough of them count."""
+    for power in 0.8 ** np.arange(60.0):
+        weights = np.exp(power * (log_ratio - log_ratio.max()))
+        weights /= weights.sum()
+        if 1.0 / np.sum(weights**2) >= min(_LEAST, 0.5 * np.isfinite(log_ratio).sum()):
+            break
+    return np.searchsorted(np.cumsum(weights), (np.arange(count) + 0.5) / count).clip(0, len(weights) - 1)
+
+
+class _Chains:
+    """Points that move by Hamiltonian Monte Carlo, on the scale of the posterior; the step size follows acceptance."""
+
+    def __init__(
+        self, density: SearchObjective, scale: Array, start: Array, found: list[tuple[float, Array]], rng: Generator
+    ) -> None:
+        self.density, self.scale, self.rng = density, scale, rng
+        self.x, self.found, self.size = start.copy(), found, _SIZE
+        self.accepted = 0.0  # share of the last moves
+
+    def move(self) -> tuple[Array, Array]:
+        """Move each point once; return the points (c, k) and their log densities (c,)."""
+        shares = [self._moved(i) for i in range(len(self.x))]
+        self.accepted = float(np.mean(shares))
+        self.size *= np.exp(self.accepted - _ACCEPTED)
+        return self.x.copy(), np.array([value for value, _ in self.found])
+
+    def _moved(self, i: int) -> bool:
+        (value, gradient), x = self.found[i], self.x[i]
+        momentum = self.rng.standard_normal(x.size)
+        energy, size = value - 0.5 * momentum @ momentum, self.size * self.rng.uniform(0.8, 1.2)
+        for _ in range(_LEAPS):
+            momentum = momentum + 0.5 * size * (self.scale.T @ gradient)
+            x = x + size * (self.scale @ momentum)
+            value, gradient = self.density(x)
+            momentum = momentum + 0.5 * size * (self.scale.T @ gradient)
+        accepted = bool(np.log(self.rng.random()) < value - 0.5 * momentum @ momentum - energy)  # not where it is -inf
+        if accepted:
+            self.x[i], self.found[i] = x, (value, gradient)
+        return accepted
+
+
+def importance_estimate(log_ratio: Array) -> tuple[float, float]:
+    """Log of the mean of importance ratios, and its standard error."""
+    value = float(logsumexp(log_ratio) - np.log(log_ratio.size))
+    return value, float(np.exp(log_ratio - value).std(ddof=1) / np.sqrt(log_ratio.size))
+
+
+def bridge_estimate(of_proposal: Array, of_posterior: Array, independent: int) -> tuple[float, float]:
+    """Log of a normaliser, and its standard error, from log ratios at points of a proposal and of the posterior.
+
+    This is the optimal bridge of Meng & Wong (1996, equation 4.1); the error is that of Frühwirth-Schnatter (2004), for
+    an ``independent`` number of points of the posterior.
+    """
+    n, m = of_proposal.size, of_posterior.size
+    share, value = np.log(n / (n + m)), importance_estimate(of_proposal)[0]
+    for _ in range(200):
+        both = [np.logaddexp(share + ratio, np.log(m / (n + m)) + value) for ratio in (of_proposal, of_posterior)]
+        upper, lower = of_proposal - both[0], -both[1]
+        last, value = value, float(logsumexp(upper) - np.log(n) - logsumexp(lower) + np.log(m))
+        if abs(value - last) < 1e-10:
+            break
+    spread = [np.exp(part - logsumexp(part) + np.log(part.size)) for part in (upper, lower)]
+    return value, float(np.sqrt(spread[0].var() / n + spread[1].var() / independent))
+
+
+def pareto_weights(log_ratio: Array) -> tuple[Array, float]:
+    """Normalised, smoothed log weights (draws,) from log importance ratios, known up to a constant, and k-hat."""
+    # If all are equal within ArviZ's own tail, the largest min(n/5, 3√n) ratios, no Pareto distribution can be fitted.
+    tail = max(int(min(0.2 * log_ratio.size, 3.0 * np.sqrt(log_ratio.size))), 1)
+    if np.ptp(np.sort(log_ratio)[-tail:]) < _EQUAL:
+        return log_ratio - logsumexp(log_ratio), 0.0
+    smoothed, k_hat = array_stats.psislw(-log_ratio)
+    return smoothed, float(k_hat)
