@@ -243,6 +243,13 @@ def sampled():
         return bp.fit(method, model, random_seed=0, progressbar=False)
 
 
+def without_posteriors():
+    """An estimator whose hyperparameters were sampled."""
+    svr = fitted(bp.BayesianSVR)
+    svr._fit = replace(svr._fit, fitted=replace(svr._fit.fitted, posteriors=[]))
+    return svr
+
+
 def LABELLED(cls):
     """Cases of labels that are missing or have no order."""
     missing = (pd.NA, None, np.nan, pd.NaT)
@@ -769,7 +776,7 @@ PUBLIC = {
         ),
         (lambda s: into_folder(MANY, inference="nuts"), "inference must be mean field or Laplace in a folder, got"),
         (lambda s: into_folder(MANY, blocks=5, noise="absolute", inference="laplace"), "has no curvature to go by"),
-        (lambda s: into_folder(MANY, inference=bp.Committee()), "inference must be mean field or Laplace in a"),
+        (lambda s: into_folder(MANY, inference=bp.Integrated()), "inference must be mean field or Laplace in a"),
         (lambda s: into_folder(MANY, y=None), "y must be given with inputs that are an array"),
         (lambda s: into_folder(MANY, y=TARGETS[:4]), "y must have 20 values as data has rows, got 4"),
         (lambda s: into_folder(MANY, target="delay"), "target is the name of a column of a table, got target='delay'"),
@@ -813,7 +820,10 @@ PUBLIC = {
             intervals=("x", 1, None, "must be True or False, got"),
             random_state=("a", -1, "must be an integer of at least 0, a RandomState or None, got"),
         ),
-        (lambda s: fitted(bp.BayesianSVR, blocks=10, inference=bp.Committee()), "a committee averages over"),
+        (
+            lambda s: fitted(bp.BayesianSVR, blocks=10, inference=bp.Integrated()),
+            "takes a dense fit, and 20 rows need blocks",
+        ),
         (
             lambda s: estimator(bp.BayesianSVR, intervals=True).fit(MANY, ENDS, 2.0 + LABELS),
             "sample_weight is for exact targets, and y has intervals",
@@ -846,7 +856,7 @@ PUBLIC = {
             "y must be exact targets, as for fit, got intervals",
         ),
         (lambda s: fitted(bp.BayesianSVR, blocks=10).add(MANY, TARGETS, 2.0), "the rows are in blocks"),
-        (lambda s: fitted(bp.BayesianSVR, inference=bp.Committee(), restarts=2).add(MANY, TARGETS), "a committee or"),
+        (lambda s: without_posteriors().add(MANY, TARGETS), "rows are added to posteriors of f, and NUTS has draws"),
         (lambda s: bp.BayesianSVR.from_result("a"), "result must be the result_ of a BayesianSVR"),
         (lambda s: bp.BayesianSVR.from_result(s.result), "result must be the result_ of a BayesianSVR"),
         (lambda s: bp.BayesianSVR.from_result(recipe("{")), "result carries a recipe that cannot be read"),
@@ -859,9 +869,11 @@ PUBLIC = {
         n_jobs=("x", 0, 1.5, True, "must be a whole number other than 0, or None, got"),
         progressbar=("x", 1, None, "must be True or False, got"),
     ),
-    "Committee": options(
-        lambda s, **o: bp.Committee(**o),
+    "Integrated": options(
+        lambda s, **o: bp.Integrated(**o),
         latent=("x", None, bp.MAP(), bp.NUTS(), "must integrate f out, as Laplace.* and MeanField.* do, got"),
+        points=(24, *NO_COUNT),
+        kept=NO_COUNT,
     ),
     "BayesianSVC": [
         *LABELLED(bp.BayesianSVC),
@@ -1081,11 +1093,7 @@ INTEGRATIONS = {
         (lambda s: to_botorch(s.result, s.other), "result and model have different numbers"),
         (lambda s: to_botorch(s.mode, s.model), f"{ONE} only the mode of f: fit by mean field"),
         (lambda s: to_botorch(negative(s), s.model), "fitted must have sites of .* got the precision -1"),
-        (lambda s: to_botorch(changed(draws=s.result)), f"{ONE} draws: fit by mean field"),
-        (
-            lambda s: to_botorch(changed(points=2 * regression()._fit.fitted.points)),
-            f"{ONE} a committee of 2 optima: fit by mean",
-        ),
+        (lambda s: to_botorch(changed(posteriors=[])), f"{ONE} draws: fit by mean field"),
         (lambda s: to_botorch(changed(log_targets=True)), f"{ONE} log_targets=True: fit the logarithms"),
         (lambda s: to_botorch(fit_labels(s), s.labels), f"{ONE} classes: use real targets"),
         (lambda s: of_one_process(blocks=bp.local_blocks(X, rows=3)), f"{ONE} blocks of rows: use blocks=None"),
@@ -1314,7 +1322,6 @@ def test_bad_options_of_commands_leave_nothing_behind(tmp_path, monkeypatch):
         ),
         (["predict", "folder", "good.csv"], "folder: is not the folder of a model: it has no model.json"),
         (["fit", "good.csv", "--noise", "cauchy"], "noise must be one of"),
-        (["fit", "good.csv", "--inference", "nuts", "--committee"], "latent must integrate f out"),
         (["fit", "good.csv", "--lower", "x"], "--lower and --upper must be given together"),
         (["fit", "good.csv", "--lower", "x", "--upper", "y", "--ordinal"], "--lower and --upper say what is known"),
         (["fit", "good.csv", "--event", "x", "--ordinal"], "--event must be the column of the status"),

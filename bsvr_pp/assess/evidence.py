@@ -29,13 +29,11 @@ from bsvr_pp.core.checks import check_count, generator
 from bsvr_pp.core.covariance.block_diagonal import AnyCovariance
 from bsvr_pp.core.docs import shared
 from bsvr_pp.core.losses import NoiseModel
-from bsvr_pp.inference.integrated import GOOD_K, importance_estimate, pareto_weights
+from bsvr_pp.inference.integrated import GOOD_K, TAIL, importance_estimate, pareto_weights
 from bsvr_pp.inference.protocol import Evidence, HasEvidence, Method, check_evidence
 from bsvr_pp.inference.result import check_match, is_mode, is_sampled, latent_draws, points_of, problem_of
 from bsvr_pp.methods import method_of
 from bsvr_pp.model.problem import Point, Problem, read_model
-
-_TAIL = 5  # degrees of freedom of a proposal: its tails must not be lighter than the posterior's
 
 
 class Judged:
@@ -205,7 +203,7 @@ def integrated_evidence(
     unconstrained = [dict(zip(names, problem.to_unconstrained(point), strict=True)) for point in fitted.points]
     drawn = [DictToArrayBijection.map(values) for values in unconstrained]
     theta, shapes = np.stack([draw.data for draw in drawn]), drawn[0].point_map_info
-    proposal = multivariate_t(theta.mean(axis=0), np.atleast_2d(np.cov(theta.T)), df=_TAIL, seed=rng)
+    proposal = multivariate_t(theta.mean(axis=0), np.atleast_2d(np.cov(theta.T)), df=TAIL, seed=rng)
     proposed = np.reshape(proposal.rvs(draws), (draws, -1))
     prior = problem.model.compile_fn(
         problem.model.logp(vars=problem.prior_terms), inputs=problem.values, point_fn=False, mode="FAST_COMPILE"

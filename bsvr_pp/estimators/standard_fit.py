@@ -46,7 +46,8 @@ from bsvr_pp.model.problem import Point, Problem, read_model
 from bsvr_pp.model.warping import AS_GIVEN, CONSTANTS, Warping
 
 _EFFECTS = 200  # number of rows from which the kernel has main effects,
-_INTEGRATED, _POINTS = 400, 32  # largest number of rows whose hyperparameters are integrated out, by so many points,
+_INTEGRATED = 400  # largest number of rows whose hyperparameters are integrated out,
+_POINTS, _KEPT = 32, 12  # by so many points, and so many in predictions,
 _SCALES = 200  # and a dense fit several scales of the noise, of which fewer tell little
 
 
@@ -264,7 +265,11 @@ class RegressionSpec:
             self.local.tell(len(rows.y))
         if self.automatic and n >= _EFFECTS:
             model = replace(model, kernel="main_effects")
-        method = Integrated(points=_POINTS) if self.integrate and n <= _INTEGRATED and size is None else self.method
+        method = (
+            Integrated(points=_POINTS, kept=_KEPT)
+            if self.integrate and n <= _INTEGRATED and size is None
+            else self.method
+        )
         return replace(self, model=model, size=size, method=method), rows
 
     @property

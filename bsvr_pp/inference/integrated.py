@@ -31,11 +31,12 @@ GOOD_K = 0.7  # largest k-hat of reliable importance weights (Vehtari et al. 202
 _EQUAL = 1e-6  # log ratios that are closer are equal: no Pareto distribution can be fitted to them
 
 _FLATTEST = 0.25  # smallest curvature of the density that counts: where it is flat, points stay within a few units
-_TAIL = 8.0  # degrees of freedom of the proposal
+TAIL = 5.0  # degrees of freedom of the proposal, whose tails must not be lighter than those of the posterior
+_SIDES = 0.25  # share of the number of points, below which the widths of both sides are found first,
+_DROP, _WIDEST = 2.0**0.5, 2.5  # at this distance, and the largest width
 _STEP = 0.05  # of unconstrained values, for second derivatives
 _NEWTON = 1.5  # largest step to the mode, in standard deviations of the proposal
-_CHAINS = 16  # number of points that move,
-_LEAST = 8.0  # effective number of points from which they are drawn,
+_LEAST = 8.0  # effective number of points from which those that move are drawn,
 _LEAPS, _SIZE, _ACCEPTED = 3, 0.7, 0.7  # leapfrog steps of a move, their first size, and the share that is aimed at
 _STUCK = 0.2  # share of accepted moves below which the points do not follow the posterior
 
@@ -52,9 +53,9 @@ class Integrated:
     latent : MeanField, Laplace or another approximation
         Method that integrates the latent function out. Its evidence must be continuous: of Laplace the local curvature.
     points : int
-        Number of points, at least 8.
+        Number of points, at least 25.
     kept : int
-        Largest number of points in predictions.
+        Largest number of points in predictions, and of those that move where weights are too unequal.
 
     Raises
     ------
@@ -82,7 +83,7 @@ class Integrated:
 
     def __post_init__(self) -> None:
         check_latent(self.latent)
-        check_count("points", self.points, 8)
+        check_count("points", self.points, 25)
         check_count("kept", self.kept, 1)
 
     @property
@@ -104,7 +105,7 @@ class Integrated:
         density = SearchObjective(problem, self.latent, given, "posterior", warm_starts=False, density=True)
         try:
             with threads_for(problem.targets.size):
-                cloud = _cloud(density, density.pack(found.points[0]), self.points, rng, progressbar)
+                cloud = _cloud(density, density.pack(found.points[0]), self, rng, progressbar)
                 chosen, weights = cloud.thinned(self.kept)
                 points = [density.unpack(x) for x in chosen]
                 posteriors = [solve_at(problem, self.latent, point) for point in points]
@@ -153,20 +154,28 @@ class _Cloud(NamedTuple):
         return self.x[order], np.bincount(nearest, self.weights, minlength=order.size)
 
 
-def _cloud(density: SearchObjective, x: Array, points: int, rng: Generator, progressbar: bool) -> _Cloud:
+def _cloud(density: SearchObjective, x: Array, method: Integrated, rng: Generator, progressbar: bool) -> _Cloud:
     """Weighted points around an optimum x (k,) of the hyperparameters."""
-    centre, scale = _normal(density, x)
+    points, chains = method.points, min(method.kept, method.points)
+    centre, scale, value = _normal(density, x)
     k = x.size
+    sides = np.ones((2, k))
+    if 2 * k <= _SIDES * points:  # where they are quickly found
+        sides = np.stack([[_side(value - density(centre + way * at)[0]) for at in scale.T] for way in (-_DROP, _DROP)])
     uniform = qmc.Sobol(k + 1, rng=rng).random_base2(int(np.ceil(np.log2(points))))[:points]
     uniform = np.clip(uniform, 1e-9, 1.0 - 1e-9)
-    z = norm.ppf(uniform[:, :k]) * np.sqrt(_TAIL / chi2.ppf(uniform[:, k:], _TAIL))
-    proposal = multivariate_t(np.zeros(k), np.eye(k), df=_TAIL)
+    z = norm.ppf(uniform[:, :k]) * np.sqrt(TAIL / chi2.ppf(uniform[:, k:], TAIL))
+    proposal = multivariate_t(np.zeros(k), np.eye(k), df=TAIL)
     log_volume = float(np.linalg.slogdet(scale)[1])
 
     def log_ratio(values: Array, places: Array) -> Array:
-        """Log of the posterior density over that of the proposal, as both are known."""
-        return values - np.reshape(proposal.logpdf(places), len(places)) + log_volume
+        """Log of the posterior density over that of the proposal, at places (m, k) on its scale."""
+        widths = np.where(places < 0.0, *sides)
+        return (
+            values - np.reshape(proposal.logpdf(places / widths), len(places)) + np.log(widths).sum(axis=1) + log_volume
+        )
 
+    z *= np.where(z < 0.0, *sides)
     proposed = centre + z @ scale.T
     shown = track(proposed, description="hyperparameters integrated out", disable=not progressbar, transient=True)
     found = [density(each) for each in shown]
@@ -179,7 +188,6 @@ def _cloud(density: SearchObjective, x: Array, points: int, rng: Generator, prog
     log_evidence, error = importance_estimate(ratio)
     if k_hat <= GOOD_K and effective >= points / 2:
         return _Cloud(proposed, weights / weights.sum(), scale, log_evidence, error, k_hat, effective)
-    chains = min(_CHAINS, points)
     start = _drawn(ratio, chains)
     moved = _Chains(density, scale, proposed[start], [found[i] for i in start], rng)
     states = [moved.move() for _ in range(max(1, points // (2 * chains)))]
@@ -191,8 +199,8 @@ def _cloud(density: SearchObjective, x: Array, points: int, rng: Generator, prog
     return _Cloud(reached, equal, scale, log_evidence, error, k_hat, float(chains), moved.accepted)
 
 
-def _normal(density: SearchObjective, x: Array) -> tuple[Array, Array]:
-    """Mode (k,) of the density, about, and scale (k, k) there, whose square is the inverse of minus its curvature."""
+def _normal(density: SearchObjective, x: Array) -> tuple[Array, Array, float]:
+    """Mode (k,) of the density, about, scale (k, k), whose square is the inverse of minus its curvature, and value."""
     value, gradient = density(x)
     turns = [gradient - density(x + step)[1] for step in _STEP * np.eye(x.size)]
     curvature = np.stack(turns) / _STEP
@@ -200,8 +208,15 @@ def _normal(density: SearchObjective, x: Array) -> tuple[Array, Array]:
     scale = np.asarray(vectors / np.sqrt(np.maximum(np.abs(values), _FLATTEST)))
     step = scale.T @ gradient
     step = scale @ (step * min(1.0, _NEWTON / max(float(np.abs(step).max()), 1e-300)))
-    size = next((size for size in (1.0, 0.5, 0.25) if density(x + size * step)[0] >= value), 0.0)
-    return x + size * step, scale
+    for size in (1.0, 0.5, 0.25):
+        if (reached := density(x + size * step)[0]) >= value:
+            return x + size * step, scale, reached
+    return x, scale, value
+
+
+def _side(drop: float) -> float:
+    """Width of one side of the density, from its drop at a distance at which that of a normal one is 1."""
+    return float(np.clip(drop**-0.5 if drop > 0.0 else _WIDEST, 1.0 / _WIDEST, _WIDEST))
 
 
 def _drawn(log_ratio: Array, count: int) -> Array:

@@ -54,7 +54,7 @@ def to_botorch(fitted: BayesianSVR | xr.DataTree, model: pm.Model | None = None)
     TypeError
         If fitted is neither, or an estimator comes with a model.
     ValueError
-        If f is not one Gaussian process of real targets (a committee, draws, a mode, blocks, ``log_targets``, classes).
+        If f is not one Gaussian process of real targets (draws, a mode, blocks, ``log_targets``, classes).
         Also if the noise has a value for each row, a site precision is negative, or kernel or prior mean have no known
         form.
     ImportError
@@ -82,9 +82,8 @@ def to_botorch(fitted: BayesianSVR | xr.DataTree, model: pm.Model | None = None)
     point, prior, m = found.points[0], problem.prior, problem.prior.mean_func
     noise, known = problem.noise_at(point), isinstance(m, pm.gp.mean.Zero | pm.gp.mean.Constant)
     for refused, got, cure in (
-        (found.draws is not None, "draws", "fit by mean field"),
+        (not found.posteriors, "draws", "fit by mean field"),
         (mode, "only the mode of f", "fit by mean field"),
-        (len(found.points) > 1, f"a committee of {len(found.points)} optima", "fit by mean field"),
         (problem.blocks.several, "blocks of rows", "use blocks=None"),
         (logarithm, "log_targets=True", "fit the logarithms as targets"),
         (bool(problem.ends.cutpoints or problem.loss.targets.values), "classes", "use real targets"),

@@ -208,14 +208,3 @@ def test_from_nearest_rows_is_the_gaussian_of_these_rows(scaled):
     np.testing.assert_allclose(found.elpd_i, expected, atol=1e-4)
     assert "each target from its 5 nearest rows" in str(found) and found.p > 0
     np.testing.assert_allclose(bp.loo_predict(result, **options)["y_log_density"], expected, atol=1e-4)
-
-
-def test_a_committee_is_left_out_from_nearest_rows_as_it_predicts():
-    """Each target from all others."""
-    x = np.linspace(-3, 3, 14)[:, None]
-    model = bp.default_model(x, np.sin(x[:, 0]), kernel="rbf")
-    result = bp.fit(bp.Committee(), model, restarts=3, random_seed=0, progressbar=False)
-    found = bp.loo_predict(result, model=model, neighbours=13)
-    np.testing.assert_allclose(found["y_mean"], bp.loo_predict(result, model=model)["y_mean"], atol=0.1)
-    elpd = bp.loo(result, model=model, neighbours=13).elpd
-    assert elpd == pytest.approx(float(found["y_log_density"].sum()))

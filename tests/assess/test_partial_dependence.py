@@ -93,10 +93,9 @@ def test_scikit_learn_draws_tables(svr):
 def fits():
     """Estimators with mean and standard deviation of f at arrays."""
     blocks = bp.LocalBlocks(30, neighbours=None)
-    committee = bp.Committee(bp.MeanField())
     return {
         "blocks": bp.BayesianSVR(blocks=blocks, random_state=0, noise_scales=False).fit(X, Y),
-        "committee": bp.BayesianSVR(inference=committee, restarts=2, random_state=0).fit(X, Y),
+        "integrated": bp.BayesianSVR(inference=bp.Integrated(points=25, kept=4), restarts=1, random_state=0).fit(X, Y),
         "log": bp.BayesianSVR(log_targets=True, restarts=1, random_state=0).fit(X, np.exp(Y)),
         "labels": bp.BayesianSVC(random_state=0).fit(X, Y > 0.5),
         "classes": bp.BayesianOrdinalSVC(restarts=1, random_state=0).fit(X, np.digitize(Y, [0.0, 1.0])),

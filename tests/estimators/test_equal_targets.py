@@ -89,7 +89,7 @@ def test_blocks_have_it():
 
 @pytest.mark.parametrize(
     "options",
-    [{}, {"noise": "pinball"}, {"noise": "gaussian"}, {"inference": bp.Committee()}, {"inference": "laplace"}],
+    [{}, {"noise": "pinball"}, {"noise": "gaussian"}, {"inference": bp.Integrated()}, {"inference": "laplace"}],
 )
 def test_ordinary_predictions_are_the_means_of_their_distributions(options):
     rng = np.random.default_rng(0)
@@ -107,7 +107,7 @@ def test_ordinary_predictions_are_the_means_of_their_distributions(options):
     ("options", "warns"),
     [
         ({"noise_scales": False}, True),
-        ({"inference": bp.Committee(), "noise_scales": False}, True),
+        ({"inference": bp.Integrated(), "noise_scales": False}, True),
         ({"inference": "laplace"}, False),
         ({"noise_scales": False, "noise": "gaussian"}, False),
         ({"noise": "pinball", "quantile": 0.9}, False),

@@ -11,7 +11,7 @@ import pytest
 import bsvr_pp as bp
 from bsvr_pp.estimators import training_data
 from bsvr_pp.inference.prediction import neighbours
-from bsvr_pp.inference.protocol import Averages, MatchesMoments
+from bsvr_pp.inference.protocol import Integrates, MatchesMoments
 from bsvr_pp.model.compiled import CompiledModel
 from bsvr_pp.model.problem import Problem
 
@@ -48,8 +48,8 @@ def counted(monkeypatch):
 
 @pytest.mark.parametrize(
     "options",
-    [{"kernel": "rbf"}, {"kernel": kernel}, {"kernel": "rbf", "blocks": 30}, {"inference": bp.Committee()}],
-    ids=["dense", "function", "blocks", "committee"],
+    [{"kernel": "rbf"}, {"kernel": kernel}, {"kernel": "rbf", "blocks": 30}, {"inference": bp.Integrated()}],
+    ids=["dense", "function", "blocks", "integrated"],
 )
 def test_predictions_make_and_compile_nothing(options, monkeypatch):
     X, y = wave(210 if options == {"kernel": "rbf"} else 60)
@@ -152,18 +152,19 @@ def test_sampled_hyperparameters_of_ordered_classes_predict():
     np.testing.assert_allclose(again.predict_proba(NEW), svc.predict_proba(NEW))
 
 
-def test_a_method_of_ones_own_that_averages_or_matches_moments_is_asked_by_its_protocol():
+def test_a_method_of_ones_own_that_integrates_or_matches_moments_is_asked_by_its_protocol():
     @dataclass(frozen=True)
-    class Best(bp.Committee):
-        name = "the best of a committee"
+    class AtOptimum(bp.Integrated):
+        name = "the optimum"
 
-        def members(self, points, objectives):
-            return [0]
+        def around(self, problem, given, found, rng):
+            return found
 
     X, y = wave(210)
-    best = bp.BayesianSVR(inference=Best(), kernel="rbf", restarts=2, random_state=0).fit(X[:40], y[:40])
-    assert best.committee_.tolist() == [1.0]
-    with pytest.raises(ValueError, match="a committee averages over optima of a dense fit"):
-        bp.BayesianSVR(inference=Best(), blocks=30).fit(X, y)
+    alone = bp.BayesianSVR(inference=AtOptimum(), kernel="rbf", restarts=2, random_state=0).fit(X[:40], y[:40])
+    point = bp.BayesianSVR(inference="mean_field", kernel="rbf", restarts=2, random_state=0).fit(X[:40], y[:40])
+    np.testing.assert_array_equal(alone.predict(X), point.predict(X))
+    with pytest.raises(ValueError, match="the optimum takes a dense fit, and 210 rows need blocks"):
+        bp.BayesianSVR(inference=AtOptimum(), blocks=30).fit(X, y)
     assert isinstance(bp.MeanField(), MatchesMoments) and not isinstance(bp.Laplace(), MatchesMoments)
-    assert isinstance(bp.Committee(), Averages) and not isinstance(bp.MeanField(), Averages)
+    assert isinstance(bp.Integrated(), Integrates) and not isinstance(bp.MeanField(), Integrates)

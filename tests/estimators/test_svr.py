@@ -108,7 +108,7 @@ def test_quantile_noise_predicts_the_quantile():
 
 @pytest.mark.parametrize(
     "options",
-    [{}, {"inference": bp.Committee()}, {"noise": "pinball", "quantile": 0.8, "kernel": "linear"}],
+    [{}, {"inference": "mean_field"}, {"noise": "pinball", "quantile": 0.8, "kernel": "linear"}],
 )
 def test_it_is_saved_and_read_back(options, tmp_path):
     X, y = data(30)

@@ -14,7 +14,7 @@ import pytest
 import bsvr_pp as bp
 from bsvr_pp.approximations import laplace
 from bsvr_pp.inference.approximate import run_at_optimum
-from bsvr_pp.inference.protocol import Anneals, IntegratesLatent, Method, Normalises, Samples, to_record
+from bsvr_pp.inference.protocol import Anneals, Integrates, IntegratesLatent, Method, Normalises, Samples, to_record
 from bsvr_pp.methods import METHODS, from_record, make_method, method_of
 
 
@@ -48,7 +48,7 @@ def test_a_record_in_a_file_gives_the_method_back(key):
         (bp.MAP(), (Method,)),
         (bp.Laplace(), (Method, IntegratesLatent)),
         (bp.MeanField(), (Method, IntegratesLatent)),
-        (bp.Committee(), (Method,)),
+        (bp.Integrated(), (Method, Integrates)),
         (bp.NUTS(), (Method, Samples)),
         (bp.Annealed(), (Anneals,)),
         (bp.classification.NormalisedEvidence(), (Method, Normalises)),
@@ -57,7 +57,7 @@ def test_a_record_in_a_file_gives_the_method_back(key):
     ids=lambda value: getattr(value, "name", ""),
 )
 def test_what_a_method_can_do_and_its_class_cannot(method, can):
-    protocols = (Method, IntegratesLatent, Anneals, Samples, Normalises)
+    protocols = (Method, Integrates, IntegratesLatent, Anneals, Samples, Normalises)
     assert {each for each in protocols if isinstance(method, each)} == set(can)
     assert not isinstance(type(method), protocols)
 

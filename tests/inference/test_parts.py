@@ -193,7 +193,7 @@ def test_bad_components_and_data_are_named(fitted):
         bp.predict(held, NEW, model=constant)
 
 
-def test_a_part_of_a_committee_is_averaged_by_weight():
+def test_a_part_is_averaged_over_points_by_weight():
     model, options = build(), {"random_seed": 1, "progressbar": False}
     points = AT, {"scale": 0.5, "sigma": 0.8}
     alone = [bp.fit(bp.MeanField(), model, hyperparameters=point, **options) for point in points]
@@ -202,11 +202,11 @@ def test_a_part_of_a_committee_is_averaged_by_weight():
     members = {name: ("member", np.array([point[name] for point in points])) for name in AT}
     for name in ("dual_coef", "site_precision"):
         members[name] = (("member", latent[0][name].dims[0]), np.stack([each[name] for each in latent]))
-    committee = alone[0].copy()
-    committee["committee"] = xr.DataTree(xr.Dataset({"weight": ("member", weight), **members}))
-    found = bp.predict(committee, NEW, model=model, data={"Z": NEW_Z}, component="trend")
+    several = alone[0].copy()
+    several["members"] = xr.DataTree(xr.Dataset({"weight": ("member", weight), **members}))
+    found = bp.predict(several, NEW, model=model, data={"Z": NEW_Z}, component="trend")
     with pytest.raises(ValueError, match="neighbours=5 takes the whole f, and component is a part"):
-        bp.predict(committee, NEW, model=model, data={"Z": NEW_Z}, component="trend", neighbours=5)
+        bp.predict(several, NEW, model=model, data={"Z": NEW_Z}, component="trend", neighbours=5)
     each = [bp.predict(result, NEW, model=model, data={"Z": NEW_Z}, component="trend") for result in alone]
     mean = np.stack([one["f_mean"] for one in each])
     second = np.stack([one["f_variance"] for one in each]) + mean**2

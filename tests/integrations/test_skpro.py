@@ -44,7 +44,7 @@ def pair(request):
     X, y = frames()
     if request.param == "log targets":
         y = np.exp(y)
-    options = {"inference": bp.Committee(), "restarts": 3} if request.param == "mixture" else {}
+    options = {"inference": "auto" if request.param == "mixture" else "mean_field"}
     made = ProbaRegressor(machine(log_targets=request.param == "log targets", **options)).fit(X, y)
     return made.predict_proba(X), made.estimator_.predict_distribution(X)
 

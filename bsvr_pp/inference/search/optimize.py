@@ -450,18 +450,19 @@ def lengthscales(problem: Problem, point: Point) -> Array | None:
 
     Of several kernels that have slopes they are inverse to the expected slope of f, of which only ratios count.
     """
+    with np.errstate(divide="ignore"):
+        found = problem.evaluate("lengthscales", lambda: _lengthscales(problem), point)
+    return np.broadcast_to(found[0], (problem.inputs.shape[1],)) if len(found) == 1 else None
+
+
+def _lengthscales(problem: Problem) -> list[Variable]:
+    """Graphs of the lengthscales, as `lengthscales` describes."""
     kernels = [kernel for kernel in _addends(problem.prior.cov_func) if hasattr(kernel, "ls")]
     with_slopes = [kernel.slopes() for kernel in kernels if isinstance(kernel, MainEffects | RationalQuadratic)]
     if len(with_slopes) == len(kernels) > 1:
-        graphs = [1.0 / pt.sqrt(sum(with_slopes[1:], start=with_slopes[0]))]
-    else:
-        found = {name: k.ls for k in kernels for name in (_variable(k.ls), _transformed(k.ls)[0]) if name in point}
-        graphs = list(found.values())
-    if len(graphs) != 1:
-        return None
-    with np.errstate(divide="ignore"):
-        (value,) = problem.evaluate("lengthscales", lambda: graphs, point)
-    return np.broadcast_to(value, (problem.inputs.shape[1],))
+        return [1.0 / pt.sqrt(sum(with_slopes[1:], start=with_slopes[0]))]
+    named = [(name, k.ls) for k in kernels for name in (_variable(k.ls), _transformed(k.ls)[0])]
+    return list({name: graph for name, graph in named if name in problem.hyperparameters}.values())
 
 
 def _roles(problem: Problem) -> dict[str, str]:

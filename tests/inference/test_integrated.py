@@ -1,0 +1,126 @@
+"""Hyperparameters integrated out by weighted points: against grids, exact formulas and predictions at each point."""
+
+import numpy as np
+import pymc as pm
+import pytest
+import xarray as xr
+from scipy.special import logsumexp
+
+import bsvr_pp as bp
+from bsvr_pp.approximations import mean_field
+from bsvr_pp.inference.integrated import bridge_estimate, importance_estimate
+from bsvr_pp.model.problem import read_model
+
+X = np.linspace(-2.0, 2.0, 12)[:, None]
+Y = np.sin(2 * X[:, 0]) + 0.2 * np.random.default_rng(1).laplace(size=12)
+
+
+def two(**more: object) -> pm.Model:
+    """A model with two hyperparameters."""
+    with pm.Model() as model:
+        C = pm.LogNormal("C", 1.0, 0.8)
+        ls = pm.Gamma("ls", 3.0, 3.0)
+        f = bp.GP(cov_func=pm.gp.cov.ExpQuad(1, ls=ls)).prior("f", X=X)
+        if "potential" in more:
+            pm.Potential("p", -0.5 * (pm.math.log(C) - pm.math.log(ls)) ** 2)
+        bp.SoftInsensitive("y", mu=f, C=C, epsilon=0.1, beta=0.3, observed=Y)
+    return model
+
+
+def on_a_grid(model: pm.Model) -> tuple[float, np.ndarray, np.ndarray]:
+    """Log evidence, and mean and deviation of log C and log ls, from the log densities at a grid."""
+    problem = read_model(model)
+    logs = np.stack(np.meshgrid(np.linspace(-1.5, 4.5, 41), np.linspace(-3.0, 2.0, 41), indexing="ij")).reshape(2, -1)
+    density = []
+    for log_C, log_ls in logs.T:
+        point = {"C": np.exp(log_C), "ls": np.exp(log_ls)}
+        prior = sum(float(each) for each in problem.log_prior_at(point)) + log_C + log_ls
+        K, mean, noise = problem.at(point)
+        density.append(mean_field(K, problem.targets, noise, mean=mean).log_evidence + prior)
+    value = logsumexp(density)
+    weight = np.exp(np.array(density) - value)
+    mean = logs @ weight
+    return value + np.log(6.0 / 40 * 5.0 / 40), mean, np.sqrt((logs - mean[:, None]) ** 2 @ weight)
+
+
+@pytest.mark.parametrize("options", [{}, {"potential": True}], ids=["priors", "potential"])
+def test_two_hyperparameters_against_a_grid(options):
+    model = two(**options)
+    value, mean, deviation = on_a_grid(model)
+    found = bp.fit(bp.Integrated(points=256), model, random_seed=0, progressbar=False)
+    assert found.attrs["log_evidence"] == pytest.approx(value, abs=0.02)
+    assert found.attrs["k_hat"] < 0.7 and found.attrs["effective_points"] > 128
+    drawn = np.log(np.stack([found["posterior"][name].values.ravel() for name in ("C", "ls")]))
+    np.testing.assert_allclose(drawn.mean(axis=1), mean, atol=0.03 * deviation.max())
+    np.testing.assert_allclose(drawn.std(axis=1), deviation, rtol=0.03)
+
+
+def test_given_hyperparameters_stay_and_their_priors_do_not_count():
+    model, options = two(), {"hyperparameters": {"C": 4.0}, "random_seed": 0, "progressbar": False}
+    found = bp.fit(bp.Integrated(), model, **options)
+    assert (found["posterior"]["C"].values == 4.0).all()
+    with pm.do(model, {"C": 4.0}):
+        alone = bp.fit(bp.Integrated(), random_seed=0, progressbar=False)
+    assert found.attrs["log_evidence"] == pytest.approx(alone.attrs["log_evidence"], abs=1e-3)
+    both = {"C": 4.0, "ls": 0.7}
+    at = [bp.fit(m, model, hyperparameters=both, progressbar=False) for m in (bp.Integrated(), bp.MeanField())]
+    assert "members" not in at[0].children and at[0].attrs["log_evidence"] == at[1].attrs["log_evidence"]
+
+
+def test_predictions_are_the_mixture_of_the_points(tmp_path):
+    model = two()
+    result = bp.fit(bp.Integrated(points=25, kept=5), model, random_seed=0, progressbar=False)
+    assert result.attrs["inference"] == "integrated (mean field)" and result.attrs["converged"] == 1
+    members = result["members"].to_dataset()
+    weights = members["weight"].values
+    assert weights[0] == 0.0 and weights.size == 6 and weights.sum() == pytest.approx(1.0)
+    new, means, variances = np.array([[-3.0], [0.3]]), [], []
+    for i in range(1, weights.size):
+        at = {name: members[name].values[i] for name in ("C", "ls")}
+        alone = bp.fit(bp.MeanField(), model, hyperparameters=at, progressbar=False)
+        found = bp.predict(alone, new, model=model)
+        means.append(found["f_mean"].values)
+        variances.append(found["f_variance"].values)
+    mean = weights[1:] @ np.array(means)
+    variance = weights[1:] @ (np.array(variances) + (np.array(means) - mean) ** 2)
+    bp.save(result, tmp_path / "result.nc")
+    for tree in (result, bp.load(tmp_path / "result.nc")):
+        found = bp.predict(tree, new, model=model)
+        np.testing.assert_allclose(found["f_mean"], mean, rtol=1e-6, atol=1e-9)
+        np.testing.assert_allclose(found["f_variance"], variance, rtol=1e-6)
+
+
+def test_the_result_is_one_of_draws_and_the_same_for_a_seed():
+    model = two()
+    first, again = (bp.fit(bp.Integrated(), model, random_seed=3, progressbar=False, draws=120) for _ in range(2))
+    xr.testing.assert_identical(first["posterior"].to_dataset(), again["posterior"].to_dataset())
+    assert first["posterior"]["f"].shape == (1, 120, 12)
+    # Draws of one point are together, so that the effective size is about the number of points.
+    distinct = np.unique(first["posterior"]["C"].values.ravel())
+    changes = np.count_nonzero(np.diff(first["posterior"]["C"].values.ravel()))
+    assert distinct.size - 1 <= changes <= 31
+    assert np.isfinite(bp.loo(first, model=model).elpd)
+    assert bp.verify(first, model=model, draws=120, particles=100, random_seed=0, progressbar=False).k_hat < 1.0
+
+
+def test_a_variable_at_its_bound_and_a_model_without_a_process():
+    with pm.Model() as model:
+        b = pm.HalfNormal("b", 2.0)
+        slope = pm.Normal("slope", 0.0, 3.0)
+        bp.SoftInsensitive("y", mu=slope * X[:, 0], C=pm.Uniform("C", 0.0, 3.0), epsilon=b, beta=0.3, observed=Y)
+    found = bp.fit(bp.Integrated(), model, random_seed=0, progressbar=False)
+    drawn = found["posterior"].to_dataset()
+    assert (drawn["C"].values < 3.0).all() and (drawn["b"].values > 0.0).all()
+    assert found.attrs["converged"] == 1 and drawn["slope"].shape == (1, 500)
+
+
+def test_a_bridge_between_two_normals():
+    rng, n = np.random.default_rng(0), 4000
+    q, p = rng.normal(size=n), rng.normal(0.5, 0.8, size=n)
+
+    def ratio(x):
+        return 1.7 - 0.5 * ((x - 0.5) / 0.8) ** 2 - np.log(0.8) + 0.5 * x**2
+
+    value, error = bridge_estimate(ratio(q), ratio(p), n)
+    assert abs(value - 1.7) < 4 * error < 0.1
+    assert error < importance_estimate(ratio(q))[1]
