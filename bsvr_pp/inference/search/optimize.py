@@ -29,8 +29,9 @@ from pytensor.tensor.subtensor import AdvancedSubtensor
 from pytensor.tensor.variable import TensorVariable as Variable
 from rich.progress import Progress
 from scipy.spatial import cKDTree
+from scipy.stats import norm
 
-from bsvr_pp.core.arrays import Array
+from bsvr_pp.core.arrays import Array, Rows
 from bsvr_pp.inference.protocol import IntegratesLatent, Objective, Options
 from bsvr_pp.inference.search.quasi_newton import Pairs, ascend
 from bsvr_pp.model.gaussian import gradients
@@ -52,7 +53,7 @@ _NEIGHBOURS = 2000  # about the largest number of rows whose neighbours are soug
 _FINEST = 0.1  # scale of noise, in standard deviations of the jitter, below which predictions no longer change
 _SLIGHT = 0.1  # amplitude of all main effects of the second start, in standard deviations of the targets
 _NARROW = 0.5  # lengthscale of the second start, in standard deviations of the inputs,
-_QUIET = 0.03  # and largest scale of its noise, in standard deviations of the targets
+_SMALLEST = 0.1  # and the share of the rows with the smallest differences, from which its noise is estimated
 _HALVED = 2000  # number of rows from which half of them are searched first
 _TRIED = 100  # most draws from the priors in search of starts
 _CHOSEN = 0  # seed of the choice of some rows, so that no optimum depends on the seed of the caller
@@ -121,7 +122,7 @@ def maximize(
                 report()
             if choose:
                 close = _close(optima)
-                for i in close if len(close) > 1 else []:
+                for i in close if len(close) > 1 or few is not whole else []:
                     optima[i] = few.continued(optima[i], limit=_TRIAL, tolerance=tolerance)
             if one_optimum and few is not whole:
                 if choose:
@@ -181,8 +182,16 @@ def _part(problem: Problem) -> Problem | None:
 
 
 def _some(problem: Problem, count: int) -> Problem:
-    """So many rows, chosen at random, the same ones in each search."""
-    return problem.take(*problem.blocks.some(count, problem.targets.size, np.random.default_rng(_CHOSEN)))
+    """So many random rows, the same ones in each search, or that many rows of whole blocks.
+
+    Of one block each row has its nearest neighbour beside it, without which few rows do not show how much is noise.
+    """
+    rng, n = np.random.default_rng(_CHOSEN), problem.targets.size
+    if problem.blocks.several or problem.rank is not None or problem.inputs.shape[1] == 0:
+        return problem.take(*problem.blocks.some(count, n, rng))
+    order = rng.permutation(n)
+    pairs = np.stack([order, _neighbours(problem.inputs)[order]], axis=1).ravel()
+    return problem.take(np.sort(pairs[np.sort(np.unique(pairs, return_index=True)[1])[:count]]))
 
 
 def _sorted(optima: list[Optimum]) -> list[Optimum]:
@@ -372,8 +381,7 @@ def _starts(problem: Problem, restarts: int, rng: Generator) -> list[Point]:
     initial, roles = initial_point(problem), _roles(problem)
     y, X = problem.targets, problem.inputs
     some = slice(None, None, 1 if problem.rank is None else 1 + y.size // _NEIGHBOURS)
-    noise, scale = _noise_scale(X[some], y[some]), location_and_scale(y)[1] or 1e-8
-    quiet = min(noise, _QUIET * scale)
+    (noise, least), scale = _noise_scales(X[some], y[some]), location_and_scale(y)[1] or 1e-8
     widths, d = np.std(X, axis=0), X.shape[1]
     spread = float(np.median(widths[widths > 0])) if (widths > 0).any() else 1.0
     n = max((np.size(initial[name]) for name, role in roles.items() if "lengthscale" in role), default=1)
@@ -391,7 +399,7 @@ def _starts(problem: Problem, restarts: int, rng: Generator) -> list[Point]:
 
     known = [
         guessed(2.0**0.5 / noise, 0.3 * noise, spread * d**0.5, scale**2),
-        guessed(2.0**0.5 / quiet, 0.3 * quiet, spread * _NARROW, scale**2, effect=_SLIGHT * scale / d**0.5),
+        guessed(2.0**0.5 / least, 0.3 * least, spread * _NARROW, scale**2, effect=_SLIGHT * scale / d**0.5),
         initial,
         guessed(1.0 / scale, 0.05 * scale, 2.0**0.5 * spread, 100 * scale**2),
         guessed(10.0 / scale, 0.05 * scale, d**0.5 * spread, 100 * scale**2),
@@ -442,15 +450,23 @@ def _draw(problem: Problem, rng: Generator, point: Point) -> Point:
     return {name: np.asarray(value) for name, value in zip(problem.hyperparameters, drawn, strict=True)}
 
 
-def _noise_scale(X: Array, y: Array) -> float:
-    """Estimate the scale of the noise robustly, from differences between the targets of nearest neighbours."""
+def _noise_scales(X: Array, y: Array) -> tuple[float, float]:
+    """Estimate the scale of the noise robustly, from differences between the targets of nearest neighbours.
+
+    The second scale is that of the smallest differences: it is less where many neighbours have the same target.
+    """
     if y.size < 3 or X.shape[1] == 0:
-        return float(np.std(y)) or 1e-3
+        return (float(np.std(y)) or 1e-3,) * 2
+    difference, least = np.abs(y - y[_neighbours(X)]), 1e-2 * location_and_scale(y)[1]
+    noise, smallest = (np.quantile(difference, q) / (2.0**0.5 * norm.ppf(0.5 + 0.5 * q)) for q in (0.5, _SMALLEST))
+    return max(float(noise), least) or 1e-8, max(float(min(noise, smallest)), least) or 1e-8
+
+
+def _neighbours(X: Array) -> Rows:
+    """The nearest other row of each row of X (n, d)."""
     width = np.where(np.std(X, axis=0) > 0, np.std(X, axis=0), 1.0)
-    neighbour = cKDTree(X / width).query(X / width, k=2)[1][:, 1]
-    difference = y - y[neighbour]
-    scale = 1.4826 * float(np.median(np.abs(difference))) / 2.0**0.5
-    return max(scale, 1e-2 * location_and_scale(y)[1]) or 1e-8
+    nearest = cKDTree(X / width).query(X / width, k=2)[1]
+    return np.where(nearest[:, 0] == np.arange(len(X)), nearest[:, 1], nearest[:, 0])
 
 
 def lengthscales(problem: Problem, point: Point) -> Array | None:
