@@ -182,16 +182,16 @@ def _part(problem: Problem) -> Problem | None:
 
 
 def _some(problem: Problem, count: int) -> Problem:
-    """So many random rows, the same ones in each search, or that many rows of whole blocks.
+    """So many random rows with their nearest neighbours, or rows of whole blocks; the same ones in each search.
 
-    Of one block each row has its nearest neighbour beside it, without which few rows do not show how much is noise.
+    Without neighbours few rows do not show how much of the targets is noise.
     """
     rng, n = np.random.default_rng(_CHOSEN), problem.targets.size
     if problem.blocks.several or problem.rank is not None or problem.inputs.shape[1] == 0:
         return problem.take(*problem.blocks.some(count, n, rng))
     order = rng.permutation(n)
     pairs = np.stack([order, _neighbours(problem.inputs)[order]], axis=1).ravel()
-    return problem.take(np.sort(pairs[np.sort(np.unique(pairs, return_index=True)[1])[:count]]))
+    return problem.take(np.sort(list(dict.fromkeys(pairs))[:count]))
 
 
 def _sorted(optima: list[Optimum]) -> list[Optimum]:
@@ -317,10 +317,10 @@ class SearchObjective:
             return None
         x, ratio = self.pack(found.point), self._problem.targets.size / few._problem.targets.size
         gradient, second = few(x)[1], np.zeros((x.size, x.size))
-        moved = np.flatnonzero(np.abs(gradient) >= _SLOPE)  # logs of what is far too small have neither derivative
-        turns = [(gradient - few(x + step)[1])[moved] for step in _DIFFERENCE * np.eye(x.size)[moved]]
-        second[np.ix_(moved, moved)] = ratio / _DIFFERENCE * np.array(turns).reshape(moved.size, moved.size)
-        return second
+        steep = np.abs(gradient) >= _SLOPE  # logs of what is far too small have neither derivative
+        for i in np.flatnonzero(steep):
+            second[i, steep] = (gradient - few(x + _DIFFERENCE * np.eye(x.size)[i])[1])[steep]
+        return ratio / _DIFFERENCE * second
 
     def _flat(self, arrays: Sequence[Array]) -> RaveledVars:
         pairs = zip(self._problem.hyperparameters, arrays, strict=True)
@@ -456,10 +456,10 @@ def _noise_scales(X: Array, y: Array) -> tuple[float, float]:
     The second scale is that of the smallest differences: it is less where many neighbours have the same target.
     """
     if y.size < 3 or X.shape[1] == 0:
-        return (float(np.std(y)) or 1e-3,) * 2
-    difference, least = np.abs(y - y[_neighbours(X)]), 1e-2 * location_and_scale(y)[1]
-    noise, smallest = (np.quantile(difference, q) / (2.0**0.5 * norm.ppf(0.5 + 0.5 * q)) for q in (0.5, _SMALLEST))
-    return max(float(noise), least) or 1e-8, max(float(min(noise, smallest)), least) or 1e-8
+        return 2 * (float(np.std(y)) or 1e-3,)
+    levels, least = np.array([0.5, _SMALLEST]), 1e-2 * location_and_scale(y)[1] or 1e-8
+    scales = np.quantile(np.abs(y - y[_neighbours(X)]), levels) / (2.0**0.5 * norm.ppf(0.5 + 0.5 * levels))
+    return max(float(scales[0]), least), max(float(scales.min()), least)
 
 
 def _neighbours(X: Array) -> Rows:
