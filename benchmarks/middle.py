@@ -8,8 +8,13 @@ which it is interpolated, and its mean.
 The explainable boosting machine (EBM) has four outer bags, with which a fit takes a quarter of the time, and normal
 noise with the deviation of a fifth of the rows, held out. What is not installed is left out
 (``benchmarks/requirements-middle.txt``). Seconds are those of the processor, of one thread (set ``OMP_NUM_THREADS``),
-in alternating runs after a fit on 250 rows. The continuous ranked probability score (CRPS) is computed from 99
+in alternating runs after a fit on 400 rows. The continuous ranked probability score (CRPS) is computed from 99
 quantiles, the negative log density (NLPD) is that of the predictive distribution itself.
+
+Two other parts have ten named sets, with 400 rows or all but 50 (``--n`` for other numbers), and one split each.
+``python -m benchmarks middle --part seeds`` repeats the fit with ten values of `random_state`: how far CRPS and log
+evidence are apart. ``python -m benchmarks middle --part times`` compares times of fits and predictions with those of
+Gaussian process regression.
 """
 
 from __future__ import annotations
@@ -19,7 +24,7 @@ from collections.abc import Callable
 from functools import cache, partial
 from importlib.util import find_spec
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated, Any, Literal
 
 import numpy as np
 import pandas as pd
@@ -32,14 +37,20 @@ from benchmarks.large import read
 from benchmarks.peers import Density, catboost, explainable, gaussian_process, lightgbm, ngboost
 from benchmarks.scores import LEVELS, crps
 from benchmarks.side_by_side import Timing, publish
-from bsvr_pp.datasets import load
+from bsvr_pp.datasets import data_folder, load
 
 Array = NDArray[np.float64]
 
 FILES = ("abalone", "auto_mpg", "boston_housing", "concrete", "cpusmall", "space_ga", "stock")
 LARGE = ("elevators", "era_wind", "nycflights13", "pol", "protein")
+NAMED = (
+    *("uci/concrete", "uci/energy", "uci/yacht", "uci/boston", "uci/wine"),
+    *("abalone", "elevators", "large/keggdirected", "protein", "stock"),
+)
 SIZES = (300, 500, 1000, 2000, 4000)
-_TEST_ROWS = 1000
+OF_SEEDS, OF_TIMES = (400, 600), (300, 400, 600, 1000)
+RANDOM_STATES = 10
+_TEST_ROWS, _LEAST = 1000, 50
 
 
 @cache
@@ -47,13 +58,16 @@ def table(name: str) -> tuple[Array, Array]:
     """Inputs and targets of a set."""
     if name in LARGE:
         return read(name)[:2]
+    if "/" in name:
+        with np.load(data_folder() / f"{name}.npz") as file:
+            return file["X"].astype(np.float64), file["y"].astype(np.float64)
     data = load(name)
     return data.X, data.y
 
 
 def has(name: str, rows: int) -> bool:
     """Whether a set has so many training rows, and enough others for the test."""
-    return len(table(name)[1]) - rows >= min(rows // 10, 50)
+    return len(table(name)[1]) - rows >= min(rows // 10, _LEAST)
 
 
 def split(name: str, rows: int, seed: int) -> tuple[Array, Array, Array, Array]:
@@ -76,7 +90,7 @@ def bayesian(X: Any, y: Array, kernel: Any = "auto") -> Callable[[Any, Array], D
     return predict
 
 
-_PRODUCT = "without main effects"
+_PRODUCT, _TIMED = "without main effects", ("bsvr_pp", "GPR")
 PEERS: dict[str, Callable[..., Any]] = {
     "bsvr_pp": bayesian,
     _PRODUCT: partial(bayesian, kernel="rational_quadratic"),
@@ -93,7 +107,7 @@ PEERS |= {name: peer for package, name, peer in _OTHERS if find_spec(package)}
 
 def scores(peer: Callable[..., Any], X: Any, X_test: Any, y: Array, y_test: Array) -> dict[str, float]:
     """Processor seconds of fit and prediction, and the scores."""
-    peer(X[:250], y[:250])  # compiles what the default needs
+    peer(X[:400], y[:400])  # compiles what the default needs
     began = time.process_time()
     predict = peer(X, y)
     fitted = time.process_time()
@@ -140,22 +154,73 @@ def table_of(lines: pd.DataFrame) -> Timing:
     return table
 
 
+def of_random_state(**part: Any) -> dict[str, float]:
+    """CRPS and log evidence of the default fit with a `random_state`."""
+    X, X_test, y, y_test = split(part["set"], part["rows"], part["seed"])
+    svr = bp.BayesianSVR(random_state=part["random_state"]).fit(X, y)
+    quantiles = svr.predict_distribution(X_test).ppf(np.asarray(LEVELS)[:, None])
+    return {"CRPS": crps(y_test, quantiles), "log evidence": svr.log_evidence_}
+
+
+def table_of_seeds(lines: pd.DataFrame) -> Timing:
+    """How far the scores of a set are apart over all values of `random_state`."""
+    columns = ("set", "rows", "fits", "CRPS", "its range", "range of log evidence (nats)")
+    table = Timing("Default fits with other values of random_state, one split", columns)
+    steady = []
+    for case, part in lines.groupby(["set", "rows"], sort=False):
+        mean, nats = part["CRPS"].mean(), np.ptp(part["log evidence"])
+        steady.append(np.ptp(part["CRPS"]) <= 0.01 * mean)
+        table.add(*case, len(part), f"{mean:.4g}", f"{np.ptp(part['CRPS']) / mean:.2%}", f"{nats:.2f}")
+    table.notes = f"CRPS varies by at most 1 % in {sum(steady)} of {len(steady)} lines."
+    return table
+
+
+def table_of_times(lines: pd.DataFrame) -> Timing:
+    """Times beside those of Gaussian process regression."""
+    columns = ("set", "rows", "inputs", "fit (s)", "that of GPR", "ratio", "predictions (s)", "those of GPR", "ratio")
+    table = Timing("Default fits and predictions of up to 1,000 rows: processor seconds", columns)
+    found = lines.set_index(["set", "rows", "inputs", "peer"])[["fit", "predict"]].unstack()
+    ratio = found.xs("bsvr_pp", axis=1, level=1) / found.xs("GPR", axis=1, level=1)
+    for case, seconds in found.iterrows():
+        cells = ((*seconds[kind][["bsvr_pp", "GPR"]], ratio.loc[case, kind]) for kind in ("fit", "predict"))
+        table.add(*case, *(f"{cell:.2f}" for triple in cells for cell in triple))
+    medians = ", ".join(f"{n} rows {value:.2f}" for n, value in ratio["fit"].groupby("rows").median().items())
+    middle, largest = ratio["fit"].median(), ratio["fit"].max()
+    table.notes = f"Ratio of fits: median {middle:.2f} ({medians}), largest {largest:.2f}; of predictions: median "
+    table.notes += f"{ratio['predict'].median():.2f}."
+    return table
+
+
 def main(
     only: Annotated[list[str] | None, typer.Option(help="Sets.")] = None,
     rows: Annotated[list[int] | None, typer.Option("--n", help="Numbers of rows.")] = None,
     seed: Annotated[int, typer.Option(help="Of the choice of rows.")] = 0,
-    out: Annotated[Path, typer.Option(help="File of results; finished lines are kept.")] = Path("bsvr-pp-middle.csv"),
+    part: Annotated[Literal["scores", "seeds", "times"], typer.Option(help="What is measured.")] = "scores",
+    out: Annotated[Path | None, typer.Option(help="File of results; finished lines are kept.")] = None,
     save: Annotated[bool, typer.Option(help="Write to results.md.")] = False,
 ) -> None:
     """Time default fits on real sets beside Gaussian process regression and boosting, and score them."""
+    title = "middle" if part == "scores" else f"middle-{part}"
+    file = out or Path(f"bsvr-pp-{title}.csv")
+    if part == "seeds":
+        parts = [
+            {"set": name, "rows": min(n, len(table(name)[1]) - _LEAST), "seed": seed, "random_state": state}
+            for n in rows or OF_SEEDS
+            for name in only or NAMED
+            for state in range(RANDOM_STATES)
+        ]
+        publish(title, [table_of_seeds(finished(file, parts, of_random_state))], save)
+        return
+    sizes, sets, peers = (SIZES, (*FILES, *LARGE), tuple(PEERS)) if part == "scores" else (OF_TIMES, NAMED, _TIMED)
     parts = [
         {"set": name, "rows": n, "seed": seed, "peer": peer}
-        for n in rows or SIZES
-        for name in only or (*FILES, *LARGE)
+        for n in rows or sizes
+        for name in only or sets
         if has(name, n)
-        for peer in PEERS
+        for peer in peers
     ]
-    publish("middle", [table_of(finished(out, parts, measured))], save)
+    make = table_of if part == "scores" else table_of_times
+    publish(title, [make(finished(file, parts, measured))], save)
 
 
 if __name__ == "__main__":

@@ -172,3 +172,14 @@ def test_the_end_is_the_best_point_and_not_the_last():
     _, found = trace(evaluate, 0.0, n_rows=10_000)
     assert found.value == max(best)
     assert found.value == pytest.approx(float(found.x[0] - 1.5 * np.floor(found.x[0] / 1.3)))
+
+
+@pytest.mark.parametrize("size", [1, 4])
+def test_second_derivatives_do_not_end_a_search_early(size):
+    """A flat direction counts as a steep one in the first step, whose small ascent is no sign of the optimum."""
+
+    def evaluate(x):
+        return float(-(x @ x)), -2.0 * x
+
+    found = ascend(evaluate, np.full(size, 0.6 / size**0.5), 100, tolerance=0.1, second=2.0 * np.eye(size))
+    assert found.converged and found.value > -0.1

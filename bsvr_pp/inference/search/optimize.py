@@ -29,8 +29,9 @@ from pytensor.tensor.subtensor import AdvancedSubtensor
 from pytensor.tensor.variable import TensorVariable as Variable
 from rich.progress import Progress
 from scipy.spatial import cKDTree
+from scipy.stats import norm
 
-from bsvr_pp.core.arrays import Array
+from bsvr_pp.core.arrays import Array, Rows
 from bsvr_pp.inference.protocol import IntegratesLatent, Objective, Options
 from bsvr_pp.inference.search.quasi_newton import Pairs, ascend
 from bsvr_pp.model.gaussian import gradients
@@ -46,13 +47,16 @@ _NEAR = 0.03  # largest change of the unconstrained values for which the last so
 _TRIAL = 10  # evaluations of a start, after which the best start continues if the evidence is continuous
 _CLOSE = 15.0  # nats by which starts may be behind the best to be continued once before one is chosen
 _BEHIND = 1.0  # nats by which a start may be behind a later one on a part of the rows, and is still chosen
-_DIFFERENCE = 0.05  # step of unconstrained values for second derivatives
+_DIFFERENCE = 0.05  # step of unconstrained values for second derivatives,
+_SLOPE = 0.1  # and smallest first derivative, in nats on a part of the rows, of a value that has them
 _NEIGHBOURS = 2000  # about the largest number of rows whose neighbours are sought in the many inputs of linear models
 _FINEST = 0.1  # scale of noise, in standard deviations of the jitter, below which predictions no longer change
 _SLIGHT = 0.1  # amplitude of all main effects of the second start, in standard deviations of the targets
-_NARROW = 0.5  # lengthscale of the second start, in standard deviations of the inputs
+_NARROW = 0.5  # lengthscale of the second start, in standard deviations of the inputs,
+_SMALLEST = 0.1  # and the share of the rows with the smallest differences, from which its noise is estimated
 _HALVED = 2000  # number of rows from which half of them are searched first
 _TRIED = 100  # most draws from the priors in search of starts
+_CHOSEN = 0  # seed of the choice of some rows, so that no optimum depends on the seed of the caller
 _MANY, _FEW = 400, 200  # rows above which a quarter of them is tried first, and least rows of a quarter
 
 
@@ -95,12 +99,12 @@ def maximize(
     search = method.search._replace(starts=5, kept=1.0) if all_optima else method.search
     restarts, tolerance = options.restarts or search.starts, search.tolerance
     one_optimum, go_on = search.kept == 0, max(ceil(search.kept * restarts), 1)
-    levels = _halves(problem, rng) if one_optimum else [problem]
+    levels = _halves(problem) if one_optimum else [problem]
 
     def objective(rows: Problem) -> SearchObjective:
         return SearchObjective(rows, method, fixed, options.objective)
 
-    whole, part = objective(levels[0]), _part(levels[0], rng)
+    whole, part = objective(levels[0]), _part(levels[0])
     few = whole if part is None else objective(part)
     optima: list[Optimum] = []
     with Progress(transient=True, disable=not options.progressbar) as progress:
@@ -118,7 +122,7 @@ def maximize(
                 report()
             if choose:
                 close = _close(optima)
-                for i in close if len(close) > 1 else []:
+                for i in close if len(close) > 1 or few is not whole else []:
                     optima[i] = few.continued(optima[i], limit=_TRIAL, tolerance=tolerance)
             if one_optimum and few is not whole:
                 if choose:
@@ -143,7 +147,7 @@ def maximize(
             for rows in levels[1:]:
                 level = objective(rows)
                 half = _sorted([level.restarted(found) for found in optima])[0]
-                second = level.second_derivatives(half, objective(_part(rows, rng) or levels[0]))
+                second = level.second_derivatives(half, objective(_part(rows) or levels[0]))
                 optima = [level.continued(half, tolerance=tolerance, second=second)]
                 report()
         except KeyboardInterrupt:
@@ -163,21 +167,31 @@ def check_continuous(problem: Problem, fixed: Collection[str]) -> None:
             )
 
 
-def _halves(problem: Problem, rng: Generator) -> list[Problem]:
-    """Random halves of the rows, of at least 1000 rows, each of the next, and the problem."""
+def _halves(problem: Problem) -> list[Problem]:
+    """Halves of the rows, of at least 1000 rows, each of the next, and the problem."""
     levels = [problem]
     while not problem.blocks.several and problem.divisible and (n := levels[0].targets.size) >= _HALVED:
-        levels.insert(0, levels[0].take(np.sort(rng.choice(n, n // 2, replace=False))))
+        levels.insert(0, _some(levels[0], n // 2))
     return levels
 
 
-def _part(problem: Problem, rng: Generator) -> Problem | None:
-    """A random quarter of the rows, or of the blocks, if there are many."""
+def _part(problem: Problem) -> Problem | None:
+    """A quarter of the rows, or of the blocks, if there are many."""
     n = problem.targets.size
-    few = max(_FEW, n // 4)
-    if n <= _MANY or not problem.divisible:
-        return None
-    return problem.take(*problem.blocks.some(few, n, rng))
+    return _some(problem, max(_FEW, n // 4)) if n > _MANY and problem.divisible else None
+
+
+def _some(problem: Problem, count: int) -> Problem:
+    """So many random rows with their nearest neighbours, or rows of whole blocks; the same ones in each search.
+
+    Without neighbours few rows do not show how much of the targets is noise.
+    """
+    rng, n = np.random.default_rng(_CHOSEN), problem.targets.size
+    if problem.blocks.several or problem.rank is not None or problem.inputs.shape[1] == 0:
+        return problem.take(*problem.blocks.some(count, n, rng))
+    order = rng.permutation(n)
+    pairs = np.stack([order, _neighbours(problem.inputs)[order]], axis=1).ravel()
+    return problem.take(np.sort(list(dict.fromkeys(pairs))[:count]))
 
 
 def _sorted(optima: list[Optimum]) -> list[Optimum]:
@@ -302,9 +316,11 @@ class SearchObjective:
         if found.converged:
             return None
         x, ratio = self.pack(found.point), self._problem.targets.size / few._problem.targets.size
-        gradient = few(x)[1]
-        turns = [gradient - few(x + step)[1] for step in _DIFFERENCE * np.eye(x.size)]
-        return np.asarray(ratio / _DIFFERENCE * np.stack(turns))
+        gradient, second = few(x)[1], np.zeros((x.size, x.size))
+        steep = np.abs(gradient) >= _SLOPE  # logs of what is far too small have neither derivative
+        for i in np.flatnonzero(steep):
+            second[i, steep] = (gradient - few(x + _DIFFERENCE * np.eye(x.size)[i])[1])[steep]
+        return ratio / _DIFFERENCE * second
 
     def _flat(self, arrays: Sequence[Array]) -> RaveledVars:
         pairs = zip(self._problem.hyperparameters, arrays, strict=True)
@@ -365,7 +381,7 @@ def _starts(problem: Problem, restarts: int, rng: Generator) -> list[Point]:
     initial, roles = initial_point(problem), _roles(problem)
     y, X = problem.targets, problem.inputs
     some = slice(None, None, 1 if problem.rank is None else 1 + y.size // _NEIGHBOURS)
-    noise, scale = _noise_scale(X[some], y[some]), location_and_scale(y)[1] or 1e-8
+    (noise, least), scale = _noise_scales(X[some], y[some]), location_and_scale(y)[1] or 1e-8
     widths, d = np.std(X, axis=0), X.shape[1]
     spread = float(np.median(widths[widths > 0])) if (widths > 0).any() else 1.0
     n = max((np.size(initial[name]) for name, role in roles.items() if "lengthscale" in role), default=1)
@@ -383,7 +399,7 @@ def _starts(problem: Problem, restarts: int, rng: Generator) -> list[Point]:
 
     known = [
         guessed(2.0**0.5 / noise, 0.3 * noise, spread * d**0.5, scale**2),
-        guessed(2.0**0.5 / noise, 0.3 * noise, spread * _NARROW, scale**2, effect=_SLIGHT * scale / d**0.5),
+        guessed(2.0**0.5 / least, 0.3 * least, spread * _NARROW, scale**2, effect=_SLIGHT * scale / d**0.5),
         initial,
         guessed(1.0 / scale, 0.05 * scale, 2.0**0.5 * spread, 100 * scale**2),
         guessed(10.0 / scale, 0.05 * scale, d**0.5 * spread, 100 * scale**2),
@@ -434,15 +450,23 @@ def _draw(problem: Problem, rng: Generator, point: Point) -> Point:
     return {name: np.asarray(value) for name, value in zip(problem.hyperparameters, drawn, strict=True)}
 
 
-def _noise_scale(X: Array, y: Array) -> float:
-    """Estimate the scale of the noise robustly, from differences between the targets of nearest neighbours."""
+def _noise_scales(X: Array, y: Array) -> tuple[float, float]:
+    """Estimate the scale of the noise robustly, from differences between the targets of nearest neighbours.
+
+    The second scale is that of the smallest differences: it is less where many neighbours have the same target.
+    """
     if y.size < 3 or X.shape[1] == 0:
-        return float(np.std(y)) or 1e-3
+        return 2 * (float(np.std(y)) or 1e-3,)
+    levels, least = np.array([0.5, _SMALLEST]), 1e-2 * location_and_scale(y)[1] or 1e-8
+    scales = np.quantile(np.abs(y - y[_neighbours(X)]), levels) / (2.0**0.5 * norm.ppf(0.5 + 0.5 * levels))
+    return max(float(scales[0]), least), max(float(scales.min()), least)
+
+
+def _neighbours(X: Array) -> Rows:
+    """The nearest other row of each row of X (n, d)."""
     width = np.where(np.std(X, axis=0) > 0, np.std(X, axis=0), 1.0)
-    neighbour = cKDTree(X / width).query(X / width, k=2)[1][:, 1]
-    difference = y - y[neighbour]
-    scale = 1.4826 * float(np.median(np.abs(difference))) / 2.0**0.5
-    return max(scale, 1e-2 * location_and_scale(y)[1]) or 1e-8
+    nearest = cKDTree(X / width).query(X / width, k=2)[1]
+    return np.where(nearest[:, 0] == np.arange(len(X)), nearest[:, 1], nearest[:, 0])
 
 
 def lengthscales(problem: Problem, point: Point) -> Array | None:

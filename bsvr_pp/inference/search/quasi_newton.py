@@ -65,8 +65,7 @@ def ascend(
 
     No step goes above ``highest`` (k,) where that is above the start. The search ends where three steps together ascend
     by less than ``tolerance``, or unfinished after ``limit`` evaluations. Jumps add up over ``n_rows``. ``curvature``
-    is that of an earlier search, and ``second`` minus the second derivatives near the start (k, k), about: with these
-    the search also ends where Newton's step would ascend by less than the tolerance.
+    is that of an earlier search, and ``second`` minus the second derivatives near the start (k, k), about.
     """
     if start.size == 0:
         return Ascent(start, evaluate(start)[0], True, "all hyperparameters are given", 1)
@@ -130,8 +129,6 @@ class _Search:
             if np.abs(g).max() <= _FLAT:
                 return "the gradient vanishes", True
             direction = np.where(held, 0.0, _quasi_newton(g, pairs, self.inverse))
-            if self.inverse is not None and 0.0 < 0.5 * g @ direction <= self.tolerance:
-                return "a Newton step would change the objective by less than the tolerance", True
             if not ((pairs or self.inverse is not None) and g @ direction > 0):
                 pairs.clear()
                 direction = g * min(1.0, first_step / float(np.linalg.norm(g)))
