@@ -22,8 +22,8 @@ from .inference.predict import predict, predict_distribution
 from .inference.prediction.distribution import PredictiveDistribution
 from .inference.prediction.neighbours import learn_noise_scales
 from .inference.protocol import ConvergenceWarning
+from .inference.recover import recover_latent
 from .inference.sampling.nuts import NUTS
-from .inference.sampling.recover import recover_latent
 from .large import FolderModel, fit_folder
 from .model.blocks import local_blocks
 from .model.distributions import EpsilonInsensitive, Huber, SoftInsensitive

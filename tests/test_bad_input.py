@@ -1326,7 +1326,7 @@ def test_bad_options_of_commands_leave_nothing_behind(tmp_path, monkeypatch):
         (["fit", "good.csv", "--lower", "x", "--upper", "y", "--ordinal"], "--lower and --upper say what is known"),
         (["fit", "good.csv", "--event", "x", "--ordinal"], "--event must be the column of the status"),
         (["fit", "good.csv", "--event", "x"], "column 'x' must have 1 (observed) or 0 (censored), it has"),
-        (["fit", "good.csv", "--ordinal", "--committee"], "--ordinal takes no --quantile, --committee"),
+        (["fit", "good.csv", "--ordinal", "--log-target"], "--ordinal takes no --quantile, --keep-outliers"),
         (["fit", "good.csv", "--ordinal"], "must have whole numbers or words to be ordered classes, it has"),
         (["predict", "none.nc", "good.csv", "--survival", "1,b"], "--survival must be numbers separated by commas"),
         (["predict", "none.nc", "good.csv"], "none.nc: there is no such file"),

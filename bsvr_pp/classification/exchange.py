@@ -28,8 +28,8 @@ from bsvr_pp.core.losses.registry import label_probability
 from bsvr_pp.inference.approximate import MeanField
 from bsvr_pp.inference.fitted import Draws
 from bsvr_pp.inference.protocol import Options
+from bsvr_pp.inference.recover import recover
 from bsvr_pp.inference.sampling.nuts import diagnosis
-from bsvr_pp.inference.sampling.recover import recover
 from bsvr_pp.model.problem import Point, Problem
 
 _ACCEPTED = 0.3  # target acceptance rate of the tuning

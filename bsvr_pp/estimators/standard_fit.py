@@ -46,9 +46,9 @@ from bsvr_pp.model.problem import Point, Problem, read_model
 from bsvr_pp.model.warping import AS_GIVEN, CONSTANTS, Warping
 
 _EFFECTS = 200  # number of rows from which the kernel has main effects,
-_INTEGRATED = 400  # largest number of rows whose hyperparameters are integrated out,
-_POINTS, _KEPT = 32, 12  # by so many points, and so many in predictions,
 _SCALES = 200  # and a dense fit several scales of the noise, of which fewer tell little
+_INTEGRATED = 400  # largest number of rows whose hyperparameters are integrated out,
+_FEW = Integrated(points=32, kept=12)  # in this way: more points gain little (the benchmark "integrated")
 
 
 @dataclass(frozen=True, slots=True)
@@ -265,11 +265,7 @@ class RegressionSpec:
             self.local.tell(len(rows.y))
         if self.automatic and n >= _EFFECTS:
             model = replace(model, kernel="main_effects")
-        method = (
-            Integrated(points=_POINTS, kept=_KEPT)
-            if self.integrate and n <= _INTEGRATED and size is None
-            else self.method
-        )
+        method = _FEW if self.integrate and n <= _INTEGRATED and size is None else self.method
         return replace(self, model=model, size=size, method=method), rows
 
     @property
@@ -430,7 +426,8 @@ def fit_regression(rows: TrainingData, spec: RegressionSpec, rng: np.random.Gene
         else:
             chosen = first
         if around is not None:
-            chosen = chosen.integrated(around)
+            integrated = chosen.integrated(around)
+            chosen = chosen if spec.integrate and not integrated.fitted.converged else integrated
         chosen.predictive(chosen.rows.X[:1], spec.local)  # which makes what other predictions need
     _warn_of_targets(chosen, equal)
     warn_unless_converged(chosen.fitted, spec.method)

@@ -27,6 +27,7 @@ from bsvr_pp.inference.parts import names_of_latents
 from bsvr_pp.inference.prediction.component import Component, Member, component, component_of_draw
 from bsvr_pp.inference.prediction.neighbours import NoiseScales
 from bsvr_pp.inference.protocol import IntegratesLatent, Method, attributes_of
+from bsvr_pp.inference.recover import recover
 from bsvr_pp.inference.result import (
     check_match,
     draws_of,
@@ -42,7 +43,6 @@ from bsvr_pp.inference.result import (
     row_of,
     stacked_points,
 )
-from bsvr_pp.inference.sampling.recover import recover
 from bsvr_pp.inference.search.optimize import Optimum
 from bsvr_pp.model.problem import Point, Problem
 

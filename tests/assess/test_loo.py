@@ -13,8 +13,8 @@ import bsvr_pp as bp
 from bsvr_pp.approximations import annealed, laplace, mean_field
 from bsvr_pp.inference.prediction.neighbours import NoiseScales
 from bsvr_pp.inference.protocol import to_record
+from bsvr_pp.inference.recover import recover
 from bsvr_pp.inference.result import from_samples
-from bsvr_pp.inference.sampling.recover import recover
 from bsvr_pp.losses import gaussian, pinball, soft_insensitive
 from bsvr_pp.model.problem import read_model
 

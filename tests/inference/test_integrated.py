@@ -47,12 +47,12 @@ def on_a_grid(model: pm.Model) -> tuple[float, np.ndarray, np.ndarray]:
 def test_two_hyperparameters_against_a_grid(options):
     model = two(**options)
     value, mean, deviation = on_a_grid(model)
-    found = bp.fit(bp.Integrated(points=256), model, random_seed=0, progressbar=False)
+    found = bp.fit(bp.Integrated(points=1024), model, random_seed=0, progressbar=False)
     assert found.attrs["log_evidence"] == pytest.approx(value, abs=0.02)
-    assert found.attrs["k_hat"] < 0.7 and found.attrs["effective_points"] > 128
+    assert found.attrs["k_hat"] < 0.7 and found.attrs["effective_points"] > 512
     drawn = np.log(np.stack([found["posterior"][name].values.ravel() for name in ("C", "ls")]))
-    np.testing.assert_allclose(drawn.mean(axis=1), mean, atol=0.03 * deviation.max())
-    np.testing.assert_allclose(drawn.std(axis=1), deviation, rtol=0.03)
+    np.testing.assert_allclose(drawn.mean(axis=1), mean, atol=0.05 * deviation.min())
+    np.testing.assert_allclose(drawn.std(axis=1), deviation, rtol=0.04)
 
 
 def test_given_hyperparameters_stay_and_their_priors_do_not_count():

@@ -8,8 +8,8 @@ import xarray as xr
 from scipy import stats
 
 import bsvr_pp as bp
+from bsvr_pp.inference.recover import recover
 from bsvr_pp.inference.result import from_samples
-from bsvr_pp.inference.sampling.recover import recover
 from bsvr_pp.model.problem import read_model
 
 N = 14

@@ -26,7 +26,7 @@ from bsvr_pp.core.compiler import interruptible
 from bsvr_pp.inference.approximate import MeanField
 from bsvr_pp.inference.fitted import Draws
 from bsvr_pp.inference.protocol import IntegratesLatent, Options, check_latent
-from bsvr_pp.inference.sampling.recover import recover
+from bsvr_pp.inference.recover import recover
 from bsvr_pp.inference.search.optimize import check_continuous, initial_point, maximize
 from bsvr_pp.model.coordinates import (
     LATENT_COORDINATES,
