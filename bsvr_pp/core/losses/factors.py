@@ -39,7 +39,7 @@ from bsvr_pp.core.losses.pieces import (
 _NEGLIGIBLE = 45.0  # a piece whose peak is below e⁻⁴⁵ of the largest is ignored
 _STEPS = 40  # largest number of steps to the maximum on a piece
 _PANEL = 3.0  # largest width of a panel, in standard deviations of the Gaussian
-_CHANGE, _MOST = 4.0, 12.0  # largest change of E on a panel where the factor bends, and anywhere
+_CHANGE = 4.0  # largest change of E on a panel where the factor bends
 _FALL = 5.0  # largest fall of the log density on a panel at its maximum
 _HALVINGS = 60  # of a panel on which it falls more
 
@@ -281,7 +281,7 @@ def tilted_label(
             s, here = place, level
             while s != end and here > top - _NEGLIGIBLE:
                 at_s = value + slope[j] * s
-                change = min(_CHANGE + 0.5 * max(at_s, -at_s - log_count, 0.0), _MOST)
+                change = _CHANGE + 0.5 * max(at_s, -at_s - log_count, 0.0)
                 width = min(abs(end - s), _PANEL * sqrt(variance), change / abs(slope[j]))
                 begin, before = s, here
                 for _ in range(_HALVINGS):
