@@ -228,7 +228,7 @@ def _peak(shift: float, variance: float, count: float, value: float, slope: floa
     if right <= low:
         return low
     left, right = max(left, low), min(right, high)
-    s = min(max(-shift, left), right)
+    s, last = min(max(-shift, left), right), inf
     for _ in range(_STEPS):
         _, share = log_share(value + slope * s)
         rise = -(s + shift) / variance - count * share * slope
@@ -238,9 +238,10 @@ def _peak(shift: float, variance: float, count: float, value: float, slope: floa
             right = s
         curvature = 1.0 / variance + count * share * (1.0 - share) * slope * slope
         new = s + rise / curvature
-        if not left < new < right:
+        if not (left < new < right and abs(new - s) < 0.5 * last):  # Newton's steps may also alternate
             new = 0.5 * (left + right)
-        if abs(new - s) <= 1e-3 / sqrt(curvature):
+        last = abs(new - s)
+        if last <= 1e-3 / sqrt(curvature):
             return new
         s = new
     return s
@@ -290,6 +291,8 @@ def tilted_label(
                     if before - here <= _FALL + 2.0 * (top - before):
                         break
                     width *= 0.5
+                if s == begin:  # a fall between two numbers
+                    break
                 for i in range(FEW_NODES.shape[0]):
                     at = begin + (s - begin) * FEW_NODES[i]
                     log_p, share = log_share(value + slope[j] * at)
