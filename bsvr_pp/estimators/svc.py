@@ -57,15 +57,25 @@ class BinaryFit(StandardFit):
         return {name: np.median(drawn[name].values, axis=(0, 1)) for name in self.problem.hyperparameters}
 
     @cached_property
+    def noise(self) -> NoiseModel:
+        """The label, with a penalty that is learned or given."""
+        return self.problem.noise_at(self.point)
+
+    @property
     def C(self) -> float:
-        """The penalty, which is learned or given."""
-        return float(self.problem.noise_at(self.point).parameters["C"])
+        """The penalty."""
+        return float(self.noise.parameters["C"])
+
+    @property
+    def lapse(self) -> float:
+        """Probability of the less probable label where f is large."""
+        return float(label_probability(-np.inf, **self.noise.parameters))
 
     @cached_property
     def dual_coef(self) -> Array:
         """Dual coefficients (n,) of the support vector machine, which is the mode of f under the hinge."""
         K, mean, noise = self.problem.at(self.point)
-        hinge = NoiseModel(LOSSES["hinge"], noise.parameters, noise.weight)
+        hinge = NoiseModel(LOSSES["hinge"], {"C": self.C}, noise.weight)
         return find_mode(K, self.problem.targets, hinge, mean=mean).dual_coef
 
     def probability(self, X: Array, kind: str, neighbours: int | None) -> Array:
@@ -76,7 +86,7 @@ class BinaryFit(StandardFit):
             part = component(self.problem, Member(self.point, self.dual_coef, np.zeros_like(self.dual_coef)))
         else:
             (part,) = self.components(neighbours)
-        return label_probability(part.moments(X)[0], self.C)
+        return label_probability(part.moments(X)[0], **self.noise.parameters)
 
 
 @dataclass(frozen=True)
@@ -116,8 +126,9 @@ class LabelFit:
 class BayesianSVC(OfStandardModel, SavedEstimator, ClassifierMixin, BaseEstimator):  # type: ignore[misc]
     """Support vector classifier as a probability model, which gives the hyperparameters and the class probabilities.
 
-    Labels have the hinge's probabilities, normalised at each point (`bp.classification.KnownLabel`). C, the parameters
-    of the kernel and the offset maximise the evidence times weak hyperpriors, without cross-validation. Class
+    Labels have the hinge's probabilities, normalised at each point (`bp.classification.KnownLabel`). A label may be
+    wrong far from the boundary, with a probability that is learned as well. C, the parameters of the kernel and the
+    offset maximise the evidence times weak hyperpriors, without cross-validation. Class
     probabilities are averages over the posterior of the latent function. On standardised inputs the function is linear
     plus a smooth deviation, whose kernel has one lengthscale per input. The attributes of the support vector machine
     describe the machine with this C and kernel.
@@ -164,6 +175,8 @@ class BayesianSVC(OfStandardModel, SavedEstimator, ClassifierMixin, BaseEstimato
     lengthscale_, relevance_ : (d,) array, or one row per class
         Lengthscales in units of the inputs, and 1/lengthscale² on the standardised inputs; absent for a kernel
         function.
+    lapse_ : float, or (n_classes,) array
+        Probability of a wrong label however far from the boundary; 0 for Sollich's evidences.
     dual_coef_ : (n,) array, or one row per class
         Dual coefficients y·α of the support vector machine, where α is at most C_ times the weight of the row.
     intercept_ : float, or (n_classes,) array
@@ -346,6 +359,7 @@ class BayesianSVC(OfStandardModel, SavedEstimator, ClassifierMixin, BaseEstimato
             "log_evidence_error_": float(np.sqrt(np.sum(np.square(errors)))),
             "converged_": all(each.converged for each in fitted),
             "C_": fit.of_each(each.C for each in fit.binaries),
+            "lapse_": fit.of_each(each.lapse for each in fit.binaries),
             "blocks_": fit.of_each(each.cut for each in fit.binaries),
         }
         function = callable(fit.binaries[0].model.kernel)

@@ -16,8 +16,8 @@ from bsvr_pp.model.blocks import Blocks
 F = np.array([-40.0, -1.3, -1.0, -0.2, 0.0, 0.7, 1.0, 2.5])
 
 
-def noise(C):
-    return NoiseModel(LIKELIHOODS["known_label"], {"C": C})
+def noise(C, reach=1e6):
+    return NoiseModel(LIKELIHOODS["known_label"], {"C": C, "reach": reach})
 
 
 def labelled(n=20):

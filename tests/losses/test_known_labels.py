@@ -11,8 +11,8 @@ from bsvr_pp.losses import NoiseModel
 F = np.array([-30.0, -1.4, -1.0, -0.3, 0.0, 0.8, 1.0, 2.5, 30.0])
 
 
-def known_label(C):
-    return NoiseModel(LIKELIHOODS["known_label"], {"C": C})
+def known_label(C, reach=1e6):
+    return NoiseModel(LIKELIHOODS["known_label"], {"C": C, "reach": reach})
 
 
 def moments(mean, variance, label, C, weight=1.0):

@@ -283,7 +283,9 @@ def tilted_label(
             while s != end and here > top - _NEGLIGIBLE:
                 at_s = value + slope[j] * s
                 change = _CHANGE + 0.5 * max(at_s, -at_s - log_count, 0.0)
-                width = min(abs(end - s), _PANEL * sqrt(variance), change / abs(slope[j]))
+                width = min(abs(end - s), _PANEL * sqrt(variance))
+                if slope[j] != 0.0:
+                    width = min(width, change / abs(slope[j]))
                 begin, before = s, here
                 for _ in range(_HALVINGS):
                     s = end if width == abs(end - begin) else begin + copysign(width, end - begin)
