@@ -69,8 +69,8 @@ def default_label_model(
     Returns
     -------
     pm.Model
-        The model with the data X and targets, and the variables C, amplitude, linear, offset, log_lengthscale, f, y, and
-        for known labels reach.
+        The model with the data X and targets, and the variables C, amplitude, linear, offset, log_lengthscale, f, y;
+        for known labels also reach.
 
     Raises
     ------

@@ -12,7 +12,7 @@ from bsvr_pp.core.arrays import Tensor
 from bsvr_pp.model.distributions import InvertedRV
 
 _CONSTRAINTS, _OF_KNOWN = "C > 0", "C > 0, reach > 0"
-_FAR = 1e6  # reach of labels that are right far from the boundary
+_FAR = 1e4  # reach of labels that are right far from the boundary
 
 
 def _log_label(label: Tensor | float, f: Tensor, C: Tensor) -> Tensor:
@@ -162,8 +162,8 @@ class KnownLabel(Discrete):
 
        P(\pm 1 \mid f, C) = \frac{e^{-C \max(0, 1 \mp f)}}{e^{-C \max(0, 1 - f)} + e^{-C \max(0, 1 + f)}},
 
-    so that the log odds have the slope 2C where :math:`|f| < 1`, and C beyond, up to :math:`|f| = 1 + reach`. From there
-    they stay as they are: with a small ``reach``, whose default has no effect, a label may be wrong everywhere. C and
+    so that the log odds have the slope 2C where :math:`|f| < 1`, and C beyond, up to :math:`|f| = 1 + reach`. There
+    they end: with a small ``reach``, whose default has no effect, a label may be wrong everywhere. C and
     the hyperparameters of f can be chosen by the evidence as it is, and the model divides into blocks. The mode of f is
     no support vector machine, and log P is not concave at :math:`y f = -1`: mean field may have several fixed points,
     and Laplace's method is refused. Parameters and errors are as of `bsvr_pp.SVMLabel`, with ``reach`` > 0.

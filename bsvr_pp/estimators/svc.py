@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from dataclasses import KW_ONLY, dataclass, replace
-from functools import cached_property
+from functools import cached_property, partial
 from math import fsum
 from typing import Any, ClassVar, Literal, Self, cast
 
@@ -12,6 +12,7 @@ import numpy as np
 import xarray as xr
 from numpy.typing import ArrayLike, NDArray
 from scipy.special import logit
+from scipy.stats import entropy
 from sklearn.base import BaseEstimator, ClassifierMixin
 from sklearn.utils.class_weight import compute_class_weight
 from sklearn.utils.multiclass import check_classification_targets
@@ -41,6 +42,7 @@ from bsvr_pp.model.problem import Point
 
 _EVIDENCES = ("pointwise", "conditional", "joint", "naive")
 _INFERENCES = ("mean_field", "exchange")
+_STARTS = 3  # of a search that is repeated, since it found nothing
 _LEAST = 1e-15  # smallest probability in log odds
 
 
@@ -60,6 +62,16 @@ class BinaryFit(StandardFit):
     def noise(self) -> NoiseModel:
         """The label, with a penalty that is learned or given."""
         return self.problem.noise_at(self.point)
+
+    @property
+    def learned(self) -> bool:
+        """Whether the evidence is above that of the constant probability."""
+        constant = -entropy([self.rows.weight[self.rows.y == label].sum() for label in (-1.0, 1.0)])
+        return self.fitted.converged and self.fitted.log_evidence > constant * np.sum(self.rows.weight)
+
+    def quality(self) -> tuple[bool, float]:
+        """What is larger for the better of two searches."""
+        return self.fitted.converged, self.fitted.log_evidence
 
     @property
     def C(self) -> float:
@@ -84,8 +96,8 @@ class BinaryFit(StandardFit):
             return predictions(self.components(neighbours), X, np.empty(0), None)["y_probability"]
         if kind == "map":
             part = component(self.problem, Member(self.point, self.dual_coef, np.zeros_like(self.dual_coef)))
-        else:
-            (part,) = self.components(neighbours)
+            return label_probability(part.moments(X)[0], self.C)
+        (part,) = self.components(neighbours)
         return label_probability(part.moments(X)[0], **self.noise.parameters)
 
 
@@ -269,8 +281,10 @@ class BayesianSVC(OfStandardModel, SavedEstimator, ClassifierMixin, BaseEstimato
         rows = rows.in_units(units)
         with threads_for(len(rows.X)), local.threads():
             parts = self._binary_rows(rows, classes)
-            model = self._model(rows, columns)
-            fit = LabelFit(classes, units, rows, [self._binary(model, units, each, size, rng) for each in parts])
+            model, binaries = self._model(rows, columns), list[BinaryFit]()
+            for part in parts:
+                binaries.append(self._binary(model, units, part, size, rng, binaries[-1:]))
+            fit = LabelFit(classes, units, rows, binaries)
         for each in fit.binaries:
             if each.model.noise == "known_label":
                 warn_unless_converged(each.fitted, each.method)
@@ -325,12 +339,28 @@ class BayesianSVC(OfStandardModel, SavedEstimator, ClassifierMixin, BaseEstimato
         return model.suited(rows)
 
     def _binary(
-        self, model: StandardModel, units: Units, rows: TrainingData, size: int | None, rng: np.random.Generator
+        self,
+        model: StandardModel,
+        units: Units,
+        rows: TrainingData,
+        size: int | None,
+        rng: np.random.Generator,
+        before: list[BinaryFit],
     ) -> BinaryFit:
-        """Hyperparameters and posterior for labels -1 and +1, in blocks of at most ``size`` rows if it is a number."""
+        """Hyperparameters and posterior for labels -1 and +1, in blocks of at most ``size`` rows if it is a number.
+
+        The search starts at the optimum of the class before, if there is one: such classes are alike.
+        """
         options = Options(1, progressbar=blocks_from(self.blocks).progressbar)
         if model.noise == "known_label":
-            return BinaryFit.of_rows(model, units, rows, MeanField(), options, rng, size=size)
+            fit = partial(BinaryFit.of_rows, model, units, rows, MeanField(), rng=rng, size=size)
+            if size is not None:
+                return fit(options)
+            start = next((each.point for each in before if each.fitted.converged), None)
+            first = fit(options._replace(start=start))
+            if first.learned:
+                return first
+            return max(first, fit(options._replace(restarts=_STARTS)), key=BinaryFit.quality)
         problem, kind = model.problem(rows), cast(Any, self.evidence)
         method: Any = self._sampler() or NormalisedEvidence(kind, steps=self.steps)
         found = method.run(problem, {}, options, rng)

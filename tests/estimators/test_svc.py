@@ -1,5 +1,7 @@
 """The estimator: agreement of its parts, and the support vector machine inside."""
 
+import time
+
 import numpy as np
 import pymc as pm
 import pytest
@@ -210,6 +212,29 @@ def test_far_from_the_data_the_probability_returns_to_one_half():
     machine = bp.BayesianSVC(kernel=lambda Z: 4.0 * pm.gp.cov.ExpQuad(1, ls=0.5), random_state=0)
     far = machine.fit(X, X[:, 0] > 0).predict_proba([[30.0], [-30.0]])
     assert far[0, 1] == pytest.approx(far[1, 1], abs=1e-6) and abs(far[0, 1] - 0.5) < 0.1
+
+
+@pytest.mark.parametrize("weight", [100.0, 1e4])
+def test_large_weights_take_no_more_evaluations_and_time(weight):
+    X, y = data()
+    seconds = {}
+    for each in (1.0, 3.0, weight):
+        machine = bp.BayesianSVC(random_state=0).fit(X, y, np.full(60, each))  # compiles
+        began = time.process_time()
+        machine.fit(X, y, np.full(60, each))
+        seconds[each] = time.process_time() - began
+        assert machine.converged_
+    assert seconds[weight] < 10 * seconds[1.0] + 1.0
+
+
+@pytest.mark.parametrize("wrong", [0.02, 0.2])
+def test_the_lapse_is_the_share_of_wrong_labels(wrong):
+    rng = np.random.default_rng(1)
+    x, chance = rng.uniform(-3, 3, 500), rng.random(500)
+    y = (x > 0) ^ (chance < wrong)
+    svc = bp.BayesianSVC(random_state=0).fit(x[:, None], y)
+    assert svc.lapse_ == pytest.approx(np.mean(chance < wrong), abs=0.03)
+    assert svc.predict_proba([[-3.0], [3.0]])[:, 1] == pytest.approx([wrong, 1 - wrong], abs=0.06)
 
 
 @pytest.mark.parametrize(("apart", "wrong", "seed"), [(2.0, 0.1, 0), (2.0, 0.2, 2), (3.0, 0.1, 0), (4.0, 0.2, 2)])

@@ -335,7 +335,8 @@ def label_probability(f: ArrayLike, C: ArrayLike, reach: ArrayLike = np.inf) -> 
     The log of P(+1|f)/P(-1|f) is 2C·f up to |f| = 1, C·(f + sgn f) beyond, and the same from |f| = 1 + reach on.
     """
     value, far = np.asarray(f, dtype=np.float64), 1.0 + np.asarray(reach, dtype=np.float64)
-    return np.asarray(expit(C * (np.clip(value, -far, far) + np.clip(value, -1.0, 1.0))))
+    slope = np.asarray(C, dtype=np.float64)
+    return np.asarray(expit(slope * (np.clip(value, -far, far) + np.clip(value, -1.0, 1.0))))
 
 
 def average_probability(mean: ArrayLike, variance: ArrayLike, C: ArrayLike, reach: ArrayLike = np.inf) -> Array:
