@@ -281,10 +281,8 @@ class BayesianSVC(OfStandardModel, SavedEstimator, ClassifierMixin, BaseEstimato
         rows = rows.in_units(units)
         with threads_for(len(rows.X)), local.threads():
             parts = self._binary_rows(rows, classes)
-            model, binaries = self._model(rows, columns), list[BinaryFit]()
-            for part in parts:
-                binaries.append(self._binary(model, units, part, size, rng, binaries[-1:]))
-            fit = LabelFit(classes, units, rows, binaries)
+            model = self._model(rows, columns)
+            fit = LabelFit(classes, units, rows, [self._binary(model, units, each, size, rng) for each in parts])
         for each in fit.binaries:
             if each.model.noise == "known_label":
                 warn_unless_converged(each.fitted, each.method)
@@ -339,26 +337,17 @@ class BayesianSVC(OfStandardModel, SavedEstimator, ClassifierMixin, BaseEstimato
         return model.suited(rows)
 
     def _binary(
-        self,
-        model: StandardModel,
-        units: Units,
-        rows: TrainingData,
-        size: int | None,
-        rng: np.random.Generator,
-        before: list[BinaryFit],
+        self, model: StandardModel, units: Units, rows: TrainingData, size: int | None, rng: np.random.Generator
     ) -> BinaryFit:
         """Hyperparameters and posterior for labels -1 and +1, in blocks of at most ``size`` rows if it is a number.
 
-        The search starts at the optimum of the class before, if there is one: such classes are alike.
+        A dense fit that learned nothing from one start is compared with that of several.
         """
         options = Options(1, progressbar=blocks_from(self.blocks).progressbar)
         if model.noise == "known_label":
             fit = partial(BinaryFit.of_rows, model, units, rows, MeanField(), rng=rng, size=size)
-            if size is not None:
-                return fit(options)
-            start = next((each.point for each in before if each.fitted.converged), None)
-            first = fit(options._replace(start=start))
-            if first.learned:
+            first = fit(options)
+            if size is not None or first.learned:
                 return first
             return max(first, fit(options._replace(restarts=_STARTS)), key=BinaryFit.quality)
         problem, kind = model.problem(rows), cast(Any, self.evidence)
