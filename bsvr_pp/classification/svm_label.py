@@ -162,11 +162,11 @@ class KnownLabel(Discrete):
 
        P(\pm 1 \mid f, C) = \frac{e^{-C \max(0, 1 \mp f)}}{e^{-C \max(0, 1 - f)} + e^{-C \max(0, 1 + f)}},
 
-    so that the log odds have the slope 2C where :math:`|f| < 1`, and C beyond, up to :math:`|f| = 1 + reach`. There
-    they end: with a small ``reach``, whose default has no effect, a label may be wrong everywhere. C and
-    the hyperparameters of f can be chosen by the evidence as it is, and the model divides into blocks. The mode of f is
-    no support vector machine, and log P is not concave at :math:`y f = -1`: mean field may have several fixed points,
-    and Laplace's method is refused. Parameters and errors are as of `bsvr_pp.SVMLabel`, with ``reach`` > 0.
+    so that the log odds have the slope 2C where :math:`|f| < 1`, and C beyond. They are constant from
+    :math:`|f| = 1 + reach` on: with a small ``reach`` a label may be wrong everywhere, and its default has no effect. C
+    and the hyperparameters of f can be chosen by the evidence as it is, and the model divides into blocks. The mode of
+    f is no support vector machine, and log P is not concave at :math:`y f = -1`: mean field may have several fixed
+    points, and Laplace's method is refused. Parameters and errors are as of `bsvr_pp.SVMLabel`, with ``reach`` > 0.
 
     Examples
     --------

@@ -80,7 +80,7 @@ class BinaryFit(StandardFit):
 
     @property
     def lapse(self) -> float:
-        """Probability of the less probable label where f is large."""
+        """Probability of a wrong label far from the boundary."""
         return float(label_probability(-np.inf, **self.noise.parameters))
 
     @cached_property
@@ -140,10 +140,10 @@ class BayesianSVC(OfStandardModel, SavedEstimator, ClassifierMixin, BaseEstimato
 
     Labels have the hinge's probabilities, normalised at each point (`bp.classification.KnownLabel`). A label may be
     wrong far from the boundary, with a probability that is learned as well. C, the parameters of the kernel and the
-    offset maximise the evidence times weak hyperpriors, without cross-validation. Class
-    probabilities are averages over the posterior of the latent function. On standardised inputs the function is linear
-    plus a smooth deviation, whose kernel has one lengthscale per input. The attributes of the support vector machine
-    describe the machine with this C and kernel.
+    offset maximise the evidence times weak hyperpriors, without cross-validation. Class probabilities are averages over
+    the posterior of the latent function. On standardised inputs the function is linear plus a smooth deviation, whose
+    kernel has one lengthscale per input. The attributes of the support vector machine describe the machine with this C
+    and kernel.
 
     Parameters
     ----------

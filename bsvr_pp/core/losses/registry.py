@@ -98,7 +98,7 @@ def hinge_energy(C: Value, y: Value) -> Curve:
 def known_label_energy(C: Value, reach: Value, y: Value) -> Curve:
     """Minus the log odds of a label y = ±1 that is known, C·[hinge(y·f) - hinge(-y·f)] (Sollich 2002, (10)).
 
-    They stay as they are beyond |f| = 1 + reach, so that a label is wrong with some probability everywhere.
+    They are constant beyond |f| = 1 + reach, so that a label is wrong with some probability everywhere.
     """
     C, level, far = C * y, 0.0 * C, 1.0 + reach
     top = C * (1.0 + far)
