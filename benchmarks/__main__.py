@@ -6,6 +6,7 @@ import typer
 
 from benchmarks import (
     classify,
+    clouds,
     conformal,
     cost,
     coverage,
@@ -32,6 +33,7 @@ TIMINGS = {
 OTHERS = {
     "conformal": conformal.main,
     "classify": classify.main,
+    "clouds": clouds.main,
     "coverage": coverage.main,
     "extrapolate": extrapolate.main,
     "gaps": gaps.main,

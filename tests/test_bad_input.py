@@ -356,6 +356,7 @@ PUBLIC = {
     "KnownLabel": [
         (lambda s: pm.logp(classification.KnownLabel.dist(0.0, -1.0), 1).eval(), "C > 0"),
         (lambda s: pm.draw(classification.KnownLabel.dist(0.0, -1.0)), "C > 0"),
+        (lambda s: pm.logp(classification.KnownLabel.dist(0.0, 1.0, reach=-1.0), 1).eval(), "reach > 0"),
     ],
     "NormalisedEvidence": [
         *options(

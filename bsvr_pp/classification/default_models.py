@@ -23,6 +23,7 @@ from bsvr_pp.model.row_kinds import Ordinal
 
 _COMMON, _OWN = 9.0, 0.25  # of labels, variances of the log lengthscales: of the common factor, and of each
 _START = 3.0  # of these variances: at the mean of their prior, 900, mean field does not converge beside wrong labels
+_REACH = 6.0  # of labels, median of the distance over which their log odds grow beyond |f| = 1
 _DEVIATION = 10.0**0.5  # of f for labels, at the median of the prior of its variance
 _AMPLITUDE = 3.0  # of classes, scale of the prior of the amplitude, in standard deviations of the noise
 _SPREAD = 1.0  # prior standard deviation of the first cut point, and of the logs of the gaps
@@ -46,6 +47,7 @@ def default_label_model(
     - ``C`` around log 2 within a factor e: there ν, the probability that a label is known, is 0.8 both at f = 0 and for
       large |f|, and the model is nearest to one with sigmoid labels;
     - ``amplitude`` and ``linear`` around 10 within e³, so that log odds are a few units;
+    - ``reach`` of `KnownLabel` around 6 within a factor e: far from the boundary 0.4 % of the labels are wrong;
     - ``offset``, the variance B² of Sollich 2002, (3), around 1 within e;
     - ``log_lengthscale``: the lengthscales are around w·√(2d), where w is the standard deviation of each of d inputs,
       within e³, and around each other within √e.
@@ -67,7 +69,8 @@ def default_label_model(
     Returns
     -------
     pm.Model
-        The model with the data X and targets, and the variables C, amplitude, linear, offset, log_lengthscale, f, y.
+        The model with the data X and targets, and the variables C, amplitude, linear, offset, log_lengthscale, f, y;
+        for known labels also reach.
 
     Raises
     ------
@@ -103,6 +106,7 @@ def standard_label_model(
     label = KnownLabel if known else SVMLabel
     with pm.Model() as model:
         penalty = pm.LogNormal("C", np.log(np.log(2.0)), 1.0) if C is None else pm.Data("C", float(C))
+        parameters = {"C": penalty} | ({"reach": pm.LogNormal("reach", np.log(_REACH), 1.0)} if known else {})
         covariance = kernel(inputs.X) if callable(kernel) else _label_covariance(kernel, inputs)
         offset = pm.LogNormal("offset", 0.0, 1.0)
         f = GP(cov_func=covariance + pm.gp.cov.Constant(offset)).prior(
@@ -110,9 +114,9 @@ def standard_label_model(
         )
         targets = pm.Data("targets", y)
         if "weight" in of_targets:
-            observe_weighted("y", label.dist(f=f, C=penalty), pm.Data("weight", of_targets["weight"]), targets)
+            observe_weighted("y", label.dist(f=f, **parameters), pm.Data("weight", of_targets["weight"]), targets)
         else:
-            label("y", f=f, C=penalty, observed=targets)
+            label("y", f=f, **parameters, observed=targets)
     return model
 
 

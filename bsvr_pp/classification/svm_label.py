@@ -11,7 +11,8 @@ from pytensor.tensor import TensorLike
 from bsvr_pp.core.arrays import Tensor
 from bsvr_pp.model.distributions import InvertedRV
 
-_CONSTRAINTS = "C > 0"
+_CONSTRAINTS, _OF_KNOWN = "C > 0", "C > 0, reach > 0"
+_FAR = 1e4  # reach of labels that are right far from the boundary
 
 
 def _log_label(label: Tensor | float, f: Tensor, C: Tensor) -> Tensor:
@@ -131,9 +132,9 @@ class SVMLabel(Discrete):
         return check_parameters(pt.switch(value < -1, -pt.inf, result), C > 0, msg=_CONSTRAINTS)
 
 
-def _log_odds(f: Tensor, C: Tensor) -> Tensor:
-    """Log of P(+1|f)/P(-1|f), (11)."""
-    return C * (f + pt.clip(f, -1.0, 1.0))
+def _log_odds(f: Tensor, C: Tensor, reach: Tensor) -> Tensor:
+    """Log of P(+1|f)/P(-1|f), (11), up to |f| = 1 + reach."""
+    return C * (pt.clip(f, -1.0 - reach, 1.0 + reach) + pt.clip(f, -1.0, 1.0))
 
 
 class KnownLabelRV(SVMLabelRV):
@@ -141,17 +142,18 @@ class KnownLabelRV(SVMLabelRV):
 
     name = "known_label"
     loss = "known_label"
+    extended_signature = "[rng],[size],(),(),()->[rng],()"
     _print_name = ("KnownLabel", "\\operatorname{KnownLabel}")
 
     @classmethod
     def drawn(cls, uniform: Tensor, *params: Tensor) -> Tensor:
         """Return -1 or +1 by comparing a uniform number with the probability of +1."""
-        f, C = params
-        draws = pt.switch(uniform < pt.sigmoid(_log_odds(f, C)), 1, -1)
-        return check_icdf_parameters(draws, C > 0, msg=_CONSTRAINTS)
+        f, C, reach = params
+        draws = pt.switch(uniform < pt.sigmoid(_log_odds(f, C, reach)), 1, -1)
+        return check_icdf_parameters(draws, C > 0, reach > 0, msg=_OF_KNOWN)
 
 
-class KnownLabel(SVMLabel):
+class KnownLabel(Discrete):
     r"""Label of a support vector machine with latent function f, given that it is known.
 
     It is `bsvr_pp.SVMLabel` without "don't know", normalised at each point (sollich2002, equations 10 and 11):
@@ -160,10 +162,11 @@ class KnownLabel(SVMLabel):
 
        P(\pm 1 \mid f, C) = \frac{e^{-C \max(0, 1 \mp f)}}{e^{-C \max(0, 1 - f)} + e^{-C \max(0, 1 + f)}},
 
-    so that the log odds have the slope 2C where :math:`|f| < 1`, and C beyond. C and the hyperparameters of f can be
-    chosen by the evidence as it is, and the model divides into blocks. The mode of f is no support vector machine, and
-    log P is not concave at :math:`y f = -1`: mean field may have several fixed points, and Laplace's method is refused.
-    Parameters and errors are as of `bsvr_pp.SVMLabel`.
+    so that the log odds have the slope 2C where :math:`|f| < 1`, and C beyond. They are constant from
+    :math:`|f| = 1 + reach` on: with a small ``reach`` a label may be wrong everywhere, and its default has no effect. C
+    and the hyperparameters of f can be chosen by the evidence as it is, and the model divides into blocks. The mode of
+    f is no support vector machine, and log P is not concave at :math:`y f = -1`: mean field may have several fixed
+    points, and Laplace's method is refused. Parameters and errors are as of `bsvr_pp.SVMLabel`, with ``reach`` > 0.
 
     Examples
     --------
@@ -176,14 +179,24 @@ class KnownLabel(SVMLabel):
     rv_type = KnownLabelRV
     rv_op = KnownLabelRV.rv_op
 
-    @staticmethod
-    def logp(value: Tensor, f: Tensor, C: Tensor) -> Tensor:
-        """Log mass of -1 and +1."""
-        result = pt.switch(pt.eq(pt.abs(value), 1), -pt.softplus(-value * _log_odds(f, C)), -pt.inf)
-        return check_parameters(result, C > 0, msg=_CONSTRAINTS)
+    @classmethod
+    def dist(cls, f: TensorLike, C: TensorLike, reach: TensorLike = _FAR, **kwargs: object) -> Tensor:
+        """Return a variable without a name, outside a model."""
+        return super().dist([f, C, reach], **kwargs)
 
     @staticmethod
-    def logcdf(value: Tensor, f: Tensor, C: Tensor) -> Tensor:
+    def support_point(rv: Tensor, size: object, f: Tensor, C: Tensor, reach: Tensor) -> Tensor:
+        """Likelier label."""
+        return SVMLabel.support_point(rv, size, f, C)
+
+    @staticmethod
+    def logp(value: Tensor, f: Tensor, C: Tensor, reach: Tensor) -> Tensor:
+        """Log mass of -1 and +1."""
+        result = pt.switch(pt.eq(pt.abs(value), 1), -pt.softplus(-value * _log_odds(f, C, reach)), -pt.inf)
+        return check_parameters(result, C > 0, reach > 0, msg=_OF_KNOWN)
+
+    @staticmethod
+    def logcdf(value: Tensor, f: Tensor, C: Tensor, reach: Tensor) -> Tensor:
         """Log of the mass at or below the value."""
-        result = pt.switch(value < -1, -pt.inf, pt.switch(value < 1, -pt.softplus(_log_odds(f, C)), 0.0))
-        return check_parameters(result, C > 0, msg=_CONSTRAINTS)
+        result = pt.switch(value < -1, -pt.inf, pt.switch(value < 1, -pt.softplus(_log_odds(f, C, reach)), 0.0))
+        return check_parameters(result, C > 0, reach > 0, msg=_OF_KNOWN)

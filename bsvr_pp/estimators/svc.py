@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from dataclasses import KW_ONLY, dataclass, replace
-from functools import cached_property
+from functools import cached_property, partial
 from math import fsum
 from typing import Any, ClassVar, Literal, Self, cast
 
@@ -12,6 +12,7 @@ import numpy as np
 import xarray as xr
 from numpy.typing import ArrayLike, NDArray
 from scipy.special import logit
+from scipy.stats import entropy
 from sklearn.base import BaseEstimator, ClassifierMixin
 from sklearn.utils.class_weight import compute_class_weight
 from sklearn.utils.multiclass import check_classification_targets
@@ -41,6 +42,7 @@ from bsvr_pp.model.problem import Point
 
 _EVIDENCES = ("pointwise", "conditional", "joint", "naive")
 _INFERENCES = ("mean_field", "exchange")
+_STARTS = 3  # of a search that is repeated, since it found nothing
 _LEAST = 1e-15  # smallest probability in log odds
 
 
@@ -57,15 +59,35 @@ class BinaryFit(StandardFit):
         return {name: np.median(drawn[name].values, axis=(0, 1)) for name in self.problem.hyperparameters}
 
     @cached_property
+    def noise(self) -> NoiseModel:
+        """The label, with a penalty that is learned or given."""
+        return self.problem.noise_at(self.point)
+
+    @property
+    def learned(self) -> bool:
+        """Whether the evidence is above that of the constant probability."""
+        constant = -entropy([self.rows.weight[self.rows.y == label].sum() for label in (-1.0, 1.0)])
+        return self.fitted.converged and self.fitted.log_evidence > constant * np.sum(self.rows.weight)
+
+    def quality(self) -> tuple[bool, float]:
+        """What is larger for the better of two searches."""
+        return self.fitted.converged, self.fitted.log_evidence
+
+    @property
     def C(self) -> float:
-        """The penalty, which is learned or given."""
-        return float(self.problem.noise_at(self.point).parameters["C"])
+        """The penalty."""
+        return float(self.noise.parameters["C"])
+
+    @property
+    def lapse(self) -> float:
+        """Probability of a wrong label far from the boundary."""
+        return float(label_probability(-np.inf, **self.noise.parameters))
 
     @cached_property
     def dual_coef(self) -> Array:
         """Dual coefficients (n,) of the support vector machine, which is the mode of f under the hinge."""
         K, mean, noise = self.problem.at(self.point)
-        hinge = NoiseModel(LOSSES["hinge"], noise.parameters, noise.weight)
+        hinge = NoiseModel(LOSSES["hinge"], {"C": self.C}, noise.weight)
         return find_mode(K, self.problem.targets, hinge, mean=mean).dual_coef
 
     def probability(self, X: Array, kind: str, neighbours: int | None) -> Array:
@@ -74,9 +96,9 @@ class BinaryFit(StandardFit):
             return predictions(self.components(neighbours), X, np.empty(0), None)["y_probability"]
         if kind == "map":
             part = component(self.problem, Member(self.point, self.dual_coef, np.zeros_like(self.dual_coef)))
-        else:
-            (part,) = self.components(neighbours)
-        return label_probability(part.moments(X)[0], self.C)
+            return label_probability(part.moments(X)[0], self.C)
+        (part,) = self.components(neighbours)
+        return label_probability(part.moments(X)[0], **self.noise.parameters)
 
 
 @dataclass(frozen=True)
@@ -116,11 +138,12 @@ class LabelFit:
 class BayesianSVC(OfStandardModel, SavedEstimator, ClassifierMixin, BaseEstimator):  # type: ignore[misc]
     """Support vector classifier as a probability model, which gives the hyperparameters and the class probabilities.
 
-    Labels have the hinge's probabilities, normalised at each point (`bp.classification.KnownLabel`). C, the parameters
-    of the kernel and the offset maximise the evidence times weak hyperpriors, without cross-validation. Class
-    probabilities are averages over the posterior of the latent function. On standardised inputs the function is linear
-    plus a smooth deviation, whose kernel has one lengthscale per input. The attributes of the support vector machine
-    describe the machine with this C and kernel.
+    Labels have the hinge's probabilities, normalised at each point (`bp.classification.KnownLabel`). A label may be
+    wrong far from the boundary, with a probability that is learned as well. C, the parameters of the kernel and the
+    offset maximise the evidence times weak hyperpriors, without cross-validation. Class probabilities are averages over
+    the posterior of the latent function. On standardised inputs the function is linear plus a smooth deviation, whose
+    kernel has one lengthscale per input. The attributes of the support vector machine describe the machine with this C
+    and kernel.
 
     Parameters
     ----------
@@ -164,6 +187,8 @@ class BayesianSVC(OfStandardModel, SavedEstimator, ClassifierMixin, BaseEstimato
     lengthscale_, relevance_ : (d,) array, or one row per class
         Lengthscales in units of the inputs, and 1/lengthscale² on the standardised inputs; absent for a kernel
         function.
+    lapse_ : float, or (n_classes,) array
+        Probability of a wrong label however far from the boundary; 0 for Sollich's evidences.
     dual_coef_ : (n,) array, or one row per class
         Dual coefficients y·α of the support vector machine, where α is at most C_ times the weight of the row.
     intercept_ : float, or (n_classes,) array
@@ -314,10 +339,17 @@ class BayesianSVC(OfStandardModel, SavedEstimator, ClassifierMixin, BaseEstimato
     def _binary(
         self, model: StandardModel, units: Units, rows: TrainingData, size: int | None, rng: np.random.Generator
     ) -> BinaryFit:
-        """Hyperparameters and posterior for labels -1 and +1, in blocks of at most ``size`` rows if it is a number."""
+        """Hyperparameters and posterior for labels -1 and +1, in blocks of at most ``size`` rows if it is a number.
+
+        A dense fit that learned nothing from one start is compared with that of several.
+        """
         options = Options(1, progressbar=blocks_from(self.blocks).progressbar)
         if model.noise == "known_label":
-            return BinaryFit.of_rows(model, units, rows, MeanField(), options, rng, size=size)
+            fit = partial(BinaryFit.of_rows, model, units, rows, MeanField(), rng=rng, size=size)
+            first = fit(options)
+            if size is not None or first.learned:
+                return first
+            return max(first, fit(options._replace(restarts=_STARTS)), key=BinaryFit.quality)
         problem, kind = model.problem(rows), cast(Any, self.evidence)
         method: Any = self._sampler() or NormalisedEvidence(kind, steps=self.steps)
         found = method.run(problem, {}, options, rng)
@@ -346,6 +378,7 @@ class BayesianSVC(OfStandardModel, SavedEstimator, ClassifierMixin, BaseEstimato
             "log_evidence_error_": float(np.sqrt(np.sum(np.square(errors)))),
             "converged_": all(each.converged for each in fitted),
             "C_": fit.of_each(each.C for each in fit.binaries),
+            "lapse_": fit.of_each(each.lapse for each in fit.binaries),
             "blocks_": fit.of_each(each.cut for each in fit.binaries),
         }
         function = callable(fit.binaries[0].model.kernel)

@@ -16,8 +16,8 @@ from bsvr_pp.model.blocks import Blocks
 F = np.array([-40.0, -1.3, -1.0, -0.2, 0.0, 0.7, 1.0, 2.5])
 
 
-def noise(C):
-    return NoiseModel(LIKELIHOODS["known_label"], {"C": C})
+def noise(C, reach=1e4):
+    return NoiseModel(LIKELIHOODS["known_label"], {"C": C, "reach": reach})
 
 
 def labelled(n=20):
@@ -25,13 +25,15 @@ def labelled(n=20):
     return K, np.where(y > 0, 1.0, -1.0)
 
 
-def test_masses_draws_and_cdf():
-    y = KnownLabel.dist(f=F, C=1.5)
+@pytest.mark.parametrize("reach", [0.2, 1e4])
+def test_masses_draws_and_cdf(reach):
+    probability = label_probability(F, 1.5, reach)
+    y = KnownLabel.dist(f=F, C=1.5, reach=reach)
     masses = [np.exp(pm.logp(y, np.full(F.size, k)).eval(mode="FAST_COMPILE")) for k in (-1, 0, 1)]
-    np.testing.assert_allclose(masses, [1 - label_probability(F, 1.5), 0 * F, label_probability(F, 1.5)], atol=1e-14)
+    np.testing.assert_allclose(masses, [1 - probability, 0 * F, probability], atol=1e-14)
     below = np.exp(pm.logcdf(y, np.full(F.size, -1)).eval(mode="FAST_COMPILE"))
     np.testing.assert_allclose(below, masses[0], rtol=1e-12)
-    draws = pm.draw(KnownLabel.dist(f=np.tile(F, (20_000, 1)), C=1.5), random_seed=1)
+    draws = pm.draw(KnownLabel.dist(f=np.tile(F, (20_000, 1)), C=1.5, reach=reach), random_seed=1)
     assert set(np.unique(draws)) == {-1, 1}
     np.testing.assert_allclose((draws == 1).mean(axis=0), masses[2], atol=0.015)
 
@@ -66,6 +68,18 @@ def test_sites_that_would_be_negative_are_zero_and_match_the_mean():
     np.testing.assert_allclose(mean, found.mean, atol=1e-7)
     assert (variance[bound] > found.variance[bound]).all()
     np.testing.assert_allclose(variance[~bound], found.variance[~bound], rtol=1e-6)
+
+
+@pytest.mark.parametrize("variance", [0.3, 3.0, 30.0])
+def test_wrong_labels_among_many_rows_converge(variance):
+    """The damped sweeps take their time; from the prior they were given up after 30 without progress."""
+    rng = np.random.default_rng([0, 800, 20])
+    X = np.vstack([rng.normal(-2, 1, (400, 2)), rng.normal(2, 1, (400, 2))])
+    y = np.where(rng.random(800) < 0.1, -1.0, 1.0) * np.repeat([-1.0, 1.0], 400)
+    X = (X - X.mean(axis=0)) / X.std(axis=0)
+    distance = ((X[:, None] - X) ** 2).sum(axis=-1)
+    K = variance * (np.exp(-distance / 8.0) + X @ X.T / 4.0) + 1.0 + 1e-5 * np.eye(800)
+    assert mean_field(K, y, noise(1.14)).converged
 
 
 def test_nearest_rows_have_the_posterior_of_these_rows():

@@ -1,5 +1,8 @@
 """The estimator: agreement of its parts, and the support vector machine inside."""
 
+import time
+from dataclasses import replace
+
 import numpy as np
 import pymc as pm
 import pytest
@@ -10,6 +13,7 @@ import bsvr_pp as bp
 from bsvr_pp import classification
 from bsvr_pp.approximations import find_mode
 from bsvr_pp.datasets import data_folder, load
+from bsvr_pp.estimators.svc import BinaryFit
 from bsvr_pp.losses import hinge
 from tests.helpers import small_stages
 
@@ -210,6 +214,46 @@ def test_far_from_the_data_the_probability_returns_to_one_half():
     machine = bp.BayesianSVC(kernel=lambda Z: 4.0 * pm.gp.cov.ExpQuad(1, ls=0.5), random_state=0)
     far = machine.fit(X, X[:, 0] > 0).predict_proba([[30.0], [-30.0]])
     assert far[0, 1] == pytest.approx(far[1, 1], abs=1e-6) and abs(far[0, 1] - 0.5) < 0.1
+
+
+@pytest.mark.parametrize(("converged", "evidence"), [(False, 0.0), (True, -100.0)])
+def test_a_search_that_learned_nothing_is_repeated_from_more_starts(monkeypatch, converged, evidence):
+    X, y = data()
+    fit, starts = BinaryFit.of_rows.__func__, []
+
+    def of_rows(cls, model, units, rows, method, options, **more):
+        found = fit(cls, model, units, rows, method, options, **more)
+        starts.append(options.restarts)
+        if len(starts) > 1:
+            return found
+        return found.changed(fitted=replace(found.fitted, converged=converged, log_evidence=evidence))
+
+    monkeypatch.setattr(BinaryFit, "of_rows", classmethod(of_rows))
+    svc = bp.BayesianSVC(random_state=0).fit(X, y)
+    assert starts == [1, 3] and svc.converged_ and 60 * np.log(0.5) < svc.log_evidence_ < 0.0
+
+
+@pytest.mark.parametrize("weight", [100.0, 1e4])
+def test_large_weights_take_no_more_evaluations_and_time(weight):
+    X, y = data()
+    seconds = {}
+    for each in (1.0, 3.0, weight):
+        machine = bp.BayesianSVC(random_state=0).fit(X, y, np.full(60, each))  # compiles
+        began = time.process_time()
+        machine.fit(X, y, np.full(60, each))
+        seconds[each] = time.process_time() - began
+        assert machine.converged_
+    assert seconds[weight] < 10 * seconds[1.0] + 1.0
+
+
+@pytest.mark.parametrize("wrong", [0.02, 0.2])
+def test_the_lapse_is_about_the_share_of_wrong_labels(wrong):
+    rng = np.random.default_rng(1)
+    x, chance = rng.uniform(-3, 3, 500), rng.random(500)
+    y, share = (x > 0) ^ (chance < wrong), np.mean(chance < wrong)
+    svc = bp.BayesianSVC(random_state=0).fit(x[:, None], y)
+    assert svc.lapse_ == pytest.approx(share, abs=0.06)
+    assert svc.predict_proba([[-3.0], [3.0]])[:, 1] == pytest.approx([share, 1 - share], abs=0.08)
 
 
 @pytest.mark.parametrize(("apart", "wrong", "seed"), [(2.0, 0.1, 0), (2.0, 0.2, 2), (3.0, 0.1, 0), (4.0, 0.2, 2)])

@@ -87,7 +87,7 @@ def test_nothing_to_search_is_one_evaluation():
 def test_a_start_without_a_value_is_reported():
     """Nowhere to go from."""
     found = ascend(lambda x: (-np.inf, np.zeros(2)), np.ones(2), n_rows=10)
-    assert (found.converged, found.message, found.n_evaluations) == (False, "no evidence at the start", 1)
+    assert (found.converged, found.n_evaluations) == (False, 1) and "no evidence at the start" in found.message
 
 
 def test_bearing_jumps_leads_higher(monkeypatch):

@@ -24,7 +24,7 @@ LINE = np.linspace(-4, 4, 81)
         soft_insensitive(3.0, 0.5, 0.4),
         gaussian(np.array([0.5, 1.0, 2.0, 3.0])),
         soft_insensitive(5.0, 0.3, 0.4).between([0.1, -np.inf, 0.2, 0.0], [np.inf, 0.3, 0.2, 0.5]),
-        NoiseModel(LIKELIHOODS["known_label"], {"C": 1.5}).weighted([1.0, 2.5, 0.3, 1.0]),
+        NoiseModel(LIKELIHOODS["known_label"], {"C": 1.5, "reach": 2.5}).weighted([1.0, 2.5, 0.3, 1.0]),
     ],
     ids=["one", "of each row", "intervals", "weights"],
 )

@@ -45,7 +45,7 @@ from bsvr_pp.core.losses.pieces import PIECES, Pieces
 TARGET = 1e-8  # moment mismatch that ends the sweeps
 TOLERANCE = 1e-6  # moment mismatch that counts as converged if rounding errors stop the sweeps earlier
 _MAX_SWEEPS = 1000
-_PATIENCE = 30  # number of sweeps without progress after which it stops
+_PATIENCE = 100  # number of sweeps without progress after which it stops
 _MEMORY = 3  # number of differences of sweeps in Anderson acceleration
 _NEAR = 0.1  # mismatch below which the acceleration is used
 

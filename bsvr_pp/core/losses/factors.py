@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from math import exp, inf, log, log1p, pi, sqrt
+from math import copysign, exp, inf, log, log1p, pi, sqrt
 from typing import Protocol
 
 import numpy as np
@@ -32,7 +32,6 @@ from bsvr_pp.core.losses.pieces import (
     energy,
     extent,
     mean_d_energy,
-    reach,
     row_at,
     tilted_row,
 )
@@ -40,7 +39,9 @@ from bsvr_pp.core.losses.pieces import (
 _NEGLIGIBLE = 45.0  # a piece whose peak is below e⁻⁴⁵ of the largest is ignored
 _STEPS = 40  # largest number of steps to the maximum on a piece
 _PANEL = 3.0  # largest width of a panel, in standard deviations of the Gaussian
-_CHANGE, _MOST = 4.0, 12.0  # largest change of E on a panel at E = 0, and anywhere
+_CHANGE = 4.0  # largest change of E on a panel where the factor bends
+_FALL = 5.0  # largest fall of the log density on a panel at its maximum
+_HALVINGS = 60  # of a panel on which it falls more
 
 
 @separate(PIECES, PIECES, MATRIX, VECTOR)
@@ -227,7 +228,7 @@ def _peak(shift: float, variance: float, count: float, value: float, slope: floa
     if right <= low:
         return low
     left, right = max(left, low), min(right, high)
-    s = min(max(-shift, left), right)
+    s, last = min(max(-shift, left), right), inf
     for _ in range(_STEPS):
         _, share = log_share(value + slope * s)
         rise = -(s + shift) / variance - count * share * slope
@@ -235,11 +236,12 @@ def _peak(shift: float, variance: float, count: float, value: float, slope: floa
             left = s
         else:
             right = s
-        step = rise / (1.0 / variance + count * share * (1.0 - share) * slope * slope)
-        new = s + step
-        if not left < new < right:
+        curvature = 1.0 / variance + count * share * (1.0 - share) * slope * slope
+        new = s + rise / curvature
+        if not (left < new < right and abs(new - s) < 0.5 * last):  # Newton's steps may also alternate
             new = 0.5 * (left + right)
-        if abs(new - s) <= 1e-3 * sqrt(variance):
+        last = abs(new - s)
+        if last <= 1e-3 / sqrt(curvature):
             return new
         s = new
     return s
@@ -266,7 +268,7 @@ def tilted_label(
             level = -0.5 * (place + shift) ** 2 / variance + count * log_share(value + slope[j] * place)[0]
             moments[j, 1], moments[j, 2] = place, level
             top = max(top, level)
-    mass, first, second, rise = 0.0, 0.0, 0.0, 0.0
+    mass, first, second, rise, log_count = 0.0, 0.0, 0.0, 0.0, log(max(count, 1.0))
     for j in range(pieces):
         place, level = moments[j, 1], moments[j, 2]
         moments[j, 1] = moments[j, 2] = 0.0
@@ -274,28 +276,37 @@ def tilted_label(
             continue
         anchor, low, high = extent(j, knots)
         shift, value = anchor - mean, at_knots[max(j - 1, 0)]
-        steep = -(place + shift) / variance - count * log_share(value + slope[j] * place)[1] * slope[j]
-        low = max(low, place - reach(max(steep, 0.0), 1.0 / variance))
-        high = min(high, place + reach(max(-steep, 0.0), 1.0 / variance))
         unit = knots[j] - knots[j - 1] if 0 < j < pieces - 1 else 1.0
         by_share, by_first, by_second = 0.0, 0.0, 0.0
-        s = low
-        while s < high:
-            change = min(_CHANGE + 0.5 * abs(value + slope[j] * s), _MOST) / max(count, 1.0)
-            width = min(high - s, _PANEL * sqrt(variance), change / abs(slope[j]))
-            for i in range(FEW_NODES.shape[0]):
-                at = s + width * FEW_NODES[i]
-                log_p, share = log_share(value + slope[j] * at)
-                distance = at + shift
-                density = width * FEW_WEIGHTS[i] * exp(-0.5 * distance * distance / variance + count * log_p - top)
-                mass += density
-                first += density * distance
-                second += density * distance * distance
-                density *= count * share
-                by_share += density
-                by_first += density * at
-                by_second += density * at * at
-            s += width
+        for end in (low, high):  # panels from the maximum to either end, while there is something to integrate
+            s, here = place, level
+            while s != end and here > top - _NEGLIGIBLE:
+                at_s = value + slope[j] * s
+                change = _CHANGE + 0.5 * max(at_s, -at_s - log_count, 0.0)
+                width = min(abs(end - s), _PANEL * sqrt(variance))
+                if slope[j] != 0.0:
+                    width = min(width, change / abs(slope[j]))
+                begin, before = s, here
+                for _ in range(_HALVINGS):
+                    s = end if width == abs(end - begin) else begin + copysign(width, end - begin)
+                    here = -0.5 * (s + shift) ** 2 / variance + count * log_share(value + slope[j] * s)[0]
+                    if before - here <= _FALL + 2.0 * (top - before):
+                        break
+                    width *= 0.5
+                if s == begin:  # a fall between two numbers
+                    break
+                for i in range(FEW_NODES.shape[0]):
+                    at = begin + (s - begin) * FEW_NODES[i]
+                    log_p, share = log_share(value + slope[j] * at)
+                    distance = at + shift
+                    density = width * FEW_WEIGHTS[i] * exp(-0.5 * distance * distance / variance + count * log_p - top)
+                    mass += density
+                    first += density * distance
+                    second += density * distance * distance
+                    density *= count * share
+                    by_share += density
+                    by_first += density * at
+                    by_second += density * at * at
         if by_share > 0.0:
             moments[j, 0] = by_share
             moments[j, 1], moments[j, 2] = by_first / by_share / unit, by_second / by_share / (unit * unit)

@@ -95,10 +95,16 @@ def hinge_energy(C: Value, y: Value) -> Curve:
 
 
 @register_jitable
-def known_label_energy(C: Value, y: Value) -> Curve:
-    """Minus the log odds of a label y = ±1 that is known, C·[hinge(y·f) - hinge(-y·f)] (Sollich 2002, (10))."""
-    C = C * y
-    return (y - 1.0, y - 1.0, y + 1.0, y + 1.0), (-2 * C, -2 * C, 2 * C, 2 * C), (C, C, 2 * C, 2 * C, C), (0.0, 0.0)
+def known_label_energy(C: Value, reach: Value, y: Value) -> Curve:
+    """Minus the log odds of a label y = ±1 that is known, C·[hinge(y·f) - hinge(-y·f)] (Sollich 2002, (10)).
+
+    They are constant beyond |f| = 1 + reach, so that a label is wrong with some probability everywhere.
+    """
+    C, level, far = C * y, 0.0 * C, 1.0 + reach
+    top = C * (1.0 + far)
+    knots = (y - far, y - far, y - 1.0, y - 1.0, y + 1.0, y + 1.0, y + far, y + far)
+    values = (-top, -top, -2 * C, -2 * C, 2 * C, 2 * C, top, top)
+    return knots, values, (level, level, C, C, 2 * C, 2 * C, C, C, level), (0.0, 0.0)
 
 
 @dataclass(frozen=True, slots=True)
@@ -122,6 +128,7 @@ PARAMETERS: dict[str, Parameter] = {
         "between 0 and 1",
         lambda x: (x >= 0) & (x <= 1),
     ),
+    "reach": Parameter("Distance beyond |f| = 1 over which the log odds of a label grow", "> 0", lambda x: x > 0),
     "quantile": Parameter("Share of targets below f", "strictly between 0 and 1", lambda x: (x > 0) & (x < 1)),
 }
 # Of a loss that grows as r², C is a precision.
@@ -209,11 +216,11 @@ class Labels(Numbers):
 
     def draw(self, noise: Noise, f: Array, rng: np.random.Generator) -> Array:
         """One label for each f, given that it is known."""
-        return np.where(rng.random(f.shape) < label_probability(f, noise.parameters["C"]), 1.0, -1.0)
+        return np.where(rng.random(f.shape) < label_probability(f, **noise.parameters), 1.0, -1.0)
 
     def masses(self, noise: Noise, mean: Array, variance: Array) -> Array:
         """Probability of each value (2, n) for Gaussian f."""
-        above = average_probability(mean, variance, float(noise.parameters["C"]))
+        above = average_probability(mean, variance, **noise.parameters)
         return np.stack([1.0 - above, above])
 
 
@@ -316,28 +323,29 @@ LOSSES: dict[str, Loss] = {
 }
 
 # The likelihoods that a model can have: the losses, and the label that is known, whose log odds are no convex energy.
-LIKELIHOODS = LOSSES | {"known_label": Loss("known_label", ("C",), known_label_energy, targets=KNOWN_LABELS)}
+LIKELIHOODS = LOSSES | {"known_label": Loss("known_label", ("C", "reach"), known_label_energy, targets=KNOWN_LABELS)}
 
 # The losses of residuals: the noises that a default model, an estimator and the command line can have.
 NOISES = tuple(name for name, loss in LOSSES.items() if loss.targets is NUMBERS)
 
 
-def label_probability(f: ArrayLike, C: ArrayLike) -> Array:
+def label_probability(f: ArrayLike, C: ArrayLike, reach: ArrayLike = np.inf) -> Array:
     """P(+1|f), the probability of the label +1 given that it is known (Sollich 2002, (10) and (11)).
 
-    The log of P(+1|f)/P(-1|f) is 2C·f up to |f| = 1, C·(f + sgn f) beyond.
+    The log of P(+1|f)/P(-1|f) is 2C·f up to |f| = 1, C·(f + sgn f) beyond, and the same from |f| = 1 + reach on.
     """
-    value = np.asarray(f, dtype=np.float64)
-    return np.asarray(expit(np.asarray(C, dtype=np.float64) * (value + np.clip(value, -1.0, 1.0))))
+    value, far = np.asarray(f, dtype=np.float64), 1.0 + np.asarray(reach, dtype=np.float64)
+    slope = np.asarray(C, dtype=np.float64)
+    return np.asarray(expit(slope * (np.clip(value, -far, far) + np.clip(value, -1.0, 1.0))))
 
 
-def average_probability(mean: ArrayLike, variance: ArrayLike, C: float) -> Array:
+def average_probability(mean: ArrayLike, variance: ArrayLike, C: ArrayLike, reach: ArrayLike = np.inf) -> Array:
     """Average of P(+1|f) over a Gaussian posterior of f, elementwise (Sollich 2002, (33))."""
     m, v = np.broadcast_arrays(np.asarray(mean, dtype=np.float64), np.asarray(variance, dtype=np.float64))
     check_variance(v)
     flat, sd = np.ravel(m), np.sqrt(np.ravel(v))
     parts = [
-        label_probability(flat[i : i + _CHUNK, None] + sd[i : i + _CHUNK, None] * _Z, C) @ _WEIGHT
+        label_probability(flat[i : i + _CHUNK, None] + sd[i : i + _CHUNK, None] * _Z, C, reach) @ _WEIGHT
         for i in range(0, flat.size, _CHUNK)
     ]
     found = np.concatenate(parts) if parts else flat

@@ -121,7 +121,7 @@ class _Search:
         here, pairs, reached, idle = self.best, self.pairs, self.best.value, 0
         changes: deque[float] = deque([np.inf], maxlen=_SETTLING)
         if not np.isfinite(here.value):
-            return "no evidence at the start", False
+            return "no evidence at the start: give other initial values or a simpler kernel", False
         lost = "no ascent from the best point (the evidence jumps there)", not tolerant
         for _ in range(_STEPS):
             held = ((here.x <= self.low) & (here.gradient < 0)) | ((here.x >= self.high) & (here.gradient > 0))
