@@ -370,7 +370,7 @@ class RegressionFit(StandardFit):
                     for name, values in vectors.items():
                         values[index] = getattr(part, name)
                 found = [replace(old, **vectors, support=old.support[:0], log_evidence=value, converged=converged)]
-            state = fitted.updated(found).with_scales(problem, fitted.scales)
+            state = fitted.updated(found, method).with_scales(problem, fitted.scales)
         return replace(self, rows=rows, blocks=blocks, fitted=state).keeping(problem)
 
 

@@ -53,9 +53,10 @@ class BinaryFit(StandardFit):
     @cached_property
     def point(self) -> Point:
         """Hyperparameters of the support vector machine, medians if they were sampled."""
-        if self.fitted.draws is None:
+        draws = self.fitted.draws
+        if draws is None or self.fitted.posteriors:
             return self.fitted.points[0]
-        drawn = self.fitted.draws["posterior"].to_dataset()
+        drawn = draws["posterior"].to_dataset()
         return {name: np.median(drawn[name].values, axis=(0, 1)) for name in self.problem.hyperparameters}
 
     @cached_property
@@ -369,7 +370,7 @@ class BayesianSVC(OfStandardModel, SavedEstimator, ClassifierMixin, BaseEstimato
     def _attributes(self, fit: LabelFit, columns: Columns) -> Learned:
         """Classes and hyperparameters."""
         fitted, points = [each.fitted for each in fit.binaries], [each.point for each in fit.binaries]
-        errors = [np.nan if each.draws is not None else each.more.get("log_evidence_error", 0.0) for each in fitted]
+        errors = [each.more.get("log_evidence_error", 0.0) if each.posteriors else np.nan for each in fitted]
         found: Learned = {
             "classes_": fit.classes,
             "mean_": fit.units.mean,

@@ -122,7 +122,7 @@ class BayesianSVR(TargetPredictions, SavedEstimator, RegressorMixin, BaseEstimat
         1/lengthscale² on the standardised inputs, with their names if X had names. The words of a column have one
         value.
     log_evidence_ : float
-        Log evidence of the original targets (with the Jacobian of their standardisation); NaN if sampled.
+        Log evidence of the original targets (with the Jacobian of their standardisation) at the optimum; NaN if sampled.
     support_, n_support_ : array of int, int
         Training points that are support vectors of the most probable latent function, and their number.
     support_vectors_ : (n_support_, d) array
@@ -145,7 +145,7 @@ class BayesianSVR(TargetPredictions, SavedEstimator, RegressorMixin, BaseEstimat
     converged_ : bool
         Whether the optimum or the chains converged.
     result_ : xarray.DataTree
-        Result in the format of `bp.fit`, standardised. `from_result` loads it.
+        Result in the format of `bp.fit`, standardised, whose attribute ``inference`` is the method. `from_result` loads it.
 
     Notes
     -----
@@ -332,7 +332,7 @@ class BayesianSVR(TargetPredictions, SavedEstimator, RegressorMixin, BaseEstimat
             "blocks_": fit.cut,
             "noise_scales_": fitted.scales,
             "converged_": fitted.converged,
-            "log_evidence_": fitted.log_evidence - fit.rows.n_exact * float(np.log(fit.units.unit)),
+            "log_evidence_": fitted.at_optimum - fit.rows.n_exact * float(np.log(fit.units.unit)),
         }
 
     @property

@@ -79,21 +79,25 @@ class Fitted:
     draws: xr.DataTree | None = None  # the result, if it was read; without points its mean is the point
     scales: NoiseScales = field(default_factory=NoiseScales.one)
 
+    @property
+    def at_optimum(self) -> float:
+        """Log evidence at the optimum of the hyperparameters."""
+        return self.posteriors[0].log_evidence if len(self.posteriors) > 1 else self.log_evidence
+
     def with_scales(self, problem: Problem, scales: NoiseScales) -> Fitted:
         """The same with scales of the noise."""
         if scales.several and not problem.blocks.several:
             scales = scales.of_rows(problem, self.points[0], self.posteriors[0])
         return replace(self, scales=scales)
 
-    def updated(self, posteriors: list[LatentPosterior]) -> Fitted:
+    def updated(self, posteriors: list[LatentPosterior], latent: IntegratesLatent) -> Fitted:
         """The same points with posteriors of more rows, whose evidences given the others change the weights."""
         after, before = ([each.log_evidence for each in some] for some in (posteriors, self.posteriors))
         with np.errstate(divide="ignore"):
             found = np.log(self.weights) + np.subtract(after, before)
         rise = float(logsumexp(found))
-        kept = np.flatnonzero(self.weights)
         weights = np.exp(found - rise)
-        cloud = self.cloud and self.cloud._replace(points=[self.points[i] for i in kept], weights=weights[kept])
+        cloud = None if len(weights) == 1 else Cloud(self.points[1:], weights[1:], latent)
         return replace(
             self,
             posteriors=posteriors,

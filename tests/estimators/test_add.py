@@ -20,13 +20,14 @@ def svr(**options):
 
 
 def assert_solved(machine):
-    """The state is that of a new solve with all rows."""
-    (found,), (point,) = machine._fit.fitted.posteriors, machine._fit.fitted.points
-    expected = solve_at(machine._fit.problem, machine._fit.method, point)
-    np.testing.assert_allclose(found.mean, expected.mean, atol=1e-6)
-    np.testing.assert_allclose(found.variance, expected.variance, rtol=1e-5)
-    assert machine._fit.fitted.log_evidence == pytest.approx(expected.log_evidence, abs=1e-8)
-    assert machine.converged_
+    """The state is that of a new solve with all rows, at each point of the hyperparameters."""
+    fitted, latent = machine._fit.fitted, machine._fit.method.latent
+    for found, point in zip(fitted.posteriors, fitted.points, strict=True):
+        expected = solve_at(machine._fit.problem, latent, point)
+        np.testing.assert_allclose(found.mean, expected.mean, atol=1e-6)
+        np.testing.assert_allclose(found.variance, expected.variance, rtol=1e-5)
+        assert found.log_evidence == pytest.approx(expected.log_evidence, abs=1e-6)
+    assert machine.converged_ and fitted.weights.sum() == pytest.approx(1.0)
 
 
 @pytest.mark.parametrize(
@@ -38,6 +39,7 @@ def assert_solved(machine):
         {"kernel": "main_effects"},
         {"log_targets": True},
         {"blocks": 15},
+        {"inference": "mean_field"},
     ],
     ids=str,
 )
@@ -49,6 +51,23 @@ def test_it_is_the_solve_with_all_rows(options):
     assert (machine.location_, machine.unit_, machine.C_) == learned
     assert machine.dual_coef_.size == N + NEW
     assert_solved(machine)
+
+
+def test_points_of_the_hyperparameters_get_the_weights_of_all_rows():
+    X, y = data()
+    machine = svr().fit(X[:N], y[:N])
+    fitted = machine._fit.fitted
+    before, evidences = fitted.weights, np.array([each.log_evidence for each in fitted.posteriors])
+    at_once, one_by_one = pickle_of(machine).add(X[N:], y[N:]), pickle_of(machine)
+    for i in range(N, N + NEW):
+        one_by_one.add(X[i : i + 1], y[i : i + 1])
+    after = at_once._fit.fitted
+    rise = np.array([each.log_evidence for each in after.posteriors]) - evidences
+    expected = before * np.exp(rise - rise.max())
+    np.testing.assert_allclose(after.weights, expected / expected.sum(), rtol=1e-6)
+    assert np.ptp(after.weights[1:]) > 0.01 and after.weights[0] == 0.0
+    np.testing.assert_allclose(one_by_one._fit.fitted.weights, after.weights, rtol=1e-4)
+    assert at_once.result_["members"].sizes["member"] == before.size
 
 
 def test_rows_in_blocks_join_the_region_that_holds_them():

@@ -183,7 +183,7 @@ def test_many_wrong_targets_are_found_and_count_for_the_noise(share):
 def test_the_log_density_of_a_row_that_is_left_out_is_that_of_its_prediction():
     X, y, _ = contaminated(1, 0.2)
     with pytest.warns(UserWarning, match="far wider noise"):
-        svr = bp.BayesianSVR(random_state=0).fit(X, y)
+        svr = bp.BayesianSVR(inference="mean_field", random_state=0).fit(X, y)
     far = np.isin(np.arange(len(y)), svr.outliers_)
     _, log_density, _ = svr._fit.with_scales(merge_rows(X, y, None).taken(far).in_units(svr._fit.units))
     expected = svr.predict_distribution(X[far]).logpdf(y[far])

@@ -38,7 +38,7 @@ def test_it_is_the_default_model_on_standardised_data(fitted):
     assert (machine.location_, machine.unit_) == (location, unit)
     Z, t = (X - X.mean(axis=0)) / X.std(axis=0), (y - location) / unit
     model = bp.default_model(Z, t)
-    smooth = bp.BayesianSVR(random_state=0).fit(X, y)
+    smooth = bp.BayesianSVR(inference="mean_field", random_state=0).fit(X, y)
     assert smooth.result_.attrs["inference"] == "mean field"
     result = bp.fit(bp.MeanField(), model, random_seed=0, progressbar=False)
     assert result.attrs["log_evidence"] - len(y) * np.log(unit) == pytest.approx(smooth.log_evidence_, abs=0.01)
@@ -172,7 +172,7 @@ def test_a_kernel_may_be_a_function():
 
     machine = bp.BayesianSVR(kernel=periodic, restarts=2, random_state=0).fit(X, y)
     assert machine.score(X, y) > 0.85
-    assert machine.result_["posterior"]["period"].values[0, 0] * X.std() == pytest.approx(2 * np.pi, rel=0.05)
+    assert machine.result_["members"]["period"].values[0] * X.std() == pytest.approx(2 * np.pi, rel=0.05)
     assert not hasattr(machine, "lengthscale_")
     with pytest.raises(ValueError, match="kernel function, which is not saved"):
         bp.BayesianSVR.from_result(machine.result_)
