@@ -82,8 +82,7 @@ def fit(
     options: dict[str, Any] = {"kernel": kernel, "inference": inference, "ard": ard, "restarts": restarts}
     with failing(TypeError, ValueError):
         if ordinal:
-            if kernel == "auto":  # of regressions
-                del options["kernel"]
+            options = {name: value for name, value in options.items() if value != "auto"}  # of regressions
             model = bp.BayesianOrdinalSVC(noise, **options, random_state=seed)
         else:
             local = replace(blocks_from("auto" if blocks is None else blocks), n_jobs=jobs)

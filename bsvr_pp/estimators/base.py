@@ -37,7 +37,6 @@ _DENSE = 3000  # largest number of rows that are fitted densely without being as
 _ROWS = 1000  # of a block
 _NEAREST = 64, 128, 256, 512  # rows on which each prediction has a fit of its own where there are blocks
 METHODS: dict[str, Method] = {
-    "auto": MeanField(),  # around whose optimum the hyperparameters of few rows are integrated out
     "mean_field": MeanField(),
     "laplace": Laplace(),
     "nuts": NUTS(latent=MeanField(), draws=250, tune=500),

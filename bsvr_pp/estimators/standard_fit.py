@@ -236,7 +236,11 @@ class OfStandardModel(HoldsFit):
     def _sums_of_f(self, X: ArrayLike, weights: sparray) -> tuple[Array, list[tuple[Array, Array]]]:
         """Shares of the members, and moments of sparse weights (k, m) times f at X, in units of the targets."""
         inputs, units = self._standardised(X), self._fit.units
-        return sums_of_f(self._fit.components(), inputs, weights, location=units.location, unit=units.unit)
+        return sums_of_f(self._function(), inputs, weights, location=units.location, unit=units.unit)
+
+    def _function(self) -> Iterable[Component]:
+        """The function whose effects are described."""
+        return cast(Iterable[Component], self._fit.components())
 
 
 @dataclass(frozen=True, slots=True)
@@ -351,7 +355,7 @@ class RegressionFit(StandardFit):
                 values[place] = getattr(old, name)
             return vectors
 
-        def sites_of(vectors: dict[str, Any]) -> Array:
+        def sites_of(vectors: Mapping[str, Array]) -> Array:
             return np.stack([vectors["dual_coef"], vectors["site_precision"]])
 
         with threads_for(len(rows.y)):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from dataclasses import KW_ONLY, dataclass, replace
 from typing import ClassVar, Literal, Self, cast
 
@@ -31,6 +32,8 @@ from bsvr_pp.estimators.standard_fit import RegressionFit, RegressionSpec, Stand
 from bsvr_pp.estimators.target_predictions import TargetPredictions, hyperparameters
 from bsvr_pp.estimators.training_data import TrainingData, Units
 from bsvr_pp.estimators.validation import Columns, Learned, RandomState, new_inputs, regression_data, targets_of
+from bsvr_pp.inference.approximate import MeanField
+from bsvr_pp.inference.prediction.component import Component
 from bsvr_pp.inference.protocol import Method, Options, Samples
 from bsvr_pp.inference.result import hyperparameters_of
 from bsvr_pp.methods import method_of
@@ -68,7 +71,7 @@ class BayesianSVR(TargetPredictions, SavedEstimator, RegressorMixin, BaseEstimat
         Whether a kernel with main effects learns a scale for each input: as it is, like a logarithm, or between.
     inference : {"auto", "mean_field", "laplace", "nuts"} or a method
         Mean field, Laplace's approximation, or `bp.NUTS` with f integrated out by mean field; or a method with options.
-        "auto" is mean field, and up to 400 rows of a dense fit `bp.Integrated`: predictions average over points of the
+        "auto" is mean field, and up to 250 rows of a dense fit `bp.Integrated`: predictions average over points of the
         hyperparameters, whose optimum the attributes describe.
         Mean field gives better predictions than Laplace on most data (the benchmark "quality"). Laplace needs a
         curvature, which losses with kinks have not ("epsilon_insensitive", "absolute", "pinball", beta = 0).
@@ -122,7 +125,8 @@ class BayesianSVR(TargetPredictions, SavedEstimator, RegressorMixin, BaseEstimat
         1/lengthscale² on the standardised inputs, with their names if X had names. The words of a column have one
         value.
     log_evidence_ : float
-        Log evidence of the original targets (with the Jacobian of their standardisation) at the optimum; NaN if sampled.
+        Log evidence at the optimum, of the original targets (with the Jacobian of their standardisation); NaN if
+        sampled.
     support_, n_support_ : array of int, int
         Training points that are support vectors of the most probable latent function, and their number.
     support_vectors_ : (n_support_, d) array
@@ -145,7 +149,8 @@ class BayesianSVR(TargetPredictions, SavedEstimator, RegressorMixin, BaseEstimat
     converged_ : bool
         Whether the optimum or the chains converged.
     result_ : xarray.DataTree
-        Result in the format of `bp.fit`, standardised, whose attribute ``inference`` is the method. `from_result` loads it.
+        Result in the format of `bp.fit`, standardised; its attribute ``inference`` is the method. `from_result` loads
+        it.
 
     Notes
     -----
@@ -282,7 +287,7 @@ class BayesianSVR(TargetPredictions, SavedEstimator, RegressorMixin, BaseEstimat
             check_flag(name, getattr(self, name))
         if isinstance(self.inference, Samples) and self.inference.latent is None:
             raise ValueError("inference must integrate the latent function out: NUTS(latent=...), got NUTS()")
-        method = check_model_options(self, METHODS, "auto")
+        method = check_model_options(self, {"auto": MeanField()} | METHODS, "auto")
         check_unused(self.noise, self.kernel, beta=self.beta, quantile=self.quantile, ard=bool(self.ard))
         local, beta = blocks_from(self.blocks), BETA if self.beta == "auto" else float(self.beta)
         kernel: Kernel = "rational_quadratic" if self.kernel == "auto" else self.kernel
@@ -385,6 +390,10 @@ class BayesianSVR(TargetPredictions, SavedEstimator, RegressorMixin, BaseEstimat
     def n_support_(self) -> int:
         """Their number."""
         return int(self.support_.size)
+
+    def _function(self) -> Iterable[Component]:  # at the optimum, since effects take long
+        fit = self._checked()
+        return cast(Iterable[Component], fit.fitted.alone.components(fit.problem))
 
     def _machine(self) -> Mode:
         fit = self._checked()

@@ -42,6 +42,7 @@ from bsvr_pp.inference.result import (
     points_of,
     row_of,
     stacked_points,
+    with_derived,
 )
 from bsvr_pp.inference.search.optimize import Optimum
 from bsvr_pp.model.problem import Point, Problem
@@ -78,6 +79,15 @@ class Fitted:
     cloud: Cloud | None = None  # points of which the result has draws
     draws: xr.DataTree | None = None  # the result, if it was read; without points its mean is the point
     scales: NoiseScales = field(default_factory=NoiseScales.one)
+
+    @property
+    def alone(self) -> Fitted:
+        """The optimum without the points around it."""
+        if len(self.points) == 1:
+            return self
+        return replace(
+            self, points=self.points[:1], posteriors=self.posteriors[:1], weights=np.ones(1), cloud=None, draws=None
+        )
 
     @property
     def at_optimum(self) -> float:
@@ -157,7 +167,8 @@ class Fitted:
         order, many = rng.permutation(len(cloud.points)), size or draws_of(problem)
         share = np.cumsum(cloud.weights[order])
         index = order[np.searchsorted(share, (np.arange(many) + 0.5) / many * share[-1])]
-        drawn = {name: np.stack([cloud.points[i][name] for i in index])[None] for name in problem.hyperparameters}
+        points = [with_derived(problem, point) for point in cloud.points]
+        drawn = {name: np.stack([points[i][name] for i in index])[None] for name in points[0]}
         tree = xr.DataTree.from_dict({"posterior": numbered(layout_of(problem).dataset(drawn, ("chain", "draw")))})
         tree = from_samples(problem, recover(problem, tree, cloud.latent, rng, False), {}, attributes, rng)
         members: dict[str, object] = {"weight": ("member", self.weights)}

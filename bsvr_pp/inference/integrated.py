@@ -37,8 +37,9 @@ _DROP, _WIDEST = 2.0**0.5, 2.5  # at this distance, and the largest width
 _STEP = 0.05  # of unconstrained values, for second derivatives
 _NEWTON = 1.5  # largest step to the mode, in standard deviations of the proposal
 _LEAST = 8.0  # effective number of points from which those that move are drawn,
-_LEAPS, _SIZE, _ACCEPTED = 3, 0.7, 0.7  # leapfrog steps of a move, their first size, and the share that is aimed at
-_STUCK = 0.2  # share of accepted moves below which the points do not follow the posterior
+_LEAPS, _SIZE = 3, 0.7  # leapfrog steps of a move, and their first size,
+_ACCEPTED, _RATE = 0.7, 0.25  # which follows the share of accepted moves to this one, at this rate
+_STUCK = 0.1  # share of accepted moves below which the points do not follow the posterior
 
 
 @dataclass(frozen=True, slots=True)
@@ -243,7 +244,6 @@ class _Chains:
         """Move each point once; return the points (c, k) and their log densities (c,)."""
         shares = [self._moved(i) for i in range(len(self.x))]
         self.accepted = float(np.mean(shares))
-        self.size *= np.exp(self.accepted - _ACCEPTED)
         return self.x.copy(), np.array([value for value, _ in self.found])
 
     def _moved(self, i: int) -> bool:
@@ -255,7 +255,9 @@ class _Chains:
             x = x + size * (self.scale @ momentum)
             value, gradient = self.density(x)
             momentum = momentum + 0.5 * size * (self.scale.T @ gradient)
-        accepted = bool(np.log(self.rng.random()) < value - 0.5 * momentum @ momentum - energy)  # not where it is -inf
+        rise = value - 0.5 * momentum @ momentum - energy
+        accepted = bool(np.log(self.rng.random()) < rise)  # not where the density is zero
+        self.size *= np.exp(_RATE * (np.exp(min(rise, 0.0)) - _ACCEPTED if np.isfinite(rise) else -_ACCEPTED))
         if accepted:
             self.x[i], self.found[i] = x, (value, gradient)
         return accepted

@@ -256,9 +256,7 @@ def from_latent(
         parts = dict(zip(parts, whitened, strict=True))
     parts |= deterministics_at(problem, point, parts | {problem.prior.name: f})
     parts = with_missing(problem, point, parts, rng)
-    names = _derived_names(problem)
-    derived = problem.evaluate("derived", lambda: [problem.model[name] for name in names], point) if names else []
-    values = dict(zip(names, map(np.asarray, derived), strict=True)) | point
+    values = with_derived(problem, point)
     repeated = {name: np.broadcast_to(value, (1, len(f), *np.shape(value))) for name, value in values.items()}
     zero = np.zeros_like(posterior.variance)
     latent = {
@@ -309,6 +307,13 @@ def _derived_names(problem: Problem) -> list[str]:
     known, latents = set(problem.hyperparameters), problem.prior.latents
     above = {v.name: {a.name for a in ancestors([v])} for v in problem.model.deterministics}
     return [name for name, each in above.items() if each & known and not each & latents]
+
+
+def with_derived(problem: Problem, point: Point) -> Point:
+    """A point of the hyperparameters, with the Deterministics that follow from it."""
+    names = _derived_names(problem)
+    derived = problem.evaluate("derived", lambda: [problem.model[name] for name in names], point) if names else []
+    return dict(zip(names, map(np.asarray, derived), strict=True)) | point
 
 
 def from_samples(

@@ -20,6 +20,7 @@ def two(**more: object) -> pm.Model:
     with pm.Model() as model:
         C = pm.LogNormal("C", 1.0, 0.8)
         ls = pm.Gamma("ls", 3.0, 3.0)
+        pm.Deterministic("square", ls**2)
         f = bp.GP(cov_func=pm.gp.cov.ExpQuad(1, ls=ls)).prior("f", X=X)
         if "potential" in more:
             pm.Potential("p", -0.5 * (pm.math.log(C) - pm.math.log(ls)) ** 2)
@@ -95,6 +96,7 @@ def test_the_result_is_one_of_draws_and_the_same_for_a_seed():
     first, again = (bp.fit(bp.Integrated(), model, random_seed=3, progressbar=False, draws=120) for _ in range(2))
     xr.testing.assert_identical(first["posterior"].to_dataset(), again["posterior"].to_dataset())
     assert first["posterior"]["f"].shape == (1, 120, 12)
+    np.testing.assert_allclose(first["posterior"]["square"], first["posterior"]["ls"] ** 2)
     # Draws of one point are together, so that the effective size is about the number of points.
     distinct = np.unique(first["posterior"]["C"].values.ravel())
     changes = np.count_nonzero(np.diff(first["posterior"]["C"].values.ravel()))

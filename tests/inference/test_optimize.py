@@ -100,7 +100,11 @@ def test_beyond_many_rows_the_best_go_on_with_all(monkeypatch, curvature, with_a
     tried, limit = ends[60][:5], max(end.value for end in ends[60][:5]) - 15.0
     close = [end.converged for end in tried if end.value >= limit]  # these go on once, before one is chosen
     assert len(ends[60]) == 5 + (close.count(False) if with_all == 1 and len(close) > 1 else 0)
-    assert len(ends[160]) == len(optima) == with_all
+    if with_all > 1:
+        assert len(ends[160]) == len(optima) == with_all
+    else:  # starts that few rows do not tell apart are tried on all, and the best goes on
+        assert len(optima) <= len(close) and len(ends[160]) <= len(optima) + 1
+        assert all("left, behind" in other.message or other.converged for other in optima[1:])
     assert optima[0].objective == max(end.value for end in ends[160])
     assert all(optima[0].objective >= other.objective for other in optima)
     one = run(model, bp.Laplace(curvature), restarts=1)[0]  # which is not chosen by few rows

@@ -1,9 +1,10 @@
 """Hyperparameters at the optimum of evidence times priors.
 
 The optimisation runs in the unconstrained space of the model, but without the Jacobian of its transforms: the optimum
-is the mode of the constrained hyperparameters. A part of the rows chooses between several starts. The search on all
-rows begins half way to the point that the part reached, with the second derivatives of the part: few rows do not see
-what is narrow, or small, so that a search from that point itself often ends in a worse optimum.
+is the mode of the constrained hyperparameters. A part of the rows leaves out starts that are far behind, and a few
+steps on all rows choose between the others. The search on all rows begins half way to the point that the part reached,
+with the second derivatives of the part: few rows do not see what is narrow, or small, so that a search from that point
+itself often ends in a worse optimum.
 """
 
 from __future__ import annotations
@@ -46,7 +47,6 @@ from bsvr_pp.model.warping import Warped
 _NEAR = 0.03  # largest change of the unconstrained values for which the last solution is a good start
 _TRIAL = 10  # evaluations of a start, after which the best start continues if the evidence is continuous
 _CLOSE = 15.0  # nats by which starts may be behind the best to be continued once before one is chosen
-_BEHIND = 1.0  # nats by which a start may be behind a later one on a part of the rows, and is still chosen
 _DIFFERENCE = 0.05  # step of unconstrained values for second derivatives,
 _SLOPE = 0.1  # and smallest first derivative, in nats on a part of the rows, of a value that has them
 _NEIGHBOURS = 2000  # about the largest number of rows whose neighbours are sought in the many inputs of linear models
@@ -126,14 +126,10 @@ def maximize(
                     optima[i] = few.continued(optima[i], limit=_TRIAL, tolerance=tolerance)
             if one_optimum and few is not whole:
                 if choose:
-                    kept = _close(optima) if len(levels) > 1 else [_chosen(optima)]
-                    begun = [whole.half_way(starts[i], optima[i]) for i in kept]  # whose objectives are the quarter's
+                    begun = [whole.half_way(starts[i], optima[i]) for i in _close(optima)]
                 else:
                     begun = optima = [whole.climb(starts[0], limit=_TRIAL, tolerance=tolerance)]
-                optima = [
-                    whole.continued(found, tolerance=tolerance, second=whole.second_derivatives(found, few))
-                    for found in begun
-                ]
+                optima = _raced(whole, few, begun, tolerance)
                 report()
             elif choose:
                 optima = _left(optima)
@@ -198,12 +194,6 @@ def _sorted(optima: list[Optimum]) -> list[Optimum]:
     return sorted(optima, key=lambda found: -found.objective)
 
 
-def _chosen(tried: list[Optimum]) -> int:
-    """Number of the first start that is not behind another by more than a nat."""
-    best = max(found.objective for found in tried)
-    return next(i for i, found in enumerate(tried) if found.objective >= best - _BEHIND)
-
-
 def _close(tried: list[Optimum]) -> list[int]:
     """Numbers of the starts that are close behind the best."""
     best = max(found.objective for found in tried)
@@ -215,6 +205,17 @@ def _left(optima: list[Optimum]) -> list[Optimum]:
     best, *others = _sorted(optima)
     message = "left, behind another start after {} evaluations"
     return [best, *(o if o.converged else replace(o, message=message.format(o.n_evaluations)) for o in others)]
+
+
+def _raced(whole: SearchObjective, few: SearchObjective, begun: list[Optimum], tolerance: float) -> list[Optimum]:
+    """Continue starts that a part of the rows does not tell apart for a few steps with all, and the best to the end."""
+    turns, best = [whole.second_derivatives(found, few) for found in begun], 0
+    if len(begun) > 1:
+        pairs = zip(begun, turns, strict=True)
+        begun = [whole.continued(found, limit=_TRIAL, tolerance=tolerance, second=turn) for found, turn in pairs]
+        best = int(np.argmax([found.objective for found in begun]))
+    optima = _left(begun)
+    return [whole.continued(optima[0], tolerance=tolerance, second=turns[best]), *optima[1:]]
 
 
 class SearchObjective:
