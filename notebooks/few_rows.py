@@ -78,3 +78,8 @@ by_nuts = bp.integrated_evidence(sampled, model=model, random_seed=0)
 seconds = {name: round(result.attrs["sampling_time"], 1) for name, result in results.items()}
 print({name: round(integrated.attrs[name], 2) for name in ("log_evidence", "log_evidence_error", "k_hat")})
 print(round(by_nuts.value, 2), round(by_nuts.standard_error, 2), seconds)
+
+# %% [markdown]
+# ## On your own data
+# `bp.BayesianSVR` averages over points up to 250 rows. In PyMC write `bp.fit(bp.Integrated(), model)`. If k-hat is above
+# 0.7 and the points do not move, the result says so: sample the hyperparameters with `bp.NUTS(latent=bp.MeanField())`.

@@ -62,7 +62,8 @@ def effect(
     """Compute the effect of a column, or of two together, on the function of a fit, with a joint band.
 
     It is the mean of f over the rows of X with the column set to a value (a partial dependence; Friedman 2001). Where
-    columns are correlated, some of these rows are like no data, and the band is wide.
+    columns are correlated, some of these rows are like no data, and the band is wide. Of a `BayesianSVR` whose
+    hyperparameters are integrated out the effect is that at their optimum.
 
     Parameters
     ----------

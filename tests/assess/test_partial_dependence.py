@@ -29,12 +29,12 @@ Y = np.sin(2.0 * X[:, 0]) + 0.5 * X[:, 1] + 0.1 * RNG.normal(size=N)
 
 @pytest.fixture(scope="module")
 def svr():
-    return bp.BayesianSVR(kernel="rbf", restarts=1, random_state=0).fit(TABLE, PRICE)
+    return bp.BayesianSVR(kernel="rbf", inference="mean_field", restarts=1, random_state=0).fit(TABLE, PRICE)
 
 
 @pytest.fixture(scope="module")
 def of_arrays():
-    return bp.BayesianSVR(kernel="rational_quadratic", restarts=1, random_state=0).fit(X, Y)
+    return bp.BayesianSVR(kernel="rational_quadratic", inference="mean_field", restarts=1, random_state=0).fit(X, Y)
 
 
 def moved(table, **values):
@@ -95,13 +95,21 @@ def fits():
     blocks = bp.LocalBlocks(30, neighbours=None)
     return {
         "blocks": bp.BayesianSVR(blocks=blocks, random_state=0, noise_scales=False).fit(X, Y),
-        "integrated": bp.BayesianSVR(inference=bp.Integrated(points=25, kept=4), restarts=1, random_state=0).fit(X, Y),
-        "log": bp.BayesianSVR(log_targets=True, restarts=1, random_state=0).fit(X, np.exp(Y)),
+        "dense": bp.BayesianSVR(inference="mean_field", restarts=1, random_state=0).fit(X, Y),
+        "log": bp.BayesianSVR(log_targets=True, inference="mean_field", restarts=1, random_state=0).fit(X, np.exp(Y)),
         "labels": bp.BayesianSVC(random_state=0).fit(X, Y > 0.5),
         "classes": bp.BayesianOrdinalSVC(restarts=1, random_state=0).fit(X, np.digitize(Y, [0.0, 1.0])),
         "LSSVR": bp.LSSVR().fit(X, Y),
         "BayesianLSSVR": bp.BayesianLSSVR(gamma=10.0, lengthscale=1.0).fit(X, 5.0 * Y),
     }
+
+
+def test_effects_of_integrated_hyperparameters_are_those_at_the_optimum():
+    options = {"kernel": "rbf", "restarts": 1, "random_state": 0}
+    averaged, alone = (bp.BayesianSVR(inference=by, **options).fit(X, Y) for by in ("auto", "mean_field"))
+    assert len(averaged._fit.fitted.points) > 1
+    found, expected = (bp.effect(each, X, 0) for each in (averaged, alone))
+    np.testing.assert_allclose(found["mean"], expected["mean"], atol=1e-6)
 
 
 def moments(fit, rows):
