@@ -89,14 +89,14 @@ class Optimum:
 
 
 def maximize(
-    problem: Problem, method: IntegratesLatent, fixed: Point, options: Options, rng: Generator, all_optima: bool = False
+    problem: Problem, method: IntegratesLatent, fixed: Point, options: Options, rng: Generator
 ) -> list[Optimum]:
     """Run the optimiser from several starts, or from the given one, as described above; the best optimum is first.
 
     An interruption ends the optimisation, and the optima so far are returned.
     """
     check_continuous(problem, fixed)
-    search = method.search._replace(starts=5, kept=1.0) if all_optima else method.search
+    search = method.search
     restarts, tolerance = options.restarts or search.starts, search.tolerance
     one_optimum, go_on = search.kept == 0, max(ceil(search.kept * restarts), 1)
     levels = _halves(problem) if one_optimum else [problem]
