@@ -187,6 +187,7 @@ class StandardFit:
         vars(self)["problem"] = problem
         return self
 
+    @interruptible()
     def integrated(self, method: Integrates) -> Self:
         """The fit with the hyperparameters integrated out around its own, by the same points whatever the seed."""
         with threads_for(len(self.rows.y)):

@@ -95,8 +95,12 @@ class Integrated:
     def run(self, problem: Problem, given: Point, options: Options, rng: Generator) -> Fitted:
         """Optimise the hyperparameters that are not given, and integrate them out around the optimum."""
         found: Fitted = self.latent.run(problem, given, options, rng)  # type: ignore[assignment]
-        free = set(problem.hyperparameters) - set(given)
-        return self.around(problem, given, found, rng, options.progressbar) if free else found
+        if set(problem.hyperparameters) <= set(given):
+            return found
+        try:
+            return self.around(problem, given, found, rng, options.progressbar)
+        except KeyboardInterrupt:
+            return replace(found, converged=False, message="interrupted: the hyperparameters are those of the optimum")
 
     def around(
         self, problem: Problem, given: Point, found: Fitted, rng: Generator, progressbar: bool = False
@@ -104,14 +108,11 @@ class Integrated:
         """Integrate the hyperparameters that are not given out around an optimum, which has a weight of zero."""
         self.latent.check_sampling(problem)
         density = SearchObjective(problem, self.latent, given, "posterior", warm_starts=False, density=True)
-        try:
-            with threads_for(problem.targets.size):
-                cloud = _cloud(density, density.pack(found.points[0]), self, rng, progressbar)
-                chosen, weights = cloud.thinned(self.kept)
-                points = [density.unpack(x) for x in chosen]
-                posteriors = [solve_at(problem, self.latent, point) for point in points]
-        except KeyboardInterrupt:
-            return replace(found, converged=False, message="interrupted: the hyperparameters are those of the optimum")
+        with threads_for(problem.targets.size):
+            cloud = _cloud(density, density.pack(found.points[0]), self, rng, progressbar)
+            chosen, weights = cloud.thinned(self.kept)
+            points = [density.unpack(x) for x in chosen]
+            posteriors = [solve_at(problem, self.latent, point) for point in points]
         message, good = found.message, cloud.k_hat <= GOOD_K or cloud.accepted >= _STUCK
         if not good:
             message = (
