@@ -435,7 +435,7 @@ def fit_regression(rows: TrainingData, spec: RegressionSpec, rng: np.random.Gene
             chosen = chosen if spec.integrate and not integrated.fitted.converged else integrated
         chosen.predictive(chosen.rows.X[:1], spec.local)  # which makes what other predictions need
     _warn_of_targets(chosen, equal)
-    warn_unless_converged(chosen.fitted, spec.method)
+    warn_unless_converged(chosen.fitted, chosen.method)
     return chosen
 
 

@@ -8,6 +8,7 @@ from scipy.special import logsumexp
 
 import bsvr_pp as bp
 from bsvr_pp.approximations import mean_field
+from bsvr_pp.inference import integrated
 from bsvr_pp.inference.integrated import bridge_estimate, importance_estimate
 from bsvr_pp.model.problem import read_model
 
@@ -114,6 +115,27 @@ def test_a_variable_at_its_bound_and_a_model_without_a_process():
     drawn = found["posterior"].to_dataset()
     assert (drawn["C"].values < 3.0).all() and (drawn["b"].values > 0.0).all()
     assert found.attrs["converged"] == 1 and drawn["slope"].shape == (1, 500)
+
+
+def test_points_that_do_not_move_are_reported_and_the_default_stays_at_the_optimum(monkeypatch):
+    cloud = integrated._cloud
+    monkeypatch.setattr(integrated, "_cloud", lambda *given: cloud(*given)._replace(k_hat=2.0, accepted=0.0))
+    with pytest.warns(bp.ConvergenceWarning, match=r"k-hat of the weights is 2.00, and only 0% .* NUTS\(latent=...\)"):
+        assert bp.fit(bp.Integrated(), two(), random_seed=0, progressbar=False).attrs["converged"] == 0
+    svr = bp.BayesianSVR(kernel="rbf", restarts=1, random_state=0).fit(X, Y)
+    assert svr.converged_ and svr.result_.attrs["inference"] == "mean field"
+
+
+def test_an_interruption_leaves_the_optimum(monkeypatch):
+    def interrupt(*_):
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(integrated, "_cloud", interrupt)
+    with pytest.warns(bp.ConvergenceWarning, match="interrupted: the hyperparameters are those of the optimum"):
+        found = bp.fit(bp.Integrated(), two(), random_seed=0, progressbar=False)
+    assert np.ptp(found["posterior"]["C"].values) == 0.0
+    with pytest.raises(KeyboardInterrupt):
+        bp.BayesianSVR(kernel="rbf", restarts=1, random_state=0).fit(X, Y)
 
 
 def test_a_bridge_between_two_normals():
