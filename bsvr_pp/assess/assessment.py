@@ -306,6 +306,8 @@ def integrated(result: xr.DataTree, model: pm.Model, random_seed: int | None) ->
     posterior, names = result["posterior"].to_dataset(), hyperparameters_of(result)
     if not names or not all(np.ptp(posterior[name].values) > 0 for name in names):
         return _pair("p(y)")
+    if "effective_points" in result.attrs:  # the method has integrated them out
+        return _pair("p(y)", result.attrs["log_evidence"], result.attrs["log_evidence_error"])
     found = integrated_evidence(result, model=model, draws=_DRAWS, random_seed=random_seed)
     return _pair("p(y)", found.value, found.standard_error if found.converged else np.inf)
 
