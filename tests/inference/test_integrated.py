@@ -8,6 +8,7 @@ from scipy.special import logsumexp
 
 import bsvr_pp as bp
 from bsvr_pp.approximations import mean_field
+from bsvr_pp.assess import assessment
 from bsvr_pp.inference import integrated
 from bsvr_pp.inference.integrated import bridge_estimate, importance_estimate
 from bsvr_pp.model.problem import read_model
@@ -103,6 +104,7 @@ def test_the_result_is_one_of_draws_and_the_same_for_a_seed():
     changes = np.count_nonzero(np.diff(first["posterior"]["C"].values.ravel()))
     assert distinct.size - 1 <= changes <= 31
     assert np.isfinite(bp.loo(first, model=model).elpd)
+    assert assessment.integrated(first, model, 0)["p(y)"] == first.attrs["log_evidence"]
     assert bp.verify(first, model=model, draws=120, particles=100, random_seed=0, progressbar=False).k_hat < 1.0
 
 
