@@ -47,7 +47,7 @@ from bsvr_pp.model.warping import AS_GIVEN, CONSTANTS, Warping
 
 _EFFECTS = 200  # number of rows from which the kernel has main effects,
 _SCALES = 200  # and a dense fit several scales of the noise, of which fewer tell little
-_INTEGRATED = 300  # largest number of rows whose hyperparameters are integrated out,
+_INTEGRATED = 250  # largest number of rows whose hyperparameters are integrated out,
 _FEW = Integrated(points=32, kept=12)  # in this way: more points gain little (the benchmark "integrated")
 
 

@@ -71,7 +71,7 @@ class BayesianSVR(TargetPredictions, SavedEstimator, RegressorMixin, BaseEstimat
         Whether a kernel with main effects learns a scale for each input: as it is, like a logarithm, or between.
     inference : {"auto", "mean_field", "laplace", "nuts"} or a method
         Mean field, Laplace's approximation, or `bp.NUTS` with f integrated out by mean field; or a method with options.
-        "auto" is mean field, and up to 300 rows of a dense fit `bp.Integrated`: predictions average over points of the
+        "auto" is mean field, and up to 250 rows of a dense fit `bp.Integrated`: predictions average over points of the
         hyperparameters, whose optimum the attributes describe.
         Mean field gives better predictions than Laplace on most data (the benchmark "quality"). Laplace needs a
         curvature, which losses with kinks have not ("epsilon_insensitive", "absolute", "pinball", beta = 0).
