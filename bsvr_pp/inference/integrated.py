@@ -18,7 +18,7 @@ from rich.progress import track
 from scipy.special import logsumexp
 from scipy.stats import chi2, multivariate_t, norm, qmc
 
-from bsvr_pp.core.arrays import Array
+from bsvr_pp.core.arrays import Array, Rows
 from bsvr_pp.core.checks import check_count
 from bsvr_pp.core.compiler import threads_for
 from bsvr_pp.inference.approximate import MeanField, solve_at
@@ -134,11 +134,10 @@ class Integrated:
 
 
 class _Cloud(NamedTuple):
-    """Points (m, k) with their weights, what they say of the evidence, and the scale (k, k) of the posterior."""
+    """Points (m, k) with their weights, and what they say of the evidence."""
 
     x: Array
     weights: Array
-    scale: Array
     log_evidence: float
     error: float  # standard error of the log evidence
     k_hat: float
@@ -146,14 +145,17 @@ class _Cloud(NamedTuple):
     accepted: float = 1.0  # share of the moves
 
     def thinned(self, kept: int) -> tuple[Array, Array]:
-        """At most ``kept`` points: the last of equal ones, or those of the largest weights with that of near ones."""
-        if np.ptp(self.weights) == 0:
-            chosen = self.x[-kept:]
-            return chosen, np.full(len(chosen), 1.0 / len(chosen))
-        order = np.argsort(-self.weights, kind="stable")[:kept]
-        z = np.linalg.solve(self.scale, self.x.T).T
-        nearest = np.argmin(((z[:, None] - z[order]) ** 2).sum(axis=2), axis=1)
-        return self.x[order], np.bincount(nearest, self.weights, minlength=order.size)
+        """At most ``kept`` points with their weights: the last of equal ones, or drawn by weight in their order."""
+        if np.ptp(self.weights) == 0 or len(self.x) <= kept:
+            return self.x[-kept:], self.weights[-kept:] / self.weights[-kept:].sum()
+        found, counts = np.unique(_systematic(self.weights, kept), return_counts=True)
+        return self.x[found], counts / kept
+
+
+def _systematic(weights: Array, count: int) -> Rows:
+    """Numbers of points, drawn by weights at equal distances of their cumulated sum."""
+    share = np.cumsum(weights)
+    return np.searchsorted(share, (np.arange(count) + 0.5) / count * share[-1]).clip(0, len(weights) - 1)
 
 
 def _cloud(density: SearchObjective, x: Array, method: Integrated, rng: Generator, progressbar: bool) -> _Cloud:
@@ -189,7 +191,7 @@ def _cloud(density: SearchObjective, x: Array, method: Integrated, rng: Generato
     effective = float(1.0 / np.sum(weights**2))
     log_evidence, error = importance_estimate(ratio)
     if k_hat <= GOOD_K and effective >= points / 2:
-        return _Cloud(proposed, weights / weights.sum(), scale, log_evidence, error, k_hat, effective)
+        return _Cloud(proposed, weights / weights.sum(), log_evidence, error, k_hat, effective)
     start = _drawn(ratio, chains)
     moved = _Chains(density, scale, proposed[start], [found[i] for i in start], rng)
     states = [moved.move() for _ in range(max(1, points // (2 * chains)))]
@@ -198,7 +200,7 @@ def _cloud(density: SearchObjective, x: Array, method: Integrated, rng: Generato
     others = log_ratio(values, np.linalg.solve(scale, (reached - centre).T).T)
     log_evidence, error = bridge_estimate(ratio, others, chains)
     equal = np.full(len(reached), 1.0 / len(reached))
-    return _Cloud(reached, equal, scale, log_evidence, error, k_hat, float(chains), moved.accepted)
+    return _Cloud(reached, equal, log_evidence, error, k_hat, float(chains), moved.accepted)
 
 
 def _normal(density: SearchObjective, x: Array) -> tuple[Array, Array, float]:
@@ -221,14 +223,13 @@ def _side(drop: float) -> float:
     return float(np.clip(drop**-0.5 if drop > 0.0 else _WIDEST, 1.0 / _WIDEST, _WIDEST))
 
 
-def _drawn(log_ratio: Array, count: int) -> Array:
+def _drawn(log_ratio: Array, count: int) -> Rows:
     """Numbers of points, drawn by weights to the largest power for which enough of them count."""
     for power in 0.8 ** np.arange(60.0):
         weights = np.exp(power * (log_ratio - log_ratio.max()))
-        weights /= weights.sum()
-        if 1.0 / np.sum(weights**2) >= min(_LEAST, 0.5 * np.isfinite(log_ratio).sum()):
+        if np.sum(weights) ** 2 / np.sum(weights**2) >= min(_LEAST, 0.5 * np.isfinite(log_ratio).sum()):
             break
-    return np.searchsorted(np.cumsum(weights), (np.arange(count) + 0.5) / count).clip(0, len(weights) - 1)
+    return _systematic(weights, count)
 
 
 class _Chains:

@@ -37,7 +37,7 @@ def fit(method: object, made: pm.Model) -> object:
 FEW = {"draws": 200, "tune": 200, "chains": 2}
 METHODS = (
     bp.Laplace(),
-    pytest.param(bp.Integrated(), marks=pytest.mark.slow),
+    pytest.param(bp.Integrated(kept=64), marks=pytest.mark.slow),
     *(pytest.param(method, marks=pytest.mark.slow) for method in (bp.MAP(), bp.MeanField())),
     pytest.param(bp.NUTS(latent=bp.MeanField(), **FEW), marks=pytest.mark.slow),
     pytest.param(bp.NUTS(**FEW), marks=pytest.mark.slow),

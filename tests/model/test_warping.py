@@ -177,7 +177,7 @@ def test_the_share_of_a_product_is_an_interaction():
     inputs = rng.uniform(-1.0, 1.0, (220, 3))
     y = inputs[:, 0] + 2.0 * inputs[:, 1] * inputs[:, 2] + 0.05 * rng.normal(size=220)
     svr = bp.BayesianSVR(random_state=0).fit(inputs, y)
-    found = {pair: bp.effect(svr, inputs, pair, rows=200).attrs for pair in [(0, 1), (1, 2)]}
+    found = {pair: bp.effect(svr, inputs, pair, rows=80).attrs for pair in [(0, 1), (1, 2)]}
     assert found[0, 1]["interaction"] < 0.01
     truth = np.var(2.0 * inputs[:, 1] * inputs[:, 2]) / np.var(y)
     assert found[1, 2]["interaction"] == pytest.approx(truth, abs=0.08)
