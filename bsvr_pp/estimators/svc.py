@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from dataclasses import KW_ONLY, dataclass, replace
-from functools import cached_property, partial
+from functools import cached_property
 from math import fsum
 from typing import Any, ClassVar, Literal, Self, cast
 
@@ -27,6 +27,7 @@ from bsvr_pp.core.docs import shared
 from bsvr_pp.core.losses import LOSSES, NoiseModel
 from bsvr_pp.core.losses.registry import label_probability
 from bsvr_pp.estimators.base import LocalBlocks, SavedEstimator, blocks_from, check_flag, seeded, warn_unless_converged
+from bsvr_pp.estimators.coupling import Coupling
 from bsvr_pp.estimators.standard_fit import OfStandardModel, StandardFit, StandardModel
 from bsvr_pp.estimators.training_data import TrainingData, Units, merge_rows
 from bsvr_pp.estimators.validation import Columns, Labels, Learned, RandomState, classes_of, codes_of, training_arrays
@@ -43,6 +44,7 @@ from bsvr_pp.model.problem import Point
 _EVIDENCES = ("pointwise", "conditional", "joint", "naive")
 _INFERENCES = ("mean_field", "exchange")
 _STARTS = 3  # of a search that is repeated, since it found nothing
+_ALIKE = 3  # classes whose hyperparameters are the start of the next: half the time, less than a nat of evidence
 _LEAST = 1e-15  # smallest probability in log odds
 
 
@@ -91,6 +93,12 @@ class BinaryFit(StandardFit):
         hinge = NoiseModel(LOSSES["hinge"], {"C": self.C}, noise.weight)
         return find_mode(K, self.problem.targets, hinge, mean=mean).dual_coef
 
+    @property
+    def left_out(self) -> Array:
+        """P(+1) of each row, given the labels of the others."""
+        (posterior,) = self.fitted.posteriors
+        return np.exp(posterior.log_loo(np.ones(len(self.rows.y)), self.noise))
+
     def probability(self, X: Array, kind: str, neighbours: int | None) -> Array:
         """P(+1) at new inputs."""
         if kind == "average":
@@ -126,12 +134,26 @@ class LabelFit:
             raise ValueError(f"effects are of two classes, got {self.classes.size}")
         return self.binaries[0].components()
 
+    @cached_property
+    def coupling(self) -> Coupling:
+        """How the classes share their probabilities; by their sum where no label was left out."""
+        posteriors = [each.fitted.posteriors for each in self.binaries]
+        if not all(posteriors):
+            return Coupling()
+        P = of_each_class(np.stack([each.left_out for each in self.binaries], axis=1))
+        return Coupling.of_left_out(P, self.rows.y.astype(np.intp), self.rows.weight)
+
     def of_each(self, values: Iterable[Any]) -> Any:
         """The value of the only model, or a value for each class."""
         found = list(values)
         if len(found) == 1:
             return found[0]
         return found if found[0] is None or isinstance(found[0], Blocks) else np.array(found)
+
+
+def of_each_class(above: Array) -> Array:
+    """Probabilities (n, k) of each class against the rest, where two classes have one model (n, 1)."""
+    return np.hstack([1.0 - above, above]) if above.shape[1] == 1 else above
 
 
 @shared
@@ -209,9 +231,11 @@ class BayesianSVC(OfStandardModel, SavedEstimator, ClassifierMixin, BaseEstimato
     Notes
     -----
     A dense fit takes seconds for a thousand rows and grows as n³; blocks grow as n. Sollich's evidences take minutes
-    for a thousand rows, and have no blocks. The machine is computed when an attribute of it is first read. With more
-    than two classes, one model is fitted for each class against the rest, and their probabilities are divided by their
-    sum.
+    for a thousand rows, and have no blocks. The machine is computed when an attribute of it is first read.
+
+    With more than two classes, one model is fitted for each class against the rest. The average probabilities p_k of
+    the classes are joined in the ratio p_k/(1 - p_k)^a, for two classes as well, and mixed with equal ones, as the
+    training labels left out are most likely. They are divided by their sum for Sollich's evidences and for the mean.
 
     Examples
     --------
@@ -283,7 +307,10 @@ class BayesianSVC(OfStandardModel, SavedEstimator, ClassifierMixin, BaseEstimato
         with threads_for(len(rows.X)), local.threads():
             parts = self._binary_rows(rows, classes)
             model = self._model(rows, columns)
-            fit = LabelFit(classes, units, rows, [self._binary(model, units, each, size, rng) for each in parts])
+            binaries: list[BinaryFit] = []
+            for part in parts:
+                binaries.append(self._binary(model, units, part, size, rng, [other.point for other in binaries]))
+            fit = LabelFit(classes, units, rows, binaries)
         for each in fit.binaries:
             if each.model.noise == "known_label":
                 warn_unless_converged(each.fitted, each.method)
@@ -338,25 +365,37 @@ class BayesianSVC(OfStandardModel, SavedEstimator, ClassifierMixin, BaseEstimato
         return model.suited(rows)
 
     def _binary(
-        self, model: StandardModel, units: Units, rows: TrainingData, size: int | None, rng: np.random.Generator
+        self,
+        model: StandardModel,
+        units: Units,
+        rows: TrainingData,
+        size: int | None,
+        rng: np.random.Generator,
+        others: list[Point],
     ) -> BinaryFit:
         """Hyperparameters and posterior for labels -1 and +1, in blocks of at most ``size`` rows if it is a number.
 
-        A dense fit that learned nothing from one start is compared with that of several.
+        A dense fit that learned nothing is compared with that of other starts. The first start is the median of those
+        of ``others``, if there are some: the classes of a set are alike.
         """
         options = Options(1, progressbar=blocks_from(self.blocks).progressbar)
         if model.noise == "known_label":
-            fit = partial(BinaryFit.of_rows, model, units, rows, MeanField(), rng=rng, size=size)
-            first = fit(options)
-            if size is not None or first.learned:
-                return first
-            return max(first, fit(options._replace(restarts=_STARTS)), key=BinaryFit.quality)
+            searches = [options, options._replace(restarts=_STARTS)]
+            if len(others) >= _ALIKE:
+                median = {name: np.median([point[name] for point in others], axis=0) for name in others[0]}
+                searches.insert(0, options._replace(start=median))
+            found: list[BinaryFit] = []
+            for search in searches:
+                found.append(BinaryFit.of_rows(model, units, rows, MeanField(), search, rng, size=size))
+                if size is not None or found[-1].learned:
+                    break
+            return max(found, key=BinaryFit.quality)
         problem, kind = model.problem(rows), cast(Any, self.evidence)
         method: Any = self._sampler() or NormalisedEvidence(kind, steps=self.steps)
-        found = method.run(problem, {}, options, rng)
+        fitted = method.run(problem, {}, options, rng)
         if self._sampler() is not None:
-            found = fitted_draws(problem, found.tree(problem, attributes_of(method) | found.diagnosis(), rng))
-        return BinaryFit(model, units, rows, ONE_BLOCK, method, found).keeping(problem)
+            fitted = fitted_draws(problem, fitted.tree(problem, attributes_of(method) | fitted.diagnosis(), rng))
+        return BinaryFit(model, units, rows, ONE_BLOCK, method, fitted).keeping(problem)
 
     def _read(self, rows: TrainingData, learned: Learned, columns: Columns, result: xr.DataTree) -> LabelFit:
         units, classes = Units(learned["mean_"], learned["scale_"]), learned["classes_"]
@@ -425,13 +464,12 @@ class BayesianSVC(OfStandardModel, SavedEstimator, ClassifierMixin, BaseEstimato
 
     def predict_proba(self, X: ArrayLike) -> Array:
         """Predict the probability (n_new, n_classes) of each of ``classes_`` at inputs (n_new, d)."""
-        above = self._above(X)
-        if self._fit.classes.size == 2:
-            return np.hstack([1.0 - above, above])
-        return np.asarray(above / above.sum(axis=1, keepdims=True))
+        P = of_each_class(self._above(X))
+        coupling = self._fit.coupling if self.probability == "average" else Coupling()
+        return coupling.join(P)
 
     def decision_function(self, X: ArrayLike) -> Array:
-        """Log odds (n_new,) of the second class, or of each class against the rest (n_new, n_classes).
+        """Log odds (n_new,) of the second class by its model, or of each class against the rest (n_new, n_classes).
 
         `predict` gives the class with the largest. With ``probability="map"`` they are 2·C_·f where the support vector
         machine f is between -1 and 1.

@@ -2,6 +2,7 @@
 
 import numpy as np
 import pymc as pm
+import pytest
 from problems import factor_grid
 from scipy.special import logsumexp
 from svm_toy import LatentDraws
@@ -59,3 +60,48 @@ def test_predictions_against_quadrature():
         bp.predict(bp.fit(bp.MeanField(), built, progressbar=False), NEW, model=built)["f_mean"].values, 2.0
     )
     assert (np.abs(field - 0.5) < np.abs(at_mean - 0.5)).all()
+
+
+def clouds(name):
+    """Labels of Gaussian clouds."""
+    n, d, distance, flipped, share, classes = {
+        "separable": (40, 2, 6.0, 0.0, 0.5, 2),
+        "flipped": (60, 2, 4.0, 0.1, 0.5, 2),
+        "rare": (80, 2, 2.5, 0.0, 0.12, 2),
+        "three classes": (50, 2, 2.5, 0.0, 0.5, 3),
+        "one input": (50, 1, 2.0, 0.0, 0.5, 2),
+        "ten inputs": (50, 10, 2.0, 0.0, 0.5, 2),
+    }[name]
+    rng = np.random.default_rng(0)
+    y = (rng.random(n) < share).astype(int) if classes == 2 else rng.integers(3, size=n)
+    X = rng.standard_normal((n, d))
+    X[:, 0] += distance * (y > 0)
+    X[:, -1] += distance * (y > 1)
+    return X, (y + (rng.random(n) < flipped)) % classes, 2.0 * rng.standard_normal((60, d))
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    ("name", "bound"),
+    [("separable", 0.035), ("flipped", 0.025), ("rare", 0.025)]
+    + [("three classes", 0.02), ("one input", 0.01), ("ten inputs", 0.02)],
+)
+def test_probabilities_of_a_fit_against_exact_draws(name, bound):
+    """Truth: annealed draws of f at the learned hyperparameters, where the factor of a label is not log-concave."""
+    X, y, new = clouds(name)
+    svc = bp.BayesianSVC(random_state=0).fit(X, y)
+    inputs = svc._standardised(new)
+    for binary in svc._fit.binaries:
+        problem, point = binary.problem, binary.point
+        K, mean, noise = problem.at(point)
+        draws = bp.Annealed(particles=600, groups=8, moves=8).posterior(
+            K, problem.targets, noise, mean, np.random.default_rng(2)
+        )
+        cross, variance, _ = problem.cross(point, inputs)
+        weights = K.solve(cross.T)
+        rest = np.maximum(variance - np.einsum("ij,ji->i", cross, weights), 0.0)
+        f = draws.f.reshape(-1, len(mean)) @ weights
+        truth = average_probability(f, rest, **binary.noise.parameters).mean(axis=0)
+        found = binary.probability(inputs, "average", None)
+        assert np.abs(found - truth).max() < bound
+        assert np.abs(found - truth).mean() < 0.25 * bound

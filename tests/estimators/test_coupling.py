@@ -1,0 +1,107 @@
+"""Probabilities of classes from models of each against the rest."""
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from hypothesis.extra.numpy import arrays
+from sklearn.datasets import load_digits, load_wine, make_blobs
+from sklearn.metrics import log_loss
+
+import bsvr_pp as bp
+from bsvr_pp.estimators.coupling import Coupling
+
+PROBABILITY = st.floats(0.0, 1.0)
+COUPLING = st.builds(Coupling, PROBABILITY, st.floats(0.0, 0.5))
+
+
+def drawn(P, rng):
+    return (P.cumsum(axis=1) < rng.random(len(P))[:, None]).sum(axis=1)
+
+
+def of_labels(P, y):
+    return Coupling.of_left_out(P, y, np.ones(len(y)))
+
+
+@given(COUPLING, arrays(float, (5, 4), elements=PROBABILITY))
+def test_joined_probabilities_sum_to_one_and_keep_the_order(coupling, P):
+    joined = coupling.join(P)
+    np.testing.assert_allclose(joined.sum(axis=1), 1.0, rtol=1e-12)
+    np.testing.assert_allclose(coupling.join(P[:, ::-1])[:, ::-1], joined, rtol=1e-9)
+    first, second = P[:, :1] >= P[:, 1:], joined[:, :1] >= joined[:, 1:] * (1 - 1e-9)
+    assert (second | ~first).all()
+
+
+def test_probabilities_of_a_partition_are_kept():
+    """Models that are right about their class have probabilities that add up to 1."""
+    rng = np.random.default_rng(1)
+    P = rng.dirichlet([0.5, 1.0, 1.5], 20_000)
+    found = of_labels(P, drawn(P, rng))
+    assert found.power < 0.05
+    assert found.rate < 0.01
+    two = np.stack([P[:, 0], 1.0 - P[:, 0]], axis=1)
+    assert of_labels(two, drawn(two, rng)).power < 0.05
+    np.testing.assert_allclose(Coupling().join(P), P, atol=1e-14)
+
+
+@pytest.mark.parametrize("rate", [0.0, 0.15])
+def test_classes_of_which_exactly_one_is_true_have_odds(rate):
+    """Truth: independent classes, of all draws those with one class; some labels are then random."""
+    rng = np.random.default_rng(2)
+    P = rng.random((60_000, 3))
+    chosen = rng.random(P.shape) < P
+    one = chosen.sum(axis=1) == 1
+    P, y = P[one], chosen[one].argmax(axis=1)
+    y = np.where(rng.random(len(y)) < rate, rng.integers(3, size=len(y)), y)
+    found = of_labels(P, y)
+    assert found.power > 0.93
+    assert found.rate == pytest.approx(rate, abs=0.01)
+
+
+def test_weights_are_repeated_rows():
+    rng = np.random.default_rng(3)
+    P, weight = rng.dirichlet([1.0, 1.0, 1.0], 40) ** 1.3, rng.integers(1, 4, 40)
+    y = drawn(P / P.sum(axis=1, keepdims=True), rng)
+    np.testing.assert_allclose(
+        Coupling.of_left_out(P, y, weight.astype(float)),
+        of_labels(np.repeat(P, weight, axis=0), np.repeat(y, weight)),
+        atol=2e-3,
+    )
+
+
+def test_wine_is_told_apart_as_clearly_as_its_rows_left_out():
+    X, y = load_wine(return_X_y=True)
+    order = np.random.default_rng(0).permutation(len(y))
+    train, test = order[:107], order[107:]
+    svc = bp.BayesianSVC(random_state=0).fit(X[train], y[train])
+    found = log_loss(y[test], svc.predict_proba(X[test]))
+    each = 1.0 / (1.0 + np.exp(-svc.decision_function(X[test])))
+    assert found < 0.6 * log_loss(y[test], each / each.sum(axis=1, keepdims=True))
+    assert found < 0.07
+    assert (svc.predict(X[test]) == svc.classes_[each.argmax(axis=1)]).all()
+    again = bp.BayesianSVC.from_result(svc.result_)
+    np.testing.assert_array_equal(again.predict_proba(X[test]), svc.predict_proba(X[test]))
+
+
+def test_two_classes_that_a_line_separates():
+    X, y = load_digits(return_X_y=True)
+    chosen = np.random.default_rng(0).permutation(np.flatnonzero((y == 1) | (y == 7)))
+    X, y = X[chosen], y[chosen]
+    svc = bp.BayesianSVC(random_state=0).fit(X[:150], y[:150])
+    P = svc.predict_proba(X[150:])
+    model = 1.0 / (1.0 + np.exp(-svc.decision_function(X[150:])))
+    assert log_loss(y[150:], P) < 0.7 * log_loss(y[150:], model)
+    assert ((P[:, 1] > 0.5) == (model > 0.5)).all()
+    svc.probability = "mean"
+    assert log_loss(y[150:], svc.predict_proba(X[150:])) == pytest.approx(
+        log_loss(y[150:], 1.0 / (1.0 + np.exp(-svc.decision_function(X[150:]))))
+    )
+
+
+def test_classes_that_start_from_others_find_their_optimum():
+    X, y = make_blobs(90, centers=5, cluster_std=2.5, random_state=3)
+    together = bp.BayesianSVC(random_state=0).fit(X, y)
+    alone = [bp.BayesianSVC(random_state=0).fit(X, y == k).log_evidence_ for k in range(5)]
+    each = [binary.fitted.log_evidence for binary in together._fit.binaries]
+    np.testing.assert_allclose(each, alone, atol=1.0)
+    assert together.converged_
