@@ -169,7 +169,7 @@ class StandardFit:
             message = found.end.message if posterior.converged else "the solve of a block"
             state = replace(state, converged=posterior.converged and found.end.converged, message=message)
         else:
-            check_budget(method, problem.targets.size, divisible=problem.ends.exact)
+            check_budget(method, problem.targets.size)
             state = at_optimum(latent, problem, {}, options, rng)
         return cls(model, units, rows, problem.blocks, method, state, found, **more).keeping(problem)
 
@@ -260,18 +260,18 @@ class RegressionSpec:
     integrate: bool = False  # out the hyperparameters of few rows
     size: int | None = None
 
-    def for_rows(self, rows: TrainingData, tied: Tied) -> tuple[Self, TrainingData]:
-        """Decide what depends on the number of rows; the rows come back as they are fitted."""
+    def for_rows(self, rows: TrainingData, tied: Tied) -> Self:
+        """Decide what depends on the number of rows."""
         n, model, size = len(rows.y), replace(self.model, tied=tied), None
-        if rows.exact and self.local.divides(n):
+        if self.local.divides(n):
             if isinstance(self.method, Integrates):
                 raise ValueError(f"{self.method.name} takes a dense fit, and {n} rows need blocks: use blocks=None")
-            rows, size = rows.unmerged(), self.local.rows
-            self.local.tell(len(rows.y))
+            size = self.local.rows
+            self.local.tell(n)
         if self.automatic and n >= _EFFECTS:
             model = replace(model, kernel="main_effects")
         method = _FEW if self.integrate and n <= _INTEGRATED and size is None else self.method
-        return replace(self, model=model, size=size, method=method), rows
+        return replace(self, model=model, size=size, method=method)
 
     @property
     def counts(self) -> tuple[int, ...]:
@@ -280,7 +280,7 @@ class RegressionSpec:
 
     def choose_neighbours(self, problem: Problem, point: Point) -> tuple[int | None, NoiseScales]:
         """The number of nearest rows of predictions in blocks, and the scales of the noise of fits on them."""
-        if not self.counts or not (self.noise_scales or len(self.counts) > 1):
+        if not (self.counts and problem.ends.exact and (self.noise_scales or len(self.counts) > 1)):
             return next(iter(self.counts), None), NoiseScales.one()
         rng, progressbar = np.random.default_rng(0), self.options.progressbar
         neighbours, scales = choose_neighbours(problem, point, self.counts, rng, progressbar)
@@ -341,8 +341,8 @@ class RegressionFit(StandardFit):
         blocks only those with new rows are solved.
         """
         new, before, fitted = new.in_units(self.units), self.problem, self.fitted
-        rows, place = self.rows.joined(new, merge=not self.blocks.local)
-        blocks = self.blocks.grown(new.X)
+        rows, places = self.rows.joined(new)
+        place, blocks = places[: len(self.rows.y)], self.blocks.grown(new.X, places)
         problem, method = self.model.problem(rows, blocks), cast(IntegratesLatent, self.method.latent)
 
         def solved(some: Problem, start: Array, point: Point = self.point) -> LatentPosterior:
@@ -367,7 +367,7 @@ class RegressionFit(StandardFit):
                 (old,) = fitted.posteriors
                 vectors, value, converged = spread(old), fitted.log_evidence, old.converged
                 sites = sites_of(vectors)
-                for block in np.unique(blocks.assign(new.X)):
+                for block in np.unique(blocks.label_of(len(rows.y))[places[len(place) :]]):
                     index, known = blocks.rows(block), place[before.blocks.rows(block)]
                     part = solved(problem.part(block), sites[:, index])
                     value += part.log_evidence - solved(before.part(block), sites[:, known]).log_evidence
@@ -380,7 +380,7 @@ class RegressionFit(StandardFit):
 
 
 def fit_regression(rows: TrainingData, spec: RegressionSpec, rng: np.random.Generator) -> RegressionFit:
-    """Fit the rows, as `RegressionSpec.for_rows` gives them, and warn of what was set aside and did not converge."""
+    """Fit the rows, and warn of what was set aside and did not converge."""
     n, exact, noise, method = len(rows.y), rows.exact, spec.model.noise, spec.method
     around = method if isinstance(method, Integrates) else None
     if around is not None:

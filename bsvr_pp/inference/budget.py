@@ -10,7 +10,7 @@ from joblib import cpu_count
 
 from bsvr_pp.inference.protocol import Method, Samples
 
-NO_BLOCKS = "models of labels and intervals have no blocks, fit fewer rows"
+NO_BLOCKS = "labels that are normalised together have no blocks, fit fewer rows"
 
 _MATRICES = 6.5  # of n² numbers at once, in the gradient of the kernel: Laplace at 8192 rows took 3.1 GiB
 _IN_BLOCKS = "cut the rows into blocks, gp.prior(blocks=bp.local_blocks(X))"

@@ -180,7 +180,7 @@ def _check_problem(problem: Problem, method: Method, fixed: Point, objective: st
         problem.targets.size,
         blocks=len(problem.blocks),
         rank=problem.rank,
-        divisible=problem.ends.exact and not problem.loss.targets.refusal("blocks", target=problem.target),
+        divisible=not problem.loss.targets.refusal("blocks", target=problem.target),
     )
     held = [name for name in problem.coefficients() if name in free] if free and not isinstance(method, Samples) else []
     if held:

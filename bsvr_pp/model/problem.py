@@ -134,7 +134,7 @@ class Problem(CompiledModel):
         """Prior covariance, prior mean and noise of the training rows; ``progress`` is the text of a bar for blocks."""
         if self.blocks.several:
             covariance = self.blocks.joined(lambda b: self.part(b).dense_at(point)[0], progress)
-            return covariance, self.mean_at(point), self.noise_at(point)
+            return covariance, self.mean_at(point), self.noise_of_rows(point)
         return self.dense_at(point)
 
     def dense_at(self, point: Mapping[str, ArrayLike]) -> tuple[Covariance, Array, NoiseModel]:
@@ -163,6 +163,11 @@ class Problem(CompiledModel):
     def noise_at(self, point: Mapping[str, ArrayLike], matrix: Array | None = None) -> NoiseModel:
         """Noise of new targets at given hyperparameters, at the training rows or at another matrix."""
         return self.noise_model(self.evaluate("parameters", lambda: self.parameters, point, matrix=matrix))
+
+    def noise_of_rows(self, point: Mapping[str, ArrayLike]) -> NoiseModel:
+        """Noise of the training rows at given hyperparameters, with their weights or intervals."""
+        *parameters, weight = self.evaluate("sites", lambda: self.site_parameters, point)
+        return self.in_intervals(self.noise_model(parameters).weighted(weight), point)
 
     def in_intervals(self, noise: NoiseModel, point: Mapping[str, ArrayLike]) -> NoiseModel:
         """The noise with the ends of the targets at given hyperparameters; as it is if the targets are exact."""
@@ -550,13 +555,9 @@ def _check_data(problem: Problem) -> None:
         raise ModelError(f"{name} and X must be finite")
     blocks = problem.blocks
     if blocks.several:
-        if not problem.ends.exact:
-            raise ModelError(f"{name} are intervals or classes, whose model has no blocks: use a part of the rows")
         blocks.check(n)
         if refusal := problem.loss.targets.refusal("blocks", target=name):
             raise ModelError(refusal)
-        if any(p.ndim > 0 for p in problem.site_parameters):
-            raise ModelError("the noise has a value for each training point, and blocks take noise of numbers")
     for label, values in (("X", inputs), (name, targets)):
         check_size(label, values)
         check_spread(label, values)

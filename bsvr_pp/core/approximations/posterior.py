@@ -327,7 +327,7 @@ def blockwise[Found](
             targets, offset = numbers("y", y, (K.size,)), checked_mean(mean, K.size)
 
             def solved(part: Covariance, rows: Rows) -> Found:
-                return slim(solve(part, targets[rows], noise, mean=offset[rows], **options))
+                return slim(solve(part, targets[rows], noise.at(rows), mean=offset[rows], **options))
 
             return join(K, K.each(solved))
 

@@ -113,8 +113,6 @@ def component(
 ) -> Component:
     """Make the component of a member, or of a ``part`` of f; ``predict`` is its function where it is known."""
     point, dual_coef, site_precision, weight = member
-    if neighbours is not None and not problem.ends.exact:
-        raise ValueError(f"neighbours={neighbours} takes exact targets, and the model has intervals or classes")
 
     def gaussian(own: Problem, rows: Rows) -> Gaussian:
         if predict is not None:

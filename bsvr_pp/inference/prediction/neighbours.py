@@ -179,8 +179,7 @@ def learn_noise_scales(
     Raises
     ------
     ValueError
-        If the result has draws, is a mode, or does not belong to the model, or the model has weights, intervals or
-        labels.
+        If the result has draws, is a mode, or does not belong to the model, or the model has intervals or labels.
 
     <sinc_model>
     >>> result = bp.fit(bp.MeanField(), model, hyperparameters=at, progressbar=False)
@@ -195,8 +194,8 @@ def learn_noise_scales(
     if is_sampled(result) or is_mode(result):
         raise ValueError("result must be of an approximation that integrates f out, not draws or MAP")
     labels = problem.loss.targets.refusal("scales of the noise")
-    if labels or problem.weighted or not problem.ends.exact:
-        raise ValueError("model must have exact targets without weights: scales of the noise are learned from them")
+    if labels or not problem.ends.exact:
+        raise ValueError("model must have exact targets: scales of the noise are learned from them")
     (point,) = points_of(result["posterior"].to_dataset().isel(chain=[0], draw=[0]), problem.hyperparameters)
     return replace(choose_neighbours(problem, point, [neighbours], rng, progressbar)[1], neighbours=neighbours)
 
@@ -223,7 +222,8 @@ def _scales_of(problem: Problem, point: Point, rows: Rows, neighbours: int, prog
     progress = f"scales of the noise, {neighbours} rows" if progressbar else ""
     mean, variance, of_others = moments_given(problem, point, problem.inputs[rows], near, _FACTORS, progress)
     given = mean, variance, problem.noise_at(point).at(rows), problem.targets[rows]
-    return _learned(*given, of_others, np.ones(rows.size))
+    weight = np.broadcast_to(problem.noise_of_rows(point).weight, problem.targets.size)
+    return _learned(*given, of_others, weight[rows])
 
 
 def scales_of_posterior(
@@ -314,8 +314,7 @@ def moments_given(
 ) -> tuple[Array, Array, Array]:
     """Mean and variance (m,) of f by mean field on rows ``near`` (m, k), and log densities of these by ``factors``."""
     count = near.shape[1]
-    (weight,) = problem.evaluate("weight", lambda: [problem.weight], point)
-    noise = problem.noise_at(point).weighted(weight)
+    noise = problem.noise_of_rows(point)
     size = max(1, _ENTRIES // count**2)
 
     def of_group(i: int) -> NearestMoments:

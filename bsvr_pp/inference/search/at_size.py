@@ -150,8 +150,9 @@ def _log_density(problem: Problem, method: IntegratesLatent, point: Point, check
         posterior = method.solve(K, part.targets, noise, mean)
         if not posterior.converged:
             return np.array([-np.inf])
-        f_mean, f_variance = posterior.predict(*part.cross(point, problem.inputs[held_out]))
-        log_density: Array = noise.tilted(f_mean, f_variance, problem.targets[held_out])[0]
+        others = problem.take(held_out)
+        f_mean, f_variance = posterior.predict(*part.cross(point, others.inputs))
+        log_density: Array = others.noise_of_rows(point).tilted(f_mean, f_variance, others.targets)[0]
         return log_density
 
     return float(np.mean(np.concatenate(each_block(of_check, len(checks)))))
