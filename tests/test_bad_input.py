@@ -23,7 +23,7 @@ from sklearn.linear_model import LinearRegression
 import bsvr_pp as bp
 from bsvr_pp import approximations, classification, losses
 from bsvr_pp.core import approximations as core_approximations
-from bsvr_pp.core.approximations.nearest import nearest_moments
+from bsvr_pp.core.approximations.mean_field import nearest_moments
 from bsvr_pp.core.approximations.smc import Annealing
 from bsvr_pp.inference.prediction.neighbours import NoiseScales
 from bsvr_pp.integrations.botorch import to_botorch

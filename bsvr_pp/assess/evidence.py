@@ -26,7 +26,7 @@ from bsvr_pp.classification.normaliser import EvidenceKind, check_kind
 from bsvr_pp.core.approximations.smc import importance
 from bsvr_pp.core.arrays import Array
 from bsvr_pp.core.checks import check_count, generator
-from bsvr_pp.core.covariance.block_diagonal import AnyCovariance
+from bsvr_pp.core.covariance.covariance import AnyCovariance
 from bsvr_pp.core.docs import shared
 from bsvr_pp.core.losses import NoiseModel
 from bsvr_pp.inference.integrated import GOOD_K, TAIL, importance_estimate, pareto_weights

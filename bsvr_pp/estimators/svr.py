@@ -37,8 +37,8 @@ from bsvr_pp.inference.prediction.component import Component
 from bsvr_pp.inference.protocol import Method, Options, Samples
 from bsvr_pp.inference.result import hyperparameters_of
 from bsvr_pp.methods import method_of
+from bsvr_pp.model.inputs import CONSTANTS, Warping
 from bsvr_pp.model.priors import BETA, BIAS, Kernel, check_unused
-from bsvr_pp.model.warping import CONSTANTS, Warping
 
 
 @shared

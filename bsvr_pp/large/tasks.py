@@ -15,7 +15,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from bsvr_pp.core.atomic_write import DamagedError, SealedFile, atomic_write
-from bsvr_pp.core.covariance.block_diagonal import each_block, progress_of_blocks
+from bsvr_pp.core.covariance.covariance import each_block, progress_of_blocks
 
 if TYPE_CHECKING:
     from distributed import Client

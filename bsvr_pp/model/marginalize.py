@@ -25,7 +25,7 @@ from pytensor.tensor import TensorLike
 
 from bsvr_pp.core.approximations import LatentPosterior
 from bsvr_pp.core.arrays import Array, Tensor
-from bsvr_pp.core.covariance.block_diagonal import AnyCovariance
+from bsvr_pp.core.covariance.covariance import AnyCovariance
 from bsvr_pp.core.docs import shared
 from bsvr_pp.core.losses import NoiseModel
 from bsvr_pp.model.blocks import Blocks

@@ -17,10 +17,9 @@ from bsvr_pp.core.losses.registry import NOISES
 from bsvr_pp.model.blocks import Blocks, Partition
 from bsvr_pp.model.distributions import observe
 from bsvr_pp.model.gp import GP
+from bsvr_pp.model.inputs import AS_GIVEN, Levels, Warped, Warping, WithLevels, columns_of_few_values, columns_to_warp
 from bsvr_pp.model.kernels import MainEffects, RationalQuadratic
-from bsvr_pp.model.levels import Levels, WithLevels, columns_of_few_values
 from bsvr_pp.model.row_kinds import Interval
-from bsvr_pp.model.warping import AS_GIVEN, Warped, Warping, columns_to_warp
 
 Tied = tuple[int, ...] | None  # for each input the number of its hyperparameters; None if each has its own
 Kernel = (

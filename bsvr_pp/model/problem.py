@@ -22,8 +22,7 @@ from pytensor.graph.traversal import ancestors, toposort
 from bsvr_pp.core.approximations import Covariance
 from bsvr_pp.core.arrays import Array, Tensor
 from bsvr_pp.core.checks import check_size, check_spread
-from bsvr_pp.core.covariance.block_diagonal import AnyCovariance
-from bsvr_pp.core.covariance.covariance import CrossRoot
+from bsvr_pp.core.covariance.covariance import AnyCovariance, CrossRoot
 from bsvr_pp.core.losses import NoiseModel
 from bsvr_pp.core.losses.registry import Loss
 from bsvr_pp.model.affine import Affine, affine_of, follows_rows, has_gaussian_mean

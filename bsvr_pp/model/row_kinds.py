@@ -35,9 +35,9 @@ from bsvr_pp.core.losses import LOSSES, NoiseModel
 from bsvr_pp.core.losses.noise import checked_ends
 from bsvr_pp.core.losses.registry import NOISES, Loss
 from bsvr_pp.model.compiled import Exact
-from bsvr_pp.model.density import log_factor
 from bsvr_pp.model.distributions import NoiseRV, constraints, distribution_class, noise_of, valid_parameters
 from bsvr_pp.model.gp import copy_model, set_initial_values, share_data
+from bsvr_pp.model.operation import log_factor
 
 _KNOWN: WeakKeyDictionary[pm.Model, tuple[list[str], pm.Model]] = WeakKeyDictionary()
 

@@ -12,7 +12,7 @@ from hypothesis.extra.numpy import arrays
 from scipy.stats import yeojohnson, yeojohnson_normmax
 
 import bsvr_pp as bp
-from bsvr_pp.model.warping import AS_GIVEN, Warped, Warping, columns_to_warp, on_scales
+from bsvr_pp.model.inputs import AS_GIVEN, Warped, Warping, columns_to_warp, on_scales
 
 RNG = np.random.default_rng(0)
 X = np.column_stack([RNG.lognormal(3.0, 1.0, 80), RNG.normal(size=80), -RNG.exponential(size=80)])

@@ -15,7 +15,7 @@ from scipy.special import logsumexp, ndtri
 
 from bsvr_pp.core.arrays import Array
 from bsvr_pp.core.checks import check_share, generator, numbers
-from bsvr_pp.core.covariance.block_diagonal import each_block
+from bsvr_pp.core.covariance.covariance import each_block
 from bsvr_pp.core.losses import NoiseModel, gaussian
 from bsvr_pp.core.losses.elementwise import mixture_quantiles
 from bsvr_pp.core.losses.noise import Cdf, interpolated_cdf

@@ -36,11 +36,11 @@ from bsvr_pp.model.coordinates import (
     whiten,
     with_noise_coordinates,
 )
-from bsvr_pp.model.density import CompiledOp
 from bsvr_pp.model.distributions import NoiseRV
 from bsvr_pp.model.gp import copy_model, set_initial_values
 from bsvr_pp.model.inventory import ModelError
 from bsvr_pp.model.marginalize import marginalize
+from bsvr_pp.model.operation import CompiledOp
 from bsvr_pp.model.problem import Point, Problem, read_model
 
 Chain = dict[str, xr.Dataset]  # posterior and sample_stats over draw

@@ -16,7 +16,7 @@ import numpy as np
 
 from bsvr_pp.core.arrays import Array, Rows
 from bsvr_pp.core.compiler import threads_for
-from bsvr_pp.core.covariance.block_diagonal import each_block, progress_of_blocks
+from bsvr_pp.core.covariance.covariance import each_block, progress_of_blocks
 from bsvr_pp.inference.protocol import IntegratesLatent, Options
 from bsvr_pp.inference.search.optimize import Optimum, SearchObjective, lengthscales, maximize
 from bsvr_pp.inference.search.quasi_newton import ascend
