@@ -11,7 +11,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import asdict, dataclass, field, replace
 from functools import cached_property, lru_cache, partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Self
+from typing import Self
 
 import numpy as np
 import pandas as pd
@@ -31,17 +31,26 @@ from bsvr_pp.estimators.validation import Columns, encoded
 from bsvr_pp.inference.prediction.component import Component, Member, component, draw_jointly, mixture_of
 from bsvr_pp.inference.prediction.distribution import CHUNK, PredictiveDistribution
 from bsvr_pp.inference.prediction.neighbours import NoiseScales, moments_given, nearest_in
-from bsvr_pp.large import tasks
-from bsvr_pp.large.sources import Data, Source, new_rows_of, open_rows, write_array, writing_rows
-from bsvr_pp.large.tasks import Record, Records
+from bsvr_pp.large.parts import (
+    NO_THREADS,
+    Data,
+    Record,
+    Records,
+    Source,
+    all_whole,
+    checksum,
+    new_rows_of,
+    open_rows,
+    read_record,
+    run_tasks,
+    write_array,
+    writing_rows,
+)
 from bsvr_pp.model.blocks import ONE_BLOCK, Blocks, Partition, Regions
 from bsvr_pp.model.problem import Point, Problem
 from bsvr_pp.tables import of_file
 from bsvr_pp.tables.columns import Encoding, table_of
 from bsvr_pp.tables.files import writing_predictions
-
-if TYPE_CHECKING:
-    from distributed import Client
 
 FORMAT = "bsvr_pp folder 5"
 ARRAYS = ("inputs.npy", "targets.npy", "row.npy", "dual_coef.npy", "site_precision.npy", "regions.npz")
@@ -264,12 +273,11 @@ class FolderModel(TargetPredictions):
         *,
         coverage: float = 0.9,
         times: ArrayLike | None = None,
-        client: Client | None = None,
     ) -> int:
         """Predict for any number of rows, into a file.
 
         In memory are the rows of a task, the blocks that they need, and some integers for each new row. If the call is
-        interrupted, the same call continues it.
+        interrupted, the same call continues it. Tasks run where `fit_folder` solves blocks.
 
         Parameters
         ----------
@@ -279,8 +287,6 @@ class FolderModel(TargetPredictions):
             The file, Parquet if its name ends so and else CSV, with the columns of `predict_table`.
         coverage, times
             As in `predict_table`.
-        client : distributed.Client, optional
-            As in `fit_folder`.
 
         Returns
         -------
@@ -294,14 +300,13 @@ class FolderModel(TargetPredictions):
         """
         values = None if times is None else self._checked_times(times).tolist()
         central_levels(coverage)
-        tasks.check_client(client)
         path = check_writable("out", out).absolute()
         source, local = new_rows_of(data, self.encoding_), self._local()
         run = {
             "model": str(self.folder),
-            "checksum": tasks.checksum(self._record),
+            "checksum": checksum(self._record),
             "data": source.identity,
-            "blocks": asdict(local) | tasks.NO_THREADS,
+            "blocks": asdict(local) | NO_THREADS,
             "noise_scales": bool(self.noise_scales),
             "task": _TASK,
             "options": {"coverage": float(coverage), "target": self.target or "y", "times": values},
@@ -314,12 +319,12 @@ class FolderModel(TargetPredictions):
                     (place / f"{name}.json").unlink()
                 work = Records(place)
             work["run"] = run
-            if "order" not in work or not tasks.all_whole(place / "inputs.npy", place / "order.npy"):
+            if "order" not in work or not all_whole(place / "inputs.npy", place / "order.npy"):
                 with of_file(source.name):
                     _order(self, source, work)
             rows = int(work["order"]["rows"])
             progress = "predictions" if local.progressbar else ""
-            files = tasks.run_tasks(_predict, work, -(-rows // _TASK), client, progress)
+            files = run_tasks(_predict, work, -(-rows // _TASK), progress)
             _join(files, path, rows)
             shutil.rmtree(place, ignore_errors=True)
         return rows
@@ -345,7 +350,7 @@ def _record_of(folder: str | Path) -> tuple[Path, Record]:
         if (path / "work" / "run.json").is_file():
             raise ValueError(f"{path}: the fit of this model has not ended: the same call of fit continues it")
         raise ValueError(f"{path}: is not the folder of a model: it has no model.json")
-    record = tasks.read_record(path / "model.json")
+    record = read_record(path / "model.json")
     if record.get("format") != FORMAT:
         raise ValueError(f"{path}: its format is {record.get('format')!r}, and this version reads {FORMAT!r}")
     return path, record
@@ -369,7 +374,7 @@ def _open(folder: str, stamp: str) -> tuple[FolderModel, Record]:
     """Model and options; ``stamp`` changes with them."""
     run = Records(Path(folder))["run"]
     model = FolderModel(run["model"])
-    if tasks.checksum(model._record) != run["checksum"]:
+    if checksum(model._record) != run["checksum"]:
         raise ValueError(f"{model.folder}: has another model than the one that was given: FolderModel reads it")
     model.blocks, model.noise_scales = LocalBlocks(**run["blocks"]), run["noise_scales"]
     return model, run

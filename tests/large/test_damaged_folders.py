@@ -15,7 +15,7 @@ from bsvr_pp.core import atomic_write as files
 from bsvr_pp.core.atomic_write import LOCK, SealedFile, atomic_write, locked
 from bsvr_pp.large import folder_fit, folder_model
 from bsvr_pp.large.folder_model import ARRAYS, StoredRows
-from bsvr_pp.large.tasks import Records, read_record
+from bsvr_pp.large.parts import Records, read_record
 from tests.damage import KINDS, damaged
 from tests.helpers import wave
 from tests.large.conftest import interrupted

@@ -9,12 +9,13 @@ import time
 import warnings
 from pathlib import Path
 
+import joblib
 import numpy as np
 import pytest
 
 import bsvr_pp as bp
 from bsvr_pp.inference.search import at_size
-from bsvr_pp.large import folder_fit, sources
+from bsvr_pp.large import folder_fit, parts
 from bsvr_pp.large.folder_model import ARRAYS, StoredRows
 from tests.helpers import STAGES, wave
 from tests.large.conftest import LIMIT, interrupted, kill_a_worker
@@ -141,7 +142,7 @@ def test_a_fit_that_is_interrupted_again_and_again_ends_with_the_same_bits(model
         bp.fit_folder(machine(noise="absolute"), *data, folder=folder)
     with monkeypatch.context() as patch:
         patch.setattr(at_size, "maximize", refused)  # the subset is not optimised again
-        patch.setattr(sources, "mean_and_deviation", refused)  # nor are the data encoded
+        patch.setattr(parts, "mean_and_deviation", refused)  # nor are the data encoded
         with interrupted(folder_fit, "_solve", solved, 3):
             bp.fit_folder(machine(), *data, folder=folder)
     with monkeypatch.context() as patch:
@@ -281,12 +282,13 @@ def test_two_processes_give_the_bits_of_one(model, data, tmp_path, lost):
     with (
         distributed.LocalCluster(n_workers=2, threads_per_worker=1, processes=True, dashboard_address=None) as cluster,
         distributed.Client(cluster, set_as_default=lost) as client,
+        joblib.parallel_config("dask", client=client),
     ):
         pids = client.run(os.getpid)
         assert len(set(pids.values()) | {os.getpid()}) == 3
         if lost:
             kill_a_worker(client, folder, "work/done/*.npz")
-        found = bp.fit_folder(machine(), *data, folder=folder, client=client)
+        found = bp.fit_folder(machine(), *data, folder=folder)
         if lost:
             assert set(client.run(os.getpid).values()) != set(pids.values())
     assert arrays(found.folder) == arrays(model.folder)

@@ -4,6 +4,7 @@ import subprocess
 import sys
 import time
 
+import joblib
 import numpy as np
 import pandas as pd
 import pytest
@@ -130,8 +131,9 @@ def test_two_workers_give_the_bits_of_none(model, new, tmp_path, lost):
     with (
         distributed.LocalCluster(n_workers=2, threads_per_worker=1, processes=True, dashboard_address=None) as cluster,
         distributed.Client(cluster, set_as_default=False) as client,
+        joblib.parallel_config("dask", client=client),
     ):
         if lost:
             kill_a_worker(client, tmp_path, ".bsvr-pp-out.parquet/done/*.npz")
-        model.predict_into(new[0], out, client=client)
+        model.predict_into(new[0], out)
     assert out.read_bytes() == once.read_bytes()

@@ -7,8 +7,7 @@ constructor here: the solvers use only its `structure`. A `BlockDiagonal` is zer
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from math import sqrt
@@ -16,7 +15,7 @@ from math import sqrt
 import numpy as np
 from joblib import Parallel, delayed, effective_n_jobs
 from numpy.typing import ArrayLike, NDArray
-from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
+from rich.progress import track
 from scipy.linalg import LinAlgError, cholesky, solve_triangular
 
 from bsvr_pp.core.arrays import Array
@@ -393,24 +392,15 @@ class BlockFactor:
         return scatter(self.covariance.rows, self.covariance.each(drawn)).T
 
 
-def each_block[Result](function: Callable[[int], Result], count: int, progress: str = "") -> list[Result]:
-    """Results of a function of 0 to ``count`` - 1 in their order, perhaps from several threads of joblib."""
-    with threads_for(1), progress_of_blocks(progress, count) as advance:
-        out, n_jobs = [], effective_n_jobs(None)  # which joblib would set to 1 for threads that it was not asked for
-        threads = Parallel(n_jobs=n_jobs, require="sharedmem", return_as="generator")
-        for found in threads(map(delayed(function), range(count))):
-            out.append(found)
-            advance(1)
-    return out
-
-
-@contextmanager
-def progress_of_blocks(text: str, count: int) -> Iterator[Callable[[int], None]]:
-    """Show a progress bar with the time left, if it has a text; yields a function that adds blocks that are done."""
-    columns = TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TimeRemainingColumn()
-    with Progress(*columns, transient=True, disable=not text) as bar:
-        task = bar.add_task(text, total=count)
-        yield lambda done: bar.update(task, advance=done)
+def each_block[Result](
+    function: Callable[[int], Result], count: int, progress: str = "", *, anywhere: bool = False
+) -> list[Result]:
+    """Results of a function of 0 to ``count`` - 1 in their order, by joblib: in threads, or ``anywhere`` it may run."""
+    with threads_for(1):
+        n_jobs = effective_n_jobs(None)  # which joblib would set to 1 for threads that it was not asked for
+        run = Parallel(n_jobs, return_as="generator", prefer="threads", require=None if anywhere else "sharedmem")
+        found = run(map(delayed(function), range(count)))
+        return list(track(found, progress, count, disable=not progress, transient=True))
 
 
 def scatter[T: np.generic](rows: Sequence[Rows], parts: Sequence[NDArray[T]]) -> NDArray[T]:
