@@ -203,6 +203,7 @@ class Exact:
 
     name: ClassVar[str] = "exact"
     exact: ClassVar[bool] = True  # which blocks and nearest rows take
+    classes: ClassVar[bool] = False  # whether the bounds are cut points, which all rows share
 
     def graph(self, y: TensorLike) -> tuple[Tensor, Tensor]:
         """Lower and upper ends of the targets as graphs (n,), one graph if all are exact."""
@@ -211,20 +212,20 @@ class Exact:
     @property
     def row_bounds(self) -> tuple[Tensor, ...]:
         """Those of the bounds that may have a value for each row."""
-        return self.bounds
+        return () if self.classes else self.bounds
 
     @property
     def cutpoints(self) -> tuple[Tensor, ...]:
         """The cut points of ordered classes, if the targets are classes."""
-        return ()
+        return self.bounds if self.classes else ()
 
     def takes(self, loss: Loss) -> bool:
-        """Whether a loss has the factors of such targets."""
-        return True
+        """Whether a loss has the factors of such targets: intervals have probabilities under a loss of residuals."""
+        return self.exact or not loss.targets.refusal("residual")
 
     def known(self, noise: NoiseModel, ends: Callable[[], Sequence[Array]]) -> NoiseModel:
         """The noise with what is known of the targets, whose ends are computed where they are needed."""
-        return noise
+        return noise if self.exact else noise.between(*ends())
 
     def observed(self, y: Tensor, bounds: Iterator[Tensor]) -> Tensor:
         """What is observed of a latent target, as a graph; ``bounds`` are the next inputs of its variable."""

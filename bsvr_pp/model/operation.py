@@ -289,17 +289,6 @@ class LatentEvidence(DifferentiableOp):
         self.approximation, self.loss, self.mismatch = approximation, loss, mismatch
         self.exact, self.by_root = exact, by_root
 
-    def make_node(self, *inputs: TensorLike) -> Apply:
-        """Apply to (K, mean, lower, upper, weight, parameters, jitter, start)."""
-        node = super().make_node(*inputs)
-        axes = [x.type.ndim for x in node.inputs]
-        if axes != [2, 1, 1, 1, 1, 2, 0, 2]:
-            raise TypeError(
-                "LatentEvidence takes K, mean, lower, upper, weight, parameters, jitter, start of 2, 1, 1, 1, 1, 2, 0, "
-                f"2 axes, got {axes}"
-            )
-        return node
-
     def function(self) -> Callable[..., tuple[Array, ...]]:
         """The function on arrays, which Numba can compile."""
         return evidence_function(self.approximation, self.loss, self.mismatch, self.by_root)

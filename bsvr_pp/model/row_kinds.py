@@ -24,9 +24,9 @@ from pytensor.tensor import TensorLike
 
 from bsvr_pp.core.arrays import Array, Tensor
 from bsvr_pp.core.checks import check_choice
-from bsvr_pp.core.losses import LOSSES, NoiseModel
+from bsvr_pp.core.losses import LOSSES
 from bsvr_pp.core.losses.noise import checked_ends
-from bsvr_pp.core.losses.registry import NOISES, Loss
+from bsvr_pp.core.losses.registry import NOISES
 from bsvr_pp.model.compiled import Exact
 from bsvr_pp.model.distributions import NoiseRV, constraints, distribution_class, valid_parameters
 from bsvr_pp.model.operation import log_factor
@@ -37,14 +37,6 @@ class Intervals(Exact):
 
     name = "interval"
     exact = False
-
-    def takes(self, loss: Loss) -> bool:
-        """Losses of residuals have probabilities of intervals."""
-        return not loss.targets.refusal("residual")
-
-    def known(self, noise: NoiseModel, ends: Callable[[], Sequence[Array]]) -> NoiseModel:
-        """The noise of intervals."""
-        return noise.between(*ends())
 
 
 class Censored(Intervals):
@@ -61,16 +53,7 @@ class Ordered(Intervals):
     """Ordered classes: the number of cut points below a latent target."""
 
     name = "ordinal"
-
-    @property
-    def row_bounds(self) -> tuple[Tensor, ...]:
-        """None: all rows share the cut points."""
-        return ()
-
-    @property
-    def cutpoints(self) -> tuple[Tensor, ...]:
-        """The cut points."""
-        return self.bounds
+    classes = True
 
 
 class Kind(NamedTuple):

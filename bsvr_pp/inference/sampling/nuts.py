@@ -1,6 +1,6 @@
 """NUTS as a method: over hyperparameters and latent function, or with the latent function integrated out.
 
-A model is sampled in the coordinates of `bsvr_pp.model.coordinates`.
+A model is sampled in the coordinates of `bsvr_pp.model.marginalize`.
 """
 
 from __future__ import annotations
@@ -28,18 +28,18 @@ from bsvr_pp.inference.fitted import Draws
 from bsvr_pp.inference.protocol import IntegratesLatent, Options, check_latent
 from bsvr_pp.inference.recover import recover
 from bsvr_pp.inference.search.optimize import check_continuous, initial_point, maximize
-from bsvr_pp.model.coordinates import (
+from bsvr_pp.model.distributions import NoiseRV
+from bsvr_pp.model.gp import copy_model, set_initial_values
+from bsvr_pp.model.inventory import ModelError
+from bsvr_pp.model.marginalize import (
     LATENT_COORDINATES,
     NOISE_COORDINATES,
     can_whiten,
+    marginalize,
     noise_coordinates,
     whiten,
     with_noise_coordinates,
 )
-from bsvr_pp.model.distributions import NoiseRV
-from bsvr_pp.model.gp import copy_model, set_initial_values
-from bsvr_pp.model.inventory import ModelError
-from bsvr_pp.model.marginalize import marginalize
 from bsvr_pp.model.operation import CompiledOp
 from bsvr_pp.model.problem import Point, Problem, read_model
 
