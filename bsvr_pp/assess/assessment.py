@@ -21,8 +21,7 @@ from scipy.stats import binom
 
 from bsvr_pp.assess.evidence import evidence_at, latent_k_hat, verify
 from bsvr_pp.assess.loo import CavityLOO, loo
-from bsvr_pp.core.arrays import Array
-from bsvr_pp.core.checks import generator, numbers
+from bsvr_pp.core.arrays import Array, generator, numbers
 from bsvr_pp.core.docs import shared
 from bsvr_pp.inference.approximate import Annealed
 from bsvr_pp.inference.integrated import GOOD_K

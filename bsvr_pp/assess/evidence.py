@@ -22,8 +22,7 @@ from scipy.special import logsumexp
 from bsvr_pp.classification.normalised_evidence import normalised
 from bsvr_pp.classification.normaliser import EvidenceKind, check_kind
 from bsvr_pp.core.approximations.smc import importance
-from bsvr_pp.core.arrays import Array
-from bsvr_pp.core.checks import check_count, generator
+from bsvr_pp.core.arrays import Array, check_count, generator
 from bsvr_pp.core.covariance.covariance import AnyCovariance
 from bsvr_pp.core.docs import shared
 from bsvr_pp.core.losses import NoiseModel

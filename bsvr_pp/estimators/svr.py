@@ -13,8 +13,7 @@ from numpy.typing import ArrayLike, NDArray
 from sklearn.base import BaseEstimator, RegressorMixin
 
 from bsvr_pp.core.approximations import Mode
-from bsvr_pp.core.arrays import Array
-from bsvr_pp.core.checks import check_choice, check_share, checked_weights, is_number, numbers
+from bsvr_pp.core.arrays import Array, check_choice, check_share, checked_weights, is_number, numbers
 from bsvr_pp.core.docs import shared
 from bsvr_pp.core.losses.noise import unit_noise
 from bsvr_pp.core.losses.registry import NOISES

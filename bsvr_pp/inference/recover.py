@@ -14,8 +14,7 @@ from pymc.model.fgraph import clone_model
 from pytensor.compile.sharedvalue import SharedVariable
 from rich.progress import track
 
-from bsvr_pp.core.arrays import Array, Values
-from bsvr_pp.core.checks import generator
+from bsvr_pp.core.arrays import Array, Values, generator
 from bsvr_pp.core.docs import shared
 from bsvr_pp.inference.parts import coordinates_of_f, deterministics_at, draw_parts
 from bsvr_pp.inference.prediction.component import Member, component, new_rows

@@ -20,8 +20,7 @@ from pytensor.graph.traversal import ancestors
 
 from bsvr_pp.core import __version__
 from bsvr_pp.core.approximations import LatentPosterior
-from bsvr_pp.core.arrays import Array, Values
-from bsvr_pp.core.checks import check_fields, numbers
+from bsvr_pp.core.arrays import Array, Values, check_fields, numbers
 from bsvr_pp.core.losses import NoiseModel
 from bsvr_pp.core.losses.noise import IntervalNoise
 from bsvr_pp.inference.parts import (

@@ -17,9 +17,8 @@ import pandas as pd
 from numpy.typing import ArrayLike, NDArray
 from scipy.spatial import cKDTree
 
-from bsvr_pp.core.arrays import Array, Rows
+from bsvr_pp.core.arrays import Array, Rows, check_fields, check_positive, numbers
 from bsvr_pp.core.atomic_write import PIECE, DamagedError, SealedFile, atomic_write, check_writable
-from bsvr_pp.core.checks import check_fields, check_positive, numbers
 from bsvr_pp.core.covariance.covariance import each_block
 from bsvr_pp.estimators.base import LocalBlocks, central_levels, from_options
 from bsvr_pp.estimators.standard_fit import RegressionSpec, StandardModel

@@ -15,8 +15,7 @@ import numpy as np
 import pytensor.tensor as pt
 from numpy.typing import ArrayLike, NDArray
 
-from bsvr_pp.core.arrays import Array, Rows, Tensor
-from bsvr_pp.core.checks import check_count, check_fields, check_size, generator, numbers
+from bsvr_pp.core.arrays import Array, Rows, Tensor, check_count, check_fields, check_size, generator, numbers
 from bsvr_pp.core.covariance.covariance import AnyCovariance, BlockDiagonal, Covariance, each_block
 from bsvr_pp.model.inventory import ModelError
 

@@ -10,8 +10,16 @@ import pymc as pm
 from numpy.typing import ArrayLike, NDArray
 from scipy.stats import norm
 
-from bsvr_pp.core.arrays import Array
-from bsvr_pp.core.checks import check_choice, check_share, check_size, check_spread, check_varies, is_number, numbers
+from bsvr_pp.core.arrays import (
+    Array,
+    check_choice,
+    check_share,
+    check_size,
+    check_spread,
+    check_varies,
+    is_number,
+    numbers,
+)
 from bsvr_pp.core.losses import LOSSES
 from bsvr_pp.core.losses.registry import NOISES
 from bsvr_pp.model.blocks import Blocks, Partition

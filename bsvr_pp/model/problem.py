@@ -20,8 +20,7 @@ from pytensor.graph.replace import graph_replace, vectorize_graph
 from pytensor.graph.traversal import ancestors, toposort
 
 from bsvr_pp.core.approximations import Covariance
-from bsvr_pp.core.arrays import Array, Tensor
-from bsvr_pp.core.checks import check_size, check_spread
+from bsvr_pp.core.arrays import Array, Tensor, check_size, check_spread
 from bsvr_pp.core.covariance.covariance import AnyCovariance, CrossRoot
 from bsvr_pp.core.losses import NoiseModel
 from bsvr_pp.core.losses.registry import Loss

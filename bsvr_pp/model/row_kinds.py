@@ -22,8 +22,7 @@ from pymc.distributions.shape_utils import rv_size_is_none
 from pytensor.graph.basic import Variable
 from pytensor.tensor import TensorLike
 
-from bsvr_pp.core.arrays import Array, Tensor
-from bsvr_pp.core.checks import check_choice
+from bsvr_pp.core.arrays import Array, Tensor, check_choice
 from bsvr_pp.core.losses import LOSSES
 from bsvr_pp.core.losses.noise import checked_ends
 from bsvr_pp.core.losses.registry import NOISES

@@ -23,8 +23,7 @@ from numpy.typing import ArrayLike
 
 from bsvr_pp.assess.evidence import Judged, evidence_at
 from bsvr_pp.assess.partial_dependence import Column, effect
-from bsvr_pp.core.arrays import Array
-from bsvr_pp.core.checks import generator, is_number, numbers
+from bsvr_pp.core.arrays import Array, generator, is_number, numbers
 from bsvr_pp.core.docs import shared
 from bsvr_pp.inference.approximate import Annealed, Laplace, MeanField
 from bsvr_pp.inference.fitted import latent_posterior

@@ -28,7 +28,7 @@ from bsvr_pp.assess import assessment
 from bsvr_pp.assess.assessment import GOOD_R_HAT, Comparison, Numbers, Plain, Value, scores
 from bsvr_pp.assess.evidence import Judged
 from bsvr_pp.core import __version__
-from bsvr_pp.core.checks import generator
+from bsvr_pp.core.arrays import generator
 from bsvr_pp.core.docs import shared
 from bsvr_pp.inference.approximate import Annealed, Laplace, MeanField
 from bsvr_pp.inference.integrated import GOOD_K

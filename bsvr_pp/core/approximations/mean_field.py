@@ -35,8 +35,7 @@ from bsvr_pp.core.approximations.posterior import (
     named_gradient,
     sites_of,
 )
-from bsvr_pp.core.arrays import Array
-from bsvr_pp.core.checks import numbers
+from bsvr_pp.core.arrays import Array, numbers
 from bsvr_pp.core.compiler import MATRIX, VECTOR, compiled, separate
 from bsvr_pp.core.covariance.covariance import Covariance, check_covariance
 from bsvr_pp.core.covariance.sites import Sites, apply_inverse, factor_sites, marginals, pull_back, site_inverse

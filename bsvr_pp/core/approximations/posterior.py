@@ -16,8 +16,7 @@ import numpy as np
 from numba import typeof
 from numpy.typing import ArrayLike, NDArray
 
-from bsvr_pp.core.arrays import Array
-from bsvr_pp.core.checks import numbers
+from bsvr_pp.core.arrays import Array, numbers
 from bsvr_pp.core.compiler import compiled
 from bsvr_pp.core.covariance.covariance import (
     BlockDiagonal,

@@ -20,8 +20,7 @@ from pytensor.graph.traversal import ancestors
 from threadpoolctl import threadpool_limits
 
 from bsvr_pp.core import __version__
-from bsvr_pp.core.arrays import Array
-from bsvr_pp.core.checks import check_count, check_share
+from bsvr_pp.core.arrays import Array, check_count, check_share
 from bsvr_pp.core.compiler import interruptible
 from bsvr_pp.inference.approximate import MeanField
 from bsvr_pp.inference.fitted import Draws
