@@ -150,18 +150,11 @@ def _run_of(estimator: BayesianSVR, source: Source) -> Record:
 
 
 def _check_same(path: Path, what: str, found: Record, run: Record) -> None:
-    """Check that what is in a folder is of the same data and options, and warn if another version wrote it."""
-    version = found.get("version", __version__)
-    if found | {"version": __version__} != run:  # an option that one version alone has is a difference
+    """Check that what is in a folder is of the same data, options and version."""
+    if found != run:
+        version = found.get("version", __version__)
         by = "" if version == __version__ else f", by version {version} of bsvr_pp"
         raise ValueError(f"{path}: has {what} of other data or options{by}: choose another folder, or remove it")
-    if version != __version__:
-        outcome = "its model is opened as it is, and another folder takes a fit anew"
-        if what == "files":
-            outcome = "its rows and hyperparameters are used again, and its blocks are solved anew"
-        warnings.warn(
-            f"{path}: was written by version {version} of bsvr_pp, and this is {__version__}: {outcome}", stacklevel=3
-        )
 
 
 def _run_stages(local: LocalBlocks, work: Records, path: Path, rng: np.random.Generator) -> FolderModel:

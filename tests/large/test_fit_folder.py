@@ -6,7 +6,6 @@ import shutil
 import subprocess
 import sys
 import time
-import warnings
 from pathlib import Path
 
 import joblib
@@ -178,37 +177,16 @@ def test_a_fit_that_has_ended_is_opened(model, data, monkeypatch):
             bp.fit_folder(machine(**options), *others, folder=model.folder)
 
 
-def test_another_version_is_named_and_says_what_it_uses_again(model, data, tmp_path, monkeypatch):
-    folder, solve, solved = tmp_path / "model", folder_fit._solve, []
-
-    def refused(*_, **__):
-        raise KeyboardInterrupt
-
-    with interrupted(folder_fit, "_solve", solved, 2):
+def test_a_fit_of_another_version_is_refused_and_its_model_is_read(model, data, tmp_path, monkeypatch):
+    folder = tmp_path / "unfinished"
+    with interrupted(folder_fit, "_solve", [], 2):
         bp.fit_folder(machine(), *data, folder=folder)
-    assert len(list((folder / "work" / "done").iterdir())) == 2
     begun = folder_fit.__version__
     monkeypatch.setattr(folder_fit, "__version__", "99.0")
-    with pytest.raises(ValueError, match=rf"has files of other data or options, by version {begun} of bsvr_pp: choose"):
-        bp.fit_folder(machine(noise="absolute"), *data, folder=folder)
-    with monkeypatch.context() as patch:
-        patch.setattr(folder_fit, "encode", refused)
-        patch.setattr(folder_fit, "search_in_blocks", refused)
-        patch.setattr(folder_fit, "_solve", lambda *item: solved.append(item[2]) or solve(*item))
-        patch.setattr(folder_fit, "_finish", refused)
-        message = f"was written by version {begun} of bsvr_pp, and this is 99.0: its rows and hyperparameters are used"
-        with pytest.warns(UserWarning, match=message), pytest.raises(KeyboardInterrupt):
-            bp.fit_folder(machine(), *data, folder=folder)
-    assert sorted(solved[2:]) == list(range(len(model.blocks_)))  # all blocks anew
-    with warnings.catch_warnings():
-        warnings.simplefilter("error")  # the fit is now of this version
-        assert bp.fit_folder(machine(), *data, folder=folder).run["version"] == "99.0"
-    monkeypatch.setattr(folder_fit, "__version__", "100.0")
-    with pytest.warns(
-        UserWarning, match=r"by version 99\.0 of bsvr_pp, and this is 100\.0: its model is opened as it is"
-    ):
-        again = bp.fit_folder(machine(), *data, folder=folder)
-    np.testing.assert_array_equal(again.predict(NEW), model.predict(NEW))
+    for what, place in (("files", folder), ("a model", model.folder)):
+        with pytest.raises(ValueError, match=rf"has {what} of other data or options, by version {begun} of bsvr_pp"):
+            bp.fit_folder(machine(), *data, folder=place)
+    np.testing.assert_array_equal(bp.FolderModel(model.folder).predict(NEW), model.predict(NEW))
 
 
 def test_foreign_folders_are_refused(data, tmp_path):
