@@ -6,6 +6,7 @@ file ends in checksums of its pieces (`core.atomic_write.seal`), which are check
 
 from __future__ import annotations
 
+import warnings
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from functools import cached_property, partial
@@ -285,9 +286,10 @@ class FolderModel(TargetPredictions):
         central_levels(coverage)
         path, count, local = check_writable("out", out), 0, self._local()
         source, progress = new_rows_of(data, self.encoding_), "predictions" if local.progressbar else ""
-        with of_file(source.name):
+        with of_file(source.name), warnings.catch_warnings():  # before the work starts
+            warnings.simplefilter("ignore")  # which the work shows
             for inputs, _ in source.parts():
-                self._encoded(inputs)  # before the work starts
+                self._encoded(inputs)
 
         def predicted(X: Array) -> pd.DataFrame:
             order = np.argsort(self._stored.regions.assign(self._standardised(X)), kind="stable")  # near rows together

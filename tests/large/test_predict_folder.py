@@ -83,7 +83,7 @@ def test_a_call_that_is_interrupted_leaves_the_file_as_it_was(model, new, tmp_pa
 
 
 def test_the_last_part_is_checked_before_the_first_is_predicted(model, new, tmp_path, monkeypatch):
-    frame = new[1].assign(town=["Ulm"] * 149 + [3.5])
+    frame = new[1].assign(speed=[1.0] * 149 + ["fast"])
     monkeypatch.setattr(type(model), "predict_table", None)
-    with pytest.raises(ValueError, match="town"):
+    with pytest.raises(ValueError, match="column 'speed'"):
         model.predict_into(frame, tmp_path / "out.csv")
