@@ -391,7 +391,7 @@ PUBLIC = {
             epsilon=(-0.1, np.inf, "must be finite and >= 0, got"),
             beta=(1.5, "must be finite and between 0 and 1, got"),
         ),
-        (lambda s: observed(beta=0.3, y=NAN), "the targets y_observed have no value"),
+        (lambda s: observed(beta=0.3, y=NAN), "the targets y have gaps"),
         (lambda s: observed(beta=0.3, y=INF), "y and X must be finite"),
         (lambda s: observed(beta=0.3, kernel=pm.gp.cov.ExpQuad(1, ls=0.0)), "K must be finite, got nan"),
         (lambda s: observed(beta=0.3, kernel=-1.0 * pm.gp.cov.ExpQuad(1, ls=1.0)), "K must have no negative diag"),
