@@ -201,7 +201,8 @@ def verify(
         Number of draws of the hyperparameters to weight, evenly spaced among all; at least 25.
     particles : int
         Number of draws of f for each, at least 2.
-    <random_seed>
+    random_seed : int or Generator, optional
+        Random seed; the same seed gives the same result.
     progressbar : bool
         Whether to show progress.
 
