@@ -399,7 +399,7 @@ def each_block[Result](
         n_jobs = effective_n_jobs(None)  # which joblib would set to 1 for threads that it was not asked for
         run = Parallel(n_jobs, return_as="generator", prefer="threads", require=None if anywhere else "sharedmem")
         found = run(map(delayed(function), range(count)))
-        return list(track(found, progress, count, disable=not progress, transient=True))
+        return list(track(found, progress, count, transient=True) if progress else found)
 
 
 def scatter[T: np.generic](rows: Sequence[Rows], parts: Sequence[NDArray[T]]) -> NDArray[T]:
