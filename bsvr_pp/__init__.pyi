@@ -3,7 +3,7 @@
 from . import classification, cov, scorers
 from .assess.assessment import scores
 from .assess.calibrate import calibrate
-from .assess.evidence import integrated_evidence, log_evidence, verify
+from .assess.evidence import log_evidence, verify
 from .assess.loo import loo, loo_predict
 from .assess.partial_dependence import effect
 from .classification.svm_label import SVMLabel
@@ -32,7 +32,7 @@ from .model.inventory import ModelError
 from .model.marginalize import marginalize
 from .model.priors import default_model, default_priors
 from .model.row_kinds import Interval, Ordinal
-from .show.plots import plot_effect, plot_evidence, plot_predictive, plot_warping
+from .show.plots import plot_effect, plot_evidence, plot_predictive
 from .show.report import compare, report_page
 
 __all__ = [
@@ -70,7 +70,6 @@ __all__ = [
     "effect",
     "fit",
     "fit_folder",
-    "integrated_evidence",
     "learn_noise_scales",
     "load",
     "local_blocks",
@@ -81,7 +80,6 @@ __all__ = [
     "plot_effect",
     "plot_evidence",
     "plot_predictive",
-    "plot_warping",
     "predict",
     "predict_distribution",
     "recover_latent",

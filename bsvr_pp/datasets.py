@@ -8,7 +8,7 @@ from pathlib import Path
 import numpy as np
 import pandas as pd
 
-from bsvr_pp.core.checks import check_count, generator, is_number
+from bsvr_pp.core.arrays import check_count, generator, is_number
 from bsvr_pp.tables import DataError
 from bsvr_pp.tables.readers import Dataset, checked, read_data
 

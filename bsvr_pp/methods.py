@@ -11,7 +11,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import fields, is_dataclass
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from bsvr_pp.core.checks import check_fields
+from bsvr_pp.core.arrays import check_fields
 
 if TYPE_CHECKING:
     import xarray as xr

@@ -7,8 +7,7 @@ from numpy.typing import ArrayLike
 from sklearn.base import BaseEstimator
 from sklearn.pipeline import Pipeline
 
-from bsvr_pp.core.arrays import Array
-from bsvr_pp.core.checks import checked_weights
+from bsvr_pp.core.arrays import Array, checked_weights
 from bsvr_pp.core.docs import shared
 from bsvr_pp.inference.prediction.distribution import PredictiveDistribution
 

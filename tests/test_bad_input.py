@@ -23,7 +23,7 @@ from sklearn.linear_model import LinearRegression
 import bsvr_pp as bp
 from bsvr_pp import approximations, classification, losses
 from bsvr_pp.core import approximations as core_approximations
-from bsvr_pp.core.approximations.nearest import nearest_moments
+from bsvr_pp.core.approximations.mean_field import nearest_moments
 from bsvr_pp.core.approximations.smc import Annealing
 from bsvr_pp.inference.prediction.neighbours import NoiseScales
 from bsvr_pp.integrations.botorch import to_botorch
@@ -197,12 +197,12 @@ def fitted(cls, X=MANY, y=None, **options):
     return estimator(cls, **options).fit(X, targets if y is None else y)
 
 
-def into_folder(data, y=TARGETS, target=None, client=None, **options):
+def into_folder(data, y=TARGETS, target=None, **options):
     """A fit into a folder, which must not be made."""
     svr = bp.BayesianSVR(**{"random_state": 0, **options})
     with tempfile.TemporaryDirectory() as place:
         try:
-            return bp.fit_folder(svr, data, y, folder=f"{place}/model", target=target, client=client)
+            return bp.fit_folder(svr, data, y, folder=f"{place}/model", target=target)
         finally:
             assert list(Path(place).iterdir()) == []
 
@@ -391,7 +391,7 @@ PUBLIC = {
             epsilon=(-0.1, np.inf, "must be finite and >= 0, got"),
             beta=(1.5, "must be finite and between 0 and 1, got"),
         ),
-        (lambda s: observed(beta=0.3, y=NAN), "the targets y_observed have no value"),
+        (lambda s: observed(beta=0.3, y=NAN), "the targets y have gaps"),
         (lambda s: observed(beta=0.3, y=INF), "y and X must be finite"),
         (lambda s: observed(beta=0.3, kernel=pm.gp.cov.ExpQuad(1, ls=0.0)), "K must be finite, got nan"),
         (lambda s: observed(beta=0.3, kernel=-1.0 * pm.gp.cov.ExpQuad(1, ls=1.0)), "K must have no negative diag"),
@@ -659,12 +659,6 @@ PUBLIC = {
             method=("x", "must have an evidence, .*got 'x'"),
         ),
     ],
-    "integrated_evidence": [
-        (lambda s: bp.integrated_evidence("a", model=s.model), f"result {BY_FIT} str"),
-        (lambda s: bp.integrated_evidence(s.result, model=s.model), "result must have sampled .*got one of mean field"),
-        *options(lambda s, **o: bp.integrated_evidence(s.result, model=s.model, **o), draws=(24, *NO_COUNT)),
-        *options(lambda s, **o: bp.integrated_evidence(s.result, model=s.model, **o), particles=(1, *NO_COUNT)),
-    ],
     "verify": [
         (lambda s: bp.verify("a", model=s.model), f"result {BY_FIT} str"),
         (lambda s: bp.verify(s.result, model=s.model), r"result must be of fit\(NUTS\(latent=...\)\).*mean field"),
@@ -753,9 +747,6 @@ PUBLIC = {
         (lambda s: bp.plot_effect(least_squares(), MANY, []), r"features must have at least one column of X, got \[\]"),
         (lambda s: bp.plot_effect(least_squares(), MANY, [0, "x2"]), "feature must be a column .* got 'x2'"),
     ],
-    "plot_warping": [
-        (lambda s: bp.plot_warping(least_squares()), "estimator must be a BayesianSVR, got LSSVR"),
-    ],
     "report_page": [
         (lambda s: bp.report_page("a", title="x"), "table must be of compare.*got str"),
         (lambda s: bp.report_page(pd.DataFrame(), title="x"), r"table must be of compare.*got columns \[\]"),
@@ -787,7 +778,6 @@ PUBLIC = {
         (lambda s: into_folder(MANY.astype(str)), "data must be an array of numbers, got"),
         (lambda s: into_folder(1e200 * MANY, blocks=5), r"data: column 'x0' must stay within ±1e\+150"),
         (lambda s: into_folder(MANY, y=INF[:1].repeat(20), blocks=5), "y must be finite, got inf in row 0"),
-        (lambda s: into_folder(MANY, client=3), "client must be a distributed.Client, got 3"),
         (lambda s: into_folder(MANY), "data: has 20 rows, and a folder needs more than one block of 1000"),
         (lambda s: into_folder("none.parquet"), "none.parquet: there is no such file"),
         (lambda s: into_folder(pd.DataFrame({"a": [1.0]}), target="b"), "data: has no column 'b'; it has: a"),

@@ -18,8 +18,7 @@ from pymc.pytensorf import toposort_replace
 from rich.progress import track
 from threadpoolctl import threadpool_limits
 
-from bsvr_pp.core.arrays import Array
-from bsvr_pp.core.checks import check_count, generator
+from bsvr_pp.core.arrays import Array, check_count, generator
 from bsvr_pp.inference.protocol import Normalises, Samples
 from bsvr_pp.inference.sampling.nuts import ADAPTATION, NUTS
 from bsvr_pp.model.gp import copy_model, set_initial_values

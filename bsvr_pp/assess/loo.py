@@ -14,8 +14,7 @@ from arviz_stats.utils import ELPDData
 
 from bsvr_pp.assess.evidence import Judged
 from bsvr_pp.core.approximations.posterior import from_sites
-from bsvr_pp.core.arrays import Array
-from bsvr_pp.core.checks import checked_levels
+from bsvr_pp.core.arrays import Array, checked_levels
 from bsvr_pp.core.docs import shared
 from bsvr_pp.core.losses import NoiseModel
 from bsvr_pp.inference.fitted import check_neighbours, components, latent_posterior

@@ -19,8 +19,7 @@ import xarray as xr
 from numpy.typing import ArrayLike
 from scipy import sparse
 
-from bsvr_pp.core.arrays import Array, Rows
-from bsvr_pp.core.checks import check_count, check_share, is_number, numbers
+from bsvr_pp.core.arrays import Array, Rows, check_count, check_share, is_number, numbers
 from bsvr_pp.inference.budget import check_memory
 from bsvr_pp.inference.fitted import components
 from bsvr_pp.inference.prediction.component import Component

@@ -15,9 +15,9 @@ from bsvr_pp.core.arrays import Array, Tensor
 from bsvr_pp.core.losses import LOSSES
 from bsvr_pp.core.losses.registry import LABELS, NOISES
 from bsvr_pp.model.blocks import Partition
-from bsvr_pp.model.coordinates import unit_variance
 from bsvr_pp.model.distributions import observe_weighted
 from bsvr_pp.model.gp import GP
+from bsvr_pp.model.marginalize import unit_variance
 from bsvr_pp.model.priors import KERNELS, Inputs, Kernel, check_kernel, checked_data, lengthscales
 from bsvr_pp.model.row_kinds import Ordinal
 

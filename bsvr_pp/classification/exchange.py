@@ -19,8 +19,7 @@ from rich.progress import Progress
 from bsvr_pp.classification.normalised_evidence import LabelPrior
 from bsvr_pp.classification.normaliser import EvidenceKind, Known
 from bsvr_pp.core.approximations import mean_field, smc
-from bsvr_pp.core.arrays import Array
-from bsvr_pp.core.checks import check_count
+from bsvr_pp.core.arrays import Array, check_count
 from bsvr_pp.core.compiler import threads_for
 from bsvr_pp.core.covariance.covariance import Covariance
 from bsvr_pp.core.losses import hinge

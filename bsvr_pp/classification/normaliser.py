@@ -16,8 +16,7 @@ from numpy.typing import ArrayLike
 
 from bsvr_pp.core.approximations import smc
 from bsvr_pp.core.approximations.posterior import Gradient
-from bsvr_pp.core.arrays import Array
-from bsvr_pp.core.checks import numbers
+from bsvr_pp.core.arrays import Array, numbers
 from bsvr_pp.core.compiler import compiled, vectorized
 from bsvr_pp.core.covariance.covariance import Covariance, as_covariance
 from bsvr_pp.core.losses import NoiseModel

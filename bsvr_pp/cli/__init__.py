@@ -1,4 +1,4 @@
-"""The command line: one module per command."""
+"""The command line."""
 
 from __future__ import annotations
 
@@ -7,8 +7,7 @@ from typing import Annotated
 import typer
 
 from bsvr_pp.cli.compare_command import compare
-from bsvr_pp.cli.fit_command import fit
-from bsvr_pp.cli.predict_command import predict
+from bsvr_pp.cli.model_commands import fit, predict
 from bsvr_pp.core import __version__
 
 __all__ = ["app"]

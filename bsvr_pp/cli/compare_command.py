@@ -20,7 +20,7 @@ from rich.markup import escape
 from typer import Argument, Option
 
 from bsvr_pp.cli.messages import Output, Seed, Target, fail, failing, print_notes
-from bsvr_pp.core.checks import check_spread
+from bsvr_pp.core.arrays import check_spread
 from bsvr_pp.datasets import sinc
 from bsvr_pp.methods import METHODS, make_method, method_of
 from bsvr_pp.tables import DataError

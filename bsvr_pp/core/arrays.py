@@ -1,17 +1,171 @@
-"""Types of arrays and of graphs that annotations name in many modules."""
+"""Types of arrays and graphs, and checks of arguments: each error names the argument, its value and what is allowed."""
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from collections.abc import Collection
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
-from numpy.typing import NDArray
+from numpy.typing import ArrayLike, NDArray
 
 if TYPE_CHECKING:
     from pytensor.tensor.variable import TensorVariable
+
 
 Array = NDArray[np.float64]
 Rows = NDArray[np.int64]
 Values = NDArray[np.generic]  # of any type
 type Tensor = TensorVariable
 type Number = TensorVariable | Array | float  # of arithmetic, which has numbers or makes graphs
+
+_LARGEST = 1e150  # so that squares are finite
+_SMALLEST = 1e-150  # so that squares of differences are not 0
+_ROUNDING = 1e-12  # of the largest value: smaller differences have lost most of their digits
+
+
+def numbers(
+    name: str, given: ArrayLike | None, shape: tuple[int | str, ...] | None = None, *, infinite: bool = False
+) -> Array:
+    """Convert to a C-contiguous array of real numbers; they must be finite unless ``infinite`` is set.
+
+    In ``shape`` a number is the length of an axis; a name stands for any length of at least 1, equal for equal names;
+    () is a single number; None is any shape.
+    """
+    try:
+        array = np.asarray(given)
+        real = given is not None and array.dtype.kind != "c"
+        array = np.asarray(array, dtype=np.float64, order="C") if real else np.empty(0)
+    except (TypeError, ValueError):
+        real = False
+    if not real:
+        kind = given.dtype if isinstance(given, np.ndarray) else type(given).__name__
+        raise ValueError(f"{name} must be an array of numbers, got {kind}")
+    if shape is not None:
+        sizes: dict[str, int] = {}
+        pairs = zip(shape, array.shape, strict=False)
+        wanted = [sizes.setdefault(axis, size) if isinstance(axis, str) else axis for axis, size in pairs]
+        if not shape and array.ndim:
+            raise ValueError(f"{name} must be a number, got shape {array.shape}")
+        if array.ndim != len(shape) or tuple(wanted) != array.shape:
+            article, axes = "an" if str(shape[0])[0] in "nl" else "a", str(shape).replace("'", "")
+            raise ValueError(f"{name} must be {article} {axes} array, got shape {array.shape}")
+        if array.size == 0:
+            raise ValueError(f"{name} must not be empty, got shape {array.shape}")
+    with np.errstate(all="ignore"):
+        finite = bool(np.isfinite(array.sum())) or bool(np.isfinite(array).all())  # the sum is a fast first check
+    if not finite and (not infinite or np.isnan(array).any()):
+        raise ValueError(f"{name} must be finite, got {array[~np.isfinite(array)][0]}")
+    return array
+
+
+def is_number(value: object) -> bool:
+    """Return whether a value is a finite number, and not True or False."""
+    return isinstance(value, int | float | np.number) and not isinstance(value, bool) and bool(np.isfinite(value))
+
+
+def check_choice(name: str, value: object, allowed: Collection[str]) -> None:
+    """Check that a value is one of several names."""
+    if value not in allowed:
+        raise ValueError(f"{name} must be one of {', '.join(allowed)}, got {value!r}")
+
+
+def check_fields(name: str, record: object, wanted: Collection[str]) -> dict[str, Any]:
+    """Check that what a file holds has the fields that are wanted and no others; they are returned in this order."""
+    found = record if isinstance(record, dict) else {}
+    for kind, names in (("lacks", set(wanted) - set(found)), ("has the unknown", set(found) - set(wanted))):
+        if names or not isinstance(record, dict):
+            raise ValueError(f"{name} {kind} {', '.join(sorted(names))}: it is damaged, or of another version")
+    return {field: found[field] for field in wanted}
+
+
+def check_count(name: str, value: object, least: int) -> None:
+    """Check that a value is an integer of at least ``least``."""
+    if not isinstance(value, int | np.integer) or isinstance(value, bool) or value < least:
+        raise ValueError(f"{name} must be an integer of at least {least}, got {value!r}")
+
+
+def check_jitter(jitter: object) -> None:
+    """Check the number that is added to the diagonal of a covariance."""
+    if not (is_number(jitter) and jitter >= 0):  # type: ignore[operator]
+        raise ValueError(f"jitter must be a number of at least 0, got {jitter!r}")
+
+
+def check_positive(name: str, values: Array) -> None:
+    """Check that all numbers of an array are > 0."""
+    if not (values > 0).all():
+        raise ValueError(f"{name} must be > 0, got {values[~(values > 0)].flat[0]}")
+
+
+def check_share(name: str, value: object) -> None:
+    """Check that a value is a number strictly between 0 and 1."""
+    if not is_number(value) or not 0 < value < 1:  # type: ignore[operator]
+        raise ValueError(f"{name} must lie strictly between 0 and 1, got {value!r}")
+
+
+def check_size(name: str, values: Array) -> None:
+    """Check that the squares of data do not overflow."""
+    # A float: the bound is beyond the range of 32-bit numbers.
+    largest = max(float(values.max()), -float(values.min())) if values.size else 0.0  # without a copy of the data
+    if largest > _LARGEST:
+        raise ValueError(f"{name} must stay within ±{_LARGEST:g}, got {largest:g}: use other units")
+
+
+def check_spread(name: str, values: Array) -> None:
+    """Check that training data, (n,) or (n, d), finite and equal or not, do not underflow or vanish by rounding."""
+    columns = values.reshape(len(values), -1)
+    low, high = columns.min(axis=0), columns.max(axis=0)
+    size, varies = np.maximum(np.abs(low), np.abs(high)), high > low
+    scale = np.where(size > 0, size, 1.0)
+    spread = scale * np.std(columns / scale, axis=0)
+    for j in np.flatnonzero(varies & (spread < _SMALLEST)):
+        raise ValueError(
+            f"{name} must have a standard deviation of at least {_SMALLEST:g}, got {spread[j]:g}: use other units"
+        )
+    for j in np.flatnonzero(varies & (spread < _ROUNDING * size)):
+        raise ValueError(
+            f"{name} must have a standard deviation of at least {_ROUNDING:g} of its size, got {spread[j]:g} at "
+            f"{size[j]:g}: the differences are lost in rounding, subtract an offset"
+        )
+
+
+def check_variance(variance: Array) -> None:
+    """Check that no variance is negative."""
+    if not (variance >= 0).all():
+        raise ValueError(f"variance must be >= 0, got {variance[~(variance >= 0)].flat[0]}")
+
+
+def check_varies(name: str, values: Array) -> None:
+    """Check that the targets are not all equal, since they would have no scale."""
+    if np.ptp(values) == 0:
+        raise ValueError(f"{name} must not be constant, got {values[0]} throughout")
+
+
+def checked_levels(quantiles: ArrayLike) -> Array:
+    """Convert levels of quantiles to a vector of numbers strictly between 0 and 1."""
+    levels = np.atleast_1d(numbers("quantiles", quantiles))
+    if levels.ndim != 1 or levels.size == 0 or not ((levels > 0) & (levels < 1)).all():
+        raise ValueError(f"quantiles must lie strictly between 0 and 1, got {quantiles!r}")
+    return levels
+
+
+def checked_weights(sample_weight: ArrayLike | None, n: int) -> Array:
+    """Check the weights of n rows: numbers of at least 0, or one number for all; by default 1."""
+    if sample_weight is None:
+        return np.ones(n)
+    given = np.full(n, sample_weight) if is_number(sample_weight) else sample_weight
+    weight = numbers("sample_weight", given, ("n",))
+    if weight.size != n:
+        raise ValueError(f"sample_weight must have {n} values as X has rows, got {weight.size}")
+    if (weight < 0).any():
+        raise ValueError(f"sample_weight must be >= 0, got {weight.min():g}")
+    if not weight.any():
+        raise ValueError("sample_weight must not be zero for all rows")
+    return weight
+
+
+def generator(random_seed: int | np.random.Generator | None, name: str = "random_seed") -> np.random.Generator:
+    """Random number generator of a seed."""
+    try:
+        return np.random.default_rng(random_seed)
+    except (TypeError, ValueError):
+        raise ValueError(f"{name} must be an integer of at least 0, a Generator or None, got {random_seed!r}") from None

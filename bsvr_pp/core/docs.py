@@ -45,9 +45,6 @@ ConvergenceWarning
     "model": """\
 model : pm.Model, optional
     The model; by default the model of the surrounding ``with``.""",
-    "random_seed": """\
-random_seed : int or Generator, optional
-    Random seed; the same seed gives the same result.""",
     "scored": """\
 Parameters
 ----------

@@ -19,8 +19,7 @@ from sklearn.metrics import accuracy_score, r2_score
 from sklearn.utils import check_random_state
 from sklearn.utils.validation import check_is_fitted
 
-from bsvr_pp.core.arrays import Array
-from bsvr_pp.core.checks import check_count, check_fields, check_positive, check_share, checked_weights, numbers
+from bsvr_pp.core.arrays import Array, check_count, check_fields, check_positive, check_share, checked_weights, numbers
 from bsvr_pp.core.docs import shared
 from bsvr_pp.estimators.training_data import PACKAGE, TrainingData
 from bsvr_pp.estimators.validation import Columns, Learned, RandomState, checked_labels

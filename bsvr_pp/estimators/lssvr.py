@@ -15,8 +15,7 @@ from scipy.sparse import sparray
 from scipy.spatial.distance import cdist, pdist
 from sklearn.base import BaseEstimator, RegressorMixin
 
-from bsvr_pp.core.arrays import Array
-from bsvr_pp.core.checks import check_varies, is_number, numbers
+from bsvr_pp.core.arrays import Array, check_varies, is_number, numbers
 from bsvr_pp.core.docs import shared
 from bsvr_pp.core.losses import gaussian
 from bsvr_pp.estimators.base import SavedEstimator

@@ -17,8 +17,8 @@ from sklearn.svm import SVR
 from sklearn.utils.metadata_routing import MetadataRouter, MethodMapping, process_routing
 from sklearn.utils.validation import check_is_fitted, has_fit_parameter
 
-from bsvr_pp.core.arrays import Array
-from bsvr_pp.core.checks import (
+from bsvr_pp.core.arrays import (
+    Array,
     check_choice,
     check_count,
     check_share,

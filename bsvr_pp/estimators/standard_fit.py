@@ -40,10 +40,9 @@ from bsvr_pp.inference.result import blocks_of
 from bsvr_pp.inference.search.at_size import AtSize, cut, search_in_blocks
 from bsvr_pp.inference.search.optimize import initial_point
 from bsvr_pp.model.blocks import ONE_BLOCK, Partition
-from bsvr_pp.model.levels import Levels
+from bsvr_pp.model.inputs import AS_GIVEN, CONSTANTS, Levels, Warping
 from bsvr_pp.model.priors import Inputs, Kernel, Tied, mostly_equal, standard_model, taken_by_main_effects
 from bsvr_pp.model.problem import Point, Problem, read_model
-from bsvr_pp.model.warping import AS_GIVEN, CONSTANTS, Warping
 
 _EFFECTS = 200  # number of rows from which the kernel has main effects,
 _SCALES = 200  # and a dense fit several scales of the noise, of which fewer tell little

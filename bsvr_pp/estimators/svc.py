@@ -20,8 +20,7 @@ from sklearn.utils.multiclass import check_classification_targets
 from bsvr_pp.classification.exchange import Exchange
 from bsvr_pp.classification.normalised_evidence import NormalisedEvidence
 from bsvr_pp.core.approximations import find_mode
-from bsvr_pp.core.arrays import Array
-from bsvr_pp.core.checks import check_choice, check_count, checked_weights, is_number
+from bsvr_pp.core.arrays import Array, check_choice, check_count, checked_weights, is_number
 from bsvr_pp.core.compiler import threads_for
 from bsvr_pp.core.docs import shared
 from bsvr_pp.core.losses import LOSSES, NoiseModel

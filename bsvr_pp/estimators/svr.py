@@ -13,8 +13,7 @@ from numpy.typing import ArrayLike, NDArray
 from sklearn.base import BaseEstimator, RegressorMixin
 
 from bsvr_pp.core.approximations import Mode
-from bsvr_pp.core.arrays import Array
-from bsvr_pp.core.checks import check_choice, check_share, checked_weights, is_number, numbers
+from bsvr_pp.core.arrays import Array, check_choice, check_share, checked_weights, is_number, numbers
 from bsvr_pp.core.docs import shared
 from bsvr_pp.core.losses.noise import unit_noise
 from bsvr_pp.core.losses.registry import NOISES
@@ -37,8 +36,8 @@ from bsvr_pp.inference.prediction.component import Component
 from bsvr_pp.inference.protocol import Method, Options, Samples
 from bsvr_pp.inference.result import hyperparameters_of
 from bsvr_pp.methods import method_of
+from bsvr_pp.model.inputs import CONSTANTS, Warping
 from bsvr_pp.model.priors import BETA, BIAS, Kernel, check_unused
-from bsvr_pp.model.warping import CONSTANTS, Warping
 
 
 @shared
@@ -352,13 +351,6 @@ class BayesianSVR(TargetPredictions, SavedEstimator, RegressorMixin, BaseEstimat
         found = self._columns.named(fit.units.mean)
         names = list(found.index) if isinstance(found, pd.Series) else [f"x{k}" for k in range(len(found))]
         return fit.model.warping, share, [names[k] for k in fit.model.warping.columns]
-
-    def _inputs_on_scales(self) -> dict[str, tuple[Array, Array]]:
-        """By name the training inputs that have a scale, as given and on that scale, standardised."""
-        warping, share, names = self._warping()
-        X, units = self._fit.rows.X, self._fit.units
-        given = (units.mean + units.scale * X)[:, list(warping.columns)]
-        return {name: (x, z) for name, x, z in zip(names, given.T, warping.on_scales(X, share).T, strict=True)}
 
     @property
     def dual_coef_(self) -> Array:

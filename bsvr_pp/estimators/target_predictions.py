@@ -9,8 +9,7 @@ import numpy as np
 import pandas as pd
 from numpy.typing import ArrayLike
 
-from bsvr_pp.core.arrays import Array
-from bsvr_pp.core.checks import check_count, check_share, checked_levels, checked_weights, numbers
+from bsvr_pp.core.arrays import Array, check_count, check_share, checked_levels, checked_weights, numbers
 from bsvr_pp.core.docs import shared
 from bsvr_pp.core.losses import NoiseModel
 from bsvr_pp.core.losses.noise import parameters_in_unit

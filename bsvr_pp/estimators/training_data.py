@@ -16,8 +16,7 @@ import numpy as np
 import xarray as xr
 from numpy.typing import ArrayLike, NDArray
 
-from bsvr_pp.core.arrays import Array
-from bsvr_pp.core.checks import check_fields, checked_weights, numbers
+from bsvr_pp.core.arrays import Array, check_fields, checked_weights, numbers
 from bsvr_pp.model.priors import Tied, location_and_scale, of_inputs
 
 Mask = NDArray[np.bool_]

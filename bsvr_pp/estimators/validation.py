@@ -14,8 +14,7 @@ from sklearn.metrics import r2_score
 from sklearn.utils.multiclass import check_classification_targets
 from sklearn.utils.validation import check_array, check_is_fitted, check_X_y, validate_data
 
-from bsvr_pp.core.arrays import Array
-from bsvr_pp.core.checks import check_size, check_spread, check_varies, checked_weights, numbers
+from bsvr_pp.core.arrays import Array, check_size, check_spread, check_varies, checked_weights, numbers
 from bsvr_pp.core.losses.noise import checked_ends
 from bsvr_pp.estimators.training_data import PACKAGE, IntervalData, TrainingData, as_given, check_unweighted, merge_rows
 from bsvr_pp.model.priors import Tied, of_inputs

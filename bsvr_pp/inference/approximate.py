@@ -19,7 +19,7 @@ from bsvr_pp.core.approximations import BlockDiagonal, Covariance, LatentPosteri
 from bsvr_pp.core.approximations.mean_field import TARGET
 from bsvr_pp.core.approximations.smc import AnnealedPosterior, Annealing, LogLikelihood
 from bsvr_pp.core.arrays import Array
-from bsvr_pp.core.covariance.block_diagonal import AnyCovariance
+from bsvr_pp.core.covariance.covariance import AnyCovariance
 from bsvr_pp.core.losses import NoiseModel
 from bsvr_pp.core.losses.noise import unit_noise
 from bsvr_pp.inference.fitted import Fitted, fitted_at, keep

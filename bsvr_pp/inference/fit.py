@@ -15,7 +15,7 @@ import pymc as pm
 import xarray as xr
 from numpy.typing import ArrayLike
 
-from bsvr_pp.core.checks import check_count, generator
+from bsvr_pp.core.arrays import check_count, generator
 from bsvr_pp.core.compiler import interruptible
 from bsvr_pp.core.docs import shared
 from bsvr_pp.inference.budget import check_budget

@@ -19,9 +19,8 @@ from scipy.special import logsumexp
 
 from bsvr_pp.core.approximations import BlockDiagonal, Covariance, LatentPosterior
 from bsvr_pp.core.approximations.posterior import from_sites, without_factor
-from bsvr_pp.core.arrays import Array
-from bsvr_pp.core.checks import check_count
-from bsvr_pp.core.covariance.block_diagonal import BlockFactor
+from bsvr_pp.core.arrays import Array, check_count
+from bsvr_pp.core.covariance.covariance import BlockFactor
 from bsvr_pp.core.losses import NoiseModel
 from bsvr_pp.inference.parts import names_of_latents
 from bsvr_pp.inference.prediction.component import Component, Member, component, component_of_draw

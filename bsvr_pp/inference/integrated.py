@@ -18,8 +18,7 @@ from rich.progress import track
 from scipy.special import logsumexp
 from scipy.stats import chi2, multivariate_t, norm, qmc
 
-from bsvr_pp.core.arrays import Array, Rows
-from bsvr_pp.core.checks import check_count
+from bsvr_pp.core.arrays import Array, Rows, check_count
 from bsvr_pp.core.compiler import threads_for
 from bsvr_pp.inference.approximate import MeanField, solve_at
 from bsvr_pp.inference.fitted import Cloud, Fitted

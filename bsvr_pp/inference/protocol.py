@@ -19,7 +19,7 @@ from numpy.random import Generator
 from bsvr_pp.core.approximations import Covariance
 from bsvr_pp.core.approximations.smc import AnnealedPosterior, LogLikelihood
 from bsvr_pp.core.arrays import Array
-from bsvr_pp.core.covariance.block_diagonal import AnyCovariance
+from bsvr_pp.core.covariance.covariance import AnyCovariance
 from bsvr_pp.core.losses import NoiseModel
 from bsvr_pp.model.marginalize import Integrator
 from bsvr_pp.model.problem import Point, Problem

@@ -18,7 +18,7 @@ from numpy.typing import ArrayLike
 
 from bsvr_pp.core.arrays import Array
 from bsvr_pp.model import kernels as cov
-from bsvr_pp.model.warping import Warped
+from bsvr_pp.model.inputs import Warped
 
 try:
     import botorch

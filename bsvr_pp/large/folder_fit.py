@@ -12,7 +12,6 @@ import warnings
 from dataclasses import asdict
 from functools import lru_cache
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 import numpy as np
 from numpy.typing import NDArray
@@ -29,13 +28,23 @@ from bsvr_pp.inference.protocol import ConvergenceWarning, IntegratesLatent
 from bsvr_pp.inference.search.at_size import search_in_blocks
 from bsvr_pp.large import folder_model
 from bsvr_pp.large.folder_model import FolderModel
-from bsvr_pp.large.sources import Data, Source, encode, open_rows, source_of, write_array, writing_rows
-from bsvr_pp.large.tasks import NO_THREADS, Record, Records, all_whole, check_client, run_tasks, write_arrays
+from bsvr_pp.large.parts import (
+    NO_THREADS,
+    Data,
+    Record,
+    Records,
+    Source,
+    all_whole,
+    encode,
+    open_rows,
+    run_tasks,
+    source_of,
+    write_array,
+    write_arrays,
+    writing_rows,
+)
 from bsvr_pp.model.blocks import Blocks
 from bsvr_pp.model.problem import Point
-
-if TYPE_CHECKING:
-    from distributed import Client
 
 _ROWS = 50_000  # rows that are sorted together
 
@@ -47,12 +56,13 @@ def fit_folder(
     *,
     folder: str | Path,
     target: str | None = None,
-    client: Client | None = None,
 ) -> FolderModel:
     """Fit support vector regression to data that may be larger than memory, into a folder.
 
     The model is as by ``estimator.fit`` with ``blocks``, except that gross errors are kept. If the call is
-    interrupted, the same call continues it. A folder takes one call at a time; another is refused.
+    interrupted, the same call continues it. A folder takes one call at a time; another is refused. Blocks are solved in
+    ``n_jobs`` threads of `bp.LocalBlocks`, or on the workers of a surrounding ``joblib.parallel_config("dask")``, which
+    see the folder under the same path.
 
     Parameters
     ----------
@@ -67,9 +77,6 @@ def fit_folder(
         The folder, which is made.
     target : str, optional
         Column to predict of a table; by default the last one.
-    client : distributed.Client, optional
-        Client of a Dask cluster, whose workers see the folder under the same path. By default blocks are solved on this
-        machine, in ``n_jobs`` threads of `bp.LocalBlocks`.
 
     Returns
     -------
@@ -106,7 +113,6 @@ def fit_folder(
         raise ValueError(f"inference must be mean field or Laplace in a folder, got {estimator.inference!r}")
     if not isinstance(folder, str | Path):
         raise ValueError(f"folder must be a path, got {folder!r}")
-    check_client(client)
     rng, source = seeded(estimator.random_state), source_of(data, y, target)
     path = check_writable("folder", folder, folder=True).absolute()
     run = _run_of(estimator, source)
@@ -125,7 +131,7 @@ def fit_folder(
         except ValueError:
             shutil.rmtree(work.folder)
             raise
-        return _run_stages(local, work, path, rng, client)
+        return _run_stages(local, work, path, rng)
 
 
 def _run_of(estimator: BayesianSVR, source: Source) -> Record:
@@ -144,23 +150,14 @@ def _run_of(estimator: BayesianSVR, source: Source) -> Record:
 
 
 def _check_same(path: Path, what: str, found: Record, run: Record) -> None:
-    """Check that what is in a folder is of the same data and options, and warn if another version wrote it."""
-    version = found.get("version", __version__)
-    if found | {"version": __version__} != run:  # an option that one version alone has is a difference
+    """Check that what is in a folder is of the same data, options and version."""
+    if found != run:
+        version = found.get("version", __version__)
         by = "" if version == __version__ else f", by version {version} of bsvr_pp"
         raise ValueError(f"{path}: has {what} of other data or options{by}: choose another folder, or remove it")
-    if version != __version__:
-        outcome = "its model is opened as it is, and another folder takes a fit anew"
-        if what == "files":
-            outcome = "its rows and hyperparameters are used again, and its blocks are solved anew"
-        warnings.warn(
-            f"{path}: was written by version {version} of bsvr_pp, and this is {__version__}: {outcome}", stacklevel=3
-        )
 
 
-def _run_stages(
-    local: LocalBlocks, work: Records, path: Path, rng: np.random.Generator, client: Client | None
-) -> FolderModel:
+def _run_stages(local: LocalBlocks, work: Records, path: Path, rng: np.random.Generator) -> FolderModel:
     """Run the stages after the first."""
     spec, data = folder_model.spec_of(work)[0], work["data"]
     if "hyperparameters" not in work or not all_whole(work.folder / "partition.npz"):
@@ -171,7 +168,7 @@ def _run_stages(
     if not all_whole(*(path / name for name in ("row.npy", "inputs.npy", "targets.npy"))):
         _sort(work.folder, path, blocks)
     assert blocks.regions is not None
-    evidence, converged = _solve_blocks(path, work, blocks.sizes, client, local)
+    evidence, converged = _solve_blocks(path, work, blocks.sizes, local)
     of_blocks = {"size": blocks.sizes, "log_evidence": evidence, "converged": converged}
     write_arrays(path / "regions.npz", **of_blocks, **vars(blocks.regions))
     record = {
@@ -227,12 +224,10 @@ def _sort(source: Path, path: Path, blocks: Blocks) -> None:
     write_array(path / "row.npy", blocks.order)
 
 
-def _solve_blocks(
-    path: Path, work: Records, sizes: Rows, client: Client | None, local: LocalBlocks
-) -> tuple[Array, NDArray[np.bool_]]:
+def _solve_blocks(path: Path, work: Records, sizes: Rows, local: LocalBlocks) -> tuple[Array, NDArray[np.bool_]]:
     """Solve the blocks of the sorted rows of a folder, each in a task; their log evidences, and which converged."""
     write_array(work.folder / "offsets.npy", np.append(0, np.cumsum(sizes)))
-    files = run_tasks(_solve, work, sizes.size, client, "blocks" if local.progressbar else "")
+    files = run_tasks(_solve, work, sizes.size, "blocks" if local.progressbar else "")
     evidence, converged = np.empty(sizes.size), np.empty(sizes.size, dtype=bool)
     with writing_rows(path / "dual_coef.npy") as add_coef, writing_rows(path / "site_precision.npy") as add_precision:
         for block, file in enumerate(files):

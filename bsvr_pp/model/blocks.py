@@ -15,10 +15,8 @@ import numpy as np
 import pytensor.tensor as pt
 from numpy.typing import ArrayLike, NDArray
 
-from bsvr_pp.core.arrays import Array, Rows, Tensor
-from bsvr_pp.core.checks import check_count, check_fields, check_size, generator, numbers
-from bsvr_pp.core.covariance.block_diagonal import AnyCovariance, BlockDiagonal, each_block
-from bsvr_pp.core.covariance.covariance import Covariance
+from bsvr_pp.core.arrays import Array, Rows, Tensor, check_count, check_fields, check_size, generator, numbers
+from bsvr_pp.core.covariance.covariance import AnyCovariance, BlockDiagonal, Covariance, each_block
 from bsvr_pp.model.inventory import ModelError
 
 _CHUNK = 10_000  # points that are assigned together

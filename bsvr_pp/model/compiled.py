@@ -16,14 +16,13 @@ import numpy as np
 import pymc as pm
 import pytensor
 import pytensor.tensor as pt
-from numpy.typing import ArrayLike, NDArray
+from numpy.typing import ArrayLike
 from pytensor.compile.sharedvalue import SharedVariable
 from pytensor.graph.basic import Variable
 from pytensor.graph.traversal import ancestors, toposort
 from pytensor.scalar.basic import Clip
 from pytensor.tensor import TensorLike
 from pytensor.tensor.elemwise import DimShuffle
-from pytensor.tensor.subtensor import AdvancedSubtensor
 
 from bsvr_pp.core.arrays import Array, Tensor
 from bsvr_pp.core.compiler import rarely_collected
@@ -105,10 +104,10 @@ class RowData(NamedTuple):
 
 
 class Columns:
-    """Where the matrix of rows, all or those ``kept``, has the inputs (n, d), which are first, and data of each row."""
+    """Where the matrix of rows has the inputs (n, d), which are first, and data of each row."""
 
-    def __init__(self, model: pm.Model, X: TensorLike, inputs: Array, kept: NDArray[np.int64] | None = None) -> None:
-        self.model, self.X, self._inputs, self.kept = model, X, inputs, kept
+    def __init__(self, model: pm.Model, X: TensorLike, inputs: Array) -> None:
+        self.model, self.X, self._inputs = model, X, inputs
         self._places: dict[Variable, tuple[tuple[int, ...], tuple[int, ...], str]] = {}
         self._parts = [pt.as_tensor_variable(X)]
         self.data: list[RowData] = []
@@ -125,7 +124,7 @@ class Columns:
             if leaf in self._places or not (named or constant) or not 1 <= getattr(leaf, "ndim", 0) <= 2:
                 continue
             values = np.asarray(value_of(leaf))
-            if values.shape[:1] != (n,) or values.size == 0 or (constant and _is_index(values, self.kept)):
+            if values.shape[:1] != (n,) or values.size == 0:
                 continue
             flat = values.reshape(n, -1)
             found = tuple(range(d)) if leaf is self.X else None if named else _columns_of(flat, self._inputs)
@@ -137,15 +136,10 @@ class Columns:
             self._places[leaf] = (found, values.shape[1:], leaf.dtype)
 
     @property
-    def all_rows(self) -> Tensor:
-        """The matrix of all rows, as a graph over the data of the model."""
-        parts = [part.astype("float64") for part in self._parts]
-        return pt.concatenate(parts, axis=1) if len(parts) > 1 else parts[0]
-
-    @property
     def matrix(self) -> Tensor:
         """The matrix of the training rows, as a graph over the data of the model."""
-        return self.all_rows if self.kept is None else self.all_rows[self.kept]
+        parts = [part.astype("float64") for part in self._parts]
+        return pt.concatenate(parts, axis=1) if len(parts) > 1 else parts[0]
 
     def at(self, graph: Tensor, matrix: Tensor, given: Mapping[Tensor, Tensor] | None = None) -> Tensor:
         """A graph over the data of the model as one over a matrix of rows, and over given graphs of leaves."""
@@ -155,10 +149,7 @@ class Columns:
             at_rows[leaf] = pt.specify_shape(taken.astype(dtype), (None, *shape))
         # Not `graph_replace`, which would keep the number of rows of a constant.
         for node in toposort([graph], blockers=self.model.free_RVs):
-            whole, kept = chosen_rows(node.outputs[0])
-            if kept is not None and _is_index(kept, self.kept):
-                at_rows[node.outputs[0]] = at_rows.get(whole, whole)
-            elif any(variable in at_rows for variable in node.inputs):
+            if any(variable in at_rows for variable in node.inputs):
                 copy = node.clone_with_new_inputs([at_rows.get(v, v) for v in node.inputs], strict=False)
                 for output in copy.outputs:
                     output.name = None  # `localize` takes variables by their names
@@ -179,27 +170,6 @@ class Columns:
         above = set(ancestors([pt.as_tensor_variable(graph) for graph in graphs]))
         places = {columns for leaf, (columns, _, _) in self._places.items() if leaf in above}
         return [data for data in self.data if data.columns in places]
-
-
-def chosen_rows[T: Variable](graph: T) -> tuple[T, NDArray[np.int64] | None]:
-    """A graph whose first axis another one has at constant places, each once, and these; the other one and None."""
-    node = graph.owner
-    if node is None or not isinstance(node.op, AdvancedSubtensor) or node.op.idx_list != (0,):
-        return graph, None
-    index = getattr(node.inputs[1], "data", None)
-    if index is None or index.ndim != 1:
-        return graph, None
-    places = _places(index)
-    once = np.unique(places).size == places.size and (places >= 0).all()  # -1 may be a row that is there already
-    return (cast(T, node.inputs[0]), places) if once else (graph, None)
-
-
-def _places(index: np.ndarray) -> NDArray[np.int64]:
-    return np.flatnonzero(index) if index.dtype == bool else index
-
-
-def _is_index(values: np.ndarray, kept: NDArray[np.int64] | None) -> bool:
-    return kept is not None and np.array_equal(_places(values), kept)
 
 
 def _columns_of(values: Array, inputs: Array) -> tuple[int, ...] | None:
@@ -233,6 +203,7 @@ class Exact:
 
     name: ClassVar[str] = "exact"
     exact: ClassVar[bool] = True  # which blocks and nearest rows take
+    classes: ClassVar[bool] = False  # whether the bounds are cut points, which all rows share
 
     def graph(self, y: TensorLike) -> tuple[Tensor, Tensor]:
         """Lower and upper ends of the targets as graphs (n,), one graph if all are exact."""
@@ -241,20 +212,20 @@ class Exact:
     @property
     def row_bounds(self) -> tuple[Tensor, ...]:
         """Those of the bounds that may have a value for each row."""
-        return self.bounds
+        return () if self.classes else self.bounds
 
     @property
     def cutpoints(self) -> tuple[Tensor, ...]:
         """The cut points of ordered classes, if the targets are classes."""
-        return ()
+        return self.bounds if self.classes else ()
 
     def takes(self, loss: Loss) -> bool:
-        """Whether a loss has the factors of such targets."""
-        return True
+        """Whether a loss has the factors of such targets: intervals have probabilities under a loss of residuals."""
+        return self.exact or not loss.targets.refusal("residual")
 
     def known(self, noise: NoiseModel, ends: Callable[[], Sequence[Array]]) -> NoiseModel:
         """The noise with what is known of the targets, whose ends are computed where they are needed."""
-        return noise
+        return noise if self.exact else noise.between(*ends())
 
     def observed(self, y: Tensor, bounds: Iterator[Tensor]) -> Tensor:
         """What is observed of a latent target, as a graph; ``bounds`` are the next inputs of its variable."""

@@ -36,7 +36,7 @@ from bsvr_pp.core.arrays import Tensor
 from bsvr_pp.core.losses import LOSSES
 from bsvr_pp.core.losses.noise import unit_noise
 from bsvr_pp.core.losses.registry import LIKELIHOODS, NOISES, Loss
-from bsvr_pp.model.density import log_density, log_factor, noise_quantile
+from bsvr_pp.model.operation import log_density, log_factor, noise_quantile
 
 # The losses with closed forms, each with its beta if that is not a parameter.
 _CLOSED_FORMS: dict[str, tuple[float, ...]] = {"soft_insensitive": (), "epsilon_insensitive": (0.0,), "huber": (1.0,)}

@@ -27,8 +27,7 @@ from pytensor.tensor.blockwise import Blockwise
 from pytensor.tensor.linalg.decomposition.cholesky import Cholesky
 from pytensor.tensor.variable import TensorVariable
 
-from bsvr_pp.core.arrays import Array, Tensor
-from bsvr_pp.core.checks import check_jitter, numbers
+from bsvr_pp.core.arrays import Array, Tensor, check_jitter, numbers
 from bsvr_pp.model.blocks import ONE_BLOCK, Partition
 
 

@@ -16,11 +16,10 @@ from pymc.gp.cov import Covariance, Stationary
 from pytensor.graph.basic import Apply, Variable
 from pytensor.tensor import TensorLike
 
-from bsvr_pp.core.arrays import Array, Tensor
-from bsvr_pp.core.checks import check_count
+from bsvr_pp.core.arrays import Array, Tensor, check_count
 from bsvr_pp.core.compiler import compiled, vectorized
 from bsvr_pp.core.losses.pieces import LN2_HIGH, LN2_LOW, decay
-from bsvr_pp.model.density import CompiledOp, Graphs, Shape
+from bsvr_pp.model.operation import CompiledOp, Graphs, Shape
 
 __all__ = ["MainEffects", "RationalQuadratic"]
 

@@ -10,17 +10,24 @@ import pymc as pm
 from numpy.typing import ArrayLike, NDArray
 from scipy.stats import norm
 
-from bsvr_pp.core.arrays import Array
-from bsvr_pp.core.checks import check_choice, check_share, check_size, check_spread, check_varies, is_number, numbers
+from bsvr_pp.core.arrays import (
+    Array,
+    check_choice,
+    check_share,
+    check_size,
+    check_spread,
+    check_varies,
+    is_number,
+    numbers,
+)
 from bsvr_pp.core.losses import LOSSES
 from bsvr_pp.core.losses.registry import NOISES
 from bsvr_pp.model.blocks import Blocks, Partition
 from bsvr_pp.model.distributions import observe
 from bsvr_pp.model.gp import GP
+from bsvr_pp.model.inputs import AS_GIVEN, Levels, Warped, Warping, WithLevels, columns_of_few_values, columns_to_warp
 from bsvr_pp.model.kernels import MainEffects, RationalQuadratic
-from bsvr_pp.model.levels import Levels, WithLevels, columns_of_few_values
 from bsvr_pp.model.row_kinds import Interval
-from bsvr_pp.model.warping import AS_GIVEN, Warped, Warping, columns_to_warp
 
 Tied = tuple[int, ...] | None  # for each input the number of its hyperparameters; None if each has its own
 Kernel = (

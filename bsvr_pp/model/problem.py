@@ -20,20 +20,17 @@ from pytensor.graph.replace import graph_replace, vectorize_graph
 from pytensor.graph.traversal import ancestors, toposort
 
 from bsvr_pp.core.approximations import Covariance
-from bsvr_pp.core.arrays import Array, Tensor
-from bsvr_pp.core.checks import check_size, check_spread
-from bsvr_pp.core.covariance.block_diagonal import AnyCovariance
-from bsvr_pp.core.covariance.covariance import CrossRoot
+from bsvr_pp.core.arrays import Array, Tensor, check_size, check_spread
+from bsvr_pp.core.covariance.covariance import AnyCovariance, CrossRoot
 from bsvr_pp.core.losses import NoiseModel
 from bsvr_pp.core.losses.registry import Loss
-from bsvr_pp.model.affine import Affine, affine_of, follows_rows, has_gaussian_mean
+from bsvr_pp.model.affine import Affine, affine_of, has_gaussian_mean
 from bsvr_pp.model.blocks import ONE_BLOCK, Partition
 from bsvr_pp.model.compiled import (
     Columns,
     Compiled,
     CompiledModel,
     Exact,
-    chosen_rows,
     data_of,
     functions_of,
     prior_at,
@@ -43,8 +40,16 @@ from bsvr_pp.model.compiled import (
 from bsvr_pp.model.distributions import noise_of, split_weight
 from bsvr_pp.model.gaussian import gaussian_variables, gradients
 from bsvr_pp.model.gp import Prior, localize, processes_of
-from bsvr_pp.model.inventory import ModelError, NotRead, check_random, check_variables, inventory_of, target_of
-from bsvr_pp.model.row_kinds import ends_of, with_known_targets
+from bsvr_pp.model.inventory import (
+    ModelError,
+    NotRead,
+    check_known,
+    check_random,
+    check_variables,
+    inventory_of,
+    target_of,
+)
+from bsvr_pp.model.row_kinds import ends_of
 
 Point = dict[str, Array]
 
@@ -84,7 +89,7 @@ class Problem(CompiledModel):
     @property
     def divisible(self) -> bool:
         """Whether some of the rows are a problem of their own: f of a row depends on the data of this row alone."""
-        return self.composite is None or (self.composite.rowwise and self.columns.kept is None)
+        return self.composite is None or self.composite.rowwise
 
     def take(self, chosen: NDArray[np.int64] | slice, blocks: Partition = ONE_BLOCK) -> Problem:
         """The problem of some rows, in one block or in given blocks; other data are as they are."""
@@ -423,7 +428,7 @@ def read_model(model: pm.Model | None = None, *, samples_f: bool = False) -> Pro
         raise TypeError(f"model must be a pm.Model, got {type(model).__name__}")
     check_variables(model)
     try:
-        problem = _read(with_known_targets(model))
+        problem = _read(model)
         if not samples_f:
             problem.check_integrable()
     except ModelError as error:
@@ -434,12 +439,11 @@ def read_model(model: pm.Model | None = None, *, samples_f: bool = False) -> Pro
 
 
 def _read(model: pm.Model) -> Problem:
+    check_known(model)
     processes = processes_of(model)
     target = target_of(model, processes or gaussian_variables(model))
     if target.ndim != 1:
         raise ModelError(f"the targets {target.name} must have one axis, the rows, got {target.ndim} axes")
-    if value_of(model.rvs_to_values[target]).size == 0:
-        raise ModelError(f"the targets {target.name} have no value: observe at least one of them")
     loss, latent, parameters, weight, ends = _noise_in(model, target)
     composite, prior, columns = _locate(model, target, latent, processes, [*parameters, *ends.bounds, weight])
     X = pt.as_tensor_variable(columns.X)
@@ -447,7 +451,7 @@ def _read(model: pm.Model) -> Problem:
     hyperparameters, terms, of_latent = inventory_of(model, target, prior.latents)
     width, blocks = columns.width, prior.blocks
     of_rows = [*parameters, weight, *ends.row_bounds]
-    columns.add([graph for graph in of_rows if _is_rowwise(graph, columns)])
+    columns.add(of_rows)
     matrix = pt.matrix(shape=(None, columns.width))  # without a name, which data may have
     inside = matrix if columns.width == width else matrix[:, :width]
     covariance, mean = prior_at(prior, model, inside)
@@ -475,7 +479,7 @@ def _read(model: pm.Model) -> Problem:
         of_latent,
         functions_of(model, structure),
         composite,
-        columns.values(inputs)[slice(None) if columns.kept is None else columns.kept],
+        columns.values(inputs),
         np.asarray(value_of(model.rvs_to_values[target]), dtype=np.float64),
         width,
         data,
@@ -501,10 +505,7 @@ def _locate(
         X = localize(pt.as_tensor_variable(processes[latent].X), model)
         return None, processes[latent], Columns(model, X, np.array(value_of(X), dtype=np.float64))
     others = [graph for v in (*model.observed_RVs, *model.potentials) for graph in _given(v, target)]
-    location, kept = chosen_rows(latent)  # as known targets have, and f at some of its inputs
-    composite, columns = affine_of(model, target, location, processes, [*of_noise, *others], kept)
-    if kept is not None and not composite.rowwise:
-        composite, columns = affine_of(model, target, latent, processes, [*of_noise, *others])
+    composite, columns = affine_of(model, target, latent, processes, [*of_noise, *others])
     if any(process.blocks.several for process in processes.values()):
         raise ModelError("blocks take one process alone: add the kernels of several, and leave linear terms out")
     return composite, composite.prior(latent, target), columns
@@ -519,12 +520,7 @@ def _given(v: Tensor, target: Tensor) -> Sequence[Tensor]:
 
 def _at_rows(graph: Tensor, columns: Columns, matrix: Tensor) -> Tensor:
     """A graph with a value for each row, at the rows of a matrix; any other graph as it is."""
-    return columns.at(graph, matrix) if graph.ndim > 0 and _is_rowwise(graph, columns) else graph
-
-
-def _is_rowwise(graph: Tensor, columns: Columns) -> bool:
-    """Whether a graph of some rows alone is computed row by row; a graph of all rows is checked at new rows."""
-    return columns.kept is None or graph.ndim == 0 or follows_rows(columns.model, graph, columns.n, columns.kept)
+    return columns.at(graph, matrix) if graph.ndim > 0 else graph
 
 
 def _noise_in(model: pm.Model, target: Tensor) -> tuple[Loss, Tensor, Sequence[Tensor], Tensor, Exact]:

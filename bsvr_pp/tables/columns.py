@@ -22,8 +22,7 @@ import numpy as np
 import pandas as pd
 from numpy.typing import NDArray
 
-from bsvr_pp.core.arrays import Array
-from bsvr_pp.core.checks import numbers
+from bsvr_pp.core.arrays import Array, numbers
 from bsvr_pp.tables import DataError, unique
 
 _DATE_PARTS = ("year", "day of year", "day of week", "hour")

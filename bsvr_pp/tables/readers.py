@@ -9,8 +9,7 @@ import numpy as np
 import pandas as pd
 from numpy.typing import NDArray
 
-from bsvr_pp.core.arrays import Array
-from bsvr_pp.core.checks import check_share, check_size, check_spread, generator
+from bsvr_pp.core.arrays import Array, check_share, check_size, check_spread, generator
 from bsvr_pp.tables import DataError, check_columns, of_file
 from bsvr_pp.tables.columns import Column, Encoding, Numbers, finite_numbers, kind_of
 from bsvr_pp.tables.files import open_table

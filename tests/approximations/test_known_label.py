@@ -8,7 +8,7 @@ from problems import assert_gradient_matches_differences, smooth
 import bsvr_pp as bp
 from bsvr_pp.classification import KnownLabel, default_label_model
 from bsvr_pp.core.approximations import find_mode, laplace, mean_field, mean_field_gradient
-from bsvr_pp.core.approximations.nearest import nearest_moments
+from bsvr_pp.core.approximations.mean_field import nearest_moments
 from bsvr_pp.core.losses.registry import LIKELIHOODS, label_probability
 from bsvr_pp.losses import NoiseModel
 from bsvr_pp.model.blocks import Blocks

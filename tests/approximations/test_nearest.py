@@ -5,7 +5,7 @@ import pytest
 from problems import LOSSES, smooth
 
 from bsvr_pp.approximations import Covariance, mean_field
-from bsvr_pp.core.approximations.nearest import nearest_moments
+from bsvr_pp.core.approximations.mean_field import nearest_moments
 from bsvr_pp.core.losses.noise import widen
 from bsvr_pp.losses import absolute, gaussian
 

@@ -11,7 +11,7 @@ from problems import REGRESSION
 from bsvr_pp.approximations import BlockDiagonal, Covariance, annealed, find_mode, laplace, mean_field
 from bsvr_pp.core.approximations.posterior import from_sites, joined
 from bsvr_pp.core.approximations.smc import Annealing, importance
-from bsvr_pp.core.covariance.block_diagonal import each_block, scatter
+from bsvr_pp.core.covariance.covariance import each_block, scatter
 from bsvr_pp.inference.approximate import Annealed
 
 RNG = np.random.default_rng(0)

@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from bsvr_pp.core.covariance.lapack import cholesky, cholesky_inverse, cholesky_solve, lower_inverse, lower_solve
+from bsvr_pp.core.covariance.structure import cholesky, cholesky_inverse, cholesky_solve, lower_inverse, lower_solve
 
 
 @pytest.mark.parametrize("n", [1, 2, 5, 40, 200])

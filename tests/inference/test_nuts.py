@@ -10,7 +10,7 @@ from bsvr_pp.inference.sampling import nuts
 from bsvr_pp.inference.sampling.nuts import sampled_model
 from bsvr_pp.inference.search.optimize import Optimum
 from bsvr_pp.losses import soft_insensitive
-from bsvr_pp.model.coordinates import LATENT_COORDINATES, NOISE_COORDINATES
+from bsvr_pp.model.marginalize import LATENT_COORDINATES, NOISE_COORDINATES
 from bsvr_pp.model.problem import read_model
 from tests.signals import interrupt_evidence
 

@@ -15,7 +15,7 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from bsvr_pp.large import sources
+from bsvr_pp.large import parts
 from tests.helpers import small_stages
 
 LIMIT = 30
@@ -25,7 +25,7 @@ LIMIT = 30
 def small() -> Iterator[pytest.MonkeyPatch]:
     """Stages of hyperparameters, and parts, with few rows; further patches of a module are undone with them."""
     with small_stages(_LIMIT=LIMIT) as patch:
-        patch.setattr(sources, "_ROWS", 70)
+        patch.setattr(parts, "_ROWS", 70)
         yield patch
 
 

@@ -6,15 +6,15 @@ import shutil
 import subprocess
 import sys
 import time
-import warnings
 from pathlib import Path
 
+import joblib
 import numpy as np
 import pytest
 
 import bsvr_pp as bp
 from bsvr_pp.inference.search import at_size
-from bsvr_pp.large import folder_fit, sources
+from bsvr_pp.large import folder_fit, parts
 from bsvr_pp.large.folder_model import ARRAYS, StoredRows
 from tests.helpers import STAGES, wave
 from tests.large.conftest import LIMIT, interrupted, kill_a_worker
@@ -141,7 +141,7 @@ def test_a_fit_that_is_interrupted_again_and_again_ends_with_the_same_bits(model
         bp.fit_folder(machine(noise="absolute"), *data, folder=folder)
     with monkeypatch.context() as patch:
         patch.setattr(at_size, "maximize", refused)  # the subset is not optimised again
-        patch.setattr(sources, "mean_and_deviation", refused)  # nor are the data encoded
+        patch.setattr(parts, "mean_and_deviation", refused)  # nor are the data encoded
         with interrupted(folder_fit, "_solve", solved, 3):
             bp.fit_folder(machine(), *data, folder=folder)
     with monkeypatch.context() as patch:
@@ -177,37 +177,16 @@ def test_a_fit_that_has_ended_is_opened(model, data, monkeypatch):
             bp.fit_folder(machine(**options), *others, folder=model.folder)
 
 
-def test_another_version_is_named_and_says_what_it_uses_again(model, data, tmp_path, monkeypatch):
-    folder, solve, solved = tmp_path / "model", folder_fit._solve, []
-
-    def refused(*_, **__):
-        raise KeyboardInterrupt
-
-    with interrupted(folder_fit, "_solve", solved, 2):
+def test_a_fit_of_another_version_is_refused_and_its_model_is_read(model, data, tmp_path, monkeypatch):
+    folder = tmp_path / "unfinished"
+    with interrupted(folder_fit, "_solve", [], 2):
         bp.fit_folder(machine(), *data, folder=folder)
-    assert len(list((folder / "work" / "done").iterdir())) == 2
     begun = folder_fit.__version__
     monkeypatch.setattr(folder_fit, "__version__", "99.0")
-    with pytest.raises(ValueError, match=rf"has files of other data or options, by version {begun} of bsvr_pp: choose"):
-        bp.fit_folder(machine(noise="absolute"), *data, folder=folder)
-    with monkeypatch.context() as patch:
-        patch.setattr(folder_fit, "encode", refused)
-        patch.setattr(folder_fit, "search_in_blocks", refused)
-        patch.setattr(folder_fit, "_solve", lambda *item: solved.append(item[2]) or solve(*item))
-        patch.setattr(folder_fit, "_finish", refused)
-        message = f"was written by version {begun} of bsvr_pp, and this is 99.0: its rows and hyperparameters are used"
-        with pytest.warns(UserWarning, match=message), pytest.raises(KeyboardInterrupt):
-            bp.fit_folder(machine(), *data, folder=folder)
-    assert sorted(solved[2:]) == list(range(len(model.blocks_)))  # all blocks anew
-    with warnings.catch_warnings():
-        warnings.simplefilter("error")  # the fit is now of this version
-        assert bp.fit_folder(machine(), *data, folder=folder).run["version"] == "99.0"
-    monkeypatch.setattr(folder_fit, "__version__", "100.0")
-    with pytest.warns(
-        UserWarning, match=r"by version 99\.0 of bsvr_pp, and this is 100\.0: its model is opened as it is"
-    ):
-        again = bp.fit_folder(machine(), *data, folder=folder)
-    np.testing.assert_array_equal(again.predict(NEW), model.predict(NEW))
+    for what, place in (("files", folder), ("a model", model.folder)):
+        with pytest.raises(ValueError, match=rf"has {what} of other data or options, by version {begun} of bsvr_pp"):
+            bp.fit_folder(machine(), *data, folder=place)
+    np.testing.assert_array_equal(bp.FolderModel(model.folder).predict(NEW), model.predict(NEW))
 
 
 def test_foreign_folders_are_refused(data, tmp_path):
@@ -281,12 +260,13 @@ def test_two_processes_give_the_bits_of_one(model, data, tmp_path, lost):
     with (
         distributed.LocalCluster(n_workers=2, threads_per_worker=1, processes=True, dashboard_address=None) as cluster,
         distributed.Client(cluster, set_as_default=lost) as client,
+        joblib.parallel_config("dask", client=client),
     ):
         pids = client.run(os.getpid)
         assert len(set(pids.values()) | {os.getpid()}) == 3
         if lost:
             kill_a_worker(client, folder, "work/done/*.npz")
-        found = bp.fit_folder(machine(), *data, folder=folder, client=client)
+        found = bp.fit_folder(machine(), *data, folder=folder)
         if lost:
             assert set(client.run(os.getpid).values()) != set(pids.values())
     assert arrays(found.folder) == arrays(model.folder)

@@ -9,8 +9,8 @@ import pandas as pd
 import pytest
 
 import bsvr_pp as bp
-from bsvr_pp.large import sources
-from bsvr_pp.large.sources import encode, source_of
+from bsvr_pp.large import parts
+from bsvr_pp.large.parts import encode, source_of
 from bsvr_pp.tables import DataError
 from bsvr_pp.tables.columns import Encoding, summarize
 from tests.helpers import run_command
@@ -108,10 +108,10 @@ def test_a_file_with_only_gaps_in_a_column_is_a_part_of_the_table(table, tmp_pat
         table[100:].assign(**{name: values[100:] for name, values in columns.items()}),
     )
     records = []
-    for i, parts in enumerate((halves, halves[::-1])):
+    for i, halves_of in enumerate((halves, halves[::-1])):
         folder = tmp_path / str(i)
         folder.mkdir()
-        for j, part in enumerate(parts):
+        for j, part in enumerate(halves_of):
             part.to_parquet(folder / f"{j}.parquet", index=False)
         records.append(encoded(source_of(folder, target="delay"), tmp_path)[0])
     assert records[0]["columns"] == records[1]["columns"] and records[0]["names"] == records[1]["names"]
@@ -136,7 +136,7 @@ def test_folders_and_indexes_state_columns_as_in_a_file(table, tmp_path):
         np.testing.assert_allclose(Z[:, order], X, rtol=1e-12)
         np.testing.assert_array_equal(t, y)
         if data is not lazy:
-            new = sources.new_rows_of(data, Encoding.from_json(record["columns"]))
+            new = parts.new_rows_of(data, Encoding.from_json(record["columns"]))
             assert sum(len(part) for part, _ in new.parts()) == N
     assert any("separated by semicolons" in note for note in record["notes"])
     zones = (
@@ -191,7 +191,7 @@ def test_the_identity_of_data_is_the_same_in_another_process(parquet):
     """What Dask calls them may have another name there."""
     frames = pytest.importorskip("dask.dataframe")
     lazy = source_of(frames.read_parquet(parquet)).identity
-    code = "import dask.dataframe as frames; from bsvr_pp.large.sources import encode, source_of; "
+    code = "import dask.dataframe as frames; from bsvr_pp.large.parts import encode, source_of; "
     code += f"print(source_of(frames.read_parquet({str(parquet)!r})).identity)"
     run = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     assert run.stdout.strip() == lazy
@@ -249,7 +249,7 @@ def test_the_zone_of_a_csv_file_is_that_of_all_its_parts(tmp_path):
     pd.DataFrame({"t": text, "y": np.arange(float(N))}).to_csv(tmp_path / "a.csv", index=False)
     source = source_of(tmp_path / "a.csv")
     assert len(list(source.parts())) == 3
-    encoding, rows, _ = sources._summarise(source)
+    encoding, rows, _ = parts._summarise(source)
     assert rows == N and encoding == Encoding.of(
         summarize(pd.DataFrame({"t": time.where(time.index % 9 > 0).dt.tz_convert("UTC")}))
     )

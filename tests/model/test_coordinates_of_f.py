@@ -8,7 +8,7 @@ from pytensor.graph.traversal import toposort
 
 import bsvr_pp as bp
 from bsvr_pp.datasets import sinc
-from bsvr_pp.model.coordinates import LATENT_COORDINATES, can_whiten, whiten
+from bsvr_pp.model.marginalize import LATENT_COORDINATES, can_whiten, whiten
 from bsvr_pp.model.problem import read_model
 
 DATA = sinc(12, random_seed=3)

@@ -8,8 +8,13 @@ import pytest
 import bsvr_pp as bp
 from bsvr_pp.datasets import sinc
 from bsvr_pp.losses import soft_insensitive
-from bsvr_pp.model.coordinates import NOISE_COORDINATES, noise_coordinates, unit_variance, with_noise_coordinates
-from bsvr_pp.model.marginalize import marginalize
+from bsvr_pp.model.marginalize import (
+    NOISE_COORDINATES,
+    marginalize,
+    noise_coordinates,
+    unit_variance,
+    with_noise_coordinates,
+)
 from bsvr_pp.model.problem import read_model
 
 DATA = sinc(12, random_seed=3)

@@ -12,8 +12,8 @@ import bsvr_pp as bp
 from bsvr_pp.core.losses import LOSSES, noise_function
 from bsvr_pp.core.losses.registry import NOISES
 from bsvr_pp.model import distributions
-from bsvr_pp.model.density import log_density
 from bsvr_pp.model.distributions import distribution, distribution_named
+from bsvr_pp.model.operation import log_density
 
 VALUES = {"C": 3.0, "epsilon": 0.4, "beta": 0.3, "quantile": 0.2}
 FAST = "FAST_COMPILE"

@@ -30,8 +30,7 @@ from bsvr_pp.core.approximations.posterior import (
     mark_failed,
     named_gradient,
 )
-from bsvr_pp.core.arrays import Array
-from bsvr_pp.core.checks import numbers
+from bsvr_pp.core.arrays import Array, numbers
 from bsvr_pp.core.compiler import MATRIX, VECTOR, compiled, separate
 from bsvr_pp.core.covariance.covariance import Covariance
 from bsvr_pp.core.covariance.sites import factor_sites, pull_back, site_inverse

@@ -18,8 +18,7 @@ from numpy.typing import ArrayLike, NDArray
 from bsvr_pp.core.approximations.posterior import blockwise, check_mode, checked_problem
 from bsvr_pp.core.arrays import Array
 from bsvr_pp.core.compiler import VECTOR, compiled, separate
-from bsvr_pp.core.covariance.block_diagonal import BlockDiagonal, scatter
-from bsvr_pp.core.covariance.covariance import Covariance
+from bsvr_pp.core.covariance.covariance import BlockDiagonal, Covariance, scatter
 from bsvr_pp.core.covariance.structure import STRUCTURE, Structure, add, product, solve_block
 from bsvr_pp.core.losses import NoiseModel
 from bsvr_pp.core.losses.factors import is_interval, row_of, site_energy

@@ -16,11 +16,18 @@ import numpy as np
 from numba import typeof
 from numpy.typing import ArrayLike, NDArray
 
-from bsvr_pp.core.arrays import Array
-from bsvr_pp.core.checks import numbers
+from bsvr_pp.core.arrays import Array, numbers
 from bsvr_pp.core.compiler import compiled
-from bsvr_pp.core.covariance.block_diagonal import BlockDiagonal, BlockFactor, Rows, scatter
-from bsvr_pp.core.covariance.covariance import Covariance, CrossRoot, Factor, as_covariance
+from bsvr_pp.core.covariance.covariance import (
+    BlockDiagonal,
+    BlockFactor,
+    Covariance,
+    CrossRoot,
+    Factor,
+    Rows,
+    as_covariance,
+    scatter,
+)
 from bsvr_pp.core.covariance.sites import Sites
 from bsvr_pp.core.losses import NoiseModel
 from bsvr_pp.core.losses.pieces import Pieces

@@ -17,10 +17,8 @@ from scipy.special import logsumexp
 
 from bsvr_pp.core.approximations.mean_field import mean_field
 from bsvr_pp.core.approximations.posterior import checked_mean, checked_problem
-from bsvr_pp.core.arrays import Array
-from bsvr_pp.core.checks import check_count, check_share, generator
-from bsvr_pp.core.covariance.block_diagonal import BlockDiagonal
-from bsvr_pp.core.covariance.covariance import Covariance, Factor, as_covariance
+from bsvr_pp.core.arrays import Array, check_count, check_share, generator
+from bsvr_pp.core.covariance.covariance import BlockDiagonal, Covariance, Factor, as_covariance
 from bsvr_pp.core.losses import NoiseModel
 from bsvr_pp.core.losses.factors import NoiseLikelihood
 

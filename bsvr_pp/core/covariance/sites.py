@@ -17,8 +17,18 @@ from numpy.typing import NDArray
 
 from bsvr_pp.core.arrays import Array
 from bsvr_pp.core.compiler import MATRIX, VECTOR, compiled, separate
-from bsvr_pp.core.covariance.lapack import cholesky, cholesky_inverse, cholesky_solve, lower_inverse, lower_solve
-from bsvr_pp.core.covariance.structure import STRUCTURE, Structure, factor_root, given_array, root_rows
+from bsvr_pp.core.covariance.structure import (
+    STRUCTURE,
+    Structure,
+    cholesky,
+    cholesky_inverse,
+    cholesky_solve,
+    factor_root,
+    given_array,
+    lower_inverse,
+    lower_solve,
+    root_rows,
+)
 
 _ROUNDING = 1e-10  # (1 - B⁻¹_ii)/τ is more accurate than this, relative to k_ii, where τ·k_ii is 1
 _WIDE = 1e-2  # value of τ·k_ii below which k_ii - ... is as accurate

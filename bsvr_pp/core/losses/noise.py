@@ -15,8 +15,7 @@ from typing import Self, cast
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from bsvr_pp.core.arrays import Array
-from bsvr_pp.core.checks import check_positive, check_variance, generator, numbers
+from bsvr_pp.core.arrays import Array, check_positive, check_variance, generator, numbers
 from bsvr_pp.core.losses import elementwise
 from bsvr_pp.core.losses.factors import NoiseLikelihood, log_factors, of_rows, tilted_moments
 from bsvr_pp.core.losses.pieces import Pieces

@@ -25,8 +25,7 @@ from numba.np.unsafe.ndarray import to_fixed_tuple
 from numpy.typing import ArrayLike, NDArray
 from scipy.special import expit
 
-from bsvr_pp.core.arrays import Array, Tensor
-from bsvr_pp.core.checks import check_variance
+from bsvr_pp.core.arrays import Array, Tensor, check_variance
 from bsvr_pp.core.losses.pieces import Pieces, of_curves, of_log_odds
 
 type Value = complex | np.ndarray

@@ -17,8 +17,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from bsvr_pp.core.approximations.posterior import from_sites
-from bsvr_pp.core.arrays import Array
-from bsvr_pp.core.checks import check_size, numbers
+from bsvr_pp.core.arrays import Array, check_size, numbers
 from bsvr_pp.core.losses import NoiseModel
 from bsvr_pp.core.losses.noise import widen
 from bsvr_pp.inference.parts import Gaussian, given_parts, given_white, part_cross

@@ -13,9 +13,8 @@ import pandas as pd
 from numpy.typing import ArrayLike, NDArray
 from scipy.special import logsumexp, ndtri
 
-from bsvr_pp.core.arrays import Array
-from bsvr_pp.core.checks import check_share, generator, numbers
-from bsvr_pp.core.covariance.block_diagonal import each_block
+from bsvr_pp.core.arrays import Array, check_share, generator, numbers
+from bsvr_pp.core.covariance.covariance import each_block
 from bsvr_pp.core.losses import NoiseModel, gaussian
 from bsvr_pp.core.losses.elementwise import mixture_quantiles
 from bsvr_pp.core.losses.noise import Cdf, interpolated_cdf

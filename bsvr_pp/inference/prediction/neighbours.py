@@ -22,10 +22,9 @@ from scipy.spatial import cKDTree
 from scipy.special import log_softmax, logsumexp
 
 from bsvr_pp.core.approximations import LatentPosterior
-from bsvr_pp.core.approximations.nearest import NearestMoments, nearest_moments
-from bsvr_pp.core.arrays import Array, Rows
-from bsvr_pp.core.checks import check_count, check_fields, check_positive, generator, is_number, numbers
-from bsvr_pp.core.covariance.block_diagonal import each_block
+from bsvr_pp.core.approximations.mean_field import NearestMoments, nearest_moments
+from bsvr_pp.core.arrays import Array, Rows, check_count, check_fields, check_positive, generator, is_number, numbers
+from bsvr_pp.core.covariance.covariance import each_block
 from bsvr_pp.core.docs import shared
 from bsvr_pp.core.losses import NoiseModel
 from bsvr_pp.core.losses.noise import widen

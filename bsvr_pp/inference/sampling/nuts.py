@@ -1,6 +1,6 @@
 """NUTS as a method: over hyperparameters and latent function, or with the latent function integrated out.
 
-A model is sampled in the coordinates of `bsvr_pp.model.coordinates`.
+A model is sampled in the coordinates of `bsvr_pp.model.marginalize`.
 """
 
 from __future__ import annotations
@@ -20,27 +20,26 @@ from pytensor.graph.traversal import ancestors
 from threadpoolctl import threadpool_limits
 
 from bsvr_pp.core import __version__
-from bsvr_pp.core.arrays import Array
-from bsvr_pp.core.checks import check_count, check_share
+from bsvr_pp.core.arrays import Array, check_count, check_share
 from bsvr_pp.core.compiler import interruptible
 from bsvr_pp.inference.approximate import MeanField
 from bsvr_pp.inference.fitted import Draws
 from bsvr_pp.inference.protocol import IntegratesLatent, Options, check_latent
 from bsvr_pp.inference.recover import recover
 from bsvr_pp.inference.search.optimize import check_continuous, initial_point, maximize
-from bsvr_pp.model.coordinates import (
+from bsvr_pp.model.distributions import NoiseRV
+from bsvr_pp.model.gp import copy_model, set_initial_values
+from bsvr_pp.model.inventory import ModelError
+from bsvr_pp.model.marginalize import (
     LATENT_COORDINATES,
     NOISE_COORDINATES,
     can_whiten,
+    marginalize,
     noise_coordinates,
     whiten,
     with_noise_coordinates,
 )
-from bsvr_pp.model.density import CompiledOp
-from bsvr_pp.model.distributions import NoiseRV
-from bsvr_pp.model.gp import copy_model, set_initial_values
-from bsvr_pp.model.inventory import ModelError
-from bsvr_pp.model.marginalize import marginalize
+from bsvr_pp.model.operation import CompiledOp
 from bsvr_pp.model.problem import Point, Problem, read_model
 
 Chain = dict[str, xr.Dataset]  # posterior and sample_stats over draw

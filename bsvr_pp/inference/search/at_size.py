@@ -13,10 +13,11 @@ from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
+from rich.progress import Progress
 
 from bsvr_pp.core.arrays import Array, Rows
 from bsvr_pp.core.compiler import threads_for
-from bsvr_pp.core.covariance.block_diagonal import each_block, progress_of_blocks
+from bsvr_pp.core.covariance.covariance import each_block
 from bsvr_pp.inference.protocol import IntegratesLatent, Options
 from bsvr_pp.inference.search.optimize import Optimum, SearchObjective, lengthscales, maximize
 from bsvr_pp.inference.search.quasi_newton import ascend
@@ -125,10 +126,11 @@ def _neighbourhoods(
 def _climb(problem: Problem, method: IntegratesLatent, first: Optimum, progressbar: bool) -> Optimum:
     """Climb the evidence of the neighbourhoods and the subset from the optimum of the subset."""
     objective = SearchObjective(problem, method, {}, "posterior")
-    with progress_of_blocks("hyperparameters in neighbourhoods" if progressbar else "", _LIMIT) as advance:
+    with Progress(transient=True, disable=not progressbar) as bar:
+        task = bar.add_task("hyperparameters in neighbourhoods", total=_LIMIT)
 
         def counted(x: Array) -> tuple[float, Array]:
-            advance(1)
+            bar.advance(task)
             return objective(x)
 
         x, n = objective.pack(first.point), problem.targets.size

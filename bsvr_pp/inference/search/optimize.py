@@ -36,13 +36,12 @@ from bsvr_pp.core.arrays import Array, Rows
 from bsvr_pp.inference.protocol import IntegratesLatent, Objective, Options
 from bsvr_pp.inference.search.quasi_newton import Pairs, ascend
 from bsvr_pp.model.gaussian import gradients
+from bsvr_pp.model.inputs import Warped, WithLevels
 from bsvr_pp.model.inventory import ModelError
 from bsvr_pp.model.kernels import MainEffects, RationalQuadratic
-from bsvr_pp.model.levels import WithLevels
 from bsvr_pp.model.operation import TargetsGraph
 from bsvr_pp.model.priors import location_and_scale
 from bsvr_pp.model.problem import Point, Problem
-from bsvr_pp.model.warping import Warped
 
 _NEAR = 0.03  # largest change of the unconstrained values for which the last solution is a good start
 _TRIAL = 10  # evaluations of a start, after which the best start continues if the evidence is continuous

@@ -1,26 +1,32 @@
-"""Data in parts, and training data as standardised numbers in files, for which only the targets are in memory together.
+"""What a fit into a folder reads and writes: data in parts, files that are whole or computed again, and tasks on them.
 
-A source is read part by part: to summarise its columns, and to encode its rows, which are then standardised.
+A source is read part by part: to summarise its columns, and to encode its rows, which are then standardised and written
+to files. Only the targets are in memory together. Independent tasks on these files run by joblib: in threads, or on the
+workers of a cluster that see the folder.
 """
 
 from __future__ import annotations
 
 import json
+import warnings
+from collections import UserDict
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from hashlib import sha256
 from pathlib import Path
+from platform import node
+from typing import Any
 
 import numpy as np
 import pandas as pd
 from numpy.typing import NDArray
 
 from bsvr_pp.core.arrays import Array
-from bsvr_pp.core.atomic_write import atomic_write
+from bsvr_pp.core.atomic_write import DamagedError, SealedFile, atomic_write
+from bsvr_pp.core.covariance.covariance import each_block
 from bsvr_pp.estimators.training_data import width_of_tied
 from bsvr_pp.estimators.validation import log_of
-from bsvr_pp.large.tasks import Record, checksum
 from bsvr_pp.model.blocks import mean_and_deviation
 from bsvr_pp.model.priors import location_and_scale
 from bsvr_pp.tables import DataError, check_columns, of_file, unique
@@ -131,7 +137,8 @@ def _of_table(data: str | Path | pd.DataFrame, target: str | None, encoding: Enc
                 yield part, np.empty(0)
 
     stats = [[str(file.relative_to(name)), file.stat().st_size, file.stat().st_mtime_ns] for file in files]
-    return Source(name, checksum(stats) if files else _of_content(parts()), chosen, parts, notes)
+    identity = "" if encoding is not None else checksum(stats) if files else _of_content(parts())
+    return Source(name, identity, chosen, parts, notes)
 
 
 def _of_content(parts: Iterator[tuple[Inputs, Array]]) -> str:
@@ -252,3 +259,86 @@ def writing_rows(path: Path) -> Iterator[Callable[[NDArray[np.generic]], None]]:
 def open_rows(path: Path) -> np.memmap[tuple[int, ...], np.dtype[np.float64]]:
     """Open an array, of which only the rows that are used are read."""
     return np.load(path, mmap_mode="r")
+
+
+NO_THREADS = {"n_jobs": None, "progressbar": False}  # options of `LocalBlocks` that no number depends on
+Record = dict[str, Any]  # plain data of JSON
+Task = Callable[[str, str, int], dict[str, NDArray[np.generic]]]
+
+
+class Records(UserDict[str, Record]):
+    """Plain data by name, each in a JSON file of a folder; one that is damaged is not there, with a warning."""
+
+    def __init__(self, folder: Path) -> None:
+        super().__init__()
+        self.folder = folder
+        found = {path.stem: _intact(read_record, path) for path in folder.glob("*.json")}
+        self.data = {name: record for name, record in found.items() if record is not None}
+
+    def __setitem__(self, name: str, data: Record) -> None:
+        record = json.loads(json.dumps(data))  # as it will be read
+        with atomic_write(self.folder / f"{name}.json") as fresh:
+            fresh.write_text(json.dumps(record | {"sha256": checksum(record)}, indent=1) + "\n")
+        super().__setitem__(name, record)
+
+
+def read_record(path: Path) -> Record:
+    """Read the data of a file of `Records`."""
+    try:
+        record = json.loads(path.read_bytes())
+    except (ValueError, RecursionError):
+        record = None
+    if not isinstance(record, dict) or record.pop("sha256", None) != checksum(record):
+        raise DamagedError(f"{path}: is damaged, since its checksum does not match its content")
+    return record
+
+
+def checksum(record: object) -> str:
+    """SHA-256 of plain data."""
+    return sha256(json.dumps(record, sort_keys=True).encode()).hexdigest()
+
+
+def all_whole(*files: Path) -> bool:
+    """Whether all files of a stage are there as they were written; a damaged one is named in a warning."""
+    return all([_intact(lambda path: SealedFile(path).check(), path) is not None for path in files])
+
+
+def _intact[T](read: Callable[[Path], T], path: Path) -> T | None:
+    """What a function reads from a file; None if there is none, or if it is damaged, with a warning."""
+    try:
+        return read(path)
+    except FileNotFoundError:
+        return None
+    except DamagedError as error:
+        warnings.warn(f"{error}; its stage is computed again", UserWarning, stacklevel=6)
+        return None
+
+
+def run_tasks(task: Task, work: Records, count: int, progress: str) -> list[Path]:
+    """Files in ``work`` of the arrays that a function makes of it, of a stamp of its records, and of each number."""
+    folder, stamp = str(work.folder), checksum(work.data)
+    files = [work.folder / "done" / f"{number}.npz" for number in range(count)]
+    # Files of this stamp that are there as they were written are not computed again.
+    todo = [number for number in range(count) if not (all_whole(files[number]) and _stamp(files[number]) == stamp)]
+    each_block(lambda i: _write(task, folder, stamp, todo[i]), len(todo), progress, anywhere=True)
+    return files
+
+
+def _write(task: Task, folder: str, stamp: str, number: int) -> None:
+    """Write the arrays of a task."""
+    if not Path(folder).is_dir():
+        raise ValueError(f"folder must be on a disk that all workers share, {folder} is missing at {node()}")
+    found = task(folder, stamp, number)
+    write_arrays(Path(folder) / "done" / f"{number}.npz", stamp=np.array(stamp), **found)
+
+
+def write_arrays(path: Path, **arrays: Any) -> None:
+    """Write arrays by name."""
+    with atomic_write(path, sealed=True) as fresh:
+        np.savez(fresh, **arrays)
+
+
+def _stamp(file: Path) -> str:
+    """Stamp of the records that a task was computed for."""
+    with np.load(file) as found:
+        return str(found["stamp"])

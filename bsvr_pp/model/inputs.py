@@ -1,8 +1,13 @@
-"""The scale of an input: the kernel takes x + w·(g(x) - x), of which the share w of a transform g is learned.
+"""What a kernel knows of its inputs beside their numbers: the levels of inputs of few values, and scales.
 
-Transforms are those of Yeo & Johnson (2000) with powers from 0 to 2: the logarithm above the mean and the square below
-it, the reverse, and all between. The power makes the training rows as Gaussian as possible. Then g is moved and scaled
-to their mean and deviation. Each scale is strictly increasing and smooth on the whole line, and w = 0 is the input.
+A kernel takes an input of few values as a number, and each value as a level of a category as well. What belongs to a
+value alone, such as a kind of material that is numbered, is learned from all rows of that value. A value that the
+training rows do not have is a number alone (docs/defaults.md).
+
+On a scale the kernel takes x + w·(g(x) - x), of which the share w of a transform g is learned. Transforms are those of
+Yeo & Johnson (2000) with powers from 0 to 2: the logarithm above the mean and the square below it, the reverse, and all
+between. The power makes the training rows as Gaussian as possible. Then g is moved and scaled to their mean and
+deviation. Each scale is strictly increasing and smooth on the whole line, and w = 0 is the input.
 """
 
 from __future__ import annotations
@@ -19,7 +24,6 @@ from scipy.optimize import minimize_scalar
 from scipy.stats import yeojohnson
 
 from bsvr_pp.core.arrays import Array, Tensor
-from bsvr_pp.model.levels import alone
 
 _LARGEST = 2.0  # power; with less than 0 or more than 2 a transform has a limit outside the rows
 _BENT, _LIKE_LOG = 0.1, 0.7  # share times distance of the power from 1, above which words say so
@@ -51,11 +55,6 @@ class Warping(NamedTuple):
     def of_array(cls, array: Array) -> Self:
         """Read `array`."""
         return cls(tuple(map(int, array[:, 0])), tuple(map(tuple, array[:, 1:].tolist())))
-
-    def on_scales(self, X: Array, share: Array) -> Array:
-        """The inputs (n, q) of these columns on their scales."""
-        found = on_scales(pt.constant(X), X.shape[1], self.columns, pt.constant(self.array), pt.constant(share))
-        return np.asarray(found.eval())[:, list(self.columns)]
 
     def described(self, share: Array) -> list[str]:
         """The scales in words, for shares (q,)."""
@@ -124,3 +123,49 @@ class Warped(WarpedInput):
         constants = pm.Data(CONSTANTS, warping.array)
         share = pm.Uniform("warping", 0.0, 1.0, shape=len(warping.columns))
         super().__init__(input_dim, kernel, on_scales, args=(input_dim, warping.columns, constants, share))
+
+
+_FEWEST, _MOST = 3, 12  # numbers of values: two are a line anyway, and more are rarely names
+_REPEATS = 5  # least mean number of rows of a value
+_SAME = 1e-9  # difference of equal values in standard deviations, of which rounding errors are far less
+
+
+class Levels(NamedTuple):
+    """Columns with few values, and these values (q, m), each row with infinity where it has fewer than m."""
+
+    columns: tuple[int, ...] = ()
+    values: Array = np.empty((0, 1))
+
+    @classmethod
+    def of(cls, X: Array, columns: tuple[int, ...]) -> Levels:
+        """The values that rows have in some columns."""
+        found = [np.unique(X[:, column]) for column in columns]
+        values = np.full((len(columns), max((value.size for value in found), default=1)), np.inf)
+        for row, value in zip(values, found, strict=True):
+            row[: value.size] = value
+        return cls(columns, values)
+
+
+def columns_of_few_values(X: Array, tied: Sequence[int] | None) -> tuple[int, ...]:
+    """Columns with 3 to 12 values, each in five rows on average, which are no indicators of words."""
+    sizes = {k: np.unique(X[:, k]).size for k in alone(X, tied)}
+    return tuple(k for k, m in sizes.items() if _FEWEST <= m <= min(_MOST, len(X) // _REPEATS))
+
+
+def alone(X: Array, tied: Sequence[int] | None) -> list[int]:
+    """Columns that share no hyperparameter with others, as the indicators of words do."""
+    return [k for k in range(X.shape[1]) if tied is None or tied.count(tied[k]) == 1]
+
+
+def with_levels(X: Tensor, columns: tuple[int, ...], values: Tensor) -> Tensor:
+    """Inputs (n, d), and the number of the level in each of the q columns, -1 for no value of `Levels`."""
+    same = pt.lt(pt.abs(X[:, np.array(columns)][:, :, None] - values[None]), _SAME)
+    level = pt.switch(pt.any(same, axis=2), pt.argmax(same, axis=2), -1.0)
+    return pt.concatenate([X, level], axis=1)
+
+
+class WithLevels(WarpedInput):
+    """A kernel of d inputs and their levels as a kernel of the inputs, whose lengthscales are those of the inputs."""
+
+    def __init__(self, input_dim: int, kernel: BaseCovariance, levels: Levels) -> None:
+        super().__init__(input_dim, kernel, with_levels, args=(levels.columns, pm.Data("levels", levels.values)))
