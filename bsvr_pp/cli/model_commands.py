@@ -216,7 +216,8 @@ def predict(
     """Predict the target for each row: mean, standard deviation and a central interval.
 
     For a model of log y the mean is replaced by the median; for ordered classes the median class and the probability
-    of each class are written.
+    of each class are written. If the predictions of a model in a folder are interrupted, the same command continues
+    them.
     """
     import bsvr_pp as bp
 

@@ -6,10 +6,10 @@ file ends in checksums of its pieces (`core.atomic_write.seal`), which are check
 
 from __future__ import annotations
 
-import warnings
+import shutil
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, field, replace
-from functools import cached_property, partial
+from dataclasses import asdict, dataclass, field, replace
+from functools import cached_property, lru_cache, partial
 from pathlib import Path
 from typing import Self
 
@@ -19,8 +19,8 @@ from numpy.typing import ArrayLike, NDArray
 from scipy.spatial import cKDTree
 
 from bsvr_pp.core.arrays import Array, Rows, check_fields, check_positive, numbers
-from bsvr_pp.core.atomic_write import PIECE, DamagedError, SealedFile, atomic_write, check_writable
-from bsvr_pp.core.covariance.covariance import each_block
+from bsvr_pp.core.atomic_write import PIECE, DamagedError, SealedFile, atomic_write, check_writable, locked
+from bsvr_pp.core.compiler import threads_for
 from bsvr_pp.estimators.base import LocalBlocks, central_levels, from_options
 from bsvr_pp.estimators.standard_fit import RegressionSpec, StandardModel
 from bsvr_pp.estimators.svr import BayesianSVR
@@ -31,11 +31,19 @@ from bsvr_pp.inference.prediction.component import Component, Member, component,
 from bsvr_pp.inference.prediction.distribution import CHUNK, PredictiveDistribution
 from bsvr_pp.inference.prediction.neighbours import NoiseScales, moments_given, nearest_in
 from bsvr_pp.large.parts import (
+    NO_THREADS,
     Data,
     Record,
+    Records,
+    Source,
+    all_whole,
+    checksum,
     new_rows_of,
     open_rows,
     read_record,
+    run_tasks,
+    write_array,
+    writing_rows,
 )
 from bsvr_pp.model.blocks import ONE_BLOCK, Blocks, Partition, Regions
 from bsvr_pp.model.problem import Point, Problem
@@ -45,7 +53,8 @@ from bsvr_pp.tables.files import writing_predictions
 
 FORMAT = "bsvr_pp folder 5"
 ARRAYS = ("inputs.npy", "targets.npy", "row.npy", "dual_coef.npy", "site_precision.npy", "regions.npz")
-_TASK = 5000  # rows that a thread of `FolderModel.predict_into` predicts together
+_TASK = 5000  # rows of a task of `FolderModel.predict_into`,
+_ROWS = 50_000  # and those that it writes together
 _TOGETHER = 100_000  # rows of blocks that are searched together
 _SEARCHED = 5000  # new inputs whose nearest rows are searched together
 _FIELDS = ("format", "run", "data", "point", "at_size", "neighbours", "noise_scales", "files")
@@ -257,11 +266,17 @@ class FolderModel(TargetPredictions):
         return self._stored.read("dual_coef.npy", rows)[np.argsort(self._stored.read("row.npy", rows))]
 
     def predict_into(
-        self, data: Data, out: str | Path, *, coverage: float = 0.9, times: ArrayLike | None = None
+        self,
+        data: Data,
+        out: str | Path,
+        *,
+        coverage: float = 0.9,
+        times: ArrayLike | None = None,
     ) -> int:
-        """Predict for any number of rows, into a file, part by part.
+        """Predict for any number of rows, into a file.
 
-        In memory are the rows of a part, and the blocks that they need.
+        In memory are the rows of a task, the blocks that they need, and some integers for each new row. If the call is
+        interrupted, the same call continues it. Tasks run where `fit_folder` solves blocks.
 
         Parameters
         ----------
@@ -282,27 +297,36 @@ class FolderModel(TargetPredictions):
         ValueError
             If an option or the data cannot serve.
         """
-        values = None if times is None else self._checked_times(times)
+        values = None if times is None else self._checked_times(times).tolist()
         central_levels(coverage)
-        path, count, local = check_writable("out", out), 0, self._local()
-        source, progress = new_rows_of(data, self.encoding_), "predictions" if local.progressbar else ""
-        with of_file(source.name), warnings.catch_warnings():  # before the work starts
-            warnings.simplefilter("ignore")  # which the work shows
-            for inputs, _ in source.parts():
-                self._encoded(inputs)
-
-        def predicted(X: Array) -> pd.DataFrame:
-            order = np.argsort(self._stored.regions.assign(self._standardised(X)), kind="stable")  # near rows together
-            tasks = [X[order[at : at + _TASK]] for at in range(0, len(X), _TASK)]
-            of_task = partial(self.predict_table, coverage=coverage, target=self.target or "y", times=values)
-            found = each_block(lambda i: of_task(tasks[i]), len(tasks), progress)
-            return pd.concat(found).iloc[np.argsort(order)]
-
-        with local.threads(), atomic_write(path) as fresh, writing_predictions(path, fresh) as add:
-            for inputs, _ in source.parts():
-                add(predicted(self._encoded(inputs)))
-                count += len(inputs)
-        return count
+        path = check_writable("out", out).absolute()
+        source, local = new_rows_of(data, self.encoding_), self._local()
+        run = {
+            "model": str(self.folder),
+            "checksum": checksum(self._record),
+            "data": source.identity,
+            "blocks": asdict(local) | NO_THREADS,
+            "noise_scales": bool(self.noise_scales),
+            "task": _TASK,
+            "options": {"coverage": float(coverage), "target": self.target or "y", "times": values},
+        }
+        place = path.parent / f".bsvr-pp-{path.name}"
+        with local.threads(), locked(place):
+            work = Records(place)
+            if work.get("run") != run:
+                for name in work:
+                    (place / f"{name}.json").unlink()
+                work = Records(place)
+            work["run"] = run
+            if "order" not in work or not all_whole(place / "inputs.npy", place / "order.npy"):
+                with of_file(source.name):
+                    _order(self, source, work)
+            rows = int(work["order"]["rows"])
+            progress = "predictions" if local.progressbar else ""
+            files = run_tasks(_predict, work, -(-rows // _TASK), progress)
+            _join(files, path, rows)
+            shutil.rmtree(place, ignore_errors=True)
+        return rows
 
     def _encoded(self, X: ArrayLike) -> Array:
         """New inputs as numbers; a table is encoded."""
@@ -329,6 +353,52 @@ def _record_of(folder: str | Path) -> tuple[Path, Record]:
     if record.get("format") != FORMAT:
         raise ValueError(f"{path}: its format is {record.get('format')!r}, and this version reads {FORMAT!r}")
     return path, record
+
+
+def _order(model: FolderModel, source: Source, work: Records) -> None:
+    """Write the encoded inputs, and the order of their blocks."""
+    own = []
+    with writing_rows(work.folder / "inputs.npy") as add:
+        for inputs, _ in source.parts():
+            X = model._encoded(inputs)
+            add(X)
+            own.append(model._stored.regions.assign(model._standardised(X)))
+    order = np.argsort(np.concatenate(own), kind="stable")
+    write_array(work.folder / "order.npy", order)
+    work["order"] = {"rows": order.size}
+
+
+@lru_cache(maxsize=2)
+def _open(folder: str, stamp: str) -> tuple[FolderModel, Record]:
+    """Model and options; ``stamp`` changes with them."""
+    run = Records(Path(folder))["run"]
+    model = FolderModel(run["model"])
+    if checksum(model._record) != run["checksum"]:
+        raise ValueError(f"{model.folder}: has another model than the one that was given: FolderModel reads it")
+    model.blocks, model.noise_scales = LocalBlocks(**run["blocks"]), run["noise_scales"]
+    return model, run
+
+
+def _predict(folder: str, stamp: str, part: int) -> dict[str, NDArray[np.generic]]:
+    """Predict some rows."""
+    model, run = _open(folder, stamp)
+    rows = open_rows(Path(folder) / "order.npy")[part * run["task"] :][: run["task"]]
+    with threads_for(1):
+        table = model.predict_table(open_rows(Path(folder) / "inputs.npy")[rows], **run["options"])
+    return {"rows": rows, "values": table.to_numpy(), "names": table.columns.to_numpy(dtype=str)}
+
+
+def _join(parts: list[Path], path: Path, n: int) -> None:
+    """Write the predictions in the order of the rows."""
+    with np.load(parts[0]) as saved:
+        names = saved["names"].tolist()
+    found = np.lib.format.open_memmap(parts[0].with_name("found.npy"), "w+", float, (n, len(names)))
+    for part in parts:
+        with np.load(part) as saved:
+            found[saved["rows"]] = saved["values"]
+    with atomic_write(path) as fresh, writing_predictions(path, fresh) as add:
+        for at in range(0, n, _ROWS):
+            add(pd.DataFrame(found[at : at + _ROWS], columns=names))
 
 
 def spec_of(record: Mapping[str, Record]) -> tuple[RegressionSpec, Columns]:

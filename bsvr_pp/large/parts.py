@@ -137,8 +137,7 @@ def _of_table(data: str | Path | pd.DataFrame, target: str | None, encoding: Enc
                 yield part, np.empty(0)
 
     stats = [[str(file.relative_to(name)), file.stat().st_size, file.stat().st_mtime_ns] for file in files]
-    identity = "" if encoding is not None else checksum(stats) if files else _of_content(parts())
-    return Source(name, identity, chosen, parts, notes)
+    return Source(name, checksum(stats) if files else _of_content(parts()), chosen, parts, notes)
 
 
 def _of_content(parts: Iterator[tuple[Inputs, Array]]) -> str:

@@ -47,10 +47,11 @@ def model(fitted, tmp_path):
 def test_a_folder_with_another_model_than_the_object_predicts_nothing(model, tmp_path):
     shutil.rmtree(model.folder)
     bp.fit_folder(machine(), *wave(150, seed=5), folder=model.folder)
+    with pytest.raises(ValueError, match="has another model than the one that was given"):
+        model.predict_into(NEW, tmp_path / "out.csv")
     assert bp.FolderModel(model.folder).blocks_.n == 150
-    for call in (lambda: model.predict(NEW), lambda: model.predict_into(NEW, tmp_path / "out.csv")):
-        with pytest.raises(ValueError, match=r"is not the file that was written|is damaged"):
-            call()
+    with pytest.raises(ValueError, match=r"is not the file that was written|is damaged"):
+        model.predict(NEW)
 
 
 HOLD = """
@@ -64,8 +65,12 @@ with locked(Path(sys.argv[1])):
 
 
 def test_a_second_process_is_refused_by_the_name_of_the_first_and_a_dead_one_blocks_nobody(model, tmp_path):
-    folder = tmp_path / "fresh"
-    for call in (lambda: bp.fit_folder(machine(), *wave(150), folder=folder),):
+    out, fresh = tmp_path / "out.csv", tmp_path / "fresh"
+    calls = {
+        fresh: lambda: bp.fit_folder(machine(), *wave(150), folder=fresh),
+        tmp_path / ".bsvr-pp-out.csv": lambda: model.predict_into(NEW, out),
+    }
+    for folder, call in calls.items():
         with subprocess.Popen([sys.executable, "-c", HOLD, str(folder)], stdout=subprocess.PIPE) as holder:
             assert holder.stdout.readline() == b"held\n"
             with pytest.raises(ValueError, match=f"{folder}: process {holder.pid} on .* writes into it: call again"):
@@ -202,6 +207,35 @@ def test_files_of_stages_that_are_damaged_are_named_and_made_again(fitted, tmp_p
         pytest.raises(ValueError, match="has files of other data or options: choose another folder, or remove it"),
     ):
         bp.fit_folder(machine(), *wave(200), folder=folder)
+
+
+def test_stages_of_predictions_that_are_damaged_are_made_again(model, tmp_path):
+    expected = model.predict_table(NEW)
+    done = tmp_path / ".bsvr-pp-out.csv" / "done" / "0.npz"
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(folder_model, "_join", lambda *_: 1 / 0)
+        with pytest.raises(ZeroDivisionError):
+            model.predict_into(NEW, tmp_path / "out.csv")
+    done.write_bytes(done.read_bytes()[:-100])
+    with pytest.warns(UserWarning, match=r"0\.npz: is .*damaged.*; its stage is computed again"):
+        model.predict_into(NEW, tmp_path / "out.csv")
+    found = np.loadtxt(tmp_path / "out.csv", delimiter=",", skiprows=1)
+    np.testing.assert_allclose(found, expected, rtol=1e-12)
+
+
+def test_rows_of_another_call_of_predict_into_are_not_predicted(model, tmp_path):
+    """Also if the second call ends before it has written its own rows."""
+    out = tmp_path / "out.csv"
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(folder_model, "_join", lambda *_: 1 / 0)
+        with pytest.raises(ZeroDivisionError):
+            model.predict_into(NEW[:10], out)
+        patch.setattr(folder_model, "_order", lambda *_: 1 / 0)
+        with pytest.raises(ZeroDivisionError):
+            model.predict_into(NEW, out)
+    assert model.predict_into(NEW, out) == len(NEW)
+    found = np.loadtxt(out, delimiter=",", skiprows=1)
+    np.testing.assert_allclose(found, model.predict_table(NEW), rtol=1e-12)
 
 
 @pytest.mark.parametrize("error", [AttributeError, KeyError, TypeError])

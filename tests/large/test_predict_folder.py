@@ -1,12 +1,17 @@
-"""Predictions from files to a file: the numbers of `predict_table`."""
+"""Predictions from files to a file: the numbers of `predict_table`, calls that continue, and workers."""
 
+import subprocess
+import sys
+import time
+
+import joblib
 import numpy as np
 import pandas as pd
 import pytest
 
 import bsvr_pp as bp
 from bsvr_pp.large import folder_model
-from tests.large.conftest import flights
+from tests.large.conftest import flights, interrupted, kill_a_worker
 
 pytest.importorskip("pyarrow", reason="models in folders need pyarrow")
 
@@ -66,24 +71,69 @@ def test_options_of_the_model_reach_the_tasks(model, new, tmp_path, monkeypatch,
     np.testing.assert_allclose(pd.read_parquet(tmp_path / "out.parquet"), expected, rtol=1e-9, atol=1e-12)
 
 
-def test_a_call_that_is_interrupted_leaves_the_file_as_it_was(model, new, tmp_path, monkeypatch):
-    out, done, predict = tmp_path / "out.csv", [], type(model).predict_table
-
-    def some(self, X, *args, **options):
-        if len(done) == 2:
-            raise KeyboardInterrupt
-        done.append(len(X))
-        return predict(self, X, *args, **options)
-
-    out.write_text("before")
-    monkeypatch.setattr(type(model), "predict_table", some)
-    with pytest.raises(KeyboardInterrupt):
+def test_a_call_that_is_interrupted_continues_with_the_same_bits(model, new, tmp_path, monkeypatch):
+    out, once, predict, done = tmp_path / "out.parquet", tmp_path / "once.parquet", folder_model._predict, []
+    model.predict_into(new[0], once)
+    with interrupted(folder_model, "_predict", done, 2):
         model.predict_into(new[0], out)
-    assert out.read_text() == "before" and list(tmp_path.iterdir()) == [out]
+    assert not out.exists()
+    with monkeypatch.context() as patch:
+        patch.setattr(folder_model, "_order", None)  # the rows are not encoded again
+        patch.setattr(folder_model, "_predict", lambda *item: done.append(item[2]) or predict(*item))
+        model.predict_into(new[0], out)
+    assert sorted(done) == [0, 1, 2, 3]
+    assert out.read_bytes() == once.read_bytes()
+    assert {path.name for path in tmp_path.iterdir()} == {"out.parquet", "once.parquet"}
 
 
-def test_the_last_part_is_checked_before_the_first_is_predicted(model, new, tmp_path, monkeypatch):
-    frame = new[1].assign(speed=[1.0] * 149 + ["fast"])
-    monkeypatch.setattr(type(model), "predict_table", None)
-    with pytest.raises(ValueError, match="column 'speed'"):
-        model.predict_into(frame, tmp_path / "out.csv")
+def test_files_of_a_call_with_other_options_are_not_used(model, new, tmp_path, monkeypatch):
+    out = tmp_path / "out.parquet"
+    with monkeypatch.context() as patch:
+        patch.setattr(folder_model, "_join", lambda *_: 1 / 0)
+        with pytest.raises(ZeroDivisionError):
+            model.predict_into(new[0], out, coverage=0.5)
+    model.predict_into(new[0], out)
+    assert pd.read_parquet(out).columns.tolist() == ["delay", "sd", "lower 90 %", "upper 90 %"]
+
+
+SCRIPT = """
+import sys
+import bsvr_pp as bp
+from bsvr_pp.large import folder_model
+folder_model._TASK = 40
+bp.FolderModel(sys.argv[1]).predict_into(sys.argv[2], sys.argv[3])
+"""
+
+
+@pytest.mark.slow
+def test_predictions_that_are_killed_twice_continue(model, new, tmp_path):
+    out, once = tmp_path / "out.parquet", tmp_path / "once.parquet"
+    command = [sys.executable, "-c", SCRIPT, str(model.folder), str(new[0])]
+    for count in (1, 2):
+        with subprocess.Popen([*command, str(out)]) as run:
+            while run.poll() is None and len(list(tmp_path.glob(".bsvr-pp-out.parquet/done/*.npz"))) < count:
+                time.sleep(0.01)
+            run.kill()
+        assert not out.exists()
+    for path in (out, once):
+        subprocess.run([*command, str(path)], check=True)
+    assert out.read_bytes() == once.read_bytes()
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("lost", [False, True])
+def test_two_workers_give_the_bits_of_none(model, new, tmp_path, lost):
+    """Also if one of them is killed in the middle."""
+    distributed = pytest.importorskip("distributed")
+    out, once = tmp_path / "out.parquet", tmp_path / "once.parquet"
+    model.predict_into(new[0], once)
+
+    with (
+        distributed.LocalCluster(n_workers=2, threads_per_worker=1, processes=True, dashboard_address=None) as cluster,
+        distributed.Client(cluster, set_as_default=False) as client,
+        joblib.parallel_config("dask", client=client),
+    ):
+        if lost:
+            kill_a_worker(client, tmp_path, ".bsvr-pp-out.parquet/done/*.npz")
+        model.predict_into(new[0], out)
+    assert out.read_bytes() == once.read_bytes()
