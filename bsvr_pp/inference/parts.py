@@ -18,7 +18,7 @@ from pytensor.graph.replace import graph_replace, vectorize_graph
 from pytensor.graph.traversal import ancestors
 
 from bsvr_pp.core.approximations import BlockDiagonal, Covariance, LatentPosterior
-from bsvr_pp.core.arrays import Array, Tensor
+from bsvr_pp.core.arrays import Array, Rows, Tensor
 from bsvr_pp.core.covariance.covariance import CrossRoot, Factor
 from bsvr_pp.model.affine import Affine, Process
 from bsvr_pp.model.compiled import Compiled
@@ -50,15 +50,16 @@ class _AtTraining(NamedTuple):
 
     K: Covariance
     weights: Array
+    rows: Rows | slice
 
     def in_f(self, values: Array) -> Array:
         """What values (size, m) of the process add to f (size, n)."""
-        return values * self.weights if self.weights.ndim == 1 else values @ self.weights.T
+        return values[:, self.rows] * self.weights if self.weights.ndim == 1 else values @ self.weights.T
 
     def from_dual(self, dual: Array) -> Array:
         """K·Bᵀ times dual coefficients (size, n) of f."""
         if self.weights.ndim == 1:
-            return (dual * self.weights) @ self.K.dense()
+            return (dual * self.weights) @ self.K.dense()[self.rows]
         return dual @ self.weights @ self.K.dense()
 
 
@@ -167,7 +168,9 @@ def variables_at(problem: Problem, affine: Affine, point: Point, z: Array) -> di
     def graphs(given: Tensor) -> list[Tensor]:
         one = pt.vector(shape=(affine.size,))
         values = affine.values(one)
-        means = [affine.mean_of(process, problem.matrix, values) for process in affine.processes.values()]
+        means = [
+            affine.mean_of(process, affine.own_rows(problem.matrix), values) for process in affine.processes.values()
+        ]
         each = [value + 0.0 * one.sum() for value in (*values.values(), *means)]  # all depend on z
         return cast(list[Tensor], vectorize_graph(each, {one: given})) if each else []
 
@@ -238,7 +241,7 @@ def given_parts(
         return problem.evaluate(key, made, point, *rows, *given)[0]
 
     def deviation(name: str, process: Process) -> Array:
-        own = problem.matrix
+        own = affine.own_rows(problem.matrix)
         mean = of_variables(lambda values: affine.mean_of(process, own, values), f"mean of {name}")
         return np.asarray(draw[name] - mean)
 
@@ -269,7 +272,7 @@ def _share_of_values(
     """Covariance of the share of a process at new rows with its values at its own, prior variance and mean of it."""
 
     def graphs(new: Tensor) -> list[Tensor]:
-        return [affine.with_location(process, problem.matrix, new).T]
+        return [affine.with_location(process, affine.own_rows(problem.matrix), new).T]
 
     name = process.prior.name
     (K_star,) = problem.evaluate(f"values {name}", graphs, point, X)
@@ -282,10 +285,12 @@ def _at_training(problem: Problem, affine: Affine, point: Point) -> dict[str, _A
 
     def graphs() -> list[Tensor]:
         each, U = affine.processes.values(), problem.matrix
-        return [graph for process in each for graph in (affine.own(process, U), affine.weights(process, U))]
+        own = affine.own_rows(U)
+        return [graph for process in each for graph in (affine.own(process, own), affine.weights(process, U))]
 
-    values = iter(problem.evaluate("parts", graphs, point))
+    values, kept = iter(problem.evaluate("parts", graphs, point)), problem.columns.kept
+    rows = slice(None) if kept is None else kept
     return {
-        name: _AtTraining(Covariance(next(values), jitter=p.prior.jitter), np.asarray(next(values)))
+        name: _AtTraining(Covariance(next(values), jitter=p.prior.jitter), np.asarray(next(values)), rows)
         for name, p in affine.processes.items()
     }

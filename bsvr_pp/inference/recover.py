@@ -18,7 +18,7 @@ from bsvr_pp.core.arrays import Array, Values, generator
 from bsvr_pp.core.docs import shared
 from bsvr_pp.inference.parts import coordinates_of_f, deterministics_at, draw_parts
 from bsvr_pp.inference.prediction.component import Member, component, new_rows
-from bsvr_pp.inference.result import check_same, dim_of_new_rows, layout_of, points_of
+from bsvr_pp.inference.result import check_same, dim_of_new_rows, layout_of, points_of, with_missing
 from bsvr_pp.model.gp import copy_model, share_data
 from bsvr_pp.model.marginalize import Integrator, source_of
 from bsvr_pp.model.problem import Point, Problem, read_model
@@ -119,7 +119,7 @@ def recover(
         else:
             f, parts = draw_parts(problem, point, found, 1, rng)
             drawn = {latent: f} | parts
-        drawn = drawn | deterministics_at(problem, point, drawn)
+        drawn = with_missing(problem, point, drawn | deterministics_at(problem, point, drawn), rng)
         drawn = {name: values[0] for name, values in drawn.items()}
         if at_new is not None:
             known = None if problem.blocks.several else found.predict

@@ -35,6 +35,7 @@ from bsvr_pp.inference.search.optimize import Optimum
 from bsvr_pp.model.blocks import ONE_BLOCK, Blocks, Partition
 from bsvr_pp.model.inventory import ModelError
 from bsvr_pp.model.problem import Point, Problem, read_model
+from bsvr_pp.model.row_kinds import missing_name
 
 _OPTIMUM = ("objective", "converged", "message", "n_evaluations")  # attributes of `Optimum`, in their order
 _DRAWS = 500  # number of draws of f from a Gaussian approximation, and of new targets,
@@ -253,6 +254,7 @@ def from_latent(
         f, *whitened = (np.broadcast_to(values, (many, f.shape[1])) for values in (f, *parts.values()))
         parts = dict(zip(parts, whitened, strict=True))
     parts |= deterministics_at(problem, point, parts | {problem.prior.name: f})
+    parts = with_missing(problem, point, parts, rng)
     values = with_derived(problem, point)
     repeated = {name: np.broadcast_to(value, (1, len(f), *np.shape(value))) for name, value in values.items()}
     zero = np.zeros_like(posterior.variance)
@@ -277,6 +279,9 @@ def from_latent(
     tree["sample_stats"] = xr.DataTree(numbered(xr.Dataset(stats)))
     if problem.composite is not None:
         moments = moments_of_parts(problem, point, posterior, plug_in=plug_in)
+        missing = missing_name(problem.target)
+        if (of_f := moments.pop(missing, None)) is not None and (own := noise_of_missing(problem, point)) is not None:
+            moments[missing] = np.stack([of_f[0], np.sqrt(of_f[1] ** 2 + own.variance)])
         shown = layout_of(problem).dataset(moments, ("moment",))
         tree["moments"] = xr.DataTree(shown.assign_coords(moment=["mean", "sd"]))
     keep_optima(tree, optima)
@@ -324,6 +329,10 @@ def from_samples(
         flat = sum_of_parts(problem, points_of(drawn, [*problem.hyperparameters, *names_of_latents(problem)]))
     draws = {str(v): drawn[v].values for v in drawn.data_vars} | {name: flat.reshape(*shape, n)}
     likelihood, predicted = np.empty_like(flat), np.empty_like(flat)
+    if "latent_draws" not in samples.children:
+        located = points_of(drawn, {missing_name(problem.target)} & set(map(str, drawn.data_vars)))
+        each = [with_missing(problem, *pair, rng) for pair in zip(points, located, strict=True)]
+        draws |= {key: np.reshape([one[key] for one in each], (*shape, -1)) for key in each[0]}
     for s, point in enumerate(points):
         noise = problem.in_intervals(problem.noise_at(point), point)
         likelihood[s] = noise.log_likelihood(problem.targets, flat[s])
@@ -418,7 +427,8 @@ def _tree(
     kept: dict[str, Values] = {name: value for name, value in data.items() if name not in draws}
     of_targets = {name: value for name, value in _known(problem, noise).items() if name not in kept}
     as_targets = dict.fromkeys(of_targets, layout.dims.get(target, [f"{target}_dim_0"]))
-    of_f = latent if X in kept or not problem.n_inputs else {**latent, "inputs": inputs}
+    as_data = X in kept and problem.columns.kept is None
+    of_f = latent if as_data or not problem.n_inputs else {**latent, "inputs": inputs}
     as_f = {name: [layout.row, f"{name}_dim_1"][: np.ndim(value)] for name, value in of_f.items()}
     named = {name: value for name, value in draws.items() if name in problem.model.named_vars}
     groups = {
@@ -468,6 +478,24 @@ def log_prior(problem: Problem, posterior: xr.Dataset) -> xr.Dataset:
     shape = posterior.sizes["chain"], posterior.sizes["draw"]
     columns = zip(problem.hyperparameters, values.T, strict=True)
     return numbered(xr.Dataset({name: (("chain", "draw"), column.reshape(shape)) for name, column in columns}))
+
+
+def with_missing(problem: Problem, point: Point, draws: Mapping[str, Array], rng: np.random.Generator) -> Point:
+    """Draws, with the missing targets instead of their location; these are left out if their noise is not known."""
+    name = missing_name(problem.target)
+    kept = {label: values for label, values in draws.items() if label != name}
+    if name not in draws or (noise := noise_of_missing(problem, point)) is None:
+        return kept
+    return kept | {name: _new_targets(noise, draws[name], rng, problem.cutpoints_at(point))}
+
+
+def noise_of_missing(problem: Problem, point: Point) -> NoiseModel | None:
+    """The noise of the missing targets; None if all are known, or it is not computed row by row."""
+    kept, by_row = problem.columns.kept, [p for p in problem.parameters if not all(p.type.broadcastable)]
+    if kept is None or not all(problem.matrix in ancestors([p]) for p in by_row):
+        return None
+    (rows,) = problem.evaluate("all rows", lambda: [problem.columns.all_rows], point)
+    return problem.noise_at(point, np.delete(rows, kept, axis=0))
 
 
 def _new_targets(noise: NoiseModel, f: Array, rng: np.random.Generator, cutpoints: Array | None) -> Array:

@@ -78,6 +78,10 @@ class Affine:
         self.size, self.n = int(z.type.shape[0]), columns.n
         self.rows = columns.matrix
 
+    def own_rows(self, U: Tensor) -> Tensor:
+        """The rows of aligned processes: the rows of a training matrix, or all where targets are missing."""
+        return U if self._columns.kept is None else self._columns.all_rows
+
     def names(self) -> set[str]:
         """Names of all variables that are integrated out."""
         return {n for p in self.processes.values() for n in p.prior.latents} | set(self.variables)
@@ -213,8 +217,9 @@ def affine_of(
     mu: Tensor,
     processes: Mapping[Tensor, Prior],
     elsewhere: Sequence[Tensor],
+    kept: Rows | None = None,
 ) -> tuple[Affine, Columns]:
-    """Read the location ``mu`` of targets; what ``elsewhere`` depends on is a hyperparameter."""
+    """Read the location ``mu`` of targets, or its rows ``kept``; what ``elsewhere`` depends on is a hyperparameter."""
     held = above([mu])
     if unused := [record.name for f, record in processes.items() if f not in held]:
         raise ModelError(f"the latent function {unused[0]} is no part of mu of {target.name}: take it out")
@@ -234,10 +239,10 @@ def affine_of(
     location = _nameless(replace_in(localize(mu, model), leaves | of_f), model)
     means = {f: _nameless(replace_in(mean, leaves), model) for f, mean in means.items()}
     if bent := [v for v, leaf in leaves.items() if not all(_is_linear(g, [leaf]) for g in (location, *means.values()))]:
-        return affine_of(model, target, mu, processes, [*elsewhere, *bent])  # they are hyperparameters
+        return affine_of(model, target, mu, processes, [*elsewhere, *bent], kept)  # they are hyperparameters
     named = {str(v.name): leaf for v, leaf in leaves.items()} | {r.name: of_f[f] for f, r in processes.items()}
     graphs = [location, *means.values()]
-    n = len(np.asarray(value_of(model.rvs_to_values[target])))
+    n = len(np.asarray(value_of(model.rvs_to_values[target]))) if kept is None else shape_of(mu)[0]
     numbers = _Numbers(model, location, named, n)
     if not all(_is_linear(graph, list(named.values())) for graph in graphs) or not numbers.linear():
         raise ModelError(
@@ -251,7 +256,7 @@ def affine_of(
         records.append(Process(record, of_f[f], means[f], places[f], *kind))
     of_rows = [graph for process in records if process.aligned for graph in (process.place, process.mean)]
     inputs = of_rows[0] if of_rows and of_rows[0].owner is None else None  # others are computed from data
-    columns = _columns(model, inputs, n)
+    columns = _columns(model, inputs, n, kept)
     columns.add([location, *of_rows])
     of_rows = [graph if graph.ndim < 2 else graph @ pt.cos(pt.arange(graph.shape[1])) for graph in of_rows]
     rowwise = rowwise and all(_Numbers(model, g, named, n).follows() for g in of_rows if g.owner is not None)
@@ -265,10 +270,15 @@ def has_gaussian_mean(model: pm.Model, record: Prior) -> bool:
     return not held.isdisjoint(gaussian_variables(model))
 
 
-def _columns(model: pm.Model, X: Tensor | None, n: int) -> Columns:
+def follows_rows(model: pm.Model, graph: Tensor, n: int, kept: Rows | None) -> bool:
+    """Whether each row of a graph, of which some of n are kept, is computed from the data of this row."""
+    return _Numbers(model, graph, {}, n, kept).follows()
+
+
+def _columns(model: pm.Model, X: Tensor | None, n: int, kept: Rows | None = None) -> Columns:
     """The columns of the inputs X; without X the rows have none."""
     X = pt.constant(np.zeros((n, 0))) if X is None else X
-    return Columns(model, X, np.array(value_of(X), dtype=np.float64))
+    return Columns(model, X, np.array(value_of(X), dtype=np.float64), kept)
 
 
 def _nameless(graph: Tensor, model: pm.Model) -> Tensor:
@@ -318,10 +328,12 @@ def _gradients(graph: Tensor, leaves: Sequence[Tensor]) -> tuple[Tensor, list[Te
 class _Numbers:
     """Values of a location at rows and for values of its leaves, near the initial hyperparameters."""
 
-    def __init__(self, model: pm.Model, location: Tensor, leaves: Mapping[str, Tensor], n: int) -> None:
+    def __init__(
+        self, model: pm.Model, location: Tensor, leaves: Mapping[str, Tensor], n: int, kept: Rows | None = None
+    ) -> None:
         self._n, self._rng = n, np.random.default_rng(0)
         self._shapes = {name: tuple(leaf.type.shape) for name, leaf in leaves.items()}
-        columns = _columns(model, None, n)
+        columns = _columns(model, None, n, kept)
         columns.add([location])
         rows, given = pt.matrix(), [pt.tensor(dtype="float64", shape=(None,) * leaf.ndim) for leaf in leaves.values()]
         graph = columns.at(location, rows, dict(zip(leaves.values(), given, strict=True))) + pt.zeros(rows.shape[0])

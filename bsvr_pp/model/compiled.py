@@ -16,13 +16,14 @@ import numpy as np
 import pymc as pm
 import pytensor
 import pytensor.tensor as pt
-from numpy.typing import ArrayLike
+from numpy.typing import ArrayLike, NDArray
 from pytensor.compile.sharedvalue import SharedVariable
 from pytensor.graph.basic import Variable
 from pytensor.graph.traversal import ancestors, toposort
 from pytensor.scalar.basic import Clip
 from pytensor.tensor import TensorLike
 from pytensor.tensor.elemwise import DimShuffle
+from pytensor.tensor.subtensor import AdvancedSubtensor
 
 from bsvr_pp.core.arrays import Array, Tensor
 from bsvr_pp.core.compiler import rarely_collected
@@ -104,10 +105,10 @@ class RowData(NamedTuple):
 
 
 class Columns:
-    """Where the matrix of rows has the inputs (n, d), which are first, and data of each row."""
+    """Where the matrix of rows, all or those ``kept``, has the inputs (n, d), which are first, and data of each row."""
 
-    def __init__(self, model: pm.Model, X: TensorLike, inputs: Array) -> None:
-        self.model, self.X, self._inputs = model, X, inputs
+    def __init__(self, model: pm.Model, X: TensorLike, inputs: Array, kept: NDArray[np.int64] | None = None) -> None:
+        self.model, self.X, self._inputs, self.kept = model, X, inputs, kept
         self._places: dict[Variable, tuple[tuple[int, ...], tuple[int, ...], str]] = {}
         self._parts = [pt.as_tensor_variable(X)]
         self.data: list[RowData] = []
@@ -124,7 +125,7 @@ class Columns:
             if leaf in self._places or not (named or constant) or not 1 <= getattr(leaf, "ndim", 0) <= 2:
                 continue
             values = np.asarray(value_of(leaf))
-            if values.shape[:1] != (n,) or values.size == 0:
+            if values.shape[:1] != (n,) or values.size == 0 or (constant and _is_index(values, self.kept)):
                 continue
             flat = values.reshape(n, -1)
             found = tuple(range(d)) if leaf is self.X else None if named else _columns_of(flat, self._inputs)
@@ -136,10 +137,15 @@ class Columns:
             self._places[leaf] = (found, values.shape[1:], leaf.dtype)
 
     @property
-    def matrix(self) -> Tensor:
-        """The matrix of the training rows, as a graph over the data of the model."""
+    def all_rows(self) -> Tensor:
+        """The matrix of all rows, as a graph over the data of the model."""
         parts = [part.astype("float64") for part in self._parts]
         return pt.concatenate(parts, axis=1) if len(parts) > 1 else parts[0]
+
+    @property
+    def matrix(self) -> Tensor:
+        """The matrix of the training rows, as a graph over the data of the model."""
+        return self.all_rows if self.kept is None else self.all_rows[self.kept]
 
     def at(self, graph: Tensor, matrix: Tensor, given: Mapping[Tensor, Tensor] | None = None) -> Tensor:
         """A graph over the data of the model as one over a matrix of rows, and over given graphs of leaves."""
@@ -149,7 +155,10 @@ class Columns:
             at_rows[leaf] = pt.specify_shape(taken.astype(dtype), (None, *shape))
         # Not `graph_replace`, which would keep the number of rows of a constant.
         for node in toposort([graph], blockers=self.model.free_RVs):
-            if any(variable in at_rows for variable in node.inputs):
+            whole, kept = chosen_rows(node.outputs[0])
+            if kept is not None and _is_index(kept, self.kept):
+                at_rows[node.outputs[0]] = at_rows.get(whole, whole)
+            elif any(variable in at_rows for variable in node.inputs):
                 copy = node.clone_with_new_inputs([at_rows.get(v, v) for v in node.inputs], strict=False)
                 for output in copy.outputs:
                     output.name = None  # `localize` takes variables by their names
@@ -170,6 +179,27 @@ class Columns:
         above = set(ancestors([pt.as_tensor_variable(graph) for graph in graphs]))
         places = {columns for leaf, (columns, _, _) in self._places.items() if leaf in above}
         return [data for data in self.data if data.columns in places]
+
+
+def chosen_rows[T: Variable](graph: T) -> tuple[T, NDArray[np.int64] | None]:
+    """A graph whose first axis another one has at constant places, each once, and these; the other one and None."""
+    node = graph.owner
+    if node is None or not isinstance(node.op, AdvancedSubtensor) or node.op.idx_list != (0,):
+        return graph, None
+    index = getattr(node.inputs[1], "data", None)
+    if index is None or index.ndim != 1:
+        return graph, None
+    places = _places(index)
+    once = np.unique(places).size == places.size and (places >= 0).all()  # -1 may be a row that is there already
+    return (cast(T, node.inputs[0]), places) if once else (graph, None)
+
+
+def _places(index: np.ndarray) -> NDArray[np.int64]:
+    return np.flatnonzero(index) if index.dtype == bool else index
+
+
+def _is_index(values: np.ndarray, kept: NDArray[np.int64] | None) -> bool:
+    return kept is not None and np.array_equal(_places(values), kept)
 
 
 def _columns_of(values: Array, inputs: Array) -> tuple[int, ...] | None:

@@ -42,15 +42,6 @@ def check_variables(model: pm.Model) -> None:
             )
 
 
-def check_known(model: pm.Model) -> None:
-    """Check that no targets are masked, of which PyMC makes a free variable ``y_unobserved`` beside ``y_observed``."""
-    known = {v.name for v in model.observed_RVs}
-    for v in model.free_RVs:
-        name = v.name.removesuffix("_unobserved")
-        if name != v.name and f"{name}_observed" in known:
-            raise ModelError(f"the targets {name} have gaps: leave these rows out, and predict them by bp.predict")
-
-
 def target_of(model: pm.Model, latents: Iterable[Tensor]) -> Tensor:
     """The observed variable that depends on latent functions, or on other variables that f consists of: the targets."""
     observed = list(model.observed_RVs)

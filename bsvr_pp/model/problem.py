@@ -24,13 +24,14 @@ from bsvr_pp.core.arrays import Array, Tensor, check_size, check_spread
 from bsvr_pp.core.covariance.covariance import AnyCovariance, CrossRoot
 from bsvr_pp.core.losses import NoiseModel
 from bsvr_pp.core.losses.registry import Loss
-from bsvr_pp.model.affine import Affine, affine_of, has_gaussian_mean
+from bsvr_pp.model.affine import Affine, affine_of, follows_rows, has_gaussian_mean
 from bsvr_pp.model.blocks import ONE_BLOCK, Partition
 from bsvr_pp.model.compiled import (
     Columns,
     Compiled,
     CompiledModel,
     Exact,
+    chosen_rows,
     data_of,
     functions_of,
     prior_at,
@@ -40,16 +41,8 @@ from bsvr_pp.model.compiled import (
 from bsvr_pp.model.distributions import noise_of, split_weight
 from bsvr_pp.model.gaussian import gaussian_variables, gradients
 from bsvr_pp.model.gp import Prior, localize, processes_of
-from bsvr_pp.model.inventory import (
-    ModelError,
-    NotRead,
-    check_known,
-    check_random,
-    check_variables,
-    inventory_of,
-    target_of,
-)
-from bsvr_pp.model.row_kinds import ends_of
+from bsvr_pp.model.inventory import ModelError, NotRead, check_random, check_variables, inventory_of, target_of
+from bsvr_pp.model.row_kinds import ends_of, with_known_targets
 
 Point = dict[str, Array]
 
@@ -89,7 +82,7 @@ class Problem(CompiledModel):
     @property
     def divisible(self) -> bool:
         """Whether some of the rows are a problem of their own: f of a row depends on the data of this row alone."""
-        return self.composite is None or self.composite.rowwise
+        return self.composite is None or (self.composite.rowwise and self.columns.kept is None)
 
     def take(self, chosen: NDArray[np.int64] | slice, blocks: Partition = ONE_BLOCK) -> Problem:
         """The problem of some rows, in one block or in given blocks; other data are as they are."""
@@ -428,7 +421,7 @@ def read_model(model: pm.Model | None = None, *, samples_f: bool = False) -> Pro
         raise TypeError(f"model must be a pm.Model, got {type(model).__name__}")
     check_variables(model)
     try:
-        problem = _read(model)
+        problem = _read(with_known_targets(model))
         if not samples_f:
             problem.check_integrable()
     except ModelError as error:
@@ -439,7 +432,6 @@ def read_model(model: pm.Model | None = None, *, samples_f: bool = False) -> Pro
 
 
 def _read(model: pm.Model) -> Problem:
-    check_known(model)
     processes = processes_of(model)
     target = target_of(model, processes or gaussian_variables(model))
     if target.ndim != 1:
@@ -451,7 +443,7 @@ def _read(model: pm.Model) -> Problem:
     hyperparameters, terms, of_latent = inventory_of(model, target, prior.latents)
     width, blocks = columns.width, prior.blocks
     of_rows = [*parameters, weight, *ends.row_bounds]
-    columns.add(of_rows)
+    columns.add([graph for graph in of_rows if _is_rowwise(graph, columns)])
     matrix = pt.matrix(shape=(None, columns.width))  # without a name, which data may have
     inside = matrix if columns.width == width else matrix[:, :width]
     covariance, mean = prior_at(prior, model, inside)
@@ -479,7 +471,7 @@ def _read(model: pm.Model) -> Problem:
         of_latent,
         functions_of(model, structure),
         composite,
-        columns.values(inputs),
+        columns.values(inputs)[slice(None) if columns.kept is None else columns.kept],
         np.asarray(value_of(model.rvs_to_values[target]), dtype=np.float64),
         width,
         data,
@@ -505,7 +497,10 @@ def _locate(
         X = localize(pt.as_tensor_variable(processes[latent].X), model)
         return None, processes[latent], Columns(model, X, np.array(value_of(X), dtype=np.float64))
     others = [graph for v in (*model.observed_RVs, *model.potentials) for graph in _given(v, target)]
-    composite, columns = affine_of(model, target, latent, processes, [*of_noise, *others])
+    location, kept = chosen_rows(latent)  # as known targets have, and f at some of its inputs
+    composite, columns = affine_of(model, target, location, processes, [*of_noise, *others], kept)
+    if kept is not None and not composite.rowwise:
+        composite, columns = affine_of(model, target, latent, processes, [*of_noise, *others])
     if any(process.blocks.several for process in processes.values()):
         raise ModelError("blocks take one process alone: add the kernels of several, and leave linear terms out")
     return composite, composite.prior(latent, target), columns
@@ -520,7 +515,12 @@ def _given(v: Tensor, target: Tensor) -> Sequence[Tensor]:
 
 def _at_rows(graph: Tensor, columns: Columns, matrix: Tensor) -> Tensor:
     """A graph with a value for each row, at the rows of a matrix; any other graph as it is."""
-    return columns.at(graph, matrix) if graph.ndim > 0 else graph
+    return columns.at(graph, matrix) if graph.ndim > 0 and _is_rowwise(graph, columns) else graph
+
+
+def _is_rowwise(graph: Tensor, columns: Columns) -> bool:
+    """Whether a graph of some rows alone is computed row by row; a graph of all rows is checked at new rows."""
+    return columns.kept is None or graph.ndim == 0 or follows_rows(columns.model, graph, columns.n, columns.kept)
 
 
 def _noise_in(model: pm.Model, target: Tensor) -> tuple[Loss, Tensor, Sequence[Tensor], Tensor, Exact]:

@@ -1,7 +1,7 @@
 """Kinds of rows: what is known of a target, which is f plus noise.
 
-A row is exact, censored (`pm.Censored`), known to lie in an interval (`Interval`), an ordered class (`Ordinal`),
-under any noise of the registry. A `Kind` says how the ends of the interval follow from an observed value, and
+A row is exact, censored (`pm.Censored`), known to lie in an interval (`Interval`), an ordered class (`Ordinal`) or
+missing, under any noise of the registry. A `Kind` says how the ends of the interval follow from an observed value, and
 how a value follows from a latent target; the PyMC distribution follows from it.
 """
 
@@ -10,25 +10,35 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Sequence
 from functools import cache
 from typing import Any, ClassVar, NamedTuple, cast
+from weakref import WeakKeyDictionary
 
 import numpy as np
+import pymc as pm
 import pytensor.tensor as pt
 from numpy.typing import ArrayLike
 from pymc.distributions.censored import CensoredRV
 from pymc.distributions.continuous import Continuous
 from pymc.distributions.discrete import Discrete
 from pymc.distributions.dist_math import check_parameters
+from pymc.distributions.distribution import PartialObservedRV
 from pymc.distributions.shape_utils import rv_size_is_none
+from pymc.model.fgraph import fgraph_from_model, model_deterministic, model_from_fgraph, model_observed_rv
+from pymc.pytensorf import toposort_replace
 from pytensor.graph.basic import Variable
+from pytensor.graph.traversal import ancestors
 from pytensor.tensor import TensorLike
+from pytensor.tensor.random.op import RandomVariable
 
-from bsvr_pp.core.arrays import Array, Tensor, check_choice
+from bsvr_pp.core.arrays import Array, Rows, Tensor, check_choice
 from bsvr_pp.core.losses import LOSSES
 from bsvr_pp.core.losses.noise import checked_ends
 from bsvr_pp.core.losses.registry import NOISES
 from bsvr_pp.model.compiled import Exact
-from bsvr_pp.model.distributions import NoiseRV, constraints, distribution_class, valid_parameters
+from bsvr_pp.model.distributions import NoiseRV, constraints, distribution_class, noise_of, valid_parameters
+from bsvr_pp.model.gp import copy_model, set_initial_values, share_data
 from bsvr_pp.model.operation import log_factor
+
+_KNOWN: WeakKeyDictionary[pm.Model, tuple[list[str], pm.Model]] = WeakKeyDictionary()
 
 
 class Intervals(Exact):
@@ -147,6 +157,60 @@ KINDS = {
         ),
     )
 }
+
+
+def missing_name(target: str) -> str:
+    """Name of the missing targets beside known ones of a name."""
+    return f"{target.removesuffix('_observed')}_unobserved"
+
+
+def with_known_targets(model: pm.Model) -> pm.Model:
+    """The model without its missing targets, whose name a Deterministic of their location has; or the model itself.
+
+    PyMC makes two variables of them, ``y_observed`` and the free ``y_unobserved``, and a Deterministic ``y`` of both.
+    Integrated out, a missing target adds nothing to the density of all others.
+    """
+    observed = {v.name for v in model.observed_RVs}
+    missing = [v for v in model.free_RVs if any(v.name == missing_name(name) != name for name in observed)]
+    if not missing:
+        return model
+    names, known = _KNOWN.get(model, ([], model))
+    if names != list(model.named_vars):
+        known = share_data(set_initial_values(_without(model, missing), model), model)
+        _KNOWN[model] = list(model.named_vars), known
+    known._coords = dict(model._coords)
+    return known
+
+
+def _without(model: pm.Model, missing: list[Tensor]) -> pm.Model:
+    fgraph, memo = copy_model(model, fgraph_from_model)
+    for v in missing:
+        free, seen = memo[v], memo[model[f"{str(v.name).removesuffix('_unobserved')}_observed"]]
+        rv = free.owner.inputs[0]
+        if isinstance(rv.owner.op, PartialObservedRV):
+            whole, mask = rv.owner.inputs
+            rv, known = (_taken(whole, np.flatnonzero(each)) for each in (mask.data, ~mask.data))
+            dims = seen.owner.op.dims
+            toposort_replace(fgraph, ((seen, model_observed_rv(known, seen.owner.inputs[1], seen.name, *dims)),))
+        for i in reversed(range(len(fgraph.outputs))):
+            if free in ancestors([fgraph.outputs[i]]):  # also what is computed from all targets
+                fgraph.remove_output(i)
+        if (noise := noise_of(ends_of(rv).noise)) is not None:  # another one is refused by its name
+            location = model_deterministic(noise[1], v.name, *free.owner.op.dims)
+            fgraph.add_output(location, import_missing=True)
+    return model_from_fgraph(fgraph, mutate_fgraph=True)
+
+
+def _taken(rv: Tensor, index: Rows) -> Tensor:
+    """Some of the entries of a random vector, as a random vector."""
+    op, given = rv.owner.op, []
+    for v, n_core in zip(op.dist_params(rv.owner), op.ndims_params, strict=True):
+        if hasattr(getattr(v.owner, "op", None), "dist_params"):
+            given.append(_taken(v, index))
+        else:
+            given.append(v[index] if v.ndim > n_core and not v.type.broadcastable[0] else v)
+    make = op if isinstance(op, RandomVariable) else type(op).rv_op
+    return make(*given, size=(len(index),))
 
 
 class TargetRV(NoiseRV):

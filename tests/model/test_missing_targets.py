@@ -1,4 +1,4 @@
-"""Masked targets are refused by their name; the model of the other rows is that of PyMC. Places of f are rows of it."""
+"""Targets that are missing have no factor, and are predicted: the model is that of the other rows."""
 
 import warnings
 
@@ -7,58 +7,185 @@ import pymc as pm
 import pytest
 
 import bsvr_pp as bp
+from bsvr_pp.model.problem import read_model
 
 N = 9
 MISSING = np.arange(N) % 4 == 1
+KNOWN = ~MISSING
 X = np.linspace(0.0, 1.0, N)[:, None]
-Y = np.sin(4 * X[:, 0])
+GROUP = np.arange(N) % 3
+Y = np.sin(4 * X[:, 0]) + 0.2 * GROUP
+SIGMA = np.linspace(0.1, 0.3, N)
+AT = {"s": 0.2}
 
 
-def build(kind, y, X=X):
+def observe(kind, mu, s, y, rows):
+    if kind == "normal":
+        return pm.Normal("y", mu, s, observed=y)
+    if kind == "errors":
+        return pm.Normal("y", mu, SIGMA[rows], observed=y)
+    if kind == "by data":
+        return pm.Laplace("y", mu, s * pm.Data("size", 1.0 + SIGMA[rows]), observed=y)
+    if kind == "soft":
+        return bp.SoftInsensitive("y", mu, C=1 / s, epsilon=0.1, beta=0.3, observed=y)
+    if kind == "censored":
+        return pm.Censored("y", bp.Huber.dist(mu, 1 / s, 0.1), lower=None, upper=0.9, observed=np.minimum(y, 0.9))
+    if kind == "interval":
+        return bp.Interval("y", mu, C=1 / s, lower=Y[rows] - 0.1, upper=Y[rows] + 0.1, observed=y)
+    classes = np.ma.masked_array((Y[rows] > 0.5).astype(int), mask=np.ma.getmaskarray(y))
+    return bp.Ordinal("y", mu, cutpoints=[0.0], C=1 / s, observed=classes)
+
+
+def build(kind, rows=slice(None), X=X, plain=False):
+    """A process, and an effect of groups unless it is plain; targets of the missing rows are masked."""
+    y = np.ma.masked_array(Y, mask=MISSING)[rows]
+    y = y if np.ma.getmaskarray(y).any() else Y[rows]
     with pm.Model() as model, warnings.catch_warnings():
         warnings.simplefilter("ignore")  # PyMC's, that it draws what is missing
-        f = bp.GP(cov_func=pm.gp.cov.ExpQuad(1, ls=0.5)).prior("f", X=X)
-        if kind == "normal":
-            pm.Normal("y", f, 0.2, observed=y)
-        elif kind == "soft":
-            bp.SoftInsensitive("y", f, C=5.0, epsilon=0.1, beta=0.3, observed=y)
-        else:
-            bp.Ordinal("y", f, cutpoints=[0.5], C=5.0, observed=np.ma.masked_array(y > 0.5, y.mask).astype(int))
+        s = pm.LogNormal("s", np.log(0.2), 0.1)
+        f = bp.GP(cov_func=pm.gp.cov.ExpQuad(1, ls=0.5)).prior("f", X=pm.Data("X", X[rows]))
+        if not plain:
+            f = pm.Deterministic("mu", f + pm.Normal("u", shape=3)[pm.Data("group", GROUP[rows])])
+        observe(kind, f, s, y, rows)
     return model
 
 
-@pytest.mark.parametrize("kind", ["normal", "soft", "ordinal"])
-def test_targets_with_gaps_are_refused(kind):
-    model = build(kind, np.ma.masked_array(Y, mask=MISSING))
-    for call in (lambda: bp.fit(bp.MeanField(), model), lambda: bp.marginalize(bp.MeanField(), model)):
-        with pytest.raises(bp.ModelError, match=r"targets y have gaps: leave these rows out, and predict them by bp\."):
-            call()
+def fit(method, model, **options):
+    return bp.fit(method, model, hyperparameters=AT, random_seed=0, progressbar=False, **options)
+
+
+SLOW = [pytest.param(kind, marks=pytest.mark.slow) for kind in ("normal", "by data", "censored", "interval")]
+
+
+@pytest.mark.parametrize("kind", ["errors", "soft", "ordinal", *SLOW])
+def test_the_model_is_that_of_the_known_rows(kind):
+    model, known = build(kind), build(kind, KNOWN)
+    for method in (bp.MAP(), bp.Laplace(), bp.MeanField()) if kind == "soft" else (bp.MeanField(),):
+        result, expected = fit(method, model, draws=2000), fit(method, known)
+        assert result.attrs["log_evidence"] == pytest.approx(expected.attrs["log_evidence"], abs=1e-8)
+    np.testing.assert_allclose(result["latent_posterior"]["mean"], expected["latent_posterior"]["mean"], atol=1e-8)
+    np.testing.assert_allclose(result["moments"]["u"], expected["moments"]["u"], atol=1e-8)
+    assert [result[group]["y_observed"].shape[-1] for group in ("observed_data", "log_likelihood")] == [KNOWN.sum()] * 2
+    rows = {"X": X[MISSING], "group": GROUP[MISSING]}
+    at_known, at_all = (
+        bp.predict(each, model=m, data=rows, component="f") for each, m in ((expected, known), (result, model))
+    )
+    np.testing.assert_allclose(at_all["f_mean"], at_known["f_mean"], atol=1e-7)
+    moments = result["moments"].to_dataset()
+    assert moments["f"].shape == (2, N)
+    np.testing.assert_allclose(moments["f"][0][MISSING], at_known["f_mean"], atol=1e-5)  # with and without jitter
+    drawn = result["posterior"]["y_unobserved"].values[0]
+    if kind == "errors":  # which no new rows have
+        with pytest.raises(ValueError, match="the noise has a value for each training point"):
+            bp.predict(result, model=model, data=rows)
+        np.testing.assert_allclose(
+            moments["y_unobserved"][1] ** 2, moments["mu"][1][MISSING] ** 2 + SIGMA[MISSING] ** 2
+        )
+        return
+    if kind == "by data":
+        rows["size"] = 1.0 + SIGMA[MISSING]
+    seen = bp.predict(result, model=model, data=rows)
+    error = np.sqrt(seen["y_variance"] / len(drawn))
+    assert (np.abs(drawn.mean(axis=0) - seen["y_mean"]) < 5 * error).all()
+    np.testing.assert_allclose(drawn.var(axis=0), seen["y_variance"], rtol=0.3)
+    if kind != "ordinal":
+        np.testing.assert_allclose(moments["y_unobserved"][0], seen["y_mean"], atol=1e-5)
+        np.testing.assert_allclose(moments["y_unobserved"][1] ** 2, seen["y_variance"], rtol=1e-4)
+
+
+def test_one_process_alone_is_known_at_all_rows():
+    model = build("soft", plain=True)
+    result, expected = fit(bp.MeanField(), model), fit(bp.MeanField(), build("soft", KNOWN, plain=True))
+    assert result.attrs["log_evidence"] == pytest.approx(expected.attrs["log_evidence"], abs=1e-8)
+    assert result["posterior"]["f"].shape == (1, 500, N)
+    seen = bp.predict(result, X, model=model)
+    np.testing.assert_allclose(seen["f_mean"], result["moments"]["f"].sel(moment="mean"), atol=1e-5)
+    predicted = pm.sample_posterior_predictive(result, model=model, var_names=["y"], progressbar=False)
+    np.testing.assert_array_equal(
+        predicted["posterior_predictive"]["y"][..., MISSING], result["posterior"]["y_unobserved"]
+    )
 
 
 @pytest.mark.slow
-def test_rows_that_are_left_out_are_predicted_as_pymc_samples_them():
-    known = build("normal", Y[~MISSING], X[~MISSING])
-    expected = bp.predict(bp.fit(bp.MeanField(), known, progressbar=False), X[MISSING], model=known)
-    method = bp.NUTS(draws=400, tune=200, chains=1)
-    with warnings.catch_warnings():
+def test_sampling_predicts_what_is_missing():
+    model = build("soft")
+    assert [v.name for v in bp.marginalize(bp.MeanField(), model).free_RVs] == ["s"]
+    expected = fit(bp.MeanField(), model, draws=3000)["posterior"]["y_unobserved"]
+    options = {"draws": 300, "tune": 100, "chains": 1}
+    for method, made in ((bp.NUTS(latent=bp.MeanField(), **options), model), (bp.NUTS(**options), pm.do(model, AT))):
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore", bp.ConvergenceWarning)
+            result = bp.fit(method, made, random_seed=0, progressbar=False)
+        assert "other_methods" not in result.attrs
+        found = result["posterior"]["y_unobserved"]
+        sd = expected.std(("chain", "draw")).values
+        assert (np.abs((found - expected).mean(("chain", "draw")).values) < 0.5 * sd).all()
+        np.testing.assert_allclose(found.std(("chain", "draw")).values, sd, rtol=0.35)
+
+
+def test_data_of_the_model_may_change():
+    model = build("soft")
+    result = fit(bp.MeanField(), model)
+    with model:
+        pm.set_data({"X": 2 * X})
+    with pytest.raises(ValueError, match="computed with other inputs than the model has"):
+        bp.predict(result, model=model, data={"X": X, "group": GROUP})
+    expected = fit(bp.MeanField(), build("soft", X=2 * X)).attrs["log_evidence"]
+    assert fit(bp.MeanField(), model).attrs["log_evidence"] == pytest.approx(expected)
+
+
+def test_what_is_computed_over_rows_has_no_new_ones():
+    """The mean is that of all rows, also of those whose target is missing."""
+    with pm.Model() as model, warnings.catch_warnings():
         warnings.simplefilter("ignore")
-        found = bp.fit(method, build("normal", np.ma.masked_array(Y, mask=MISSING)), random_seed=0, progressbar=False)
-    drawn = found["posterior"]["y_unobserved"]
-    sd = np.sqrt(expected["y_variance"].values)
-    assert (np.abs(drawn.mean(("chain", "draw")).values - expected["y_mean"].values) < 0.4 * sd).all()
-    np.testing.assert_allclose(drawn.std(("chain", "draw")).values, sd, rtol=0.35)
+        x = pm.Data("x", X[:, 0])
+        mu = pm.Normal("b") * (x - x.mean())
+        pm.Normal("y", mu, pm.math.exp(x - x.mean()), observed=np.ma.masked_array(Y, mask=MISSING))
+    result = bp.fit(bp.MeanField(), model, progressbar=False)
+    centred = (X[:, 0] - X.mean())[KNOWN]
+    K = np.outer(centred, centred) + np.diag(np.exp(2 * centred))
+    expected = -0.5 * (Y[KNOWN] @ np.linalg.solve(K, Y[KNOWN]) + np.linalg.slogdet(2 * np.pi * K)[1])
+    assert result.attrs["log_evidence"] == pytest.approx(expected, abs=1e-6)
+    assert "y_unobserved" not in result["posterior"]  # whose noise is not known row by row
+    with pytest.raises(ValueError, match="has a value for each training"):
+        bp.predict(result, model=model, data={"x": X[:3, 0]})
 
 
-@pytest.mark.parametrize("places", [[7, 0, 3, 5, 2], [0, 3, N - 1, -1]])
-def test_f_at_some_of_its_inputs(places):
+def test_constant_places_of_f_have_new_rows():
+    """f at some of its inputs, each once, is a function of the inputs of new rows."""
+    places = np.array([7, 0, 3, 5, 2])
+    with pm.Model() as model:
+        f = bp.GP(cov_func=pm.gp.cov.ExpQuad(1, ls=0.5)).prior("f", X=X)
+        pm.Normal("y", f[places], 0.1, observed=Y[places])
+    result = bp.fit(bp.MeanField(), model, progressbar=False)
+    assert read_model(model).inputs.tolist() == X[places].tolist()
+    np.testing.assert_allclose(
+        bp.predict(result, X, model=model)["f_mean"], result["moments"]["f"].sel(moment="mean"), atol=1e-4
+    )
+
+
+def test_places_from_the_end_may_repeat_a_row():
     """-1 and the last place are one value of f, whose jitter they share."""
+    places = np.array([0, 3, N - 1, -1])
     with pm.Model() as model:
         f = bp.GP(cov_func=pm.gp.cov.ExpQuad(1, ls=0.5)).prior("f", X=X, jitter=0.1)
-        pm.Normal("y", f[np.array(places)], 0.1, observed=Y[places])
+        pm.Normal("y", f[places], 0.1, observed=Y[places])
     K = np.exp(-2.0 * (X - X.T) ** 2) + 0.1 * np.eye(N)
-    S = K[np.ix_(places, places)] + 0.01 * np.eye(len(places))
+    S = K[np.ix_(places, places)] + 0.01 * np.eye(4)
     expected = -0.5 * (Y[places] @ np.linalg.solve(S, Y[places]) + np.linalg.slogdet(2 * np.pi * S)[1])
     result = bp.fit(bp.MeanField(), model, progressbar=False)
     assert result.attrs["log_evidence"] == pytest.approx(expected, abs=1e-6)
-    mean = K[:, places] @ np.linalg.solve(S, Y[places])
-    np.testing.assert_allclose(result["moments"]["f"].sel(moment="mean"), mean, atol=1e-6)
+
+
+def test_data_may_be_equal_to_the_mask():
+    """They are data of each row as others are."""
+    with pm.Model() as model, warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        seen = pm.Data("seen", KNOWN)
+        mu = pm.Normal("a") + pm.Normal("b") * seen
+        pm.Normal("y", mu, 0.3, observed=np.ma.masked_array(Y, mask=MISSING))
+    result = bp.fit(bp.MeanField(), model, random_seed=0, progressbar=False)
+    moments = result["moments"].to_dataset()
+    seen = bp.predict(result, model=model, data={"seen": [1, 0]})["f_mean"]
+    np.testing.assert_allclose(seen, [moments["a"][0] + moments["b"][0], moments["a"][0]], atol=1e-6)
+    np.testing.assert_allclose(moments["y_unobserved"][0], float(moments["a"][0]), atol=1e-6)
