@@ -32,7 +32,7 @@ from .model.inventory import ModelError
 from .model.marginalize import marginalize
 from .model.priors import default_model, default_priors
 from .model.row_kinds import Interval, Ordinal
-from .show.plots import plot_effect, plot_evidence, plot_predictive
+from .show.plots import plot_effect, plot_evidence, plot_predictive, plot_warping
 from .show.report import compare, report_page
 
 __all__ = [
@@ -80,6 +80,7 @@ __all__ = [
     "plot_effect",
     "plot_evidence",
     "plot_predictive",
+    "plot_warping",
     "predict",
     "predict_distribution",
     "recover_latent",

@@ -352,6 +352,13 @@ class BayesianSVR(TargetPredictions, SavedEstimator, RegressorMixin, BaseEstimat
         names = list(found.index) if isinstance(found, pd.Series) else [f"x{k}" for k in range(len(found))]
         return fit.model.warping, share, [names[k] for k in fit.model.warping.columns]
 
+    def _inputs_on_scales(self) -> dict[str, tuple[Array, Array]]:
+        """By name the training inputs that have a scale, as given and on that scale, standardised."""
+        warping, share, names = self._warping()
+        X, units = self._fit.rows.X, self._fit.units
+        given = (units.mean + units.scale * X)[:, list(warping.columns)]
+        return {name: (x, z) for name, x, z in zip(names, given.T, warping.on_scales(X, share).T, strict=True)}
+
     @property
     def dual_coef_(self) -> Array:
         """Dual coefficients of the rows, (n,)."""

@@ -56,6 +56,11 @@ class Warping(NamedTuple):
         """Read `array`."""
         return cls(tuple(map(int, array[:, 0])), tuple(map(tuple, array[:, 1:].tolist())))
 
+    def on_scales(self, X: Array, share: Array) -> Array:
+        """The inputs (n, q) of these columns on their scales."""
+        found = on_scales(pt.constant(X), X.shape[1], self.columns, pt.constant(self.array), pt.constant(share))
+        return np.asarray(found.eval())[:, list(self.columns)]
+
     def described(self, share: Array) -> list[str]:
         """The scales in words, for shares (q,)."""
         words = []

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 from itertools import cycle
-from typing import Any
+from typing import Any, Protocol, runtime_checkable
 
 import arviz as az
 import matplotlib.pyplot as plt
@@ -327,6 +327,55 @@ def plot_effect(
         axis.set_ylabel(f"effect on {target}")
         first = first or axis
         axis.sharey(first)
+    return figure
+
+
+@runtime_checkable
+class HasScales(Protocol):
+    """What `plot_warping` asks of a fitted estimator."""
+
+    def _inputs_on_scales(self) -> Mapping[str, tuple[Array, Array]]:
+        """Inputs by name, as given and on their learned scales."""
+
+
+def plot_warping(estimator: object) -> Figure:
+    """Plot the learned scales of the inputs of a fit, with ticks at the training rows.
+
+    Parameters
+    ----------
+    estimator : BayesianSVR
+        A fitted estimator whose kernel has scales of inputs.
+
+    Returns
+    -------
+    matplotlib.figure.Figure
+        A panel for each input that has a scale: the input as given, and on the scale that the kernel takes, in
+        standard deviations. A straight line is an input as it is.
+
+    Raises
+    ------
+    TypeError, ValueError
+        If it is another estimator, or has no such input.
+
+    Examples
+    --------
+    >>> import numpy as np, bsvr_pp as bp
+    >>> X = np.random.default_rng(0).lognormal(size=(60, 2))
+    >>> svr = bp.BayesianSVR(kernel="main_effects", restarts=1, random_state=0).fit(X, np.log(X[:, 0]))
+    >>> [axis.get_xlabel() for axis in bp.plot_warping(svr).axes]
+    ['x0', 'x1']
+    """
+    if not isinstance(estimator, HasScales):
+        raise TypeError(f"estimator must be a BayesianSVR, got {type(estimator).__name__}")
+    scales = estimator._inputs_on_scales()
+    if not scales:
+        raise ValueError("estimator must have inputs with a scale, and its warping_ is empty")
+    figure, axes = _panels(len(scales), min(len(scales), _IN_A_ROW), (2.6, 2.4))
+    for axis, (name, (given, scaled)) in zip(axes, scales.items(), strict=True):
+        order = np.argsort(given)
+        axis.plot(given[order], scaled[order], color=_INK, lw=1.6)
+        axis.plot(given, np.zeros(len(given)), "|", color="0.4", transform=axis.get_xaxis_transform(), clip_on=False)
+        axis.set(xlabel=name, ylabel="learned scale")
     return figure
 
 

@@ -1,10 +1,16 @@
 """The evidence of a model by each method."""
 
+import json
+
 import numpy as np
 import pymc as pm
 import pytest
+import xarray as xr
+from scipy.special import logsumexp
+from scipy.stats import multivariate_normal, norm
 
 import bsvr_pp as bp
+from bsvr_pp.inference.protocol import to_record
 
 AT = {"amplitude": 1.0, "inverse_lengthscale": 0.5, "C": 8.0, "epsilon": 0.1}
 

@@ -131,6 +131,13 @@ def test_a_logarithm_is_learned_and_kept(ages, tmp_path):
     svr.add(train[:1].assign(age=1e5), [0.0])  # far away: the scale is that of fit
     pd.testing.assert_frame_equal(read.warping_, svr.warping_)
     np.testing.assert_allclose(svr.predict(test), before, atol=0.1)
+    axes = bp.plot_warping(svr).axes
+    assert [axis.get_xlabel() for axis in axes] == ["age", "dose"]
+    assert (np.diff(axes[0].lines[0].get_ydata()) > 0).all()
+    with pytest.raises(ValueError, match="inputs with a scale"):
+        bp.plot_warping(plain)
+    with pytest.raises(TypeError, match="must be a BayesianSVR, got LSSVR"):
+        bp.plot_warping(bp.LSSVR())
 
 
 @pytest.mark.parametrize("make", [bp.BayesianSVC, bp.BayesianOrdinalSVC])

@@ -37,7 +37,9 @@ document.getElementById("found").textContent = JSON.stringify({
 @pytest.fixture(scope="module")
 def table(sinc_model, sinc_results):
     model, data = sinc_model
-    return bp.compare(sinc_results, "NUTS", X_test=data.X[:8], y_test=data.y[:8], model=model, loo=False)
+    return bp.compare(
+        sinc_results, "NUTS", X_test=data.X[:8], y_test=data.y[:8], model=model, loo=False
+    )
 
 
 @pytest.fixture(scope="module")
