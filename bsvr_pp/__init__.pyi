@@ -3,7 +3,7 @@
 from . import classification, cov, scorers
 from .assess.assessment import scores
 from .assess.calibrate import calibrate
-from .assess.evidence import log_evidence, verify
+from .assess.evidence import integrated_evidence, log_evidence, verify
 from .assess.loo import loo, loo_predict
 from .assess.partial_dependence import effect
 from .classification.svm_label import SVMLabel
@@ -70,6 +70,7 @@ __all__ = [
     "effect",
     "fit",
     "fit_folder",
+    "integrated_evidence",
     "learn_noise_scales",
     "load",
     "local_blocks",

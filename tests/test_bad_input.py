@@ -197,12 +197,12 @@ def fitted(cls, X=MANY, y=None, **options):
     return estimator(cls, **options).fit(X, targets if y is None else y)
 
 
-def into_folder(data, y=TARGETS, target=None, **options):
+def into_folder(data, y=TARGETS, target=None, client=None, **options):
     """A fit into a folder, which must not be made."""
     svr = bp.BayesianSVR(**{"random_state": 0, **options})
     with tempfile.TemporaryDirectory() as place:
         try:
-            return bp.fit_folder(svr, data, y, folder=f"{place}/model", target=target)
+            return bp.fit_folder(svr, data, y, folder=f"{place}/model", target=target, client=client)
         finally:
             assert list(Path(place).iterdir()) == []
 
@@ -659,6 +659,12 @@ PUBLIC = {
             method=("x", "must have an evidence, .*got 'x'"),
         ),
     ],
+    "integrated_evidence": [
+        (lambda s: bp.integrated_evidence("a", model=s.model), f"result {BY_FIT} str"),
+        (lambda s: bp.integrated_evidence(s.result, model=s.model), "result must have sampled .*got one of mean field"),
+        *options(lambda s, **o: bp.integrated_evidence(s.result, model=s.model, **o), draws=(24, *NO_COUNT)),
+        *options(lambda s, **o: bp.integrated_evidence(s.result, model=s.model, **o), particles=(1, *NO_COUNT)),
+    ],
     "verify": [
         (lambda s: bp.verify("a", model=s.model), f"result {BY_FIT} str"),
         (lambda s: bp.verify(s.result, model=s.model), r"result must be of fit\(NUTS\(latent=...\)\).*mean field"),
@@ -781,6 +787,7 @@ PUBLIC = {
         (lambda s: into_folder(MANY.astype(str)), "data must be an array of numbers, got"),
         (lambda s: into_folder(1e200 * MANY, blocks=5), r"data: column 'x0' must stay within ±1e\+150"),
         (lambda s: into_folder(MANY, y=INF[:1].repeat(20), blocks=5), "y must be finite, got inf in row 0"),
+        (lambda s: into_folder(MANY, client=3), "client must be a distributed.Client, got 3"),
         (lambda s: into_folder(MANY), "data: has 20 rows, and a folder needs more than one block of 1000"),
         (lambda s: into_folder("none.parquet"), "none.parquet: there is no such file"),
         (lambda s: into_folder(pd.DataFrame({"a": [1.0]}), target="b"), "data: has no column 'b'; it has: a"),

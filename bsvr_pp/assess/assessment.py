@@ -19,7 +19,7 @@ import xarray as xr
 from numpy.typing import ArrayLike
 from scipy.stats import binom
 
-from bsvr_pp.assess.evidence import evidence_at, latent_k_hat, verify
+from bsvr_pp.assess.evidence import evidence_at, integrated_evidence, latent_k_hat, verify
 from bsvr_pp.assess.loo import CavityLOO, loo
 from bsvr_pp.core.arrays import Array, generator, numbers
 from bsvr_pp.core.docs import shared
@@ -35,7 +35,7 @@ Numbers = dict[str, Value]
 type Plain = float | list[Plain]  # a hyperparameter
 EvidenceAt = Callable[[Mapping[str, Plain], HasEvidence], Evidence]  # at a point, by a method
 
-_DRAWS = 100  # number of draws of the hyperparameters for k-hat
+_DRAWS = 100  # number of draws of the hyperparameters for k-hat and p(y)
 COVERAGES = {"coverage 80 %": 0.8, "coverage 95 %": 0.95}  # shares of targets in central intervals of a probability
 GOOD_R_HAT = 1.01  # Vehtari et al. 2021
 _NATS = 0.3  # smaller errors of the log evidence do not change a decision
@@ -300,11 +300,15 @@ def _pair(column: str, value: float = nan, error: float = nan) -> Numbers:
     return {column: value, f"{column} se": error}
 
 
-def integrated(result: xr.DataTree) -> Numbers:
-    """Log p(y), of a method that has integrated the hyperparameters out."""
-    if "effective_points" not in result.attrs:
-        return {}
-    return _pair("p(y)", result.attrs["log_evidence"], result.attrs["log_evidence_error"])
+def integrated(result: xr.DataTree, model: pm.Model, random_seed: int | None) -> Numbers:
+    """Log p(y) with all hyperparameters integrated out; NaN if not all of them were sampled."""
+    posterior, names = result["posterior"].to_dataset(), hyperparameters_of(result)
+    if not names or not all(np.ptp(posterior[name].values) > 0 for name in names):
+        return _pair("p(y)")
+    if "effective_points" in result.attrs:  # the method has integrated them out
+        return _pair("p(y)", result.attrs["log_evidence"], result.attrs["log_evidence_error"])
+    found = integrated_evidence(result, model=model, draws=_DRAWS, random_seed=random_seed)
+    return _pair("p(y)", found.value, found.standard_error if found.converged else np.inf)
 
 
 def _distances(result: xr.DataTree, reference: xr.DataTree) -> Numbers:

@@ -1,4 +1,4 @@
-"""The evidence of a model at given hyperparameters, and corrections of results by it.
+"""The evidence of a model, at a point and integrated over the hyperparameters, and corrections of results by it.
 
 `verify` weights sampled hyperparameters to the exact posterior. The weight of a draw θ is an unbiased estimate of
 p(y|θ) over the evidence that the sampler used. The estimate has particles of a Gaussian wider than the mean-field
@@ -16,8 +16,10 @@ import pandas as pd
 import pymc as pm
 import xarray as xr
 from numpy.typing import ArrayLike, NDArray
+from pymc.blocking import DictToArrayBijection, RaveledVars
 from rich.progress import track
 from scipy.special import logsumexp
+from scipy.stats import multivariate_t
 
 from bsvr_pp.classification.normalised_evidence import normalised
 from bsvr_pp.classification.normaliser import EvidenceKind, check_kind
@@ -26,7 +28,7 @@ from bsvr_pp.core.arrays import Array, check_count, generator
 from bsvr_pp.core.covariance.covariance import AnyCovariance
 from bsvr_pp.core.docs import shared
 from bsvr_pp.core.losses import NoiseModel
-from bsvr_pp.inference.integrated import GOOD_K, pareto_weights
+from bsvr_pp.inference.integrated import GOOD_K, TAIL, importance_estimate, pareto_weights
 from bsvr_pp.inference.protocol import Evidence, HasEvidence, Method, check_evidence
 from bsvr_pp.inference.result import check_match, is_mode, is_sampled, latent_draws, points_of, problem_of
 from bsvr_pp.methods import method_of
@@ -144,6 +146,78 @@ def log_evidence(
     return (
         evidence_at(problem, point, method, rng) if kind == "naive" else normalised(problem, point, method, kind, rng)
     )
+
+
+@shared
+def integrated_evidence(
+    result: xr.DataTree,
+    *,
+    model: pm.Model | None = None,
+    draws: int = 200,
+    particles: int = 500,
+    random_seed: int | np.random.Generator | None = None,
+) -> Evidence:
+    """Estimate the natural log of p(y), with the latent function and the hyperparameters integrated out.
+
+    The method is importance sampling from a Student t distribution that is fitted to the sampled hyperparameters, on
+    their unconstrained scale. If f was integrated out, p(y|θ) comes from the approximation. If f was sampled, p(y|θ) is
+    an unbiased estimate by particles as in `verify`, and p(y) is exact up to its standard error.
+
+    Parameters
+    ----------
+    result : DataTree
+        Result of ``fit(NUTS(...))`` with sampled hyperparameters.
+    <model>
+    draws : int
+        Number of points of the hyperparameters, at least 25.
+    particles : int
+        Number of draws of f at each point, at least 2; used if f was sampled.
+    <random_seed>
+
+    Returns
+    -------
+    Evidence
+        As of `log_evidence`; ``converged`` is true if the k-hat of the weights is at most 0.7.
+
+    Raises
+    ------
+    ValueError
+        If the hyperparameters were not sampled, or a number is out of range.
+    <no_result>
+
+    <pymc_model>
+    >>> bp.integrated_evidence(bp.fit(bp.MAP(), model, progressbar=False), model=model)
+    Traceback (most recent call last):
+    ValueError: result must have sampled hyperparameters, as of fit(NUTS(...)), got one of MAP
+    """
+    check_count("draws", draws, 25)
+    check_count("particles", particles, 2)
+    fitted = Judged(result, model)
+    method, problem, names = fitted.method, fitted.problem, fitted.problem.hyperparameters
+    posterior = result["posterior"].to_dataset()
+    sampled = [name for name in names if name in posterior and np.ptp(posterior[name].values) > 0]
+    if sampled != list(names) or not sampled:
+        raise ValueError(f"result must have sampled hyperparameters, as of fit(NUTS(...)), got one of {method.name}")
+    rng = generator(random_seed)
+    unconstrained = [dict(zip(names, problem.to_unconstrained(point), strict=True)) for point in fitted.points]
+    drawn = [DictToArrayBijection.map(values) for values in unconstrained]
+    theta, shapes = np.stack([draw.data for draw in drawn]), drawn[0].point_map_info
+    proposal = multivariate_t(theta.mean(axis=0), np.atleast_2d(np.cov(theta.T)), df=TAIL, seed=rng)
+    proposed = np.reshape(proposal.rvs(draws), (draws, -1))
+    prior = problem.model.compile_fn(
+        problem.model.logp(vars=problem.prior_terms), inputs=problem.values, point_fn=False, mode="FAST_COMPILE"
+    )
+    weight = np.empty(draws)
+    for s, flat in enumerate(proposed):
+        values = list(DictToArrayBijection.rmap(RaveledVars(flat, shapes)).values())
+        point = problem.to_constrained(values)
+        if method.latent is None:
+            K, mean, noise = integrable_at(problem, point)
+            evidence, _ = importance(K, problem.targets, noise, mean, particles, rng)
+        else:
+            evidence = evidence_at(problem, point, method.latent, rng).value
+        weight[s] = evidence + float(prior(*values)) - proposal.logpdf(flat)
+    return Evidence(*importance_estimate(weight), pareto_weights(weight[np.isfinite(weight)])[1] <= GOOD_K)
 
 
 @dataclass(frozen=True, slots=True)

@@ -69,6 +69,7 @@ def compare(
     model: pm.Model | None = None,
     hyperparameters: Mapping[str, ArrayLike] | None = None,
     annealed: Annealed | None = _ANNEALED,
+    integrated: bool = True,
     loo: bool = True,
     k_hat: bool = True,
     random_seed: int | None = 0,
@@ -93,12 +94,14 @@ def compare(
         reference; without a reference the mean-field optimum, or the hyperparameters of the first result.
     annealed : Annealed, optional
         The reference method for the evidences; None to omit it.
+    integrated : bool
+        Whether to estimate p(y) for sampled results, by a hundred evidences each.
     loo : bool
         Whether to compute leave-one-out densities.
     k_hat : bool
         Whether to compute k-hat for approximations; `verify` does this for sampled hyperparameters.
     random_seed : int, optional
-        Random seed of the annealed evidences and of k-hat.
+        Random seed of the annealed and integrated evidences and of k-hat.
 
     Returns
     -------
@@ -109,8 +112,8 @@ def compare(
         - ``evidence at theta`` and its ``se``: log evidence of the method at the common θ (exact, by annealing, where
           f was sampled), and ``error at theta``, its difference from the annealed one;
         - ``log_evidence`` of the method at the result's own hyperparameters, and ``evidence error``, its difference
-          from the annealed one there, by which the result is judged; ``p(y)`` of `Integrated`, in log, and its ``se``;
-          ``elpd``, its ``se`` and its ``kind`` (compare only values of the same kind);
+          from the annealed one there, by which the result is judged; ``p(y)`` with the hyperparameters integrated out,
+          in log, and its ``se``; ``elpd``, its ``se`` and its ``kind`` (compare only values of the same kind);
         - mean and ``sd`` of each hyperparameter (``sd`` is NaN for a point estimate);
         - ``f differs`` and ``y differs``, the largest difference of the means of f from the reference, in posterior
           standard deviations of f and predictive ones of y;
@@ -161,8 +164,8 @@ def compare(
     found = {}
     for name, result in results.items():
         numbers = assessment.evidences(result, evidence, annealed, theta)
-        if targets is not None:
-            numbers |= assessment.integrated(result)
+        if integrated and targets is not None:
+            numbers |= assessment.integrated(result, targets, random_seed)
         if loo and targets is not None:
             numbers |= assessment.leave_one_out(result, targets)
         if k_hat:

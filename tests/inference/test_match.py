@@ -77,6 +77,7 @@ ON_POINTS = {
 }
 ON_DRAWS = ON_POINTS | {
     "verify": lambda result, model: bp.verify(result, model=model, progressbar=False),
+    "integrated_evidence": lambda result, model: bp.integrated_evidence(result, model=model),
 }
 
 

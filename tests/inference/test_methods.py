@@ -115,4 +115,6 @@ def test_nuts_runs_over_a_method_of_ones_own(gaussian_model):
     assert result.attrs["inference"] == "NUTS (exact)"
     verified = bp.verify(result, model=gaussian_model, draws=100, particles=100, random_seed=1, progressbar=False)
     assert np.median(np.abs(verified.log_ratio)) < 0.05  # its evidence is exact
+    integrated = bp.integrated_evidence(result, model=gaussian_model, draws=50, random_seed=1)
+    assert integrated.value < bp.log_evidence(Exact(), gaussian_model, hyperparameters={"lengthscale": 1.0}).value
     assert np.isfinite(bp.predict(result, [[0.3]], model=gaussian_model)["y_variance"]).all()

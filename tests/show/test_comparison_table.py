@@ -16,7 +16,7 @@ import bsvr_pp as bp
 def table(sinc_model, sinc_results):
     X = np.linspace(-9, 9, 40)[:, None]
     test = {"X_test": X, "y_test": np.sinc(X[:, 0] / np.pi)}
-    return bp.compare(sinc_results, reference="NUTS", **test, model=sinc_model[0])
+    return bp.compare(sinc_results, reference="NUTS", **test, model=sinc_model[0], integrated=False)
 
 
 def test_table(table, sinc_results):
@@ -45,7 +45,7 @@ def test_table(table, sinc_results):
 
 def test_evidences_at_one_point(sinc_model, sinc_results):
     model, _data = sinc_model
-    table = bp.compare(sinc_results, "NUTS", model=model, loo=False)
+    table = bp.compare(sinc_results, "NUTS", model=model, integrated=False, loo=False)
     theta = table.attrs["theta"]
     assert theta["C"] == pytest.approx(float(sinc_results["NUTS"]["posterior"]["C"].mean()))
     for method in (bp.Laplace(), bp.MeanField()):
@@ -65,7 +65,7 @@ def test_evidences_at_one_point(sinc_model, sinc_results):
 def test_a_result_is_judged_at_its_own_hyperparameters_whatever_else_was_run(sinc_model, sinc_results):
     """The errors of the evidence against an annealed run of the test's own, and the same verdicts in any company."""
     model, _data = sinc_model
-    options = {"model": model, "loo": False}
+    options = {"model": model, "integrated": False, "loo": False}
     few = bp.compare({name: sinc_results[name] for name in ("MAP", "Laplace")}, **options)
     all_four = bp.compare(sinc_results, "NUTS", **options)
     assert few.attrs["theta"] != all_four.attrs["theta"]
@@ -89,11 +89,13 @@ def test_a_result_is_judged_at_its_own_hyperparameters_whatever_else_was_run(sin
 def test_the_point_can_be_given_and_the_annealed_evidence_left_out(sinc_model, sinc_results):
     model, _data = sinc_model
     at = {"amplitude": 1.0, "inverse_lengthscale": 0.5, "C": 5.0, "epsilon": 0.1}
-    cheap = {"annealed": None, "loo": False, "k_hat": False}
+    cheap = {"annealed": None, "integrated": False, "loo": False, "k_hat": False}
     table = bp.compare(sinc_results, model=model, hyperparameters=at, **cheap)
     assert table.attrs["theta"] == at
     assert set(table.comparison.evidence) == {"Laplace", "mean field"}
     assert not {"evidence error", "error at theta", "k-hat"} & set(table.columns)
+    mode = bp.compare({"MAP": sinc_results["MAP"]}, model=model, **cheap | {"integrated": True})
+    assert mode[["p(y)", "p(y) se"]].isna().all(axis=None)
     with pytest.raises(ValueError, match="has no variable 'gamma'"):
         bp.compare(sinc_results, model=model, hyperparameters={"gamma": 1.0}, **cheap)
     with pytest.raises(ValueError, match=r"every hyperparameter of the model, amplitude, C, epsilon missing"):

@@ -38,7 +38,7 @@ document.getElementById("found").textContent = JSON.stringify({
 def table(sinc_model, sinc_results):
     model, data = sinc_model
     return bp.compare(
-        sinc_results, "NUTS", X_test=data.X[:8], y_test=data.y[:8], model=model, loo=False
+        sinc_results, "NUTS", X_test=data.X[:8], y_test=data.y[:8], model=model, integrated=False, loo=False
     )
 
 
