@@ -49,6 +49,11 @@ def pytest_collection_modifyitems(items):
     items.sort(key=lambda item: order.get(item.path.name, len(order)))
 
 
+def pytest_sessionfinish():
+    """Leave all objects to the end of the process: pytest collects garbage five times, which takes seconds."""
+    gc.freeze()
+
+
 @pytest.fixture
 def exactly(monkeypatch):
     """Searches whose evaluations end at the mismatch of a solve, for models that have not been searched before."""

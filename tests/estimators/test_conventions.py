@@ -8,8 +8,8 @@ from sklearn.utils.estimator_checks import estimator_checks_generator
 import bsvr_pp as bp
 
 ESTIMATORS = (
-    bp.BayesianSVR(restarts=1, random_state=0),
-    bp.BayesianSVC(steps=2, random_state=0),
+    bp.BayesianSVR(kernel="rbf", ard=False, restarts=1, random_state=0),
+    bp.BayesianSVC(kernel="rbf", ard=False, steps=2, random_state=0),
     bp.BayesianOrdinalSVC(kernel="rbf", restarts=1),
     bp.LSSVR(),
     bp.BayesianLSSVR(),
