@@ -528,6 +528,7 @@ PUBLIC = {
     ],
     "save": [
         (lambda s: bp.save("a", "fit.nc"), "result must be a DataTree, got str"),
+        (lambda s: bp.save(xr.Dataset(), "fit.nc"), "result must be a DataTree, got Dataset"),
         (lambda s: bp.save(s.result, "/dev/null"), "path must be a file, got the device /dev/null"),
         (lambda s: bp.save(s.result, "/dev/null/fit.nc"), "path must lie in a folder, and /dev/null is a file"),
     ],
@@ -630,6 +631,7 @@ PUBLIC = {
     "recover_latent": [
         (lambda s: bp.recover_latent("a", model=s.marginal), "samples must be a DataTree .*got str"),
         (lambda s: bp.recover_latent(xr.DataTree(), model=s.marginal), "samples must be a DataTree .*got DataTree"),
+        (lambda s: bp.recover_latent({"posterior": 1}, model=s.marginal), "samples must be a DataTree .*got dict"),
         (lambda s: bp.recover_latent(s.result, model="a"), "model must be a pm.Model, got str"),
         (lambda s: bp.recover_latent(s.result, model=s.model), "the model has no targets made by bp.marginalize"),
         (lambda s: bp.recover_latent(s.result, model=s.marginal, X_new=Y), r"X_new must be an \(n_new, 1\) array"),
