@@ -219,7 +219,7 @@ def test_the_kernel_has_main_effects_from_200_rows(tmp_path):
     inputs = rng.normal(size=(203, 2))
     y = inputs[:, 0] + inputs[:, 1] ** 2 + 0.1 * rng.normal(size=203)
     y[:5] += 1e3  # 198 rows are left
-    fast = {"inference": "mean_field", "restarts": 1, "random_state": 0}
+    fast = {"inference": "mean_field", "warping": False, "restarts": 1, "random_state": 0}
     with pytest.warns(UserWarning, match="set aside"):
         svr = bp.BayesianSVR(**fast).fit(inputs, y)
     assert svr.kernel_ == "main_effects"
