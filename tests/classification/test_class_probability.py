@@ -83,8 +83,14 @@ def clouds(name):
 @pytest.mark.slow
 @pytest.mark.parametrize(
     ("name", "bound"),
-    [("separable", 0.035), ("flipped", 0.025), ("rare", 0.025)]
-    + [("three classes", 0.02), ("one input", 0.01), ("ten inputs", 0.02)],
+    [
+        ("separable", 0.035),
+        ("flipped", 0.025),
+        ("rare", 0.025),
+        ("three classes", 0.02),
+        ("one input", 0.01),
+        ("ten inputs", 0.02),
+    ],
 )
 def test_probabilities_of_a_fit_against_exact_draws(name, bound):
     """Truth: annealed draws of f at the learned hyperparameters, where the factor of a label is not log-concave."""
