@@ -96,10 +96,7 @@ DOES_NOT_APPLY |= {(kind, "psense_summary"): OPTIMISED for kind in POINTS}
 
 
 @pytest.mark.filterwarnings("ignore")
-@pytest.mark.parametrize(
-    ("kind", "reader"),
-    [(kind, reader) for kind in KINDS for reader in READERS],
-)
+@pytest.mark.parametrize(("kind", "reader"), [(kind, reader) for kind in KINDS for reader in READERS])
 def test_every_reader_takes_every_kind_of_result(sinc_model, results, kind, reader):
     """What does not apply is refused by ArviZ, and the table says why."""
     model, _ = sinc_model

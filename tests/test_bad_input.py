@@ -316,9 +316,7 @@ PUBLIC = {
     "local_blocks": [
         *each(lambda s, bad: bp.local_blocks(bad), NO_MATRIX, "X"),
         *options(
-            lambda s, **o: bp.local_blocks(X, **o),
-            rows=NO_COUNT,
-            lengthscale=(0.0, -1.0, "must be positive, got"),
+            lambda s, **o: bp.local_blocks(X, **o), rows=NO_COUNT, lengthscale=(0.0, -1.0, "must be positive, got")
         ),
         (lambda s: bp.local_blocks(X, lengthscale=[1.0, 2.0]), r"lengthscale must be a number or a \(1,\) array"),
         (lambda s: bp.local_blocks(1e100 * X, lengthscale=1e-300), "lengthscale must not be so small that inputs over"),
@@ -344,7 +342,7 @@ PUBLIC = {
             nuts_sampler=("a", 3, "must be nutpie, pymc, numpyro or blackjax, got"),
             cores=NO_COUNT_OR_NONE,
             nuts_sampler_kwargs=("a", 3, {"a": np.ones(2)}, "must be a dict to numbers and words, got"),
-        ),
+        )
     ],
     "Annealed": options(
         lambda s, **o: bp.Annealed(**o),
@@ -530,6 +528,7 @@ PUBLIC = {
     ],
     "save": [
         (lambda s: bp.save("a", "fit.nc"), "result must be a DataTree, got str"),
+        (lambda s: bp.save(xr.Dataset(), "fit.nc"), "result must be a DataTree, got Dataset"),
         (lambda s: bp.save(s.result, "/dev/null"), "path must be a file, got the device /dev/null"),
         (lambda s: bp.save(s.result, "/dev/null/fit.nc"), "path must lie in a folder, and /dev/null is a file"),
     ],
@@ -570,12 +569,8 @@ PUBLIC = {
             lambda s, seed: bp.predict_distribution(s.result, X, model=s.model).rvs(random_state=seed), "random_state"
         ),
     ],
-    "log_density": [
-        (lambda s: bp.scorers.log_density("a", X, Y), "estimator must have predict_distribution, got str"),
-    ],
-    "neg_crps": [
-        (lambda s: bp.scorers.neg_crps("a", X, Y), "estimator must have predict_distribution, got str"),
-    ],
+    "log_density": [(lambda s: bp.scorers.log_density("a", X, Y), "estimator must have predict_distribution, got str")],
+    "neg_crps": [(lambda s: bp.scorers.neg_crps("a", X, Y), "estimator must have predict_distribution, got str")],
     "NoiseScales": [
         *each(lambda s, bad: NoiseScales(bad, np.ones(2), 1.0), NO_VECTOR[:5], "factors"),
         *each(lambda s, bad: NoiseScales(np.ones(2), bad, 1.0), NO_VECTOR[:5], "weights"),
@@ -636,6 +631,7 @@ PUBLIC = {
     "recover_latent": [
         (lambda s: bp.recover_latent("a", model=s.marginal), "samples must be a DataTree .*got str"),
         (lambda s: bp.recover_latent(xr.DataTree(), model=s.marginal), "samples must be a DataTree .*got DataTree"),
+        (lambda s: bp.recover_latent({"posterior": 1}, model=s.marginal), "samples must be a DataTree .*got dict"),
         (lambda s: bp.recover_latent(s.result, model="a"), "model must be a pm.Model, got str"),
         (lambda s: bp.recover_latent(s.result, model=s.model), "the model has no targets made by bp.marginalize"),
         (lambda s: bp.recover_latent(s.result, model=s.marginal, X_new=Y), r"X_new must be an \(n_new, 1\) array"),
@@ -753,9 +749,7 @@ PUBLIC = {
         (lambda s: bp.plot_effect(least_squares(), MANY, []), r"features must have at least one column of X, got \[\]"),
         (lambda s: bp.plot_effect(least_squares(), MANY, [0, "x2"]), "feature must be a column .* got 'x2'"),
     ],
-    "plot_warping": [
-        (lambda s: bp.plot_warping(least_squares()), "estimator must be a BayesianSVR, got LSSVR"),
-    ],
+    "plot_warping": [(lambda s: bp.plot_warping(least_squares()), "estimator must be a BayesianSVR, got LSSVR")],
     "report_page": [
         (lambda s: bp.report_page("a", title="x"), "table must be of compare.*got str"),
         (lambda s: bp.report_page(pd.DataFrame(), title="x"), r"table must be of compare.*got columns \[\]"),
@@ -1038,14 +1032,7 @@ APPROXIMATIONS["LatentPosterior"] = [
     (lambda s: POSTERIOR.log_loo(Y, "x"), "noise must be a noise model .*got 'x'"),
 ]
 # Results, which are not made by hand, and what is no function.
-PASSIVE = {
-    "__version__",
-    "classification",
-    "cov",
-    "scorers",
-    "ConvergenceWarning",
-    "LOSSES",
-}
+PASSIVE = {"__version__", "classification", "cov", "scorers", "ConvergenceWarning", "LOSSES"}
 PASSIVE |= {"BlockDiagonal"}
 RETURNED = {"Blocks", "NoiseScales"}  # by public functions; not public
 OF_CORE = {"nearest_moments", "reverse_annealed", "laplace_gradient", "mean_field_gradient"}  # not public
@@ -1101,7 +1088,7 @@ INTEGRATIONS = {
         (lambda s: of_one_process(C=np.full(N, 5.0)), f"{ONE} noise with a value for each training point"),
         (lambda s: of_one_process(mean=pm.gp.mean.Linear(1.0)), f"{ONE} the prior mean Linear: use"),
         (lambda s: of_one_process(second=True), f"{ONE} a sum of processes: add the kernels"),
-    ],
+    ]
 }
 CASES = {
     **PUBLIC,

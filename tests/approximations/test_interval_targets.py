@@ -5,14 +5,7 @@ import pytest
 from problems import assert_gradient_matches_differences, factor_grid, smooth
 from scipy.special import logsumexp
 
-from bsvr_pp.core.approximations import (
-    annealed,
-    find_mode,
-    laplace,
-    laplace_gradient,
-    mean_field,
-    mean_field_gradient,
-)
+from bsvr_pp.core.approximations import annealed, find_mode, laplace, laplace_gradient, mean_field, mean_field_gradient
 from bsvr_pp.core.approximations.smc import Annealing
 from bsvr_pp.core.losses.noise import noise_likelihood
 from bsvr_pp.losses import NoiseModel, absolute, epsilon_insensitive, gaussian, huber, soft_insensitive

@@ -9,11 +9,7 @@ from problems import smooth
 
 from bsvr_pp.core.approximations import laplace, laplace_gradient, mean_field, mean_field_gradient
 from bsvr_pp.losses import gaussian, hinge, soft_insensitive
-from bsvr_pp.model.operation import (
-    APPROXIMATIONS,
-    evidence_function,
-    latent_evidence,
-)
+from bsvr_pp.model.operation import APPROXIMATIONS, evidence_function, latent_evidence
 
 DIRECT = {
     "laplace": lambda *a: laplace(*a).log_evidence,

@@ -25,11 +25,7 @@ def test_each_element_of_a_vector_has_its_draws():
         "lengthscale[1]": [1, 3, 5, 7, 9, 11],
     }
     point = hyperparameter_draws(result_of(held, latent_posterior={"dual_coef": np.zeros(4)}))
-    assert {entry: x.tolist() for entry, x in point.items()} == {
-        "C": [0],
-        "lengthscale[0]": [0],
-        "lengthscale[1]": [1],
-    }
+    assert {entry: x.tolist() for entry, x in point.items()} == {"C": [0], "lengthscale[0]": [0], "lengthscale[1]": [1]}
 
 
 def test_draws_of_hyperparameters(sinc_results):

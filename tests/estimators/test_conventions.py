@@ -8,23 +8,27 @@ from sklearn.utils.estimator_checks import estimator_checks_generator
 import bsvr_pp as bp
 
 ESTIMATORS = (
-    bp.BayesianSVR(restarts=1, random_state=0),
-    bp.BayesianSVC(steps=2, random_state=0),
-    bp.BayesianOrdinalSVC(kernel="rbf", restarts=1),
+    bp.BayesianSVR(kernel="rbf", ard=False, inference="mean_field", restarts=1, random_state=0),
+    bp.BayesianSVC(kernel="rbf", ard=False, steps=2, random_state=0),
     bp.LSSVR(),
     bp.BayesianLSSVR(),
     bp.ResidualIntervals(SVR(), cv=2),
     bp.ResidualIntervals(LinearRegression(), cv=2),
+)
+SLOW = (
+    bp.BayesianSVR(restarts=1, random_state=0),
+    bp.BayesianSVC(steps=2, random_state=0),
+    bp.BayesianOrdinalSVC(kernel="rbf", restarts=1),
 )
 LONG = {"check_class_weight_classifiers", "check_classifiers_train"}
 
 
 def checks():
     """Checks of each estimator, of which some take long."""
-    for made in ESTIMATORS:
+    for made in (*ESTIMATORS, *SLOW):
         for estimator, check in estimator_checks_generator(made):
             name = getattr(check, "func", check).__name__
-            slow = name in LONG or isinstance(made, bp.BayesianOrdinalSVC)
+            slow = name in LONG or any(made is each for each in SLOW)
             label = f"{type(made).__name__}-{name}"
             yield pytest.param(estimator, check, id=label, marks=[pytest.mark.slow] if slow else [])
 

@@ -32,7 +32,7 @@ def fitted(X, y, **options):
 def mean_by_quadrature(found):
     """∫ y p(y) dy, on a grid that is dense where a narrow component is."""
     scale = found.unit / 16
-    t = np.linspace(-9.0, 9.0, 60_001)
+    t = np.linspace(-9.0, 9.0, 4001)
     y = found.location + scale * np.sinh(t)
     density = found.pdf(y[:, None]) * (scale * np.cosh(t))[:, None]
     return trapezoid(y[:, None] * density, t, axis=0) / trapezoid(density, t, axis=0)
@@ -42,7 +42,7 @@ def mean_by_quadrature(found):
 def test_predictions_have_the_mean_of_new_targets(share):
     X, y = data(share)
     machine, warned = fitted(X, y)
-    X_new, y_new = data(share, 1500, seed=1)
+    X_new, y_new = data(share, 600, seed=1)
     assert machine.predict(X).mean() == pytest.approx(y.mean(), abs=0.1 * y.std())
     assert machine.predict(X_new).mean() == pytest.approx(y_new.mean(), abs=0.2 * y_new.std())
     low, high = machine.predict_interval(X_new, 0.9).T
@@ -89,7 +89,7 @@ def test_blocks_have_it():
 
 @pytest.mark.parametrize(
     "options",
-    [{}, {"noise": "pinball"}, {"noise": "gaussian"}, {"inference": bp.Integrated()}, {"inference": "laplace"}],
+    [{}, {"noise": "pinball"}, {"noise": "gaussian"}, {"inference": "mean_field"}, {"inference": "laplace"}],
 )
 def test_ordinary_predictions_are_the_means_of_their_distributions(options):
     rng = np.random.default_rng(0)
@@ -107,7 +107,6 @@ def test_ordinary_predictions_are_the_means_of_their_distributions(options):
     ("options", "warns"),
     [
         ({"noise_scales": False}, True),
-        ({"inference": bp.Integrated(), "noise_scales": False}, True),
         ({"inference": "laplace"}, False),
         ({"noise_scales": False, "noise": "gaussian"}, False),
         ({"noise": "pinball", "quantile": 0.9}, False),

@@ -9,7 +9,7 @@ from bsvr_pp.estimators.training_data import merge_rows
 
 LINE = np.linspace(-3.0, 3.0, 80)[:, None]
 TRUTH = np.sin(2.0 * LINE[:, 0])
-FAST = {"restarts": 1, "random_state": 0}
+FAST = {"inference": "mean_field", "restarts": 1, "random_state": 0}
 
 
 def targets(seed=0):

@@ -26,6 +26,12 @@ def svr():
 
 
 @pytest.fixture(scope="module")
+def result(svr):
+    """Its result, of which tests change copies: `result_` computes it anew."""
+    return svr.result_
+
+
+@pytest.fixture(scope="module")
 def svc():
     return bp.BayesianSVC(random_state=3, class_weight={"no": 1.0, "yes": 2.5}).fit(X, np.where(Y > 0, "yes", "no"))
 
@@ -54,8 +60,8 @@ def edited(tree, **fields):
     return tree
 
 
-def recipe_of(estimator, part):
-    return json.loads(estimator.result_.attrs["recipe"])[part]
+def recipe_of(tree, part):
+    return json.loads(tree.attrs["recipe"])[part]
 
 
 @pytest.mark.parametrize(
@@ -91,13 +97,13 @@ def recipe_of(estimator, part):
         ),
     ],
 )
-def test_a_crafted_recipe_is_refused_by_name(svr, part, change, message):
+def test_a_crafted_recipe_is_refused_by_name(result, part, change, message):
     with pytest.raises((TypeError, ValueError), match=message):
-        bp.BayesianSVR.from_result(edited(svr.result_, **{part: recipe_of(svr, part) | change}))
+        bp.BayesianSVR.from_result(edited(result, **{part: recipe_of(result, part) | change}))
 
 
-def test_a_result_without_one_of_its_parts_is_refused(svr):
-    recipe = json.loads(svr.result_.attrs["recipe"])
+def test_a_result_without_one_of_its_parts_is_refused(result):
+    recipe = json.loads(result.attrs["recipe"])
     for change, message in (
         (lambda tree: tree.attrs.pop("converged"), "result lacks /converged: it is damaged"),
         (lambda tree: tree.__delitem__("rows"), "result lacks /rows/X, "),
@@ -105,18 +111,18 @@ def test_a_result_without_one_of_its_parts_is_refused(svr):
         (lambda tree: tree.attrs.update(recipe="{}"), "it carries no recipe of one"),
         (lambda tree: tree.attrs.update(recipe=json.dumps(recipe | {"learned": None})), "of result lacks beta_, "),
     ):
-        tree = svr.result_
+        tree = result.copy()
         change(tree)
         with pytest.raises(ValueError, match=message):
             bp.BayesianSVR.from_result(tree)
 
 
-def test_no_module_is_imported_and_the_command_line_does_not_run(svr):
+def test_no_module_is_imported_and_the_command_line_does_not_run(result):
     for module in ("this", "bsvr_pp.datasets", "antigravity", "bsvr_pp"):
         for name in ("MAIN", "sinc", "cov"):
-            options = recipe_of(svr, "options") | {"inference": {"method": name, "module": module}}
+            options = recipe_of(result, "options") | {"inference": {"method": name, "module": module}}
             with pytest.raises(ValueError, match="is not known here"):
-                bp.BayesianSVR.from_result(edited(svr.result_, options=options))
+                bp.BayesianSVR.from_result(edited(result, options=options))
     assert not {"antigravity", "this"} & set(sys.modules)
 
 
@@ -138,11 +144,11 @@ def test_whatever_is_missing_is_named(request, name):
 
 
 @pytest.mark.parametrize("group", ["latent_posterior", "posterior", "rows"])
-def test_vectors_that_are_not_finite_are_named(svr, group):
-    for label, array in svr.result_[group].data_vars.items():
+def test_vectors_that_are_not_finite_are_named(result, group):
+    for label, array in result[group].data_vars.items():
         if array.dtype.kind != "f" or (group == "posterior" and label not in ("C", "amplitude", "f")):
             continue
-        tree = svr.result_
+        tree = result.copy()
         values = array.values.copy()
         values.flat[-1] = np.nan
         tree[group] = xr.DataTree(tree[group].to_dataset().assign({label: (array.dims, values)}))
@@ -152,20 +158,20 @@ def test_vectors_that_are_not_finite_are_named(svr, group):
 
 @pytest.mark.parametrize("kind", [bool, str])
 @pytest.mark.parametrize("group", ["latent_posterior", "posterior", "rows", "constant_data", "observed_data"])
-def test_arrays_of_other_types_are_named(svr, group, kind):
+def test_arrays_of_other_types_are_named(result, group, kind):
     """Numbers that became text or truth values, and rows that the posterior was not computed from."""
-    for label, array in svr.result_[group].data_vars.items():
+    for label, array in result[group].data_vars.items():
         if group == "posterior" and label not in ("C", "amplitude", "f"):
             continue
-        tree = svr.result_
+        tree = result.copy()
         tree[group] = xr.DataTree(tree[group].to_dataset().assign({label: array.astype(kind)}))
         with pytest.raises(ValueError, match=f"^{label} of .*result must be an array of numbers|^result was computed"):
             bp.BayesianSVR.from_result(tree)
 
 
-def test_an_encoding_that_does_not_fit_the_rows_is_refused(svr):
+def test_an_encoding_that_does_not_fit_the_rows_is_refused():
     frame = pd.DataFrame({"a": np.where(np.arange(24) % 7 == 3, np.nan, X[:, 0]), "w": list("uvw") * 8})
-    found = bp.BayesianLSSVR(gamma=5.0).fit(frame, Y)
+    found = bp.BayesianLSSVR(gamma=5.0).fit(frame, Y).result_
     for change in (
         {"medians": ["x"]},
         {"medians": []},
@@ -176,9 +182,9 @@ def test_an_encoding_that_does_not_fit_the_rows_is_refused(svr):
         (first, *others) = json.loads(recipe_of(found, "columns"))
         columns = json.dumps([first | change, *others])
         with pytest.raises(DataError, match="the encoding of the columns cannot be read"):
-            bp.BayesianLSSVR.from_result(edited(found.result_, columns=columns))
+            bp.BayesianLSSVR.from_result(edited(found, columns=columns))
     with pytest.raises(DataError, match="the encoding of the columns cannot be read"):
-        bp.BayesianLSSVR.from_result(edited(found.result_, columns="[]"))
+        bp.BayesianLSSVR.from_result(edited(found, columns="[]"))
 
 
 def test_a_result_of_fit_without_its_vectors_is_not_predicted_from_its_draws(sinc_results, sinc_model):
@@ -189,14 +195,14 @@ def test_a_result_of_fit_without_its_vectors_is_not_predicted_from_its_draws(sin
             bp.predict(tree, [[0.5]], model=sinc_model[0])
 
 
-def test_rows_of_other_axes_or_places_are_refused(svr):
-    rows = svr.result_["rows"].to_dataset()
+def test_rows_of_other_axes_or_places_are_refused(result):
+    rows = result["rows"].to_dataset()
     for change, message in (
         ({"X": (("row", "more"), np.ones((24, 2)))}, r"X of result must have the axes \('row', 'input'\), got"),
         ({"place": ("given", np.full(24, 24))}, "place of result must be numbers of its 24 rows, or -1"),
         ({"fit": 1}, "rows of result has the unknown fit"),
     ):
-        tree = svr.result_
+        tree = result.copy()
         tree["rows"] = xr.DataTree(rows.assign(change))
         with pytest.raises(ValueError, match=message):
             bp.BayesianSVR.from_result(tree)
@@ -204,15 +210,13 @@ def test_rows_of_other_axes_or_places_are_refused(svr):
 
 @pytest.mark.parametrize("error", [AttributeError, KeyError, TypeError])
 @pytest.mark.parametrize("place", [(TrainingData, "of_dataset"), (bp.BayesianSVR, "_read"), (base, "from_options")])
-def test_an_error_of_the_package_is_no_damage(svr, monkeypatch, place, error):
-    tree = svr.result_
-
+def test_an_error_of_the_package_is_no_damage(result, monkeypatch, place, error):
     def bug(*_):
         raise error("a bug")
 
     monkeypatch.setattr(*place, bug)
     with pytest.raises(error, match="a bug"):
-        bp.BayesianSVR.from_result(tree)
+        bp.BayesianSVR.from_result(result)
 
 
 def huge(group, tmp_path):

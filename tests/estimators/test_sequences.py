@@ -222,7 +222,7 @@ pytestmark = pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptio
 
 @pytest.mark.parametrize("name", ESTIMATORS)
 def test_a_fit_is_replaced_as_a_whole_or_not_at_all(name):
-    sequences(name, 12, 6)
+    sequences(name, 8, 6)
 
 
 @pytest.mark.slow

@@ -256,7 +256,13 @@ def test_the_lapse_is_about_the_share_of_wrong_labels(wrong):
     assert svc.predict_proba([[-3.0], [3.0]])[:, 1] == pytest.approx([share, 1 - share], abs=0.08)
 
 
-@pytest.mark.parametrize(("apart", "wrong", "seed"), [(2.0, 0.1, 0), (2.0, 0.2, 2), (3.0, 0.1, 0), (4.0, 0.2, 2)])
+def slow(*case):
+    return pytest.param(*case, marks=pytest.mark.slow)
+
+
+@pytest.mark.parametrize(
+    ("apart", "wrong", "seed"), [(2.0, 0.1, 0), slow(2.0, 0.2, 2), slow(3.0, 0.1, 0), (4.0, 0.2, 2)]
+)
 def test_wrong_labels_in_separated_classes_leave_no_constant(apart, wrong, seed):
     rng = np.random.default_rng(seed)
     inputs, classes = rng.normal(size=(300, 2)), np.repeat([0, 1], 150)

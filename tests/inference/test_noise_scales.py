@@ -46,8 +46,26 @@ def probability_of(factor, problem, point):
     return scales.at(log_density)[scales.factors == factor].mean()
 
 
+def two_regions(x):
+    return np.where(x < 10, 0.05, 0.8)
+
+
 def fitted(X, y, **options):
     return bp.BayesianSVR(blocks=150, restarts=1, random_state=0, **options).fit(X, y)
+
+
+def dense(X, y, **options):
+    return bp.BayesianSVR(restarts=1, random_state=0, **options).fit(X, y)
+
+
+@pytest.fixture(scope="module")
+def in_blocks():
+    return fitted(*simulated(450, two_regions))
+
+
+@pytest.fixture(scope="module")
+def in_one():
+    return dense(*simulated(300, two_regions))
 
 
 def test_densities_of_the_rows_given_the_others_are_exact_for_gaussian_noise():
@@ -90,15 +108,12 @@ def test_noise_of_the_model_and_noise_that_is_four_times_wider_are_found(factor)
     assert probability_of(factor, problem, point) > 0.9
 
 
-def test_intervals_follow_noise_that_differs_between_regions():
-    scale = lambda x: np.where(x < 10, 0.05, 0.8)  # noqa: E731
-    X, y = simulated(450, scale)
-    new, target = simulated(500, scale, seed=1)
-    svr = fitted(X, y)
-    assert svr.noise_scales_.shared > 1
+def test_intervals_follow_noise_that_differs_between_regions(in_blocks):
+    new, target = simulated(500, two_regions, seed=1)
+    assert in_blocks.noise_scales_.shared > 1
     held, width = {}, {}
-    for used in (True, False):
-        interval = svr.set_params(noise_scales=used).predict_interval(new, coverage=0.9)
+    for used in (False, True):
+        interval = in_blocks.set_params(noise_scales=used).predict_interval(new, coverage=0.9)
         inside = (target >= interval[:, 0]) & (target <= interval[:, 1])
         left = new[:, 0] < 10
         held[used], width[used] = [inside[left].mean(), inside[~left].mean()], np.diff(interval)[left].mean()
@@ -134,7 +149,7 @@ def test_probabilities_of_scales():
 
 
 def test_a_model_predicts_as_the_estimator():
-    X, y = simulated(300, lambda x: np.where(x < 10, 0.05, 0.8))
+    X, y = simulated(300, two_regions)
     model = bp.default_model(X, y, kernel="rbf", noise="absolute")
     at = {"amplitude": 1.0, "inverse_lengthscale": 0.5, "C": 3.0}
     result = bp.fit(bp.MeanField(), model, hyperparameters=at, progressbar=False)
@@ -154,9 +169,8 @@ def test_a_model_predicts_as_the_estimator():
     np.testing.assert_allclose(found["y_variance"], variance + spread, rtol=1e-9)
 
 
-def test_a_saved_estimator_predicts_the_same():
-    X, y = simulated(320, lambda x: np.where(x < 10, 0.05, 0.8))
-    svr = fitted(X, y)
+def test_a_saved_estimator_predicts_the_same(in_blocks):
+    svr = in_blocks
     assert svr.noise_scales_.several
     again = bp.BayesianSVR.from_result(svr.result_)
     new = np.linspace(0, 20, 7)[:, None]
@@ -166,51 +180,43 @@ def test_a_saved_estimator_predicts_the_same():
     np.testing.assert_allclose(alone, svr.predict_interval(new)[2:3], rtol=1e-6)
 
 
-def dense(X, y, **options):
-    return bp.BayesianSVR(restarts=1, random_state=0, **options).fit(X, y)
-
-
-def test_a_dense_fit_has_scales_where_one_noise_is_not_enough():
-    scale = lambda x: np.where(x < 10, 0.05, 0.8)  # noqa: E731
-    X, y = simulated(300, scale)
-    new, target = simulated(1000, scale, seed=1)
-    svr = dense(X, y)
+def test_a_dense_fit_has_scales_where_one_noise_is_not_enough(in_one):
+    svr = in_one
+    new, target = simulated(1000, two_regions, seed=1)
     left, held, width = new[:, 0] < 10, {}, {}
-    for used in (True, False):
+    for used in (False, True):
         interval = svr.set_params(noise_scales=used).predict_interval(new, coverage=0.9)
         inside = (target >= interval[:, 0]) & (target <= interval[:, 1])
         width[used], held[used] = np.diff(interval)[left].mean(), inside[~left].mean()
     assert width[True] < 0.6 * width[False]
     assert held[False] < 0.75 and 0.83 < held[True] < 0.97
-    again = bp.BayesianSVR.from_result(svr.set_params(noise_scales=True).result_)
+    again = bp.BayesianSVR.from_result(svr.result_)
     np.testing.assert_allclose(again.predict_interval(new[:9]), svr.predict_interval(new[:9]), rtol=1e-6)
-    np.testing.assert_allclose(svr.predict(new), svr.set_params(noise_scales=False).predict(new), rtol=1e-9)
+    np.testing.assert_allclose(svr.predict(new), again.set_params(noise_scales=False).predict(new), rtol=1e-9)
 
 
-def test_draws_have_the_quantiles_of_the_predictions():
-    X, y = simulated(300, lambda x: np.where(x < 10, 0.05, 0.8))
-    svr, new = dense(X, y), np.array([[4.0], [16.0]])
-    levels = [0.05, 0.25, 0.5, 0.9]
-    drawn = np.quantile(svr.sample_y(new, 20_000), levels, axis=1).T
-    exact = svr.predict_quantiles(new, levels)
+def test_draws_have_the_quantiles_of_the_predictions(in_one):
+    new, levels = np.array([[4.0], [16.0]]), [0.05, 0.25, 0.5, 0.9]
+    drawn = np.quantile(in_one.sample_y(new, 20_000), levels, axis=1).T
+    exact = in_one.predict_quantiles(new, levels)
     assert (np.abs(drawn - exact) < 0.04 * np.ptp(exact, axis=1)[:, None]).all()
 
 
 @pytest.mark.parametrize("options", [{"inference": "laplace"}, {"noise_scales": False}])
 def test_other_dense_fits_have_one_noise(options):
-    X, y = simulated(210, lambda x: np.where(x < 10, 0.05, 0.8))
+    X, y = simulated(210, two_regions)
     assert not dense(X, y, **options).noise_scales_.several
 
 
 def test_few_rows_and_noise_of_the_model_have_one_noise():
-    X, y = simulated(199, lambda x: np.where(x < 10, 0.05, 0.8))
+    X, y = simulated(199, two_regions)
     assert not dense(X, y).noise_scales_.several
     X, y = simulated(300, lambda x: 0.2)
     assert not dense(X, y).noise_scales_.several
 
 
 def test_repeated_rows_count_as_often_as_they_are_there():
-    X, y = simulated(250, lambda x: np.where(x < 10, 0.05, 0.8))
+    X, y = simulated(250, two_regions)
     weight = np.random.default_rng(0).integers(1, 4, 250)
     once = dense(X, y, outliers="keep").noise_scales_
     found = [

@@ -76,10 +76,7 @@ def test_with_f_integrated_out_chains_start_at_the_first_point_of_the_model():
 
 @pytest.mark.parametrize(
     "model",
-    [
-        build(initval=2.0),
-        build(lambda f: bp.SVMLabel("y", f=f, C=1.0, observed=np.sign(DATA.y))),
-    ],
+    [build(initval=2.0), build(lambda f: bp.SVMLabel("y", f=f, C=1.0, observed=np.sign(DATA.y)))],
     ids=["initial values", "labels"],
 )
 def test_models_that_stay_as_they_are(model):

@@ -128,7 +128,7 @@ def drawn(request):
     model = build()
     problem = read_model(model)
     rng = np.random.default_rng(0)
-    shape = (1, 250)
+    shape = (1, 150)
     at = {name: (("chain", "draw"), np.full(shape, value)) for name, value in AT.items()}
     attributes = {"inference": "NUTS", "converged": 1}
     if request.param == "integrated":
@@ -144,7 +144,7 @@ def drawn(request):
 
 
 def test_draws_are_predicted_by_component(drawn, fitted):
-    """Up to the error of 250 draws."""
+    """Up to the error of 150 draws."""
     (model, result), (fit_model, expected) = drawn, fitted
     assert "mu" not in result["posterior"]  # the model has no name of it
     posterior = result["posterior"].to_dataset()

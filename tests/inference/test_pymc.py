@@ -62,6 +62,7 @@ def test_predictions_in_sample_by_pymc(method, options):
         np.testing.assert_allclose(found["y"].values, result["log_likelihood"]["y"].values, atol=1e-6)
 
 
+@pytest.mark.slow  # draws made by hand are predicted in test_parts.py
 @pytest.mark.filterwarnings("ignore")  # few draws do not converge
 def test_draws_of_a_sum_and_of_a_number_are_predicted():
     made = model(parts=True)

@@ -66,10 +66,7 @@ def test_samplers_are_compiled_without_reordering_of_sums(monkeypatch):
 @pytest.mark.slow
 def test_the_same_bits_in_every_process(tmp_path):
     """Empty caches first, then warm ones under other hash seeds."""
-    cold = {
-        "NUMBA_CACHE_DIR": str(tmp_path / "numba"),
-        "PYTENSOR_FLAGS": f"base_compiledir={tmp_path / 'pytensor'}",
-    }
+    cold = {"NUMBA_CACHE_DIR": str(tmp_path / "numba"), "PYTENSOR_FLAGS": f"base_compiledir={tmp_path / 'pytensor'}"}
     found = []
     for seed in ("0", "1", "2"):
         (tmp_path / seed).mkdir()

@@ -138,8 +138,7 @@ def test_a_result_is_of_this_model(problem, posterior):
     refused(replaced(held.drop_vars("C")), "result has no variable 'C'")
     refused(replaced(held.drop_vars("f")), "result has no variable 'f'")
     refused(
-        replaced(held.isel(lengthscale_dim_0=slice(1))),
-        r"result has lengthscale of shape \(1,\) and the model \(2,\)",
+        replaced(held.isel(lengthscale_dim_0=slice(1))), r"result has lengthscale of shape \(1,\) and the model \(2,\)"
     )
     refused(replaced(held.isel(f_dim_0=slice(3))), "different numbers of training points")
     for loss in ("gaussian", "zero"):

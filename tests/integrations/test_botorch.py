@@ -91,8 +91,7 @@ def test_posterior_of_a_result_is_ours_for_every_kernel(kernel):
 
 
 @pytest.mark.parametrize(
-    ("noise", "method"),
-    [("soft_insensitive", bp.MeanField()), ("pinball", bp.MeanField()), ("huber", bp.Laplace())],
+    ("noise", "method"), [("soft_insensitive", bp.MeanField()), ("pinball", bp.MeanField()), ("huber", bp.Laplace())]
 )
 def test_posterior_of_other_noise_and_laplace_is_ours(noise, method):
     model = bp.default_model(Z, T, noise=noise, kernel="rbf")

@@ -9,15 +9,7 @@ from scipy import stats
 from scipy.special import ndtri
 
 from bsvr_pp.core.losses.elementwise import mixture_quantiles
-from bsvr_pp.losses import (
-    absolute,
-    epsilon_insensitive,
-    gaussian,
-    hinge,
-    huber,
-    pinball,
-    soft_insensitive,
-)
+from bsvr_pp.losses import absolute, epsilon_insensitive, gaussian, hinge, huber, pinball, soft_insensitive
 
 
 def silf_by_mpmath(C, epsilon, beta):

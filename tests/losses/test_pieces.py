@@ -11,15 +11,7 @@ from hypothesis import strategies as st
 
 from bsvr_pp.core.losses.factors import tilted_moments
 from bsvr_pp.core.losses.pieces import row_at, tilted_row
-from bsvr_pp.losses import (
-    absolute,
-    epsilon_insensitive,
-    gaussian,
-    hinge,
-    huber,
-    pinball,
-    soft_insensitive,
-)
+from bsvr_pp.losses import absolute, epsilon_insensitive, gaussian, hinge, huber, pinball, soft_insensitive
 
 NOISES = [
     soft_insensitive(10.0, 0.1, 0.3),

@@ -6,11 +6,7 @@ import numpy as np
 import pytest
 
 from bsvr_pp.core.losses.noise import noise_likelihood
-from bsvr_pp.core.losses.registry import (
-    LIKELIHOODS,
-    average_probability,
-    label_probability,
-)
+from bsvr_pp.core.losses.registry import LIKELIHOODS, average_probability, label_probability
 from bsvr_pp.losses import NoiseModel, gaussian, hinge, soft_insensitive
 
 Y = np.array([1.0, -1.0, 1.0, -1.0])

@@ -229,8 +229,7 @@ def test_shapes_broadcast():
     assert pm.draw(variable, random_seed=1).shape == (2, 3)
     assert pm.draw(EpsilonInsensitive.dist(0.0, C, 0.1, shape=(4, 3)), random_seed=1).shape == (4, 3)
     np.testing.assert_array_equal(
-        support_point(Huber.dist([1.0, 2.0, 3.0], 1.0, epsilon)).eval(mode="FAST_COMPILE"),
-        [[1.0, 2.0, 3.0]] * 2,
+        support_point(Huber.dist([1.0, 2.0, 3.0], 1.0, epsilon)).eval(mode="FAST_COMPILE"), [[1.0, 2.0, 3.0]] * 2
     )
     values = pm.logp(variable, 0.15).eval(mode="FAST_COMPILE")
     for i, j in np.ndindex(2, 3):

@@ -158,8 +158,7 @@ IDIOMS = {
         "the model must have one observed variable of f, the targets; it has y, z",
     ),
     "no targets": Idiom(
-        lambda: model(observed=None),
-        "the model must have one observed variable of f, the targets; it has none",
+        lambda: model(observed=None), "the model must have one observed variable of f, the targets; it has none"
     ),
     "a random variable without a name": Idiom(
         lambda: model(kernel=lambda ls: ls * pt.exp(pm.Normal.dist())),

@@ -116,8 +116,9 @@ def ages():
 def test_a_logarithm_is_learned_and_kept(ages, tmp_path):
     table, y = ages
     train, test = table[:210], table[210:]
-    svr = bp.BayesianSVR(random_state=0).fit(train, y[:210])
-    plain = bp.BayesianSVR(warping=False, random_state=0).fit(train, y[:210])
+    options = {"inference": "mean_field", "restarts": 1, "random_state": 0}
+    svr = bp.BayesianSVR(**options).fit(train, y[:210])
+    plain = bp.BayesianSVR(warping=False, **options).fit(train, y[:210])
     assert svr.warping_.index.tolist() == ["age", "dose"] and plain.warping_.empty
     assert svr.warping_.loc["age", "scale"] == "like a logarithm above"
     assert svr.log_evidence_ > plain.log_evidence_ + 10.0
@@ -176,7 +177,7 @@ def test_the_share_of_a_product_is_an_interaction():
     rng = np.random.default_rng(0)
     inputs = rng.uniform(-1.0, 1.0, (220, 3))
     y = inputs[:, 0] + 2.0 * inputs[:, 1] * inputs[:, 2] + 0.05 * rng.normal(size=220)
-    svr = bp.BayesianSVR(random_state=0).fit(inputs, y)
+    svr = bp.BayesianSVR(inference="mean_field", restarts=1, random_state=0).fit(inputs, y)
     found = {pair: bp.effect(svr, inputs, pair, rows=80).attrs for pair in [(0, 1), (1, 2)]}
     assert found[0, 1]["interaction"] < 0.01
     truth = np.var(2.0 * inputs[:, 1] * inputs[:, 2]) / np.var(y)

@@ -35,8 +35,7 @@ def write(frame, path, **options):
 
 
 @pytest.mark.parametrize(
-    ("name", "options"),
-    [("a.csv", {}), ("b.csv", {"sep": ";", "decimal": ",", "na_rep": "n/a"}), ("c.parquet", {})],
+    ("name", "options"), [("a.csv", {}), ("b.csv", {"sep": ";", "decimal": ",", "na_rep": "n/a"}), ("c.parquet", {})]
 )
 def test_every_file_gives_the_same_numbers(tmp_path, name, options):
     path = write(FRAME, tmp_path / name, **options)
