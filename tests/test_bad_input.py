@@ -158,10 +158,10 @@ def of_pymc():
     return xr.DataTree(xr.Dataset(attrs={"inference": "NUTS", "other_methods": "do not apply: x"}))
 
 
-def fitted_in_intervals(blocks=None):
+def fitted_in_intervals():
     """Fit a model of intervals, and return it with its result."""
     with pm.Model() as model:
-        f = bp.GP(cov_func=pm.gp.cov.ExpQuad(1, ls=1.0)).prior("f", X=X, blocks=blocks)
+        f = bp.GP(cov_func=pm.gp.cov.ExpQuad(1, ls=1.0)).prior("f", X=X)
         bp.Interval("y", f, Y - 0.5, Y + 0.5, C=5.0, epsilon=0.1, beta=0.3)
         return model, bp.fit(bp.MeanField(), progressbar=False)
 
@@ -300,9 +300,7 @@ PUBLIC = {
         (lambda s: prior(n_outputs=2), "n_outputs must be 1"),
         (lambda s: prior(blocks=3), "blocks must come from bp.local_blocks, got int"),
         (lambda s: blocked(bp.local_blocks(X[:4], rows=2)), "blocks must be of the 6 rows of X, got blocks of 4 rows"),
-        (lambda s: blocked(bp.local_blocks(X, rows=3), C=np.ones(N)), "the noise has a value for each training"),
         (lambda s: blocked(bp.local_blocks(X, rows=3), labels=True), "y are labels, whose model has no blocks"),
-        (lambda s: fitted_in_intervals(bp.local_blocks(X, rows=3)), "y are intervals or classes, whose model has no"),
     ],
     "Blocks": [
         *each(
@@ -551,10 +549,6 @@ PUBLIC = {
         (lambda s: bp.predict(s.result, X, model=s.labels), "result has soft_insensitive noise and the model hinge"),
         (lambda s: bp.predict(s.result, X, model=s.other), "different numbers of training points"),
         *options(lambda s, **o: bp.predict(s.result, X, model=s.model, **o), neighbours=NO_COUNT_OR_NONE),
-        (
-            lambda s: [bp.predict(result, X, model=model, neighbours=3) for model, result in [fitted_in_intervals()]],
-            "neighbours=3 takes exact targets, and the model has intervals or classes",
-        ),
         *NEAREST(lambda result, **options: bp.predict(result, X, **options)),
     ],
     "predict_distribution": [
@@ -850,7 +844,6 @@ PUBLIC = {
             lambda s: fitted(bp.BayesianSVR).add(MANY, np.stack([TARGETS, TARGETS + 1.0], axis=1)),
             "y must be exact targets, as for fit, got intervals",
         ),
-        (lambda s: fitted(bp.BayesianSVR, blocks=10).add(MANY, TARGETS, 2.0), "the rows are in blocks"),
         (lambda s: without_posteriors().add(MANY, TARGETS), "rows are added to posteriors of f, and NUTS has draws"),
         (lambda s: bp.BayesianSVR.from_result("a"), "result must be the result_ of a BayesianSVR"),
         (lambda s: bp.BayesianSVR.from_result(s.result), "result must be the result_ of a BayesianSVR"),

@@ -172,7 +172,8 @@ def integrated_evidence(
         Number of points of the hyperparameters, at least 25.
     particles : int
         Number of draws of f at each point, at least 2; used if f was sampled.
-    <random_seed>
+    random_seed : int or Generator, optional
+        Random seed; the same seed gives the same result.
 
     Returns
     -------

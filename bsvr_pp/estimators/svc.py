@@ -385,7 +385,7 @@ class BayesianSVC(OfStandardModel, SavedEstimator, ClassifierMixin, BaseEstimato
                 searches.insert(0, options._replace(start=median))
             found: list[BinaryFit] = []
             for search in searches:
-                found.append(BinaryFit.of_rows(model, units, rows, MeanField(), search, rng, size=size))
+                found.append(BinaryFit.of_rows(model, units, rows, MeanField(), search, rng=rng, size=size))
                 if size is not None or found[-1].learned:
                     break
             return max(found, key=BinaryFit.quality)

@@ -182,11 +182,54 @@ def test_weights_that_leave_rows_out_and_repeat_none_are_no_weights_of_blocks(sm
     options = {"blocks": bp.LocalBlocks(60, neighbours=None), "restarts": 1, "random_state": 0, "outliers": "keep"}
     weighted = bp.BayesianSVR(**options).fit(X, y, weight)
     without = bp.BayesianSVR(**options).fit(np.delete(X, 3, axis=0), np.delete(y, 3))
-    assert weighted.blocks_.n == 169 and weighted.log_evidence_ == without.log_evidence_
+    assert weighted.blocks_.n == 150 and weighted.log_evidence_ == without.log_evidence_
     labels = np.where(y > 0, "a", "b")
     machine = bp.BayesianSVC(blocks=60, random_state=0).fit(X, labels, np.ones(170))
     np.testing.assert_array_equal(
         machine.predict_proba(X[:9]), bp.BayesianSVC(blocks=60, random_state=0).fit(X, labels).predict_proba(X[:9])
     )
-    with pytest.raises(ValueError, match="sample_weight is for a dense fit, and the rows are in blocks"):
-        weighted.add(X[:2], y[:2], [1.0, 1.5])
+
+
+def test_whole_weights_in_blocks_are_repeated_rows(small):
+    X, y = wave(150)
+    weight = np.random.default_rng(1).integers(1, 4, 150)
+    options = {"blocks": 60, "restarts": 1, "random_state": 0}
+    weighted = bp.BayesianSVR(**options).fit(X, y, weight.astype(float))
+    with pytest.warns(UserWarning, match="repeat others"):
+        repeated = bp.BayesianSVR(**options).fit(np.repeat(X, weight, axis=0), np.repeat(y, weight))
+    assert weighted.log_evidence_ == repeated.log_evidence_
+    np.testing.assert_array_equal(weighted.predict_interval(X[:9]), repeated.predict_interval(X[:9]))
+    labels = np.where(y > 0, "a", "b")
+    weighted = bp.BayesianSVC(blocks=60, random_state=0).fit(X, labels, weight.astype(float))
+    repeated = bp.BayesianSVC(blocks=60, random_state=0).fit(np.repeat(X, weight, axis=0), np.repeat(labels, weight))
+    np.testing.assert_array_equal(weighted.predict_proba(X[:9]), repeated.predict_proba(X[:9]))
+
+
+def test_precise_rows_count_more_in_blocks(small):
+    """Weights of rows whose noise is ten times as wide, against no weights."""
+    X, y = wave(300)
+    rng, wide = np.random.default_rng(2), np.arange(300) % 2 == 0
+    targets = np.where(wide, y + rng.standard_normal(300), y)
+    options = {"blocks": 100, "restarts": 1, "random_state": 0, "outliers": "keep", "noise_scales": False}
+    weighted = bp.BayesianSVR(**options).fit(X, targets, np.where(wide, 0.1, 1.9))
+    plain = bp.BayesianSVR(**options).fit(X, targets)
+    error = [np.sqrt(np.mean((svr.predict(X) - y) ** 2)) for svr in (weighted, plain)]
+    assert error[0] < 0.7 * error[1]
+
+
+def test_rows_that_repeat_a_target_without_noise(small):
+    """Before, the variance of f at rows held out was 0, and its logarithm an error."""
+    X, y = wave(60)
+    X, y = np.repeat(X, 4, axis=0), np.repeat(np.sin(X[:, 0]), 4)
+    X = np.column_stack([X, np.tile(np.arange(4.0), 60) * 1e-9])
+    svr = bp.BayesianSVR(blocks=60, restarts=1, random_state=0).fit(X, y)
+    assert np.abs(svr.predict(X) - y).max() < 0.1
+
+
+def test_a_row_that_is_added_again_joins_its_row(small):
+    X, y = wave(120)
+    svr = bp.BayesianSVR(blocks=60, restarts=1, random_state=0).fit(X, y)
+    before = svr.blocks_.label
+    svr.add(X[:2], y[:2], [1.0, 1.5])
+    assert svr.blocks_.n == 120
+    assert np.bincount(svr.blocks_.label).tolist() == np.bincount(before).tolist()

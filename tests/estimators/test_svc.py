@@ -200,10 +200,8 @@ def test_blocks_are_saved_and_threads_do_not_matter(in_blocks, tmp_path):
     assert (again.predict_proba(X[:50]) == bp.BayesianSVC.load(tmp_path / "svc.nc").predict_proba(X[:50])).all()
 
 
-def test_blocks_take_no_weights_and_labels_of_all_rows_together_have_none():
+def test_labels_of_all_rows_together_have_no_blocks():
     X, y = data(60)
-    with pytest.raises(ValueError, match="sample_weight is for a dense fit, and the rows are in blocks"):
-        bp.BayesianSVC(blocks=20, class_weight="balanced").fit(X, y)
     machine = bp.BayesianSVC(blocks=20, evidence="conditional", steps=2).fit(X, y)
     assert machine.blocks_ is None
 

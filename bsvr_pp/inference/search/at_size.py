@@ -27,6 +27,7 @@ from bsvr_pp.model.problem import Point, Problem
 _SUBSET = 1200  # rows of the random subset, at most a quarter of all,
 _NEIGHBOURHOODS, _NEIGHBOURS = 20, 500  # neighbourhoods that are climbed, and their largest number of rows,
 _HELD_OUT = 2000  # and rows whose density decides
+_KNOWN = 1e-12  # variance of f, on standardised targets, where a row repeats another without noise
 _ENOUGH, _LIMIT = 0.3, 40  # ascent of three steps, in nats, below which the climb ends, and largest number of steps
 
 
@@ -154,6 +155,7 @@ def _log_density(problem: Problem, method: IntegratesLatent, point: Point, check
             return np.array([-np.inf])
         others = problem.take(held_out)
         f_mean, f_variance = posterior.predict(*part.cross(point, others.inputs))
+        f_variance = np.maximum(f_variance, _KNOWN)
         log_density: Array = others.noise_of_rows(point).tilted(f_mean, f_variance, others.targets)[0]
         return log_density
 

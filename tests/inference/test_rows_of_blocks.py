@@ -1,0 +1,83 @@
+"""What each row has of its own in local blocks: weights, noise, ends of intervals, classes."""
+
+import numpy as np
+import pymc as pm
+import pytest
+
+import bsvr_pp as bp
+from bsvr_pp.model.distributions import observe_weighted
+from bsvr_pp.model.problem import read_model
+
+N, NEW = 30, np.array([[0.1], [2.2], [4.1]])
+RNG = np.random.default_rng(4)
+X = np.sort(RNG.uniform(0.0, 5.0, N))[:, None]
+Y = np.sin(2.0 * X[:, 0]) + 0.1 * RNG.standard_normal(N)
+WEIGHT, WIDTH = RNG.uniform(0.5, 3.0, N), RNG.uniform(2.0, 20.0, N)
+LOWER, UPPER = Y - RNG.exponential(0.4, N), np.where(RNG.random(N) < 0.3, np.inf, Y + 0.3)
+CLASSES = np.digitize(Y, [-0.5, 0.5])
+
+
+def weighted(f, rows):
+    observe_weighted("y", bp.SoftInsensitive.dist(f, 8.0, 0.05, 0.3), WEIGHT[rows], Y[rows])
+
+
+def noisy(f, rows):
+    bp.SoftInsensitive("y", f, WIDTH[rows], 0.05, 0.3, observed=Y[rows])
+
+
+def intervals(f, rows):
+    bp.Interval("y", f, LOWER[rows], UPPER[rows], C=8.0, epsilon=0.05, beta=0.3)
+
+
+def censored(f, rows):
+    noise = bp.SoftInsensitive.dist(f, 8.0, 0.05, 0.3)
+    pm.Censored("y", noise, lower=-0.5, upper=0.6, observed=np.clip(Y[rows], -0.5, 0.6))
+
+
+def classes(f, rows):
+    bp.Ordinal("y", f, cutpoints=[-0.5, 0.5], C=6.0, noise="absolute", observed=CLASSES[rows])
+
+
+def model(kind, rows, blocks=None):
+    with pm.Model() as made:
+        f = bp.GP(cov_func=1.3 * pm.gp.cov.ExpQuad(1, ls=0.7)).prior("f", X=X[rows], blocks=blocks)
+        kind(f, rows)
+    return made
+
+
+@pytest.mark.parametrize("kind", [weighted, noisy, intervals, censored, classes])
+@pytest.mark.parametrize("method", [bp.MeanField(), bp.Laplace(curvature="local")])
+def test_blocks_are_models_of_their_rows(kind, method):
+    """Truth: a dense model of the rows of each block."""
+    blocks = bp.local_blocks(X, rows=12)
+    assert len(blocks) > 2
+    together = model(kind, np.arange(N), blocks)
+    result = bp.fit(method, together, progressbar=False)
+    alone = [bp.fit(method, model(kind, rows), progressbar=False) for rows in blocks]
+    evidence = sum(each.attrs["log_evidence"] for each in alone)
+    assert result.attrs["log_evidence"] == pytest.approx(evidence, rel=1e-8)
+    found = bp.loo(result, model=together).elpd_i.values
+    for rows, each in zip(blocks, alone, strict=True):
+        known = bp.loo(each, model=model(kind, rows)).elpd_i.values
+        np.testing.assert_allclose(found[rows], known, rtol=1e-6)
+
+
+@pytest.mark.parametrize("kind", [weighted, intervals, classes])
+def test_predictions_from_nearest_rows(kind):
+    """Truth: a dense model of the nearest rows."""
+    together = model(kind, np.arange(N), bp.local_blocks(X, rows=12))
+    result = bp.fit(bp.MeanField(), together, progressbar=False)
+    found = bp.predict(result, NEW, model=together, neighbours=8)
+    for i, new in enumerate(NEW):
+        near = np.sort(np.argsort(np.abs(X[:, 0] - new))[:8])
+        own = model(kind, near)
+        known = bp.predict(bp.fit(bp.MeanField(), own, progressbar=False), new[None], model=own)
+        np.testing.assert_allclose(found["f_mean"].values[i], known["f_mean"].values[0], rtol=1e-3, atol=1e-4)
+        np.testing.assert_allclose(found["f_variance"].values[i], known["f_variance"].values[0], rtol=2e-3)
+
+
+def test_training_noise_has_weights_and_ends():
+    problem = read_model(model(weighted, np.arange(N), bp.local_blocks(X, rows=12)))
+    np.testing.assert_array_equal(problem.at({})[2].weight, WEIGHT)
+    problem = read_model(model(intervals, np.arange(N), bp.local_blocks(X, rows=12)))
+    np.testing.assert_array_equal(problem.at({})[2].ends, np.stack([LOWER, UPPER], axis=1))
