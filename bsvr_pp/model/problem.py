@@ -436,6 +436,8 @@ def _read(model: pm.Model) -> Problem:
     target = target_of(model, processes or gaussian_variables(model))
     if target.ndim != 1:
         raise ModelError(f"the targets {target.name} must have one axis, the rows, got {target.ndim} axes")
+    if value_of(model.rvs_to_values[target]).size == 0:
+        raise ModelError(f"the targets {target.name} have no value: observe at least one of them")
     loss, latent, parameters, weight, ends = _noise_in(model, target)
     composite, prior, columns = _locate(model, target, latent, processes, [*parameters, *ends.bounds, weight])
     X = pt.as_tensor_variable(columns.X)

@@ -46,7 +46,7 @@ def test_estimators_and_commands_refuse_too(large, small_machine, tmp_path):
     with pytest.raises(MemoryError, match="20000 rows"):
         bp.BayesianSVR(blocks=None).fit(X, np.sin(X[:, 0]))
     with pytest.raises(
-        MemoryError, match=r"BayesianSVC at 20000 rows .* labels that are normalised together have no blocks"
+        MemoryError, match=r"BayesianSVC at 20000 rows .* together have no blocks"
     ):
         bp.BayesianSVC(evidence="conditional").fit(X, X[:, 0] > 0)
     with pytest.raises(MemoryError, match=r"BayesianSVC at 20000 rows .*: blocks='auto' fits them in blocks"):
