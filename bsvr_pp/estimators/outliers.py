@@ -30,7 +30,7 @@ _ROUNDS = 5
 _LISTED = 10
 _QUARTILES = 1.349  # distance of the quartiles of a Gaussian, in standard deviations
 _FAR, _NARROW = 0.125, 0.9  # share of the precision of this quantile of the rows, below which the noise is far wider
-_HALF = 0.5  # smallest share of the rows that determine f
+HALF = 0.5  # smallest share of the rows that determine f
 
 
 class ScaledFit[F](NamedTuple):
@@ -67,11 +67,21 @@ def gross_errors(X: Array, y: Array, mean: Array, deviation: Array, unit: float,
     return found
 
 
+def robust_width(y: Array, weight: ArrayLike = 1.0) -> float:
+    """Standard deviation of targets, by their quartiles."""
+    return float(np.subtract(*quantiles_of(y, [0.75, 0.25], weight))) / _QUARTILES
+
+
+def is_far(precision: Array) -> Mask:
+    """Which rows have far wider noise than most, by the mean of one over its scale."""
+    return ~(precision >= _FAR * np.quantile(precision, _NARROW))
+
+
 def kept_rows[F](
     fit: Callable[[Mask, F | None], tuple[Array, Array, F]], X: Array, y: Array, weight: ArrayLike = 1.0
 ) -> tuple[Mask, F]:
     """Fit until the rows that are kept explain each other; return them and their fit."""
-    unit = float(np.subtract(*quantiles_of(y, [0.75, 0.25], weight))) / _QUARTILES
+    unit = robust_width(y, weight)
     kept = np.ones(y.size, dtype=bool)
     last: F | None = None
     for _ in range(_ROUNDS):
@@ -89,9 +99,9 @@ def determining_rows[F](
     """Leave rows of far wider noise out of a fit while that raises the log density of all by two standard errors."""
     near, best = kept, fit(kept)
     for _ in range(0 if mostly_equal(y[kept], weight[kept]) else _ROUNDS):
-        narrow = np.quantile(best.precision[kept], _NARROW)
-        trial = kept & (best.precision >= _FAR * narrow)
-        if (trial == near).all() or weight[trial].sum() < _HALF * weight[kept].sum():
+        trial = kept.copy()
+        trial[kept] = ~is_far(best.precision[kept])
+        if (trial == near).all() or weight[trial].sum() < HALF * weight[kept].sum():
             break
         found = fit(trial)
         gain = (weight * (found.log_density - best.log_density))[kept]

@@ -1,53 +1,38 @@
-"""Default models of standardised rows, compiled once per structure, and fits of them: values with all that predicts.
-
-The fit of a regression sets gross errors aside in rounds, and targets whose noise is far wider than most in further
-rounds (`bsvr_pp.estimators.outliers`). Each round makes a fit of its own, of which one is chosen.
-"""
+"""Default models of standardised rows, compiled once per structure, and fits of them: values with all that predicts."""
 
 from __future__ import annotations
 
-import warnings
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, fields, replace
-from functools import cached_property, lru_cache, partial
+from functools import cached_property, lru_cache
 from typing import Any, Self, cast
 
 import numpy as np
 import pymc as pm
 import xarray as xr
-from numpy.typing import ArrayLike, NDArray
+from numpy.typing import ArrayLike
 from scipy.sparse import sparray
 
 from bsvr_pp.assess.partial_dependence import sums_of_f
 from bsvr_pp.classification.default_models import class_thresholds, standard_label_model, standard_ordinal_model
-from bsvr_pp.core.approximations import LatentPosterior, Mode, find_mode
-from bsvr_pp.core.arrays import Array
+from bsvr_pp.core.arrays import Array, Rows
 from bsvr_pp.core.compiler import interruptible, rarely_collected, threads_for
-from bsvr_pp.estimators.base import HoldsFit, LocalBlocks, warn_unless_converged
-from bsvr_pp.estimators.outliers import Mask, ScaledFit, determining_rows, kept_rows, listed
-from bsvr_pp.estimators.training_data import PACKAGE, TrainingData, Units
+from bsvr_pp.estimators.base import HoldsFit
+from bsvr_pp.estimators.training_data import TrainingData, Units
 from bsvr_pp.estimators.validation import new_inputs
 from bsvr_pp.inference.approximate import at_optimum, solve_at
 from bsvr_pp.inference.budget import check_budget
 from bsvr_pp.inference.fit import fit
 from bsvr_pp.inference.fitted import Fitted, fitted_at, fitted_draws, light, read_fitted
-from bsvr_pp.inference.integrated import Integrated
-from bsvr_pp.inference.prediction.component import Component, draw_jointly, mixture_of
-from bsvr_pp.inference.prediction.distribution import PredictiveDistribution
-from bsvr_pp.inference.prediction.neighbours import NoiseScales, choose_neighbours, scales_of_posterior
-from bsvr_pp.inference.protocol import Integrates, IntegratesLatent, MatchesMoments, Method, Options, Samples
+from bsvr_pp.inference.prediction.component import Component
+from bsvr_pp.inference.protocol import Integrates, Method, Options, Samples
 from bsvr_pp.inference.result import blocks_of
 from bsvr_pp.inference.search.at_size import AtSize, cut, search_in_blocks
-from bsvr_pp.inference.search.optimize import initial_point
+from bsvr_pp.inference.search.optimize import Optimum, initial_point
 from bsvr_pp.model.blocks import ONE_BLOCK, Partition
 from bsvr_pp.model.inputs import AS_GIVEN, CONSTANTS, Levels, Warping
-from bsvr_pp.model.priors import Inputs, Kernel, Tied, mostly_equal, standard_model, taken_by_main_effects
+from bsvr_pp.model.priors import Inputs, Kernel, Tied, standard_model, taken_by_main_effects
 from bsvr_pp.model.problem import Point, Problem, read_model
-
-_EFFECTS = 200  # number of rows from which the kernel has main effects,
-_SCALES = 200  # and a dense fit several scales of the noise, of which fewer tell little
-_INTEGRATED = 250  # largest number of rows whose hyperparameters are integrated out,
-_FEW = Integrated(points=32, kept=12)  # in this way: more points gain little (the benchmark "integrated")
 
 
 @dataclass(frozen=True, slots=True)
@@ -148,14 +133,18 @@ class StandardFit:
         *,
         size: int | None = None,
         known: AtSize | None = None,
+        first: tuple[Rows, Optimum] | None = None,
         **more: Any,
     ) -> Self:
-        """Fit rows in these units, in blocks of at most ``size``; ``known`` were found before for almost these rows."""
+        """Fit rows in these units, in blocks of at most ``size``.
+
+        Hyperparameters in blocks are ``known`` from almost these rows, or the ``first`` stage of the search is.
+        """
         problem, latent, found = model.problem(rows), method.latent, None
         assert latent is not None  # as the estimators check
         if size is not None:
             if known is None:
-                found = search_in_blocks(problem, latent, rows=size, options=options, rng=rng)
+                found = search_in_blocks(problem, latent, rows=size, options=options, rng=rng, known=first)
             else:
                 found = replace(known, blocks=cut(problem, known.point, size))
             problem = problem.take(np.arange(problem.targets.size), found.blocks)
@@ -241,216 +230,3 @@ class OfStandardModel(HoldsFit):
     def _function(self) -> Iterable[Component]:
         """The function whose effects are described."""
         return cast(Iterable[Component], self._fit.components())
-
-
-@dataclass(frozen=True, slots=True)
-class RegressionSpec:
-    """Checked options of a regression; the rows decide an ``automatic`` kernel, and the ``size`` of any blocks."""
-
-    model: StandardModel
-    automatic: bool
-    method: Method
-    options: Options
-    local: LocalBlocks
-    set_aside: bool
-    noise_scales: bool
-    logarithm: bool
-    warping: bool
-    integrate: bool = False  # out the hyperparameters of few rows
-    size: int | None = None
-
-    def for_rows(self, rows: TrainingData, tied: Tied) -> Self:
-        """Decide what depends on the number of rows."""
-        n, model, size = len(rows.y), replace(self.model, tied=tied), None
-        if self.local.divides(n):
-            if isinstance(self.method, Integrates):
-                raise ValueError(f"{self.method.name} takes a dense fit, and {n} rows need blocks: use blocks=None")
-            size = self.local.rows
-            self.local.tell(n)
-        if self.automatic and n >= _EFFECTS:
-            model = replace(model, kernel="main_effects")
-        method = _FEW if self.integrate and n <= _INTEGRATED and size is None else self.method
-        return replace(self, model=model, size=size, method=method)
-
-    @property
-    def counts(self) -> tuple[int, ...]:
-        """Numbers of nearest rows between which the fit chooses; none in a dense fit, or where draws predict."""
-        return () if self.size is None or isinstance(self.method, Samples) else self.local.counts()
-
-    def choose_neighbours(self, problem: Problem, point: Point) -> tuple[int | None, NoiseScales]:
-        """The number of nearest rows of predictions in blocks, and the scales of the noise of fits on them."""
-        if not (self.counts and problem.ends.exact and (self.noise_scales or len(self.counts) > 1)):
-            return next(iter(self.counts), None), NoiseScales.one()
-        rng, progressbar = np.random.default_rng(0), self.options.progressbar
-        neighbours, scales = choose_neighbours(problem, point, self.counts, rng, progressbar)
-        return neighbours, scales if self.noise_scales else NoiseScales.one()
-
-
-@dataclass(frozen=True, kw_only=True)
-class RegressionFit(StandardFit):
-    """A regression of standardised rows.
-
-    ``outliers`` are the given rows that were set aside, and ``neighbours`` is the number of nearest rows on which each
-    prediction has a fit of its own, None if there is none.
-    """
-
-    neighbours: int | None
-    outliers: NDArray[np.intp]
-
-    def predictive(self, X: Array, local: LocalBlocks, noise_scales: bool = True) -> PredictiveDistribution:
-        """The distribution of new targets at standardised inputs, in units of the target."""
-        fitted = self.fitted if noise_scales else replace(self.fitted, scales=NoiseScales.one())
-        neighbours = local.neighbours_of(self.neighbours) if self.blocks.local else None
-        parts = partial(fitted.components, self.problem, neighbours)
-        with threads_for(len(self.rows.y)), local.threads():
-            return mixture_of(parts(), X, joint=partial(draw_jointly, parts, X), **self.units.of_targets)[0]
-
-    @cached_property
-    def machine(self) -> Mode:
-        """The support vector machine, which is the most probable latent function."""
-        with threads_for(len(self.rows.y)):
-            K, mean, noise = self.problem.at(self.point)
-            mode = find_mode(K, self.problem.targets, noise, mean=mean)
-        return replace(mode, dual_coef=np.where(mode.support > 0, mode.dual_coef, 0.0))
-
-    def given_others(self, X: Array, kept: Mask, local: LocalBlocks) -> tuple[Array, Array]:
-        """Mean and deviation of all targets given the others, at all standardised inputs; rows set aside have these."""
-        posterior, noise, units = self.fitted.posteriors[0], self.problem.noise_at(self.point), self.units
-        mean, deviation = np.empty(len(X)), np.empty(len(X))
-        mean[kept] = units.location + units.unit * (posterior.cavity_mean + noise.mean)
-        deviation[kept] = units.unit * np.sqrt(posterior.cavity_variance + noise.variance)
-        if not kept.all():
-            found = self.predictive(X[~kept], local)
-            found = found.log if units.logarithm else found
-            mean[~kept], deviation[~kept] = found.mean(), found.std()
-        return mean, deviation
-
-    def with_scales(self, far: TrainingData) -> tuple[Self, Array, Array]:
-        """The fit with scales of the noise of its rows and of ``far`` ones; and log densities and precisions of all."""
-        given = self.problem, self.point, self.fitted.posteriors[0], self.rows.weight
-        found = scales_of_posterior(*given, far.X, far.y, far.weight)
-        fitted = self.fitted.with_scales(self.problem, found.scales)
-        log_density = found.log_density - np.log(self.units.unit)
-        return self.changed(fitted=fitted), log_density, found.precision
-
-    def with_rows(self, new: TrainingData) -> Self:
-        """The fit with more rows, in the units of the data, at the same hyperparameters and scales of the noise.
-
-        A row changes the sites of all others: the solver starts at the present ones and runs until it converges. Of
-        blocks only those with new rows are solved.
-        """
-        new, before, fitted = new.in_units(self.units), self.problem, self.fitted
-        rows, places = self.rows.joined(new)
-        place, blocks = places[: len(self.rows.y)], self.blocks.grown(new.X, places)
-        problem, method = self.model.problem(rows, blocks), cast(IntegratesLatent, self.method.latent)
-
-        def solved(some: Problem, start: Array, point: Point = self.point) -> LatentPosterior:
-            K, mean, noise = some.at(point)
-            return method.solve(K, some.targets, noise, mean, start)
-
-        def spread(old: LatentPosterior) -> dict[str, Any]:
-            names = "dual_coef", "site_precision", "mean", "variance", "cavity_variance"
-            vectors = {name: np.zeros(len(rows.y)) for name in names}
-            for name, values in vectors.items():
-                values[place] = getattr(old, name)
-            return vectors
-
-        def sites_of(vectors: Mapping[str, Array]) -> Array:
-            return np.stack([vectors["dual_coef"], vectors["site_precision"]])
-
-        with threads_for(len(rows.y)):
-            if not blocks.several:
-                pairs = zip(fitted.posteriors, fitted.points, strict=True)
-                found = [solved(problem, sites_of(spread(old)), point) for old, point in pairs]
-            else:
-                (old,) = fitted.posteriors
-                vectors, value, converged = spread(old), fitted.log_evidence, old.converged
-                sites = sites_of(vectors)
-                for block in np.unique(blocks.label_of(len(rows.y))[places[len(place) :]]):
-                    index, known = blocks.rows(block), place[before.blocks.rows(block)]
-                    part = solved(problem.part(block), sites[:, index])
-                    value += part.log_evidence - solved(before.part(block), sites[:, known]).log_evidence
-                    converged = converged and part.converged
-                    for name, values in vectors.items():
-                        values[index] = getattr(part, name)
-                found = [replace(old, **vectors, support=old.support[:0], log_evidence=value, converged=converged)]
-            state = fitted.updated(found, method).with_scales(problem, fitted.scales)
-        return replace(self, rows=rows, blocks=blocks, fitted=state).keeping(problem)
-
-
-def fit_regression(rows: TrainingData, spec: RegressionSpec, rng: np.random.Generator) -> RegressionFit:
-    """Fit the rows, and warn of what was set aside and did not converge."""
-    n, exact, noise, method = len(rows.y), rows.exact, spec.model.noise, spec.method
-    around = method if isinstance(method, Integrates) else None
-    if around is not None:
-        method = cast(Method, around.latent)
-    set_aside, draws = spec.set_aside and exact, isinstance(method, Samples)
-    units_of = partial(Units.of, tied=spec.model.tied, targets=True, logarithm=spec.logarithm)
-    whole = units_of(rows)
-    model = spec.model.suited(rows.in_units(whole), warping=spec.warping)
-
-    def fit(kept: Mask, last: RegressionFit | None, by: Method = method) -> RegressionFit:
-        """Fit the rows that are kept, from where the last fit ended if it was without some rows."""
-        some = rows if kept.all() else rows.taken(kept)
-        units, options = whole if kept.all() else units_of(some), spec.options
-        if last is not None and len(last.rows.y) < n:  # gross errors move the optimum far; later rounds change few rows
-            options = options._replace(start=last.point)
-        more: dict[str, Any] = {"size": spec.size, "known": None if last is None else last.at_size}
-        more |= {"neighbours": next(iter(spec.counts), None), "outliers": rows.given(~kept)}
-        return RegressionFit.of_rows(model, units, some.in_units(units), by, options, rng, **more)
-
-    def leave_one_out(kept: Mask, last: RegressionFit | None) -> tuple[Array, Array, RegressionFit]:
-        found = fit(kept, last, method.latent or method if draws else method)
-        return *found.given_others(found.units.inputs(rows.X), kept, spec.local), found
-
-    # f follows a value that many targets have, and one noise around it, but a Gaussian one, misses their mean
-    equal = exact and noise not in ("gaussian", "pinball") and mostly_equal(rows.y, rows.weight)
-    enough = exact and isinstance(method, MatchesMoments) and n >= _SCALES
-    with threads_for(n), spec.local.threads():
-        kept, best = np.ones(n, dtype=bool), None
-        if set_aside:
-            kept, best = kept_rows(leave_one_out, whole.inputs(rows.X), rows.y, rows.weight)
-        first = fit(kept, best) if best is None or draws else best
-        if spec.size is not None:
-            neighbours, scales = spec.choose_neighbours(first.problem, first.point)
-            chosen = first.changed(fitted=first.fitted.with_scales(first.problem, scales), neighbours=neighbours)
-        elif spec.noise_scales and (enough or (equal and len(first.fitted.posteriors) == 1)):
-
-            def scaled(near: Mask) -> ScaledFit[RegressionFit]:
-                found, far = first if (near == kept).all() else fit(near, first), kept & ~near
-                found, *known = found.with_scales(rows.taken(far).in_units(found.units))
-                of_rows = np.full((2, n), np.nan)
-                of_rows[:, np.append(np.flatnonzero(near), np.flatnonzero(far))] = known
-                return ScaledFit(of_rows[0], of_rows[1], found)
-
-            if set_aside and noise != "pinball":  # a quantile is that of all targets
-                chosen = determining_rows(scaled, kept, rows.y, rows.weight)[1].fit
-            else:
-                chosen = scaled(kept).fit
-        else:
-            chosen = first
-        if around is not None:
-            integrated = chosen.integrated(around)
-            chosen = chosen if spec.integrate and not integrated.fitted.converged else integrated
-        chosen.predictive(chosen.rows.X[:1], spec.local)  # which makes what other predictions need
-    _warn_of_targets(chosen, equal)
-    warn_unless_converged(chosen.fitted, chosen.method)
-    return chosen
-
-
-def _warn_of_targets(fit: RegressionFit, equal: bool) -> None:
-    """Warn of targets that were set aside, and of equal ones that predictions miss."""
-    if fit.outliers.size:
-        warnings.warn(
-            f"gross errors among {fit.rows.place.size} targets, or targets with far wider noise than most, are set "
-            f'aside: {listed(fit.outliers)} (outliers="keep" keeps them)',
-            UserWarning,
-            skip_file_prefixes=(PACKAGE,),
-        )
-    if equal and not fit.fitted.scales.several:
-        warnings.warn(
-            "a third of the targets or more have one value, which f follows, and the noise is as wide below f as "
-            "above, so that predictions may be far from the mean of such targets: noise='gaussian' fits the mean",
-            UserWarning,
-            skip_file_prefixes=(PACKAGE,),
-        )

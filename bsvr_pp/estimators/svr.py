@@ -27,7 +27,8 @@ from bsvr_pp.estimators.base import (
     seeded,
     warn_unless_converged,
 )
-from bsvr_pp.estimators.standard_fit import RegressionFit, RegressionSpec, StandardModel, fit_regression
+from bsvr_pp.estimators.regression_fit import RegressionFit, RegressionSpec, fit_regression
+from bsvr_pp.estimators.standard_fit import StandardModel
 from bsvr_pp.estimators.target_predictions import TargetPredictions, hyperparameters
 from bsvr_pp.estimators.training_data import TrainingData, Units
 from bsvr_pp.estimators.validation import Columns, Learned, RandomState, new_inputs, regression_data, targets_of

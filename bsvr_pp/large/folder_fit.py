@@ -21,7 +21,7 @@ from bsvr_pp.core.arrays import Array, Rows
 from bsvr_pp.core.atomic_write import LOCK, SealedFile, check_writable, locked
 from bsvr_pp.core.compiler import threads_for
 from bsvr_pp.estimators.base import LocalBlocks, blocks_from, seeded
-from bsvr_pp.estimators.standard_fit import RegressionSpec
+from bsvr_pp.estimators.regression_fit import RegressionSpec
 from bsvr_pp.estimators.svr import BayesianSVR
 from bsvr_pp.inference.approximate import solve_at
 from bsvr_pp.inference.protocol import ConvergenceWarning, IntegratesLatent

@@ -22,7 +22,8 @@ from bsvr_pp.core.arrays import Array, Rows, check_fields, check_positive, numbe
 from bsvr_pp.core.atomic_write import PIECE, DamagedError, SealedFile, atomic_write, check_writable, locked
 from bsvr_pp.core.compiler import threads_for
 from bsvr_pp.estimators.base import LocalBlocks, central_levels, from_options
-from bsvr_pp.estimators.standard_fit import RegressionSpec, StandardModel
+from bsvr_pp.estimators.regression_fit import RegressionSpec
+from bsvr_pp.estimators.standard_fit import StandardModel
 from bsvr_pp.estimators.svr import BayesianSVR
 from bsvr_pp.estimators.target_predictions import TargetPredictions, hyperparameters
 from bsvr_pp.estimators.training_data import Units, as_given

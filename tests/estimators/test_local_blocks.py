@@ -149,7 +149,7 @@ def test_scales_of_the_noise_are_not_learned_where_the_own_block_predicts(small,
     def learned(*given, **options):
         raise AssertionError
 
-    monkeypatch.setattr("bsvr_pp.estimators.standard_fit.choose_neighbours", learned)
+    monkeypatch.setattr("bsvr_pp.estimators.regression_fit.choose_neighbours", learned)
     X, y = wave(150)
     blocks = bp.LocalBlocks(60, neighbours=None)
     svr = bp.BayesianSVR(blocks=blocks, restarts=1, random_state=0, outliers="keep").fit(X, y)

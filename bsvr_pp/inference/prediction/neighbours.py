@@ -199,30 +199,52 @@ def learn_noise_scales(
     return replace(choose_neighbours(problem, point, [neighbours], rng, progressbar)[1], neighbours=neighbours)
 
 
+class OtherRows(NamedTuple):
+    """Rows that do not determine f, but count for the scales of the noise."""
+
+    X: Array
+    y: Array
+    weight: Array
+
+
 def choose_neighbours(
-    problem: Problem, point: Point, counts: Sequence[int], rng: np.random.Generator, progressbar: bool = False
+    problem: Problem,
+    point: Point,
+    counts: Sequence[int],
+    rng: np.random.Generator,
+    progressbar: bool = False,
+    far: OtherRows | None = None,
 ) -> tuple[int, NoiseScales]:
     """Go from the first of ``counts`` to the next while random rows gain 0.05 nats each; learn scales of the noise."""
     n = problem.targets.size
     rows, best = rng.choice(n, min(_ROWS, n), replace=False), counts[0]
-    known = _scales_of(problem, point, rows, best, progressbar)
+    if far is not None:  # as large a part of them
+        some = rng.choice(len(far.y), ceil(len(far.y) * rows.size / n), replace=False)
+        far = OtherRows(*(values[some] for values in far))
+    known = _scales_of(problem, point, rows, best, progressbar, far)
     for count in counts[1:]:
         rows = rows[: ceil(rows.size * (best / count) ** _COST)]
         found = _scales_of(problem, point, rows, count, progressbar)
-        if not np.nanmean(found.log_density - known.log_density[: rows.size]) > _WORTH:
+        gain = found.log_density[: rows.size] - known.log_density[: rows.size]
+        if not np.nanmean(gain) > _WORTH:
             break
         best, known = count, found
     return best, known.scales
 
 
-def _scales_of(problem: Problem, point: Point, rows: Rows, neighbours: int, progressbar: bool) -> RowScales:
-    """Learn the scales from some training rows, each given its nearest rows without itself."""
+def _scales_of(
+    problem: Problem, point: Point, rows: Rows, neighbours: int, progressbar: bool, far: OtherRows | None = None
+) -> RowScales:
+    """Learn the scales from some training rows, each given its nearest rows without itself, and from ``far`` ones."""
     near = nearest_others(problem, point, rows, neighbours)
     progress = f"scales of the noise, {neighbours} rows" if progressbar else ""
-    mean, variance, of_others = moments_given(problem, point, problem.inputs[rows], near, _FACTORS, progress)
-    given = mean, variance, problem.noise_at(point).at(rows), problem.targets[rows]
     weight = np.broadcast_to(problem.noise_of_rows(point).weight, problem.targets.size)
-    return _learned(*given, of_others, weight[rows])
+    X, y, weight = problem.inputs[rows], problem.targets[rows], weight[rows]
+    if far is not None:
+        near = np.vstack([near, nearest_rows(problem, point, far.X, near.shape[1])])
+        X, y, weight = np.vstack([X, far.X]), np.append(y, far.y), np.append(weight, far.weight)
+    mean, variance, of_others = moments_given(problem, point, X, near, _FACTORS, progress)
+    return _learned(mean, variance, problem.noise_at(point).at(rows), y, of_others, weight)
 
 
 def scales_of_posterior(
@@ -239,6 +261,12 @@ def scales_of_posterior(
         mean, variance = (np.append(*each) for each in zip((mean, variance), moments, strict=True))
         y, weight = np.append(y, far[1]), np.append(weight, far[2])
     return _learned(mean, variance, noise, y, near, weight)
+
+
+def precision_of_rows(problem: Problem, point: Point, posterior: LatentPosterior, scales: NoiseScales) -> Array:
+    """Mean (n,) of one over the scale of the noise of each row, given the others, by its own density alone."""
+    joint = np.log(scales.weights) + densities_of_rows(problem, point, posterior, scales.factors)
+    return np.exp(log_softmax(joint, axis=1)) @ (1.0 / scales.factors)
 
 
 def densities_of_rows(problem: Problem, point: Point, posterior: LatentPosterior, factors: Array) -> Array:

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import MutableMapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
@@ -21,10 +21,10 @@ from bsvr_pp.core.covariance.covariance import each_block
 from bsvr_pp.inference.protocol import IntegratesLatent, Options
 from bsvr_pp.inference.search.optimize import Optimum, SearchObjective, lengthscales, maximize
 from bsvr_pp.inference.search.quasi_newton import ascend
-from bsvr_pp.model.blocks import Blocks, local_blocks
+from bsvr_pp.model.blocks import ONE_BLOCK, Blocks, Partition, local_blocks
 from bsvr_pp.model.problem import Point, Problem
 
-_SUBSET = 1200  # rows of the random subset, at most a quarter of all,
+_SUBSET = 1200  # rows of the random subset, at most half of all,
 _NEIGHBOURHOODS, _NEIGHBOURS = 20, 500  # neighbourhoods that are climbed, and their largest number of rows,
 _HELD_OUT = 2000  # and rows whose density decides
 _KNOWN = 1e-12  # variance of f, on standardised targets, where a row repeats another without noise
@@ -39,10 +39,10 @@ class AtSize:
     mean log density of the rows held out, for the subset and for the climb.
     """
 
-    blocks: Blocks
     optima: list[Optimum]
-    log_density: Array
-    refined: bool
+    log_density: Array = field(default_factory=lambda: np.full(2, np.nan))
+    refined: bool = False
+    blocks: Partition = ONE_BLOCK
 
     @property
     def point(self) -> Point:
@@ -73,14 +73,18 @@ def search_in_blocks(
     options: Options,
     rng: np.random.Generator,
     saved: MutableMapping[str, Any] | None = None,
+    known: tuple[Rows, Optimum] | None = None,
 ) -> AtSize:
     """Find hyperparameters and blocks, of at most ``rows`` rows, of a problem without blocks.
 
-    Finished stages are kept in ``saved`` as plain data, and those of an interrupted call are not computed again.
+    Finished stages are kept in ``saved`` as plain data, and those of an interrupted call are not computed again. The
+    first stage, a subset and its optimum, may be ``known``.
     """
-    n, saved = problem.targets.size, {} if saved is None else saved
-    subset = np.sort(rng.choice(n, min(_SUBSET, max(2, n // 4)), replace=False))
-    if "subset" not in saved:
+    saved = {} if saved is None else saved
+    subset = subset_of(problem.targets.size, rng) if known is None else known[0]
+    if known is not None:
+        saved["subset"] = known[1].record() | {"random state": rng.bit_generator.state}
+    elif "subset" not in saved:
         with threads_for(1):  # the last digits depend on the number of threads
             first = maximize(problem.take(subset), method, {}, options, rng)[0]
         saved["subset"] = first.record() | {"random state": rng.bit_generator.state}
@@ -96,7 +100,12 @@ def search_in_blocks(
     density = np.array([_log_density(problem, method, optimum.point, checks) for optimum in (first, climbed)])
     refined = bool(density[1] > density[0])
     optima = [climbed, first] if refined else [first, climbed]
-    return AtSize(cut(problem, optima[0].point, rows), optima, density, refined)
+    return AtSize(optima, density, refined, cut(problem, optima[0].point, rows))
+
+
+def subset_of(n: int, rng: np.random.Generator) -> Rows:
+    """The random subset of n rows on which the search begins."""
+    return np.sort(rng.choice(n, min(_SUBSET, max(2, n // 2)), replace=False))
 
 
 def cut(problem: Problem, point: Point, rows: int) -> Blocks:

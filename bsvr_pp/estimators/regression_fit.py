@@ -1,0 +1,341 @@
+"""Fits of regressions: gross errors and rows of far wider noise are set aside in rounds.
+
+Each round makes a fit of its own, of which one is chosen (`bsvr_pp.estimators.outliers`). In blocks a dense fit of a
+subset shows what all rows are judged by.
+"""
+
+from __future__ import annotations
+
+import warnings
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from functools import cached_property, partial
+from typing import Any, Self, cast
+
+import numpy as np
+from numpy.typing import NDArray
+
+from bsvr_pp.core.approximations import LatentPosterior, Mode, find_mode
+from bsvr_pp.core.arrays import Array
+from bsvr_pp.core.compiler import threads_for
+from bsvr_pp.estimators.base import LocalBlocks, warn_unless_converged
+from bsvr_pp.estimators.outliers import (
+    HALF,
+    Mask,
+    ScaledFit,
+    determining_rows,
+    gross_errors,
+    is_far,
+    kept_rows,
+    listed,
+    robust_width,
+)
+from bsvr_pp.estimators.standard_fit import StandardFit, StandardModel
+from bsvr_pp.estimators.training_data import PACKAGE, TrainingData, Units
+from bsvr_pp.inference.integrated import Integrated
+from bsvr_pp.inference.prediction.component import draw_jointly, mixture_of
+from bsvr_pp.inference.prediction.distribution import PredictiveDistribution
+from bsvr_pp.inference.prediction.neighbours import (
+    NoiseScales,
+    OtherRows,
+    choose_neighbours,
+    precision_of_rows,
+    scales_of_posterior,
+)
+from bsvr_pp.inference.protocol import Integrates, IntegratesLatent, MatchesMoments, Method, Options, Samples
+from bsvr_pp.inference.search.at_size import AtSize, subset_of
+from bsvr_pp.model.priors import Tied, mostly_equal
+from bsvr_pp.model.problem import Point, Problem
+
+_EFFECTS = 200  # number of rows from which the kernel has main effects,
+_SCALES = 200  # and a dense fit several scales of the noise, of which fewer tell little
+_INTEGRATED = 250  # largest number of rows whose hyperparameters are integrated out,
+_FEW = Integrated(points=32, kept=12)  # in this way: more points gain little (the benchmark "integrated")
+
+
+@dataclass(frozen=True, slots=True)
+class RegressionSpec:
+    """Checked options of a regression; the rows decide an ``automatic`` kernel, and the ``size`` of any blocks."""
+
+    model: StandardModel
+    automatic: bool
+    method: Method
+    options: Options
+    local: LocalBlocks
+    set_aside: bool
+    noise_scales: bool
+    logarithm: bool
+    warping: bool
+    integrate: bool = False  # out the hyperparameters of few rows
+    size: int | None = None
+
+    def for_rows(self, rows: TrainingData, tied: Tied) -> Self:
+        """Decide what depends on the number of rows."""
+        n, model, size = len(rows.y), replace(self.model, tied=tied), None
+        if self.local.divides(n):
+            if isinstance(self.method, Integrates):
+                raise ValueError(f"{self.method.name} takes a dense fit, and {n} rows need blocks: use blocks=None")
+            size = self.local.rows
+            self.local.tell(n)
+        if self.automatic and n >= _EFFECTS:
+            model = replace(model, kernel="main_effects")
+        method = _FEW if self.integrate and n <= _INTEGRATED and size is None else self.method
+        return replace(self, model=model, size=size, method=method)
+
+    @property
+    def counts(self) -> tuple[int, ...]:
+        """Numbers of nearest rows between which the fit chooses; none in a dense fit, or where draws predict."""
+        return () if self.size is None or isinstance(self.method, Samples) else self.local.counts()
+
+    def equal_targets(self, rows: TrainingData) -> bool:
+        """Whether many targets have a value that f follows, and one noise, not Gaussian, misses their mean."""
+        return rows.exact and self.model.noise not in ("gaussian", "pinball") and mostly_equal(rows.y, rows.weight)
+
+    def choose_neighbours(
+        self, problem: Problem, point: Point, far: TrainingData | None = None
+    ) -> tuple[int | None, NoiseScales]:
+        """The number of nearest rows of predictions in blocks, and the scales of the noise of fits on them."""
+        if not (self.counts and problem.ends.exact and (self.noise_scales or len(self.counts) > 1)):
+            return next(iter(self.counts), None), NoiseScales.one()
+        rng, progressbar = np.random.default_rng(0), self.options.progressbar
+        others = None if far is None else OtherRows(far.X, far.y, far.weight)
+        neighbours, scales = choose_neighbours(problem, point, self.counts, rng, progressbar, others)
+        return neighbours, scales if self.noise_scales else NoiseScales.one()
+
+
+@dataclass(frozen=True, kw_only=True)
+class RegressionFit(StandardFit):
+    """A regression of standardised rows.
+
+    ``outliers`` are the given rows that were set aside, and ``neighbours`` is the number of nearest rows on which each
+    prediction has a fit of its own, None if there is none.
+    """
+
+    neighbours: int | None
+    outliers: NDArray[np.intp]
+
+    def predictive(self, X: Array, local: LocalBlocks, noise_scales: bool = True) -> PredictiveDistribution:
+        """The distribution of new targets at standardised inputs, in units of the target."""
+        fitted = self.fitted if noise_scales else replace(self.fitted, scales=NoiseScales.one())
+        neighbours = local.neighbours_of(self.neighbours) if self.blocks.local else None
+        parts = partial(fitted.components, self.problem, neighbours)
+        with threads_for(len(self.rows.y)), local.threads():
+            return mixture_of(parts(), X, joint=partial(draw_jointly, parts, X), **self.units.of_targets)[0]
+
+    @cached_property
+    def machine(self) -> Mode:
+        """The support vector machine, which is the most probable latent function."""
+        with threads_for(len(self.rows.y)):
+            K, mean, noise = self.problem.at(self.point)
+            mode = find_mode(K, self.problem.targets, noise, mean=mean)
+        return replace(mode, dual_coef=np.where(mode.support > 0, mode.dual_coef, 0.0))
+
+    def given_others(self, X: Array, kept: Mask, local: LocalBlocks) -> tuple[Array, Array]:
+        """Mean and deviation of all targets given the others, at all standardised inputs; rows set aside have these."""
+        posterior, noise, units = self.fitted.posteriors[0], self.problem.noise_at(self.point), self.units
+        mean, deviation = np.empty(len(X)), np.empty(len(X))
+        mean[kept] = units.location + units.unit * (posterior.cavity_mean + noise.mean)
+        deviation[kept] = units.unit * np.sqrt(posterior.cavity_variance + noise.variance)
+        if not kept.all():
+            found = self.predictive(X[~kept], local)
+            found = found.log if units.logarithm else found
+            mean[~kept], deviation[~kept] = found.mean(), found.std()
+        return mean, deviation
+
+    def far_from_others(self, rows: TrainingData, scales: NoiseScales, local: LocalBlocks) -> tuple[Mask, Mask]:
+        """Which of all rows, of which this is a fit, are gross errors, and which have far wider noise than most."""
+        every = np.ones(len(rows.y), dtype=bool)
+        mean, deviation = self.given_others(self.rows.X, every, local)
+        gross = gross_errors(self.rows.X, rows.y, mean, deviation, robust_width(rows.y, rows.weight), rows.weight)
+        far = ~gross & is_far(precision_of_rows(self.problem, self.point, self.fitted.posteriors[0], scales))
+        return gross, far & (rows.weight[far].sum() <= HALF * rows.weight.sum())
+
+    def with_scales(self, far: TrainingData) -> tuple[Self, Array, Array]:
+        """The fit with scales of the noise of its rows and of ``far`` ones; and log densities and precisions of all."""
+        given = self.problem, self.point, self.fitted.posteriors[0], self.rows.weight
+        found = scales_of_posterior(*given, far.X, far.y, far.weight)
+        fitted = self.fitted.with_scales(self.problem, found.scales)
+        log_density = found.log_density - np.log(self.units.unit)
+        return self.changed(fitted=fitted), log_density, found.precision
+
+    def with_rows(self, new: TrainingData) -> Self:
+        """The fit with more rows, in the units of the data, at the same hyperparameters and scales of the noise.
+
+        A row changes the sites of all others: the solver starts at the present ones and runs until it converges. Of
+        blocks only those with new rows are solved.
+        """
+        new, before, fitted = new.in_units(self.units), self.problem, self.fitted
+        rows, places = self.rows.joined(new)
+        place, blocks = places[: len(self.rows.y)], self.blocks.grown(new.X, places)
+        problem, method = self.model.problem(rows, blocks), cast(IntegratesLatent, self.method.latent)
+
+        def solved(some: Problem, start: Array, point: Point = self.point) -> LatentPosterior:
+            K, mean, noise = some.at(point)
+            return method.solve(K, some.targets, noise, mean, start)
+
+        def spread(old: LatentPosterior) -> dict[str, Any]:
+            names = "dual_coef", "site_precision", "mean", "variance", "cavity_variance"
+            vectors = {name: np.zeros(len(rows.y)) for name in names}
+            for name, values in vectors.items():
+                values[place] = getattr(old, name)
+            return vectors
+
+        def sites_of(vectors: Mapping[str, Array]) -> Array:
+            return np.stack([vectors["dual_coef"], vectors["site_precision"]])
+
+        with threads_for(len(rows.y)):
+            if not blocks.several:
+                pairs = zip(fitted.posteriors, fitted.points, strict=True)
+                found = [solved(problem, sites_of(spread(old)), point) for old, point in pairs]
+            else:
+                (old,) = fitted.posteriors
+                vectors, value, converged = spread(old), fitted.log_evidence, old.converged
+                sites = sites_of(vectors)
+                for block in np.unique(blocks.label_of(len(rows.y))[places[len(place) :]]):
+                    index, known = blocks.rows(block), place[before.blocks.rows(block)]
+                    part = solved(problem.part(block), sites[:, index])
+                    value += part.log_evidence - solved(before.part(block), sites[:, known]).log_evidence
+                    converged = converged and part.converged
+                    for name, values in vectors.items():
+                        values[index] = getattr(part, name)
+                found = [replace(old, **vectors, support=old.support[:0], log_evidence=value, converged=converged)]
+            state = fitted.updated(found, method).with_scales(problem, fitted.scales)
+        return replace(self, rows=rows, blocks=blocks, fitted=state).keeping(problem)
+
+
+@dataclass(frozen=True)
+class _Rounds:
+    """Fits of a regression, each without some of the rows, by ``latent`` at an optimum; the last is by ``method``."""
+
+    spec: RegressionSpec
+    model: StandardModel
+    units: Units  # of all rows
+    method: Method
+    latent: Method
+    rng: np.random.Generator
+
+    def fit(
+        self,
+        rows: TrainingData,
+        kept: Mask,
+        last: RegressionFit | None = None,
+        by: Method | None = None,
+        units: Units | None = None,
+        **more: Any,
+    ) -> RegressionFit:
+        """Fit the rows that are kept, from where the last fit ended if it was without some rows."""
+        some, options, spec = rows if kept.all() else rows.taken(kept), self.spec.options, self.spec
+        if units is None:
+            units = self.units if kept.all() else units_of(some, spec)
+        if last is not None:
+            more["known"] = last.at_size
+            if len(last.rows.y) < len(rows.y):  # gross errors move the optimum far; later rounds change few rows
+                options = options._replace(start=last.point)
+        more |= {"size": spec.size, "neighbours": next(iter(spec.counts), None), "outliers": rows.given(~kept)}
+        return RegressionFit.of_rows(
+            self.model, units, some.in_units(units), by or self.latent, options, self.rng, **more
+        )
+
+    def explained(self, rows: TrainingData, **more: Any) -> tuple[Mask, RegressionFit]:
+        """The rows that explain each other, without gross errors, and their fit."""
+
+        def leave_one_out(kept: Mask, last: RegressionFit | None) -> tuple[Array, Array, RegressionFit]:
+            found = self.fit(rows, kept, last, **(more if last is None else {}))
+            return *found.given_others(found.units.inputs(rows.X), kept, self.spec.local), found
+
+        if not self.spec.set_aside:
+            kept = np.ones(len(rows.y), dtype=bool)
+            return kept, self.fit(rows, kept, by=self.method, **more)
+        return kept_rows(leave_one_out, self.units.inputs(rows.X), rows.y, rows.weight)
+
+    def dense(self, rows: TrainingData) -> tuple[Mask, RegressionFit]:
+        """The rows that determine f, and their fit, with scales of the noise."""
+        spec, n = self.spec, len(rows.y)
+        kept, first = self.explained(rows)
+        if spec.set_aside and self.method is not self.latent:
+            first = self.fit(rows, kept, first, self.method)
+        enough = rows.exact and isinstance(self.method, MatchesMoments) and n >= _SCALES
+        equal = spec.equal_targets(rows) and len(first.fitted.posteriors) == 1
+        if not (spec.noise_scales and (enough or equal)):
+            return kept, first
+
+        def scaled(near: Mask) -> ScaledFit[RegressionFit]:
+            found, far = first if (near == kept).all() else self.fit(rows, near, first, self.method), kept & ~near
+            found, *known = found.with_scales(rows.taken(far).in_units(found.units))
+            of_rows = np.full((2, n), np.nan)
+            of_rows[:, np.append(np.flatnonzero(near), np.flatnonzero(far))] = known
+            return ScaledFit(of_rows[0], of_rows[1], found)
+
+        if not spec.set_aside or self.model.noise == "pinball":  # a quantile is that of all targets
+            return kept, scaled(kept).fit
+        near, best = determining_rows(scaled, kept, rows.y, rows.weight)
+        return near, best.fit
+
+    def in_blocks(self, rows: TrainingData) -> RegressionFit:
+        """Fit in blocks; a dense fit of a subset shows whether rows are to be set aside, which all are judged by."""
+        n, far = len(rows.y), None
+        every, subset = np.ones(n, dtype=bool), np.zeros(n, dtype=bool)
+        more: dict[str, Any] = {}
+        if self.spec.set_aside and isinstance(self.latent, MatchesMoments):
+            subset[subset_of(n, self.rng)] = True
+            near, few = replace(self, spec=replace(self.spec, size=None), method=self.latent).dense(rows.taken(subset))
+            best = few.fitted.optima[0]
+            subset[subset] = near
+            more["first"] = np.flatnonzero(subset), best
+        if not more or near.all():
+            kept, found = self.explained(rows, **more)
+        else:
+            known = AtSize([best, best])
+            judged = self.fit(rows, every, units=few.units, known=known)
+            gross, far = judged.far_from_others(rows, few.fitted.scales, self.spec.local)
+            kept = ~(gross | far)
+            more["first"] = np.flatnonzero(subset[kept]), best
+            found = self.fit(rows, kept, units=few.units, **more)
+        if self.spec.set_aside and self.method is not self.latent:
+            found = self.fit(rows, kept, found, self.method)
+        others = None if far is None or not far.any() else rows.taken(far).in_units(found.units)
+        neighbours, scales = self.spec.choose_neighbours(found.problem, found.point, others)
+        return found.changed(fitted=found.fitted.with_scales(found.problem, scales), neighbours=neighbours)
+
+
+def units_of(rows: TrainingData, spec: RegressionSpec) -> Units:
+    """Units of inputs and targets."""
+    return Units.of(rows, spec.model.tied, targets=True, logarithm=spec.logarithm)
+
+
+def fit_regression(rows: TrainingData, spec: RegressionSpec, rng: np.random.Generator) -> RegressionFit:
+    """Fit the rows, and warn of what was set aside and did not converge."""
+    around = spec.method if isinstance(spec.method, Integrates) else None
+    method = spec.method if around is None else cast(Method, around.latent)
+    latent = cast(Method, method.latent) if isinstance(method, Samples) else method
+    spec = replace(spec, set_aside=spec.set_aside and rows.exact)
+    whole = units_of(rows, spec)
+    model = spec.model.suited(rows.in_units(whole), warping=spec.warping)
+    rounds = _Rounds(spec, model, whole, method, latent, rng)
+    with threads_for(len(rows.y)), spec.local.threads():
+        chosen = rounds.dense(rows)[1] if spec.size is None else rounds.in_blocks(rows)
+        if around is not None:
+            integrated = chosen.integrated(around)
+            chosen = chosen if spec.integrate and not integrated.fitted.converged else integrated
+        chosen.predictive(chosen.rows.X[:1], spec.local)  # which makes what other predictions need
+    _warn_of_targets(chosen, spec.equal_targets(rows))
+    warn_unless_converged(chosen.fitted, chosen.method)
+    return chosen
+
+
+def _warn_of_targets(fit: RegressionFit, equal: bool) -> None:
+    """Warn of targets that were set aside, and of equal ones that predictions miss."""
+    if fit.outliers.size:
+        warnings.warn(
+            f"gross errors among {fit.rows.place.size} targets, or targets with far wider noise than most, are set "
+            f'aside: {listed(fit.outliers)} (outliers="keep" keeps them)',
+            UserWarning,
+            skip_file_prefixes=(PACKAGE,),
+        )
+    if equal and not fit.fitted.scales.several:
+        warnings.warn(
+            "a third of the targets or more have one value, which f follows, and the noise is as wide below f as "
+            "above, so that predictions may be far from the mean of such targets: noise='gaussian' fits the mean",
+            UserWarning,
+            skip_file_prefixes=(PACKAGE,),
+        )
