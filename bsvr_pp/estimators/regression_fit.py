@@ -248,8 +248,8 @@ class _Rounds:
             return kept, self.fit(rows, kept, by=self.method, **more)
         return kept_rows(leave_one_out, self.units.inputs(rows.X), rows.y, rows.weight)
 
-    def dense(self, rows: TrainingData) -> tuple[Mask, RegressionFit]:
-        """The rows that determine f, and their fit, with scales of the noise."""
+    def dense(self, rows: TrainingData) -> tuple[Mask, Mask, RegressionFit]:
+        """The rows without gross errors, those of them that determine f, and their fit, with scales of the noise."""
         spec, n = self.spec, len(rows.y)
         kept, first = self.explained(rows)
         if spec.set_aside and self.method is not self.latent:
@@ -257,7 +257,7 @@ class _Rounds:
         enough = rows.exact and isinstance(self.method, MatchesMoments) and n >= _SCALES
         equal = spec.equal_targets(rows) and len(first.fitted.posteriors) == 1
         if not (spec.noise_scales and (enough or equal)):
-            return kept, first
+            return kept, kept, first
 
         def scaled(near: Mask) -> ScaledFit[RegressionFit]:
             found, far = first if (near == kept).all() else self.fit(rows, near, first, self.method), kept & ~near
@@ -267,9 +267,9 @@ class _Rounds:
             return ScaledFit(of_rows[0], of_rows[1], found)
 
         if not spec.set_aside or self.model.noise == "pinball":  # a quantile is that of all targets
-            return kept, scaled(kept).fit
+            return kept, kept, scaled(kept).fit
         near, best = determining_rows(scaled, kept, rows.y, rows.weight)
-        return near, best.fit
+        return kept, near, best.fit
 
     def in_blocks(self, rows: TrainingData) -> RegressionFit:
         """Fit in blocks; a dense fit of a subset shows whether rows are to be set aside, which all are judged by."""
@@ -278,7 +278,8 @@ class _Rounds:
         more: dict[str, Any] = {}
         if self.spec.set_aside and isinstance(self.latent, MatchesMoments):
             subset[subset_of(n, self.rng)] = True
-            near, few = replace(self, spec=replace(self.spec, size=None), method=self.latent).dense(rows.taken(subset))
+            of_subset = replace(self, spec=replace(self.spec, size=None), method=self.latent)
+            exact, near, few = of_subset.dense(rows.taken(subset))
             best = few.fitted.optima[0]
             subset[subset] = near
             more["first"] = np.flatnonzero(subset), best
@@ -289,6 +290,7 @@ class _Rounds:
             judged = self.fit(rows, every, units=few.units, known=known)
             gross, far = judged.far_from_others(rows, few.fitted.scales, self.spec.local)
             kept = ~(gross | far)
+            far = far if not exact.all() else ~kept  # errors that are frequent are noise
             more["first"] = np.flatnonzero(subset[kept]), best
             found = self.fit(rows, kept, units=few.units, **more)
         if self.spec.set_aside and self.method is not self.latent:
@@ -313,7 +315,7 @@ def fit_regression(rows: TrainingData, spec: RegressionSpec, rng: np.random.Gene
     model = spec.model.suited(rows.in_units(whole), warping=spec.warping)
     rounds = _Rounds(spec, model, whole, method, latent, rng)
     with threads_for(len(rows.y)), spec.local.threads():
-        chosen = rounds.dense(rows)[1] if spec.size is None else rounds.in_blocks(rows)
+        chosen = rounds.dense(rows)[2] if spec.size is None else rounds.in_blocks(rows)
         if around is not None:
             integrated = chosen.integrated(around)
             chosen = chosen if spec.integrate and not integrated.fitted.converged else integrated

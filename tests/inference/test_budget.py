@@ -45,9 +45,7 @@ def test_estimators_and_commands_refuse_too(large, small_machine, tmp_path):
     _, X = large
     with pytest.raises(MemoryError, match="20000 rows"):
         bp.BayesianSVR(blocks=None).fit(X, np.sin(X[:, 0]))
-    with pytest.raises(
-        MemoryError, match=r"BayesianSVC at 20000 rows .* together have no blocks"
-    ):
+    with pytest.raises(MemoryError, match=r"BayesianSVC at 20000 rows .* together have no blocks"):
         bp.BayesianSVC(evidence="conditional").fit(X, X[:, 0] > 0)
     with pytest.raises(MemoryError, match=r"BayesianSVC at 20000 rows .*: blocks='auto' fits them in blocks"):
         bp.BayesianSVC(blocks=None).fit(X, X[:, 0] > 0)

@@ -218,13 +218,17 @@ def choose_neighbours(
     """Go from the first of ``counts`` to the next while random rows gain 0.05 nats each; learn scales of the noise."""
     n = problem.targets.size
     rows, best = rng.choice(n, min(_ROWS, n), replace=False), counts[0]
-    if far is not None:  # as large a part of them
-        some = rng.choice(len(far.y), ceil(len(far.y) * rows.size / n), replace=False)
-        far = OtherRows(*(values[some] for values in far))
-    known = _scales_of(problem, point, rows, best, progressbar, far)
+    order = rng.permutation(0 if far is None else len(far.y))
+
+    def scales_of(rows: Rows, count: int) -> RowScales:
+        some = order[: ceil(order.size * rows.size / n)]  # as large a part of them
+        others = None if far is None else OtherRows(*(values[some] for values in far))
+        return _scales_of(problem, point, rows, count, progressbar, others)
+
+    known = scales_of(rows, best)
     for count in counts[1:]:
         rows = rows[: ceil(rows.size * (best / count) ** _COST)]
-        found = _scales_of(problem, point, rows, count, progressbar)
+        found = scales_of(rows, count)
         gain = found.log_density[: rows.size] - known.log_density[: rows.size]
         if not np.nanmean(gain) > _WORTH:
             break
