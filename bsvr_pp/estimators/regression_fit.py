@@ -289,6 +289,7 @@ class _Rounds:
             known = AtSize([best, best])
             judged = self.fit(rows, every, units=few.units, known=known)
             gross, far = judged.far_from_others(rows, few.fitted.scales, self.spec.local)
+            far &= not (near == exact).all()  # those that the fit of the subset needs
             kept = ~(gross | far)
             far = far if not exact.all() else ~kept  # errors that are frequent are noise
             more["first"] = np.flatnonzero(subset[kept]), best

@@ -91,8 +91,8 @@ class BayesianSVR(TargetPredictions, SavedEstimator, RegressorMixin, BaseEstimat
         Whether y has two columns, lower and upper ends of intervals.
     blocks : "auto", int, `bp.LocalBlocks` or None
         Local blocks of rows, between which the latent function is independent a priori: "auto" is a dense fit up to
-        3000 rows and blocks of 1000 rows above, a number is the size of a block; None is always a dense fit, as is that
-        of intervals. The hyperparameters of blocks are found on a random subset and on neighbourhoods of random rows
+        3000 rows and blocks of 1000 rows above, a number is the size of a block; None is always a dense fit.
+        The hyperparameters of blocks are found on a random subset and on neighbourhoods of random rows
         (`bsvr_pp.inference.search.at_size`). `bp.LocalBlocks` has the options of many rows, such as the number of
         threads.
     noise_scales : bool
