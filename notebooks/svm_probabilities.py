@@ -100,5 +100,5 @@ judge(X, y, X_test, y_test)[0]
 #
 # ## On your own data
 # Use `bp.BayesianSVC().fit(X, y).predict_proba(X_new)`; it takes seconds for a thousand points, and has local blocks
-# for more than 3,000. Compare kernels by `log_evidence_`, and inputs by `relevance_`. Check a calibration curve before you trust
+# for more than 2,000. Compare kernels by `log_evidence_`, and inputs by `relevance_`. Check a calibration curve before you trust
 # the probabilities.

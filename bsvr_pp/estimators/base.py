@@ -32,7 +32,7 @@ from bsvr_pp.methods import from_record
 from bsvr_pp.model.priors import check_kernel
 from bsvr_pp.tables.columns import Encoding
 
-_DENSE = 3000  # largest number of rows that are fitted densely without being asked
+_DENSE = 2000  # largest number of rows that are fitted densely without being asked
 _ROWS = 1000  # of a block
 _NEAREST = 64, 128, 256, 512  # rows on which each prediction has a fit of its own where there are blocks
 METHODS: dict[str, Method] = {
@@ -118,7 +118,7 @@ class LocalBlocks:
     Parameters
     ----------
     size : int, "auto" or None
-        Largest number of rows of a block. "auto" is a dense fit up to 3000 rows, and blocks of 1000 rows above; None is
+        Largest number of rows of a block. "auto" is a dense fit up to 2000 rows, and blocks of 1000 rows above; None is
         always a dense fit.
     neighbours : int, "auto" or None
         Where there are blocks, number of nearest rows on which each prediction has a fit of its own, as in

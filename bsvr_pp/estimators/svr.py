@@ -91,7 +91,7 @@ class BayesianSVR(TargetPredictions, SavedEstimator, RegressorMixin, BaseEstimat
         Whether y has two columns, lower and upper ends of intervals.
     blocks : "auto", int, `bp.LocalBlocks` or None
         Local blocks of rows, between which the latent function is independent a priori: "auto" is a dense fit up to
-        3000 rows and blocks of 1000 rows above, a number is the size of a block; None is always a dense fit.
+        2000 rows and blocks of 1000 rows above, a number is the size of a block; None is always a dense fit.
         The hyperparameters of blocks are found on a random subset and on neighbourhoods of random rows
         (`bsvr_pp.inference.search.at_size`). `bp.LocalBlocks` has the options of many rows, such as the number of
         threads.
@@ -154,7 +154,7 @@ class BayesianSVR(TargetPredictions, SavedEstimator, RegressorMixin, BaseEstimat
 
     Notes
     -----
-    Time grows as n³ and memory as n² for a dense fit, practical to about 4000 rows, and both as n for blocks. With
+    Time grows as n³ and memory as n² for a dense fit, practical to about 2000 rows, and both as n for blocks. With
     blocks `sample_y` draws jointly only inputs of one block; the mode behind ``dual_coef_`` is that of the own block.
     The attributes of the support vector machine (``support_`` to ``intercept_``) are computed when one of them is first
     read.

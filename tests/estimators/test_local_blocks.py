@@ -139,7 +139,7 @@ def test_the_number_of_threads_is_that_of_the_estimator_or_of_its_surroundings()
 
 
 def test_blocks_are_of_more_rows_than_one_holds():
-    assert [bp.LocalBlocks().divides(n) for n in (3000, 3001)] == [False, True]
+    assert [bp.LocalBlocks().divides(n) for n in (2000, 2001)] == [False, True]
     assert [bp.LocalBlocks(500).divides(n) for n in (300, 500, 900)] == [False, False, True]
     assert not bp.LocalBlocks(None).divides(1_000_000)
     assert (bp.LocalBlocks().rows, bp.LocalBlocks(500).rows) == (1000, 500)
