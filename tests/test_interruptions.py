@@ -23,6 +23,7 @@ from typer.testing import CliRunner
 import bsvr_pp as bp
 from bsvr_pp import cli
 from bsvr_pp.core.compiler import interruptible, separate
+from bsvr_pp.inference import approximate
 from bsvr_pp.inference.search import at_size
 from tests.helpers import small_stages
 from tests.signals import interrupt_call, interrupt_evidence, uncached
@@ -251,5 +252,6 @@ def test_fits_in_blocks_say_that_a_search_did_not_converge(name, small, monkeypa
     maximize = at_size.maximize
     with monkeypatch.context() as patch, pytest.warns(bp.ConvergenceWarning, match="no end after 500 steps"):
         ends = {"converged": False, "message": "no end after 500 steps"}
-        patch.setattr(at_size, "maximize", lambda *given: [replace(end, **ends) for end in maximize(*given)])
+        for stage in (at_size, approximate):  # of labels, and of the dense fit of a subset
+            patch.setattr(stage, "maximize", lambda *given: [replace(end, **ends) for end in maximize(*given)])
         assert not ESTIMATORS[name]().fit(X, target).converged_

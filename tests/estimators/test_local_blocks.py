@@ -217,15 +217,6 @@ def test_precise_rows_count_more_in_blocks(small):
     assert error[0] < 0.7 * error[1]
 
 
-def test_rows_that_repeat_a_target_without_noise(small):
-    """Before, the variance of f at rows held out was 0, and its logarithm an error."""
-    X, y = wave(60)
-    X, y = np.repeat(X, 4, axis=0), np.repeat(np.sin(X[:, 0]), 4)
-    X = np.column_stack([X, np.tile(np.arange(4.0), 60) * 1e-9])
-    svr = bp.BayesianSVR(blocks=60, restarts=1, random_state=0).fit(X, y)
-    assert np.abs(svr.predict(X) - y).max() < 0.1
-
-
 def test_a_row_that_is_added_again_joins_its_row(small):
     X, y = wave(120)
     svr = bp.BayesianSVR(blocks=60, restarts=1, random_state=0).fit(X, y)

@@ -4,7 +4,9 @@ import numpy as np
 import pytest
 
 import bsvr_pp as bp
+from bsvr_pp.core.approximations import LatentPosterior
 from bsvr_pp.inference.protocol import Options
+from bsvr_pp.inference.search import at_size
 from bsvr_pp.inference.search.at_size import search_in_blocks
 from bsvr_pp.model.blocks import ONE_BLOCK
 from bsvr_pp.model.problem import Problem, read_model
@@ -133,3 +135,13 @@ def test_very_few_rows_have_none_to_decide(n):
     _, found = search(n=n)
     assert np.isnan(found.log_density).all()
     assert not found.refined
+
+
+def test_rows_held_out_whose_f_is_known_have_a_density(monkeypatch):
+    """Where a row repeats another without noise, rounding leaves no variance of f; before, that was an error."""
+    problem, found = search()
+    monkeypatch.setattr(LatentPosterior, "predict", lambda posterior, K, *rest: (np.zeros(len(K)), np.zeros(len(K))))
+    checks = [(np.arange(20), np.arange(20, 25))]
+    density = at_size._log_density(problem, bp.MeanField(), found.point, checks)
+    C, y = problem.noise_at(found.point).parameters["C"], problem.targets[20:25]
+    assert density == pytest.approx(np.mean(0.5 * np.log(C / (2 * np.pi)) - 0.5 * C * y**2), rel=1e-6)
