@@ -10,7 +10,7 @@ import warnings
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from functools import cached_property, partial
-from typing import Any, Self, cast
+from typing import Any, NamedTuple, Self, cast
 
 import numpy as np
 from numpy.typing import NDArray
@@ -49,6 +49,7 @@ from bsvr_pp.model.problem import Point, Problem
 
 _EFFECTS = 200  # number of rows from which the kernel has main effects,
 _SCALES = 200  # and a dense fit several scales of the noise, of which fewer tell little
+_ALIKE = 2.0  # largest ratio of the share of rows of far wider noise to that in the subset
 _INTEGRATED = 250  # largest number of rows whose hyperparameters are integrated out,
 _FEW = Integrated(points=32, kept=12)  # in this way: more points gain little (the benchmark "integrated")
 
@@ -69,18 +70,18 @@ class RegressionSpec:
     integrate: bool = False  # out the hyperparameters of few rows
     size: int | None = None
 
-    def for_rows(self, rows: TrainingData, tied: Tied) -> Self:
-        """Decide what depends on the number of rows."""
+    def for_rows(self, rows: TrainingData, tied: Tied) -> tuple[Self, TrainingData]:
+        """Decide what depends on the number of rows; the rows come back as they are fitted."""
         n, model, size = len(rows.y), replace(self.model, tied=tied), None
         if self.local.divides(n):
             if isinstance(self.method, Integrates):
                 raise ValueError(f"{self.method.name} takes a dense fit, and {n} rows need blocks: use blocks=None")
-            size = self.local.rows
-            self.local.tell(n)
+            rows, size = rows.unmerged() if rows.exact else rows, self.local.rows
+            self.local.tell(len(rows.y))
         if self.automatic and n >= _EFFECTS:
             model = replace(model, kernel="main_effects")
         method = _FEW if self.integrate and n <= _INTEGRATED and size is None else self.method
-        return replace(self, model=model, size=size, method=method)
+        return replace(self, model=model, size=size, method=method), rows
 
     @property
     def counts(self) -> tuple[int, ...]:
@@ -165,8 +166,8 @@ class RegressionFit(StandardFit):
         blocks only those with new rows are solved.
         """
         new, before, fitted = new.in_units(self.units), self.problem, self.fitted
-        rows, places = self.rows.joined(new)
-        place, blocks = places[: len(self.rows.y)], self.blocks.grown(new.X, places)
+        rows, place = self.rows.joined(new, merge=not self.blocks.local)
+        blocks = self.blocks.grown(new.X)
         problem, method = self.model.problem(rows, blocks), cast(IntegratesLatent, self.method.latent)
 
         def solved(some: Problem, start: Array, point: Point = self.point) -> LatentPosterior:
@@ -191,7 +192,7 @@ class RegressionFit(StandardFit):
                 (old,) = fitted.posteriors
                 vectors, value, converged = spread(old), fitted.log_evidence, old.converged
                 sites = sites_of(vectors)
-                for block in np.unique(blocks.label_of(len(rows.y))[places[len(place) :]]):
+                for block in np.unique(blocks.assign(new.X)):
                     index, known = blocks.rows(block), place[before.blocks.rows(block)]
                     part = solved(problem.part(block), sites[:, index])
                     value += part.log_evidence - solved(before.part(block), sites[:, known]).log_evidence
@@ -201,6 +202,15 @@ class RegressionFit(StandardFit):
                 found = [replace(old, **vectors, support=old.support[:0], log_evidence=value, converged=converged)]
             state = fitted.updated(found, method).with_scales(problem, fitted.scales)
         return replace(self, rows=rows, blocks=blocks, fitted=state).keeping(problem)
+
+
+class _Determined(NamedTuple):
+    """Rows without gross errors and their fit; those of them that determine f, and theirs, with scales of the noise."""
+
+    kept: Mask
+    first: RegressionFit
+    near: Mask
+    fit: RegressionFit
 
 
 @dataclass(frozen=True)
@@ -248,8 +258,8 @@ class _Rounds:
             return kept, self.fit(rows, kept, by=self.method, **more)
         return kept_rows(leave_one_out, self.units.inputs(rows.X), rows.y, rows.weight)
 
-    def dense(self, rows: TrainingData) -> tuple[Mask, Mask, RegressionFit]:
-        """The rows without gross errors, those of them that determine f, and their fit, with scales of the noise."""
+    def dense(self, rows: TrainingData) -> _Determined:
+        """Find the rows that determine f in a dense fit."""
         spec, n = self.spec, len(rows.y)
         kept, first = self.explained(rows)
         if spec.set_aside and self.method is not self.latent:
@@ -257,7 +267,7 @@ class _Rounds:
         enough = rows.exact and isinstance(self.method, MatchesMoments) and n >= _SCALES
         equal = spec.equal_targets(rows) and len(first.fitted.posteriors) == 1
         if not (spec.noise_scales and (enough or equal)):
-            return kept, kept, first
+            return _Determined(kept, first, kept, first)
 
         def scaled(near: Mask) -> ScaledFit[RegressionFit]:
             found, far = first if (near == kept).all() else self.fit(rows, near, first, self.method), kept & ~near
@@ -267,38 +277,41 @@ class _Rounds:
             return ScaledFit(of_rows[0], of_rows[1], found)
 
         if not spec.set_aside or self.model.noise == "pinball":  # a quantile is that of all targets
-            return kept, kept, scaled(kept).fit
+            return _Determined(kept, first, kept, scaled(kept).fit)
         near, best = determining_rows(scaled, kept, rows.y, rows.weight)
-        return kept, near, best.fit
+        return _Determined(kept, first, near, best.fit)
 
     def in_blocks(self, rows: TrainingData) -> RegressionFit:
         """Fit in blocks; a dense fit of a subset shows whether rows are to be set aside, which all are judged by."""
-        n, far = len(rows.y), None
-        every, subset = np.ones(n, dtype=bool), np.zeros(n, dtype=bool)
-        more: dict[str, Any] = {}
+        kept, far, more = np.ones(len(rows.y), dtype=bool), None, dict[str, Any]()
         if self.spec.set_aside and isinstance(self.latent, MatchesMoments):
-            subset[subset_of(n, self.rng)] = True
-            of_subset = replace(self, spec=replace(self.spec, size=None), method=self.latent)
-            exact, near, few = of_subset.dense(rows.taken(subset))
-            best = few.fitted.optima[0]
-            subset[subset] = near
-            more["first"] = np.flatnonzero(subset), best
-        if not more or near.all():
-            kept, found = self.explained(rows, **more)
+            subset = subset_of(len(rows.y), self.rng)
+            inside = np.isin(np.arange(len(rows.y)), subset)
+            few = replace(self, spec=replace(self.spec, size=None), method=self.latent).dense(rows.taken(inside))
+            more["first"] = subset[few.kept], few.first.fitted.optima[0]
+            if not few.near.all():
+                kept, far = self._judged(rows, few)
+        if kept.all():
+            kept, found = self.explained(rows, **(more if not more or few.kept.all() else {}))
         else:
-            known = AtSize([best, best])
-            judged = self.fit(rows, every, units=few.units, known=known)
-            gross, far = judged.far_from_others(rows, few.fitted.scales, self.spec.local)
-            far &= not (near == exact).all()  # those that the fit of the subset needs
-            kept = ~(gross | far)
-            far = far if not exact.all() else ~kept  # errors that are frequent are noise
-            more["first"] = np.flatnonzero(subset[kept]), best
-            found = self.fit(rows, kept, units=few.units, **more)
+            chosen, inside[subset] = few.fit, few.near
+            more["first"] = np.flatnonzero(inside[kept]), chosen.fitted.optima[0]
+            found = self.fit(rows, kept, units=chosen.units, **more)
         if self.spec.set_aside and self.method is not self.latent:
             found = self.fit(rows, kept, found, self.method)
         others = None if far is None or not far.any() else rows.taken(far).in_units(found.units)
         neighbours, scales = self.spec.choose_neighbours(found.problem, found.point, others)
         return found.changed(fitted=found.fitted.with_scales(found.problem, scales), neighbours=neighbours)
+
+    def _judged(self, rows: TrainingData, few: _Determined) -> tuple[Mask, Mask]:
+        """Rows that determine f in blocks, and those of far wider noise, at hyperparameters of a fit of few rows."""
+        best, every = few.fit.fitted.optima[0], np.ones(len(rows.y), dtype=bool)
+        judged = self.fit(rows, every, units=few.fit.units, known=AtSize([best, best]))
+        gross, far = judged.far_from_others(rows, few.fit.fitted.scales, self.spec.local)
+        expected = np.mean(few.kept & ~few.near)
+        far &= expected / _ALIKE <= far.mean() <= _ALIKE * expected  # others are not told apart by their own density
+        kept = ~(gross | far)
+        return kept, far if not few.kept.all() else ~kept  # errors that are frequent are noise
 
 
 def units_of(rows: TrainingData, spec: RegressionSpec) -> Units:
@@ -316,7 +329,7 @@ def fit_regression(rows: TrainingData, spec: RegressionSpec, rng: np.random.Gene
     model = spec.model.suited(rows.in_units(whole), warping=spec.warping)
     rounds = _Rounds(spec, model, whole, method, latent, rng)
     with threads_for(len(rows.y)), spec.local.threads():
-        chosen = rounds.dense(rows)[2] if spec.size is None else rounds.in_blocks(rows)
+        chosen = rounds.dense(rows).fit if spec.size is None else rounds.in_blocks(rows)
         if around is not None:
             integrated = chosen.integrated(around)
             chosen = chosen if spec.integrate and not integrated.fitted.converged else integrated

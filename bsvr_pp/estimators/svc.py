@@ -296,7 +296,7 @@ class BayesianSVC(OfStandardModel, SavedEstimator, ClassifierMixin, BaseEstimato
         if self._sampler() is not None:
             rows = rows.repeated()  # labels are drawn for each row
         elif self._likelihood() == "known_label" and local.divides(len(rows.y)):
-            size = local.rows
+            rows, size = rows.unmerged(), local.rows
             local.tell(len(rows.y))
         if size is None:
             remedy = NO_BLOCKS if self._likelihood() == "hinge" else "blocks='auto' fits them in blocks"

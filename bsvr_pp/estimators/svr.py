@@ -229,8 +229,8 @@ class BayesianSVR(TargetPredictions, SavedEstimator, RegressorMixin, BaseEstimat
         """
         spec, log_targets = self._check_options(), bool(self.log_targets)
         rows, columns = regression_data(self, X, y, sample_weight, log_targets=log_targets)
-        found = fit_regression(rows, spec.for_rows(rows, columns.tied), seeded(self.random_state))
-        return self._keep(found, columns)
+        spec, rows = spec.for_rows(rows, columns.tied)
+        return self._keep(fit_regression(rows, spec, seeded(self.random_state)), columns)
 
     def add(self, X: ArrayLike, y: ArrayLike, sample_weight: ArrayLike | None = None) -> Self:
         """Add rows that arrive after `fit`, at its hyperparameters, standardisation and scales of the noise.
@@ -268,6 +268,8 @@ class BayesianSVR(TargetPredictions, SavedEstimator, RegressorMixin, BaseEstimat
         inputs, targets = new_inputs(self, X), targets_of(y, allowed=True)
         weight, values = checked_weights(sample_weight, len(inputs)), numbers("y", targets.y, (len(inputs),))
         new = fit.rows.like(targets.rows(inputs, values, weight, logs=fit.units.logarithm))
+        if fit.blocks.local and new.exact:
+            new = new.unmerged()
         with self._local().threads():
             fit = fit.with_rows(new)
         warn_unless_converged(fit.fitted, fit.method)

@@ -84,7 +84,9 @@ class TrainingData:
         return np.flatnonzero((self.place >= 0) & chosen[self.place])
 
     def unmerged(self) -> Self:
-        """Each given row, which all count once, as a row of its own."""
+        """Each given row as a row of its own, if all count once; as they are if there are weights."""
+        if not self.counted:
+            return self
         used = self.place >= 0
         place = np.where(used, np.cumsum(used) - 1, -1)
         return self._at(self.place[used], weight=np.ones(used.sum()), place=place, share=used.astype(np.float64))
@@ -95,17 +97,18 @@ class TrainingData:
             raise ValueError("y must be exact targets, as for fit, got intervals: fit all rows again")
         return new
 
-    def joined(self, new: TrainingData) -> tuple[TrainingData, NDArray[np.intp]]:
-        """These rows and new ones, and the place of each of both; equal rows become one row."""
-        m, found = len(self.y), self._stack(new)
+    def joined(self, new: TrainingData, *, merge: bool) -> tuple[TrainingData, NDArray[np.intp]]:
+        """These rows and new ones, and the place of each of these; equal rows become one row where they ``merge``."""
+        m, found = len(self.y), self._stack(new, merge)
         given = np.concatenate([self.place, np.where(new.place < 0, -1, m + new.place)])
         place = np.append(found.place, -1)[given]
         weight = np.concatenate([self.given_weight, new.given_weight])
-        return replace(found, place=place, share=weight / found.weight[place]), found.place
+        return replace(found, place=place, share=weight / found.weight[place]), found.place[:m]
 
-    def _stack(self, new: TrainingData) -> TrainingData:
+    def _stack(self, new: TrainingData, merge: bool) -> TrainingData:
         """These rows and then new ones, and the place of each."""
-        return _merge(*(np.concatenate([getattr(rows, name) for rows in (self, new)]) for name in ("X", "y", "weight")))
+        X, y, weight = (np.concatenate([getattr(rows, name) for rows in (self, new)]) for name in ("X", "y", "weight"))
+        return _merge(X, y, weight) if merge else replace(as_given(X, y), weight=weight)
 
     def repeated(self) -> Self:
         """The rows, each as often as its weight says, which must be whole numbers."""
@@ -172,10 +175,9 @@ class IntervalData(TrainingData):
         rows = new.unmerged()
         return IntervalData.of(rows, np.stack([rows.y, rows.y], axis=1))
 
-    def _stack(self, new: TrainingData) -> TrainingData:
+    def _stack(self, new: TrainingData, merge: bool) -> TrainingData:
         assert isinstance(new, IntervalData)  # by `like`
-        X, y, ends = (np.concatenate([getattr(rows, name) for rows in (self, new)]) for name in ("X", "y", "ends"))
-        return IntervalData.of(as_given(X, y), ends)
+        return IntervalData.of(super()._stack(new, False), np.concatenate([self.ends, new.ends]))
 
     def in_units(self, units: Units) -> Self:
         """The rows and their ends."""

@@ -133,8 +133,8 @@ class Partition:
         """Block of each of the new points X (m, d)."""
         return self.label_of(len(np.asarray(X)))
 
-    def grown(self, X: ArrayLike, place: Rows) -> Partition:
-        """The partition of the n rows and of new points X (m, d), where each of both has its ``place`` (n + m,)."""
+    def grown(self, X: ArrayLike) -> Partition:
+        """The partition of the rows and of new points X (m, d), which follow them."""
         return self
 
     def between(self, covariance: Tensor) -> Tensor:
@@ -270,12 +270,9 @@ class Blocks(Partition):
         used = order[: 1 + np.searchsorted(np.cumsum(self.sizes[order]), count)]
         return self.joining([self.rows(block) for block in np.sort(used)])
 
-    def grown(self, X: ArrayLike, place: Rows) -> Blocks:
-        """The partition of the rows and of new points X (m, d), where each of both has its ``place`` (n + m,)."""
-        label = np.empty(place.max() + 1, dtype=np.int64)
-        label[place[self.n :]] = self.assign(X)
-        label[place[: self.n]] = self.label  # of equal rows, perhaps in two blocks
-        return replace(self, label=label)
+    def grown(self, X: ArrayLike) -> Blocks:
+        """The partition of the rows and of new points X (m, d), which follow them."""
+        return replace(self, label=np.append(self.label, self.assign(X)))
 
     def to_arrays(self) -> dict[str, NDArray[Any]]:
         """The partition as plain arrays by name, from which `from_arrays` makes it again."""

@@ -10,6 +10,7 @@ import numpy as np
 import pytest
 
 import bsvr_pp as bp
+from bsvr_pp.inference.approximate import solve_at
 from bsvr_pp.inference.prediction.neighbours import NoiseScales
 from tests.helpers import small_stages, wave
 
@@ -182,7 +183,7 @@ def test_weights_that_leave_rows_out_and_repeat_none_are_no_weights_of_blocks(sm
     options = {"blocks": bp.LocalBlocks(60, neighbours=None), "restarts": 1, "random_state": 0, "outliers": "keep"}
     weighted = bp.BayesianSVR(**options).fit(X, y, weight)
     without = bp.BayesianSVR(**options).fit(np.delete(X, 3, axis=0), np.delete(y, 3))
-    assert weighted.blocks_.n == 150 and weighted.log_evidence_ == without.log_evidence_
+    assert weighted.blocks_.n == 169 and weighted.log_evidence_ == without.log_evidence_
     labels = np.where(y > 0, "a", "b")
     machine = bp.BayesianSVC(blocks=60, random_state=0).fit(X, labels, np.ones(170))
     np.testing.assert_array_equal(
@@ -190,19 +191,23 @@ def test_weights_that_leave_rows_out_and_repeat_none_are_no_weights_of_blocks(sm
     )
 
 
-def test_whole_weights_in_blocks_are_repeated_rows(small):
-    X, y = wave(150)
-    weight = np.random.default_rng(1).integers(1, 4, 150)
-    options = {"blocks": 60, "restarts": 1, "random_state": 0}
-    weighted = bp.BayesianSVR(**options).fit(X, y, weight.astype(float))
-    with pytest.warns(UserWarning, match="repeat others"):
-        repeated = bp.BayesianSVR(**options).fit(np.repeat(X, weight, axis=0), np.repeat(y, weight))
-    assert weighted.log_evidence_ == repeated.log_evidence_
-    np.testing.assert_array_equal(weighted.predict_interval(X[:9]), repeated.predict_interval(X[:9]))
-    labels = np.where(y > 0, "a", "b")
-    weighted = bp.BayesianSVC(blocks=60, random_state=0).fit(X, labels, weight.astype(float))
-    repeated = bp.BayesianSVC(blocks=60, random_state=0).fit(np.repeat(X, weight, axis=0), np.repeat(labels, weight))
-    np.testing.assert_array_equal(weighted.predict_proba(X[:9]), repeated.predict_proba(X[:9]))
+def test_a_weight_in_blocks_is_a_number_of_equal_rows(small):
+    """At the same hyperparameters and in the same blocks: truth are repeated rows."""
+    X, y = wave(60)
+    weight = np.random.default_rng(1).integers(1, 4, 60)
+    weighted = bp.BayesianSVR(blocks=30, restarts=1, random_state=0, kernel="rbf").fit(X, y, weight.astype(float))
+    fit = weighted._fit
+    once = fit.rows.repeated()
+    label = np.repeat(fit.blocks.label, fit.rows.weight.astype(int))
+    problem = fit.model.problem(once, replace(fit.blocks, label=label))
+    posterior = solve_at(problem, bp.MeanField(), fit.point)
+    assert posterior.log_evidence == pytest.approx(fit.fitted.log_evidence, abs=0.02 * 60)
+    means = posterior.mean[np.append(0, np.cumsum(fit.rows.weight.astype(int)))[:-1]]
+    np.testing.assert_allclose(fit.fitted.posteriors[0].mean, means, atol=0.05)
+    labels = np.where(X[:, 0] > 6.0, "a", "b")
+    svc = bp.BayesianSVC(blocks=30, random_state=0).fit(X, labels, weight.astype(float))
+    assert svc.blocks_.n == 60
+    assert svc.score(X, labels) > 0.9
 
 
 def test_precise_rows_count_more_in_blocks(small):
@@ -217,10 +222,11 @@ def test_precise_rows_count_more_in_blocks(small):
     assert error[0] < 0.7 * error[1]
 
 
-def test_a_row_that_is_added_again_joins_its_row(small):
+def test_rows_with_weights_are_added_to_blocks(small):
     X, y = wave(120)
     svr = bp.BayesianSVR(blocks=60, restarts=1, random_state=0).fit(X, y)
-    before = svr.blocks_.label
-    svr.add(X[:2], y[:2], [1.0, 1.5])
-    assert svr.blocks_.n == 120
-    assert np.bincount(svr.blocks_.label).tolist() == np.bincount(before).tolist()
+    before = svr.predict_f(X[:2])[1]
+    svr.add(X[:2], y[:2], [1.0, 5.0])
+    assert svr.blocks_.n == 122
+    assert sorted(svr._fit.rows.weight[-2:]) == [1.0, 5.0]
+    assert (svr.predict_f(X[:2])[1] < before).all()
