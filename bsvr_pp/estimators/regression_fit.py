@@ -43,7 +43,7 @@ from bsvr_pp.inference.prediction.neighbours import (
     scales_of_posterior,
 )
 from bsvr_pp.inference.protocol import Integrates, IntegratesLatent, MatchesMoments, Method, Options, Samples
-from bsvr_pp.inference.search.at_size import AtSize, subset_of
+from bsvr_pp.inference.search.at_size import AtSize, Stage, subset_of
 from bsvr_pp.model.priors import Tied, mostly_equal
 from bsvr_pp.model.problem import Point, Problem
 
@@ -231,31 +231,36 @@ class _Rounds:
         last: RegressionFit | None = None,
         by: Method | None = None,
         units: Units | None = None,
-        **more: Any,
+        first: Stage | None = None,
     ) -> RegressionFit:
-        """Fit the rows that are kept, from where the last fit ended if it was without some rows."""
+        """Fit the rows that are kept, from where the last fit ended if it was without some rows.
+
+        In blocks the ``first`` stage of the search may be known.
+        """
         some, options, spec = rows if kept.all() else rows.taken(kept), self.spec.options, self.spec
         if units is None:
             units = self.units if kept.all() else units_of(some, spec)
-        if last is not None:
-            more["known"] = last.at_size
-            if len(last.rows.y) < len(rows.y):  # gross errors move the optimum far; later rounds change few rows
-                options = options._replace(start=last.point)
-        more |= {"size": spec.size, "neighbours": next(iter(spec.counts), None), "outliers": rows.given(~kept)}
+        if last is not None and len(last.rows.y) < len(rows.y):
+            options = options._replace(start=last.point)  # gross errors move the optimum far; later rounds little
         return RegressionFit.of_rows(
-            self.model, units, some.in_units(units), by or self.latent, options, self.rng, **more
+            *(self.model, units, some.in_units(units), by or self.latent, options, self.rng),
+            size=spec.size,
+            known=None if last is None else last.at_size,
+            first=first,
+            neighbours=next(iter(spec.counts), None),
+            outliers=rows.given(~kept),
         )
 
-    def explained(self, rows: TrainingData, **more: Any) -> tuple[Mask, RegressionFit]:
+    def explained(self, rows: TrainingData, first: Stage | None = None) -> tuple[Mask, RegressionFit]:
         """The rows that explain each other, without gross errors, and their fit."""
 
         def leave_one_out(kept: Mask, last: RegressionFit | None) -> tuple[Array, Array, RegressionFit]:
-            found = self.fit(rows, kept, last, **(more if last is None else {}))
+            found = self.fit(rows, kept, last, first=first)
             return *found.given_others(found.units.inputs(rows.X), kept, self.spec.local), found
 
         if not self.spec.set_aside:
             kept = np.ones(len(rows.y), dtype=bool)
-            return kept, self.fit(rows, kept, by=self.method, **more)
+            return kept, self.fit(rows, kept, by=self.method, first=first)
         return kept_rows(leave_one_out, self.units.inputs(rows.X), rows.y, rows.weight)
 
     def dense(self, rows: TrainingData) -> _Determined:
@@ -283,20 +288,20 @@ class _Rounds:
 
     def in_blocks(self, rows: TrainingData) -> RegressionFit:
         """Fit in blocks; a dense fit of a subset shows whether rows are to be set aside, which all are judged by."""
-        kept, far, more = np.ones(len(rows.y), dtype=bool), None, dict[str, Any]()
+        kept, far, first = np.ones(len(rows.y), dtype=bool), None, None
         if self.spec.set_aside and isinstance(self.latent, MatchesMoments):
             subset = subset_of(len(rows.y), self.rng)
             inside = np.isin(np.arange(len(rows.y)), subset)
             few = replace(self, spec=replace(self.spec, size=None), method=self.latent).dense(rows.taken(inside))
-            more["first"] = subset[few.kept], few.first.fitted.optima[0]
+            first = (subset, few.first.fitted.optima[0]) if few.kept.all() else None
             if not few.near.all():
                 kept, far = self._judged(rows, few)
         if kept.all():
-            kept, found = self.explained(rows, **(more if not more or few.kept.all() else {}))
+            kept, found = self.explained(rows, first)
         else:
             chosen, inside[subset] = few.fit, few.near
-            more["first"] = np.flatnonzero(inside[kept]), chosen.fitted.optima[0]
-            found = self.fit(rows, kept, units=chosen.units, **more)
+            first = np.flatnonzero(inside[kept]), chosen.fitted.optima[0]
+            found = self.fit(rows, kept, units=chosen.units, first=first)
         if self.spec.set_aside and self.method is not self.latent:
             found = self.fit(rows, kept, found, self.method)
         others = None if far is None or not far.any() else rows.taken(far).in_units(found.units)
@@ -306,7 +311,13 @@ class _Rounds:
     def _judged(self, rows: TrainingData, few: _Determined) -> tuple[Mask, Mask]:
         """Rows that determine f in blocks, and those of far wider noise, at hyperparameters of a fit of few rows."""
         best, every = few.fit.fitted.optima[0], np.ones(len(rows.y), dtype=bool)
-        judged = self.fit(rows, every, units=few.fit.units, known=AtSize([best, best]))
+        judged = RegressionFit.of_rows(
+            *(self.model, few.fit.units, rows.in_units(few.fit.units), self.latent, self.spec.options, self.rng),
+            size=self.spec.size,
+            known=AtSize([best, best]),
+            neighbours=None,
+            outliers=rows.given(~every),
+        )
         gross, far = judged.far_from_others(rows, few.fit.fitted.scales, self.spec.local)
         expected = np.mean(few.kept & ~few.near)
         far &= expected / _ALIKE <= far.mean() <= _ALIKE * expected  # others are not told apart by their own density

@@ -15,7 +15,7 @@ from scipy.sparse import sparray
 
 from bsvr_pp.assess.partial_dependence import sums_of_f
 from bsvr_pp.classification.default_models import class_thresholds, standard_label_model, standard_ordinal_model
-from bsvr_pp.core.arrays import Array, Rows
+from bsvr_pp.core.arrays import Array
 from bsvr_pp.core.compiler import interruptible, rarely_collected, threads_for
 from bsvr_pp.estimators.base import HoldsFit
 from bsvr_pp.estimators.training_data import TrainingData, Units
@@ -27,8 +27,8 @@ from bsvr_pp.inference.fitted import Fitted, fitted_at, fitted_draws, light, rea
 from bsvr_pp.inference.prediction.component import Component
 from bsvr_pp.inference.protocol import Integrates, Method, Options, Samples
 from bsvr_pp.inference.result import blocks_of
-from bsvr_pp.inference.search.at_size import AtSize, cut, search_in_blocks
-from bsvr_pp.inference.search.optimize import Optimum, initial_point
+from bsvr_pp.inference.search.at_size import AtSize, Stage, cut, search_in_blocks
+from bsvr_pp.inference.search.optimize import initial_point
 from bsvr_pp.model.blocks import ONE_BLOCK, Partition
 from bsvr_pp.model.inputs import AS_GIVEN, CONSTANTS, Levels, Warping
 from bsvr_pp.model.priors import Inputs, Kernel, Tied, standard_model, taken_by_main_effects
@@ -133,7 +133,7 @@ class StandardFit:
         *,
         size: int | None = None,
         known: AtSize | None = None,
-        first: tuple[Rows, Optimum] | None = None,
+        first: Stage | None = None,
         **more: Any,
     ) -> Self:
         """Fit rows in these units, in blocks of at most ``size``.

@@ -31,6 +31,9 @@ _KNOWN = 1e-12  # variance of f, on standardised targets, where a row repeats an
 _ENOUGH, _LIMIT = 0.3, 40  # ascent of three steps, in nats, below which the climb ends, and largest number of steps
 
 
+Stage = tuple[Rows, Optimum]  # a subset of the rows, and the optimum of its fit
+
+
 @dataclass(frozen=True, slots=True)
 class AtSize:
     """Hyperparameters of many rows that were kept, the blocks cut at their lengthscales, and how they were found.
@@ -73,7 +76,7 @@ def search_in_blocks(
     options: Options,
     rng: np.random.Generator,
     saved: MutableMapping[str, Any] | None = None,
-    known: tuple[Rows, Optimum] | None = None,
+    known: Stage | None = None,
 ) -> AtSize:
     """Find hyperparameters and blocks, of at most ``rows`` rows, of a problem without blocks.
 
