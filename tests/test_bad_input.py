@@ -842,6 +842,12 @@ PUBLIC = {
             lambda s: fitted(bp.BayesianSVR).add(MANY, np.stack([TARGETS, TARGETS + 1.0], axis=1)),
             "y must be exact targets, as for fit, got intervals",
         ),
+        (
+            lambda s: estimator(bp.BayesianSVR, blocks=10, inference=bp.NUTS(latent=bp.MeanField())).fit(
+                MANY, TARGETS, 2.0 + LABELS
+            ),
+            "in blocks takes exact targets without sample_weight",
+        ),
         (lambda s: without_posteriors().add(MANY, TARGETS), "rows are added to posteriors of f, and NUTS has draws"),
         (lambda s: bp.BayesianSVR.from_result("a"), "result must be the result_ of a BayesianSVR"),
         (lambda s: bp.BayesianSVR.from_result(s.result), "result must be the result_ of a BayesianSVR"),

@@ -76,6 +76,11 @@ class RegressionSpec:
         if self.local.divides(n):
             if isinstance(self.method, Integrates):
                 raise ValueError(f"{self.method.name} takes a dense fit, and {n} rows need blocks: use blocks=None")
+            if isinstance(self.method, Samples) and not (rows.exact and rows.counted):
+                raise ValueError(
+                    f"{self.method.name} in blocks takes exact targets without sample_weight: use blocks=None, or "
+                    "inference='auto'"
+                )
             rows, size = rows.unmerged() if rows.exact else rows, self.local.rows
             self.local.tell(len(rows.y))
         if self.automatic and n >= _EFFECTS:

@@ -209,6 +209,11 @@ class BlockEvidence(DenseEvidence):
 
     def __init__(self, problem: Problem, method: Integrator, blocks: Blocks) -> None:
         super().__init__(problem, method)
+        if not problem.ends.exact or any(p.ndim > 0 for p in problem.site_parameters):
+            raise ModelError(
+                f"hyperparameters of blocks are sampled where all rows have exact targets and one noise, and rows of "
+                f"{problem.target} have weights, intervals, classes or noise of their own: bp.MeanField() takes them"
+            )
         self._blocks = blocks
         found = set(ancestors([problem.covariance.given, problem.mean]))
         leaves = [v for v in [*problem.variables, *data_of(problem.model)] if v in found]

@@ -5,7 +5,9 @@ import pymc as pm
 import pytest
 
 import bsvr_pp as bp
+from bsvr_pp.inference.search.optimize import SearchObjective
 from bsvr_pp.model.distributions import observe_weighted
+from bsvr_pp.model.inventory import ModelError
 from bsvr_pp.model.problem import read_model
 
 N, NEW = 30, np.array([[0.1], [2.2], [4.1]])
@@ -60,6 +62,31 @@ def test_blocks_are_models_of_their_rows(kind, method):
     for rows, each in zip(blocks, alone, strict=True):
         known = bp.loo(each, model=model(kind, rows)).elpd_i.values
         np.testing.assert_allclose(found[rows], known, rtol=1e-6)
+
+
+def searched(kind, rows, blocks=None):
+    """A model with a lengthscale to find."""
+    with pm.Model() as made:
+        kernel = 1.3 * pm.gp.cov.ExpQuad(1, ls=pm.InverseGamma("ls", 3, 3))
+        kind(bp.GP(cov_func=kernel).prior("f", X=X[rows], blocks=blocks), rows)
+    return made
+
+
+@pytest.mark.parametrize("kind", [weighted, noisy, intervals, censored, classes])
+def test_the_search_climbs_the_sum_of_the_evidences(kind):
+    """Truth: the evidence of a dense model of the rows of each block, and differences."""
+    blocks = bp.local_blocks(X, rows=12)
+
+    def objective(rows, cut=None):
+        return SearchObjective(read_model(searched(kind, rows, cut)), bp.MeanField(), {}, "evidence", warm_starts=False)
+
+    together, x = objective(np.arange(N), blocks), np.array([-0.4])
+    value, gradient = together(x)
+    assert value == pytest.approx(sum(objective(rows)(x)[0] for rows in blocks), rel=1e-8)
+    difference = (together(x + 1e-3)[0] - together(x - 1e-3)[0]) / 2e-3
+    assert gradient[0] == pytest.approx(difference, rel=5e-3)
+    with pytest.raises(ModelError, match="weights, intervals, classes or noise of their own"):
+        bp.marginalize(bp.MeanField(), searched(kind, np.arange(N), blocks))
 
 
 @pytest.mark.parametrize("kind", [weighted, intervals, classes])
