@@ -135,9 +135,8 @@ class LabelFit:
 
     @cached_property
     def coupling(self) -> Coupling:
-        """How the classes share their probabilities; by their sum where no label was left out."""
-        posteriors = [each.fitted.posteriors for each in self.binaries]
-        if not all(posteriors):
+        """How the classes share their probabilities; by their sum where labels are normalised together."""
+        if self.binaries[0].model.noise != "known_label":
             return Coupling()
         P = of_each_class(np.stack([each.left_out for each in self.binaries], axis=1))
         return Coupling.of_left_out(P, self.rows.y.astype(np.intp), self.rows.weight)

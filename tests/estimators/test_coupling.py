@@ -98,6 +98,14 @@ def test_two_classes_that_a_line_separates():
     )
 
 
+@pytest.mark.parametrize("options", [{"evidence": "naive", "steps": 2}, {"evidence": "conditional", "steps": 0}])
+def test_labels_that_are_normalised_together_are_not_sharpened(options):
+    X = np.linspace(-2, 2, 24)[:, None]
+    svc = bp.BayesianSVC(random_state=0, **options).fit(X, X[:, 0] > 0.2)
+    model = 1.0 / (1.0 + np.exp(-svc.decision_function(X)))
+    np.testing.assert_allclose(svc.predict_proba(X)[:, 1], model, rtol=1e-9)
+
+
 def test_classes_that_start_from_others_find_their_optimum():
     X, y = make_blobs(90, centers=5, cluster_std=2.5, random_state=3)
     together = bp.BayesianSVC(random_state=0).fit(X, y)
