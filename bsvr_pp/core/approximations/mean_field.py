@@ -331,14 +331,17 @@ def nearest_moments(
         check_covariance(each)
     residual = noise.reference(y.ravel()).reshape(m, k) - offset[:, 1:]
     cross, diagonal = prior[:, 0, 1:].copy(), prior[:, 0, 0].copy()
-    sites, widths = noise.sites(y.ravel()), np.array(factors, dtype=np.float64)
-    found, variance, converged, density = _each(covariance, float(jitter), residual, sites, cross, diagonal, widths)
+    widths = np.array(factors, dtype=np.float64)
+    tables = noise.sites(y.ravel()), noise.weighted().sites(y.ravel())  # a density is that of one row
+    found, variance, converged, density = _each(covariance, float(jitter), residual, *tables, cross, diagonal, widths)
     return NearestMoments(offset[:, 0] + found, np.maximum(variance, 0.0), converged > 0, density)
 
 
-@separate(types.Tuple((VECTOR, VECTOR, VECTOR, MATRIX)), _STACK, types.float64, MATRIX, PIECES, MATRIX, VECTOR, VECTOR)
+@separate(
+    types.Tuple((VECTOR, VECTOR, VECTOR, MATRIX)), _STACK, types.float64, MATRIX, PIECES, PIECES, MATRIX, VECTOR, VECTOR
+)
 def _each(
-    K: Array, jitter: float, t: Array, pieces: Pieces, cross: Array, diagonal: Array, factors: Array
+    K: Array, jitter: float, t: Array, pieces: Pieces, one: Pieces, cross: Array, diagonal: Array, factors: Array
 ) -> tuple[Array, Array, Array, Array]:
     """Mean minus prior mean, variance, 1 if the solve converged, and `_log_density`, of each new input."""
     m, k = t.shape
@@ -346,7 +349,7 @@ def _each(
     density = np.empty((m, factors.shape[0]))
     nowhere, each = np.zeros((2, k)), np.ones(k)
     for i in range(m):
-        structure, table = split(K[i], jitter), pieces
+        structure, table, unweighted = split(K[i], jitter), pieces, one
         if pieces.knots.shape[0] > 1:
             table = take(pieces, i * k, pieces.ends[i * k : (i + 1) * k], each)
         found, _ = fixed_point(structure, t[i], table, _MAX_SWEEPS, _MISMATCH, nowhere)
@@ -357,7 +360,9 @@ def _each(
         variance[i] = diagonal[i] - np.dot(at_sites, apply_inverse(found.sites, at_sites))
         converged[i] = 1.0 if found.mismatch <= _TOLERANCE else 0.0
         if factors.shape[0] > 0:
-            _log_density(structure, t[i], table, found, factors, density[i])
+            if one.knots.shape[0] > 1:
+                unweighted = take(one, i * k, one.ends[i * k : (i + 1) * k], each)
+            _log_density(structure, t[i], unweighted, found, factors, density[i])
     return mean, variance, converged, density
 
 
