@@ -20,7 +20,7 @@ from scipy.special import softmax
 
 from bsvr_pp.core.arrays import Array
 
-_LEAST = 1e-15  # smallest probability in log odds
+LEAST = 1e-15  # smallest probability in log odds
 _START, _BOUNDS = (0.5, 0.02), ((0.0, 1.0), (0.0, 0.5))
 _PRIOR = 1.0  # slope of the log prior of the power: no set is then more than 2 % worse (docs/defaults.md)
 
@@ -46,6 +46,6 @@ class Coupling(NamedTuple):
 
     def join(self, P: Array) -> Array:
         """Probabilities (m, k) of the classes, where P (m, k) are those of each class against the rest."""
-        p = np.clip(P, _LEAST, 1.0 - _LEAST)
+        p = np.clip(P, LEAST, 1.0 - LEAST)
         joined = softmax(np.log(p) - self.power * np.log1p(-p), axis=1)
         return np.asarray((1.0 - self.rate) * joined + self.rate / p.shape[1])

@@ -81,7 +81,7 @@ class RegressionSpec:
                     f"{self.method.name} in blocks takes exact targets without sample_weight: use blocks=None, or "
                     "inference='auto'"
                 )
-            rows, size = rows.unmerged() if rows.exact else rows, self.local.rows
+            rows, size = rows.unmerged(), self.local.rows
             self.local.tell(len(rows.y))
         if self.automatic and n >= _EFFECTS:
             model = replace(model, kernel="main_effects")
@@ -237,10 +237,11 @@ class _Rounds:
         by: Method | None = None,
         units: Units | None = None,
         first: Stage | None = None,
+        known: AtSize | None = None,
     ) -> RegressionFit:
         """Fit the rows that are kept, from where the last fit ended if it was without some rows.
 
-        In blocks the ``first`` stage of the search may be known.
+        In blocks the ``first`` stage of the search may be known, or all that it finds.
         """
         some, options, spec = rows if kept.all() else rows.taken(kept), self.spec.options, self.spec
         if units is None:
@@ -250,7 +251,7 @@ class _Rounds:
         return RegressionFit.of_rows(
             *(self.model, units, some.in_units(units), by or self.latent, options, self.rng),
             size=spec.size,
-            known=None if last is None else last.at_size,
+            known=known if last is None else last.at_size,
             first=first,
             neighbours=next(iter(spec.counts), None),
             outliers=rows.given(~kept),
@@ -316,13 +317,7 @@ class _Rounds:
     def _judged(self, rows: TrainingData, few: _Determined) -> tuple[Mask, Mask]:
         """Rows that determine f in blocks, and those of far wider noise, at hyperparameters of a fit of few rows."""
         best, every = few.fit.fitted.optima[0], np.ones(len(rows.y), dtype=bool)
-        judged = RegressionFit.of_rows(
-            *(self.model, few.fit.units, rows.in_units(few.fit.units), self.latent, self.spec.options, self.rng),
-            size=self.spec.size,
-            known=AtSize([best, best]),
-            neighbours=None,
-            outliers=rows.given(~every),
-        )
+        judged = self.fit(rows, every, units=few.fit.units, known=AtSize([best, best]))
         gross, far = judged.far_from_others(rows, few.fit.fitted.scales, self.spec.local)
         expected = np.mean(few.kept & ~few.near)
         far &= expected / _ALIKE <= far.mean() <= _ALIKE * expected  # others are not told apart by their own density

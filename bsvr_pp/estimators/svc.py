@@ -26,7 +26,7 @@ from bsvr_pp.core.docs import shared
 from bsvr_pp.core.losses import LOSSES, NoiseModel
 from bsvr_pp.core.losses.registry import label_probability
 from bsvr_pp.estimators.base import LocalBlocks, SavedEstimator, blocks_from, check_flag, seeded, warn_unless_converged
-from bsvr_pp.estimators.coupling import Coupling
+from bsvr_pp.estimators.coupling import LEAST, Coupling
 from bsvr_pp.estimators.standard_fit import OfStandardModel, StandardFit, StandardModel
 from bsvr_pp.estimators.training_data import TrainingData, Units, merge_rows
 from bsvr_pp.estimators.validation import Columns, Labels, Learned, RandomState, classes_of, codes_of, training_arrays
@@ -44,7 +44,6 @@ _EVIDENCES = ("pointwise", "conditional", "joint", "naive")
 _INFERENCES = ("mean_field", "exchange")
 _STARTS = 3  # of a search that is repeated, since it found nothing
 _ALIKE = 3  # classes whose hyperparameters are the start of the next: half the time, less than a nat of evidence
-_LEAST = 1e-15  # smallest probability in log odds
 
 
 @dataclass(frozen=True)
@@ -472,7 +471,7 @@ class BayesianSVC(OfStandardModel, SavedEstimator, ClassifierMixin, BaseEstimato
         `predict` gives the class with the largest. With ``probability="map"`` they are 2·C_·f where the support vector
         machine f is between -1 and 1.
         """
-        odds: Array = logit(np.clip(self._above(X), _LEAST, 1.0 - _LEAST))
+        odds: Array = logit(np.clip(self._above(X), LEAST, 1.0 - LEAST))
         return odds[:, 0] if self._fit.classes.size == 2 else odds
 
     def _above(self, X: ArrayLike) -> Array:

@@ -141,11 +141,9 @@ class Problem(CompiledModel):
         def graphs() -> list[Tensor]:  # the sum with the jitter takes long to make
             return [self.covariance.given if self.covariance.by_root else self.K, self.mean, *self.site_parameters]
 
-        K, mean, *parameters = self.evaluate("at", graphs, point)
-        count = len(self.parameters)
-        noise = self.noise_model(parameters[:count]).weighted(parameters[count])
+        K, mean, *of_sites = self.evaluate("at", graphs, point)
         offset = np.broadcast_to(mean, (self.targets.size,)).copy()
-        return self._covariance(K, self.prior.jitter), offset, self.in_intervals(noise, point)
+        return self._covariance(K, self.prior.jitter), offset, self._noise_of_sites(of_sites, point)
 
     def _covariance(self, given: Array, jitter: float = 0.0) -> Covariance:
         """The covariance of a matrix with its jitter, or of a root."""
@@ -164,7 +162,10 @@ class Problem(CompiledModel):
 
     def noise_of_rows(self, point: Mapping[str, ArrayLike]) -> NoiseModel:
         """Noise of the training rows at given hyperparameters, with their weights or intervals."""
-        *parameters, weight = self.evaluate("sites", lambda: self.site_parameters, point)
+        return self._noise_of_sites(self.evaluate("sites", lambda: self.site_parameters, point), point)
+
+    def _noise_of_sites(self, site_parameters: list[Array], point: Mapping[str, ArrayLike]) -> NoiseModel:
+        *parameters, weight = site_parameters
         return self.in_intervals(self.noise_model(parameters).weighted(weight), point)
 
     def in_intervals(self, noise: NoiseModel, point: Mapping[str, ArrayLike]) -> NoiseModel:
