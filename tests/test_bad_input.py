@@ -246,7 +246,7 @@ def sampled():
 def without_posteriors():
     """An estimator whose hyperparameters were sampled."""
     svr = fitted(bp.BayesianSVR)
-    svr._fit = replace(svr._fit, fitted=replace(svr._fit.fitted, posteriors=[]))
+    svr._fit = replace(svr._fit, found=replace(svr._fit.fitted, posteriors=[]))
     return svr
 
 
@@ -1044,7 +1044,7 @@ def changed(log_targets=False, **state):
     """The regression with another fitted state."""
     svr, fit = copy(regression()), regression()._fit
     units = replace(fit.units, logarithm=log_targets)
-    svr._fit = replace(fit, units=units, fitted=replace(fit.fitted, **state))
+    svr._fit = replace(fit, units=units, found=replace(fit.fitted, **state))
     return svr
 
 

@@ -191,8 +191,8 @@ def _of_nearest(fitted: Judged, neighbours: int | NoiseScales) -> PredictiveDist
 
     def without_own(part: Component) -> Component:
         near = nearest_others(problem, part.point, np.arange(fitted.targets.size), count)
-        moments = moments_given(problem, part.point, problem.inputs, near, part.scales.compared)
-        return replace(part, moments=lambda _: moments)
+        moments = moments_given(problem, part.point, problem.inputs, near)
+        return replace(part, moments=lambda _: (*moments, part.scales.near(near)))
 
     parts = components(problem, fitted.result, neighbours=neighbours)
     return mixture_of(map(without_own, parts), problem.inputs, problem.noise_at)[0]

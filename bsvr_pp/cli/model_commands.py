@@ -100,7 +100,7 @@ def fit(
             folder = bp.fit_folder(model, data, folder=out, target=target)
         print_notes(folder.notes)
         title = f"{folder.target}: {folder.blocks_.n} rows, in its own units"
-        _print(title, folder, "The solves of some blocks")
+        _print(title, folder, "The search for the hyperparameters")
         _say_where(out, "NEW.parquet")
         return
     with (
@@ -156,7 +156,7 @@ def _numbers(model: BayesianSVR | BayesianOrdinalSVC | FolderModel) -> dict[str,
         {"blocks": len(model.blocks_)} if isinstance(model, bp.FolderModel) else {"support vectors": model.n_support_}
     )
     return {
-        "log evidence": model.log_evidence_,
+        "log evidence": getattr(model, "log_evidence_", np.nan),  # of blocks that may not be solved
         "C": model.C_,
         "epsilon": getattr(model, "epsilon_", np.nan),
         "noise, standard deviation": float(np.sqrt(model.noise_variance_)),
@@ -262,6 +262,22 @@ def predict(
         fail(f"the predictions cannot be written to {out}: {error}")
     print_notes([f"{data}: {warning.message}" for warning in said])
     Console().print(f"{count} predictions of {escape(target)} are in [bold]{escape(str(out))}[/]")
+
+
+def solve(model: Annotated[Path, Argument(help="Folder that bsvr-pp fit saved.")], jobs: Jobs = -1) -> None:
+    """Solve all blocks of a model in a folder: for its evidence, effects, joint draws and predictions of own blocks.
+
+    Other predictions do not need it. If it is interrupted, the same command continues it.
+    """
+    import bsvr_pp as bp
+
+    with failing(ValueError), warnings.catch_warnings(record=True) as said:
+        warnings.simplefilter("always", UserWarning)
+        found = bp.FolderModel(model)
+        found.blocks = replace(found._local(), n_jobs=jobs, progressbar=sys.stdout.isatty())
+        found.solve()
+    print_notes([f"{model}: {warning.message}" for warning in said])
+    Console().print(f"{len(found.blocks_)} blocks are solved; the log evidence is {found.log_evidence_:.6g}")
 
 
 def _times(survival: str | None) -> list[float] | None:

@@ -74,7 +74,7 @@ def seeded(random_state: RandomState) -> np.random.Generator:
 
 def warn_unless_converged(fitted: Fitted, method: Method) -> None:
     """Warn that an optimum was not found; NUTS warns itself."""
-    if not fitted.converged and fitted.posteriors:
+    if not fitted.converged and fitted.draws is None:
         message = f"{method.name} did not converge: {fitted.message}"
         warnings.warn(message, ConvergenceWarning, skip_file_prefixes=(PACKAGE,))
 

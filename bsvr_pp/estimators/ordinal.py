@@ -131,7 +131,7 @@ class BayesianOrdinalSVC(OfStandardModel, SavedEstimator, ClassifierMixin, BaseE
         model = self._model(rows, classes, columns)
         with threads_for(len(labels)):
             fit = OrdinalFit.of_rows(model, units, rows, method, options, rng, classes=classes)
-        warn_unless_converged(fit.fitted, fit.method)
+        warn_unless_converged(fit.found, fit.method)
         return self._keep(fit, columns)
 
     def _check_options(self) -> Method:

@@ -7,7 +7,7 @@ subset shows what all rows are judged by.
 from __future__ import annotations
 
 import warnings
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
 from functools import cached_property, partial
 from typing import Any, NamedTuple, Self, cast
@@ -32,15 +32,18 @@ from bsvr_pp.estimators.outliers import (
 )
 from bsvr_pp.estimators.standard_fit import StandardFit, StandardModel
 from bsvr_pp.estimators.training_data import PACKAGE, TrainingData, Units
+from bsvr_pp.inference.fitted import Fitted
 from bsvr_pp.inference.integrated import Integrated
-from bsvr_pp.inference.prediction.component import draw_jointly, mixture_of
+from bsvr_pp.inference.prediction.component import Component, draw_jointly, mixture_of
 from bsvr_pp.inference.prediction.distribution import PredictiveDistribution
 from bsvr_pp.inference.prediction.neighbours import (
+    Cavities,
     NoiseScales,
     OtherRows,
     choose_neighbours,
     precision_of_rows,
     scales_of_posterior,
+    solved_rows,
 )
 from bsvr_pp.inference.protocol import Integrates, IntegratesLatent, MatchesMoments, Method, Options, Samples
 from bsvr_pp.inference.search.at_size import AtSize, Stage, subset_of
@@ -122,11 +125,21 @@ class RegressionFit(StandardFit):
 
     def predictive(self, X: Array, local: LocalBlocks, noise_scales: bool = True) -> PredictiveDistribution:
         """The distribution of new targets at standardised inputs, in units of the target."""
-        fitted = self.fitted if noise_scales else replace(self.fitted, scales=NoiseScales.one())
         neighbours = local.neighbours_of(self.neighbours) if self.blocks.local else None
-        parts = partial(fitted.components, self.problem, neighbours)
+
+        def parts(fitted: Fitted) -> Iterable[Component]:
+            used = fitted if noise_scales else replace(fitted, scales=NoiseScales.one())
+            return used.components(self.problem, neighbours)
+
         with threads_for(len(self.rows.y)), local.threads():
-            return mixture_of(parts(), X, joint=partial(draw_jointly, parts, X), **self.units.of_targets)[0]
+            given = parts(self.fitted if neighbours is None else self.found)
+            joint = partial(draw_jointly, lambda: parts(self.fitted), X)
+            return mixture_of(given, X, joint=joint, **self.units.of_targets)[0]
+
+    @property
+    def cavities(self) -> Cavities:
+        """Moments of f at each row given the others, in blocks those near it."""
+        return solved_rows(self.problem, self.point) if self.blocks.several else self.fitted.posteriors[0]
 
     @cached_property
     def machine(self) -> Mode:
@@ -138,14 +151,14 @@ class RegressionFit(StandardFit):
 
     def given_others(self, X: Array, kept: Mask, local: LocalBlocks) -> tuple[Array, Array]:
         """Mean and deviation of all targets given the others, at all standardised inputs; rows set aside have these."""
-        posterior, noise, units = self.fitted.posteriors[0], self.problem.noise_at(self.point), self.units
+        found, noise, units = self.cavities, self.problem.noise_at(self.point), self.units
         mean, deviation = np.empty(len(X)), np.empty(len(X))
-        mean[kept] = units.location + units.unit * (posterior.cavity_mean + noise.mean)
-        deviation[kept] = units.unit * np.sqrt(posterior.cavity_variance + noise.variance)
+        mean[kept] = units.location + units.unit * (found.cavity_mean + noise.mean)
+        deviation[kept] = units.unit * np.sqrt(found.cavity_variance + noise.variance)
         if not kept.all():
-            found = self.predictive(X[~kept], local)
-            found = found.log if units.logarithm else found
-            mean[~kept], deviation[~kept] = found.mean(), found.std()
+            others = self.predictive(X[~kept], local)
+            others = others.log if units.logarithm else others
+            mean[~kept], deviation[~kept] = others.mean(), others.std()
         return mean, deviation
 
     def far_from_others(self, rows: TrainingData, scales: NoiseScales, local: LocalBlocks) -> tuple[Mask, Mask]:
@@ -153,7 +166,7 @@ class RegressionFit(StandardFit):
         every = np.ones(len(rows.y), dtype=bool)
         mean, deviation = self.given_others(self.rows.X, every, local)
         gross = gross_errors(self.rows.X, rows.y, mean, deviation, robust_width(rows.y, rows.weight), rows.weight)
-        far = ~gross & is_far(precision_of_rows(self.problem, self.point, self.fitted.posteriors[0], scales))
+        far = ~gross & is_far(precision_of_rows(self.problem, self.point, self.cavities, scales))
         return gross, far & (rows.weight[far].sum() <= HALF * rows.weight.sum())
 
     def with_scales(self, far: TrainingData) -> tuple[Self, Array, Array]:
@@ -162,7 +175,7 @@ class RegressionFit(StandardFit):
         found = scales_of_posterior(*given, far.X, far.y, far.weight)
         fitted = self.fitted.with_scales(self.problem, found.scales)
         log_density = found.log_density - np.log(self.units.unit)
-        return self.changed(fitted=fitted), log_density, found.precision
+        return self.changed(found=fitted), log_density, found.precision
 
     def with_rows(self, new: TrainingData) -> Self:
         """The fit with more rows, in the units of the data, at the same hyperparameters and scales of the noise.
@@ -206,7 +219,7 @@ class RegressionFit(StandardFit):
                         values[index] = getattr(part, name)
                 found = [replace(old, **vectors, support=old.support[:0], log_evidence=value, converged=converged)]
             state = fitted.updated(found, method).with_scales(problem, fitted.scales)
-        return replace(self, rows=rows, blocks=blocks, fitted=state).keeping(problem)
+        return replace(self, rows=rows, blocks=blocks, found=state).keeping(problem)
 
 
 class _Determined(NamedTuple):
@@ -299,26 +312,26 @@ class _Rounds:
             subset = subset_of(len(rows.y), self.rng)
             inside = np.isin(np.arange(len(rows.y)), subset)
             few = replace(self, spec=replace(self.spec, size=None), method=self.latent).dense(rows.taken(inside))
-            first = (subset, few.first.fitted.optima[0]) if few.kept.all() else None
+            first = (subset, few.first.found.optima[0]) if few.kept.all() else None
             if not few.near.all():
                 kept, far = self._judged(rows, few)
         if kept.all():
             kept, found = self.explained(rows, first)
         else:
             chosen, inside[subset] = few.fit, few.near
-            first = np.flatnonzero(inside[kept]), chosen.fitted.optima[0]
+            first = np.flatnonzero(inside[kept]), chosen.found.optima[0]
             found = self.fit(rows, kept, units=chosen.units, first=first)
         if self.spec.set_aside and self.method is not self.latent:
             found = self.fit(rows, kept, found, self.method)
         others = None if far is None or not far.any() else rows.taken(far).in_units(found.units)
         neighbours, scales = self.spec.choose_neighbours(found.problem, found.point, others)
-        return found.changed(fitted=found.fitted.with_scales(found.problem, scales), neighbours=neighbours)
+        return found.changed(found=found.found.with_scales(found.problem, scales), neighbours=neighbours)
 
     def _judged(self, rows: TrainingData, few: _Determined) -> tuple[Mask, Mask]:
         """Rows that determine f in blocks, and those of far wider noise, at hyperparameters of a fit of few rows."""
-        best, every = few.fit.fitted.optima[0], np.ones(len(rows.y), dtype=bool)
+        best, every = few.fit.found.optima[0], np.ones(len(rows.y), dtype=bool)
         judged = self.fit(rows, every, units=few.fit.units, known=AtSize([best, best]))
-        gross, far = judged.far_from_others(rows, few.fit.fitted.scales, self.spec.local)
+        gross, far = judged.far_from_others(rows, few.fit.found.scales, self.spec.local)
         expected = np.mean(few.kept & ~few.near)
         far &= expected / _ALIKE <= far.mean() <= _ALIKE * expected  # others are not told apart by their own density
         kept = ~(gross | far)
@@ -343,10 +356,10 @@ def fit_regression(rows: TrainingData, spec: RegressionSpec, rng: np.random.Gene
         chosen = rounds.dense(rows).fit if spec.size is None else rounds.in_blocks(rows)
         if around is not None:
             integrated = chosen.integrated(around)
-            chosen = chosen if spec.integrate and not integrated.fitted.converged else integrated
+            chosen = chosen if spec.integrate and not integrated.found.converged else integrated
         chosen.predictive(chosen.rows.X[:1], spec.local)  # which makes what other predictions need
     _warn_of_targets(chosen, spec.equal_targets(rows))
-    warn_unless_converged(chosen.fitted, chosen.method)
+    warn_unless_converged(chosen.found, chosen.method)
     return chosen
 
 
@@ -359,7 +372,7 @@ def _warn_of_targets(fit: RegressionFit, equal: bool) -> None:
             UserWarning,
             skip_file_prefixes=(PACKAGE,),
         )
-    if equal and not fit.fitted.scales.several:
+    if equal and not fit.found.scales.several:
         warnings.warn(
             "a third of the targets or more have one value, which f follows, and the noise is as wide below f as "
             "above, so that predictions may be far from the mean of such targets: noise='gaussian' fits the mean",

@@ -17,13 +17,13 @@ from bsvr_pp.assess.partial_dependence import sums_of_f
 from bsvr_pp.classification.default_models import class_thresholds, standard_label_model, standard_ordinal_model
 from bsvr_pp.core.arrays import Array
 from bsvr_pp.core.compiler import interruptible, rarely_collected, threads_for
-from bsvr_pp.estimators.base import HoldsFit
+from bsvr_pp.estimators.base import HoldsFit, warn_unless_converged
 from bsvr_pp.estimators.training_data import TrainingData, Units
 from bsvr_pp.estimators.validation import new_inputs
 from bsvr_pp.inference.approximate import at_optimum, solve_at
 from bsvr_pp.inference.budget import check_budget
 from bsvr_pp.inference.fit import fit
-from bsvr_pp.inference.fitted import Fitted, fitted_at, fitted_draws, light, read_fitted
+from bsvr_pp.inference.fitted import Fitted, fitted_draws, light, read_fitted, unsolved
 from bsvr_pp.inference.prediction.component import Component
 from bsvr_pp.inference.protocol import Integrates, Method, Options, Samples
 from bsvr_pp.inference.result import blocks_of
@@ -110,14 +110,17 @@ def _compiled(model: StandardModel, d: int, of_targets: tuple[str, ...]) -> Prob
 
 @dataclass(frozen=True)
 class StandardFit:
-    """A default model, fitted to rows in given units; ``at_size`` says how hyperparameters of blocks were found."""
+    """A default model, fitted to rows in given units; ``at_size`` says how hyperparameters of blocks were found.
+
+    ``found`` has no posteriors where blocks are not solved yet; `fitted` solves them.
+    """
 
     model: StandardModel
     units: Units
     rows: TrainingData
     blocks: Partition
     method: Method
-    fitted: Fitted
+    found: Fitted
     at_size: AtSize | None = None
 
     @classmethod
@@ -140,26 +143,23 @@ class StandardFit:
 
         Hyperparameters in blocks are ``known`` from almost these rows, or the ``first`` stage of the search is.
         """
-        problem, latent, found = model.problem(rows), method.latent, None
+        problem, latent, at_size = model.problem(rows), method.latent, None
         assert latent is not None  # as the estimators check
         if size is not None:
             if known is None:
-                found = search_in_blocks(problem, latent, rows=size, options=options, rng=rng, known=first)
+                at_size = search_in_blocks(problem, latent, rows=size, options=options, rng=rng, known=first)
             else:
-                found = replace(known, blocks=cut(problem, known.point, size))
-            problem = problem.take(np.arange(problem.targets.size), found.blocks)
+                at_size = replace(known, blocks=cut(problem, known.point, size))
+            problem = problem.take(np.arange(problem.targets.size), at_size.blocks)
         if isinstance(method, Samples):
             draws = fit(method, model.make(rows, problem.blocks), random_seed=rng, progressbar=False)
-            state = fitted_draws(problem, draws)
-        elif found is not None:
-            posterior = light(solve_at(problem, latent, found.point, options.progressbar))
-            state = fitted_at(found.point, posterior, found.optima, at_size=found.record())
-            message = found.end.message if posterior.converged else "the solve of a block"
-            state = replace(state, converged=posterior.converged and found.end.converged, message=message)
+            found = fitted_draws(problem, draws)
+        elif at_size is not None:
+            found = unsolved(at_size.point, at_size.optima, at_size.end, at_size=at_size.record())
         else:
             check_budget(method, problem.targets.size)
-            state = at_optimum(latent, problem, {}, options, rng)
-        return cls(model, units, rows, problem.blocks, method, state, found, **more).keeping(problem)
+            found = at_optimum(latent, problem, {}, options, rng)
+        return cls(model, units, rows, problem.blocks, method, found, at_size, **more).keeping(problem)
 
     @classmethod
     def of_result(
@@ -179,8 +179,8 @@ class StandardFit:
     def integrated(self, method: Integrates) -> Self:
         """The fit with the hyperparameters integrated out around its own, by the same points whatever the seed."""
         with threads_for(len(self.rows.y)):
-            fitted = method.around(self.problem, {}, self.fitted, np.random.default_rng(0))
-        return self.changed(fitted=fitted, method=method)
+            found = method.around(self.problem, {}, self.fitted, np.random.default_rng(0))
+        return self.changed(found=found, method=method)
 
     def changed(self, **fields: Any) -> Self:
         """The fit of the same problem with other fields."""
@@ -191,14 +191,33 @@ class StandardFit:
         """The model with the rows."""
         return self.model.problem(self.rows, self.blocks)
 
+    @cached_property
+    @interruptible()
+    def fitted(self) -> Fitted:
+        """What the fit found, with posteriors of all blocks, which are solved when they are first asked for."""
+        if self.found.solved:
+            return self.found
+        assert self.method.latent is not None
+        with threads_for(len(self.rows.y)):
+            fitted = self.found.with_posterior(light(solve_at(self.problem, self.method.latent, self.point)))
+        if self.found.converged:  # else the fit has warned
+            warn_unless_converged(fitted, self.method)
+        return fitted
+
+    @property
+    def converged(self) -> bool:
+        """Whether the search converged, and the solves of blocks if there were any."""
+        return bool(vars(self).get("fitted", self.found).converged)
+
     def __getstate__(self) -> dict[str, object]:
         """All but what is compiled."""
-        return {field.name: getattr(self, field.name) for field in fields(self)}
+        state = {field.name: getattr(self, field.name) for field in fields(self)}
+        return state | {"found": vars(self).get("fitted", self.found)}
 
     @property
     def point(self) -> Point:
         """Hyperparameters of the optimum, or the means of draws."""
-        return self.fitted.points[0]
+        return self.found.points[0]
 
     @property
     def cut(self) -> Partition | None:

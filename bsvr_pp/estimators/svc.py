@@ -53,9 +53,9 @@ class BinaryFit(StandardFit):
     @cached_property
     def point(self) -> Point:
         """Hyperparameters of the support vector machine, medians if they were sampled."""
-        draws = self.fitted.draws
-        if draws is None or self.fitted.posteriors:
-            return self.fitted.points[0]
+        draws = self.found.draws
+        if draws is None or self.found.posteriors:
+            return self.found.points[0]
         drawn = draws["posterior"].to_dataset()
         return {name: np.median(drawn[name].values, axis=(0, 1)) for name in self.problem.hyperparameters}
 
@@ -310,7 +310,7 @@ class BayesianSVC(OfStandardModel, SavedEstimator, ClassifierMixin, BaseEstimato
             fit = LabelFit(classes, units, rows, binaries)
         for each in fit.binaries:
             if each.model.noise == "known_label":
-                warn_unless_converged(each.fitted, each.method)
+                warn_unless_converged(each.found, each.method)
         return self._keep(fit, columns)
 
     def _check_options(self) -> None:

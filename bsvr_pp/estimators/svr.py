@@ -263,7 +263,7 @@ class BayesianSVR(TargetPredictions, SavedEstimator, RegressorMixin, BaseEstimat
         True
         """
         fit = self._checked()
-        if not fit.fitted.posteriors:
+        if fit.found.draws is not None and not fit.found.posteriors:
             raise ValueError("rows are added to posteriors of f, and NUTS has draws: use inference='auto'")
         inputs, targets = new_inputs(self, X), targets_of(y, allowed=True)
         weight, values = checked_weights(sample_weight, len(inputs)), numbers("y", targets.y, (len(inputs),))
@@ -326,7 +326,7 @@ class BayesianSVR(TargetPredictions, SavedEstimator, RegressorMixin, BaseEstimat
 
     def _attributes(self, fit: RegressionFit, columns: Columns) -> Learned:
         """What the fit has found, in the units of the data."""
-        kernel, fitted = fit.model.kernel, fit.fitted
+        kernel = fit.model.kernel
         inverse = None if callable(kernel) else fit.point["inverse_lengthscale"]
         return hyperparameters(fit.problem.noise_at(fit.point), inverse, fit.units, columns) | {
             "beta_": fit.model.beta,
@@ -335,10 +335,20 @@ class BayesianSVR(TargetPredictions, SavedEstimator, RegressorMixin, BaseEstimat
             "outliers_": fit.outliers,
             "neighbours_": fit.neighbours,
             "blocks_": fit.cut,
-            "noise_scales_": fitted.scales,
-            "converged_": fitted.converged,
-            "log_evidence_": fitted.at_optimum - fit.rows.n_exact * float(np.log(fit.units.unit)),
+            "noise_scales_": fit.found.scales,
         }
+
+    @property
+    def converged_(self) -> bool:
+        """Whether the search for the hyperparameters converged, and the solves of all blocks if they were asked for."""
+        return self._checked().converged
+
+    @property
+    def log_evidence_(self) -> float:
+        """Log evidence of the targets at the optimum of the hyperparameters; it solves blocks."""
+        fit = self._checked()
+        with self._local().threads():
+            return float(fit.fitted.at_optimum - fit.rows.n_exact * np.log(fit.units.unit))
 
     @property
     def warping_(self) -> pd.DataFrame:

@@ -23,8 +23,8 @@ from bsvr_pp.core.arrays import Array, check_count
 from bsvr_pp.core.covariance.covariance import BlockFactor
 from bsvr_pp.core.losses import NoiseModel
 from bsvr_pp.inference.parts import names_of_latents
-from bsvr_pp.inference.prediction.component import Component, Member, component, component_of_draw
-from bsvr_pp.inference.prediction.neighbours import NoiseScales
+from bsvr_pp.inference.prediction.component import Component, Member, component, component_of_draw, fits_on_nearest
+from bsvr_pp.inference.prediction.neighbours import NoiseScales, solved_rows
 from bsvr_pp.inference.protocol import IntegratesLatent, Method, attributes_of
 from bsvr_pp.inference.recover import recover
 from bsvr_pp.inference.result import (
@@ -80,6 +80,11 @@ class Fitted:
     scales: NoiseScales = field(default_factory=NoiseScales.one)
 
     @property
+    def solved(self) -> bool:
+        """Whether there are posteriors or draws of f."""
+        return bool(self.posteriors) or self.draws is not None
+
+    @property
     def alone(self) -> Fitted:
         """The optimum without the points around it."""
         if len(self.points) == 1:
@@ -95,9 +100,16 @@ class Fitted:
 
     def with_scales(self, problem: Problem, scales: NoiseScales) -> Fitted:
         """The same with scales of the noise."""
-        if scales.several and not problem.blocks.several:
-            scales = scales.of_rows(problem, self.points[0], self.posteriors[0])
+        if scales.several:
+            many, point = problem.blocks.several, self.points[0]
+            scales = scales.of_rows(problem, point, solved_rows(problem, point) if many else self.posteriors[0])
         return replace(self, scales=scales)
+
+    def with_posterior(self, posterior: LatentPosterior) -> Fitted:
+        """The same with the posterior of f at the point."""
+        message = self.message if posterior.converged else "the solve of a block"
+        converged, value = self.converged and posterior.converged, posterior.log_evidence
+        return replace(self, posteriors=[posterior], converged=converged, message=message, log_evidence=value)
 
     def updated(self, posteriors: list[LatentPosterior], latent: IntegratesLatent) -> Fitted:
         """The same points with posteriors of more rows, whose evidences given the others change the weights."""
@@ -118,10 +130,13 @@ class Fitted:
         )
 
     def components(self, problem: Problem, neighbours: int | None = None) -> Iterable[Component]:
-        """Components of the averaged predictions."""
+        """Components of the averaged predictions; without posteriors they are fits on nearest rows."""
         if self.draws is not None and not self.posteriors:
             return components(problem, self.draws, neighbours=neighbours)
         found = []
+        if not self.posteriors:
+            assert neighbours is not None
+            return [fits_on_nearest(problem, self.points[0], neighbours, self.scales)]
         for point, posterior, weight in zip(self.points, self.posteriors, self.weights, strict=True):
             if weight == 0.0:  # an optimum among points
                 continue
@@ -184,6 +199,11 @@ def fitted_at(point: Point, posterior: LatentPosterior, optima: list[Optimum], *
     converged = (not optima or optima[0].converged) and posterior.converged
     message = optima[0].message if optima else "hyperparameters were given"
     return Fitted([point], [posterior], np.ones(1), optima, bool(converged), message, posterior.log_evidence, more)
+
+
+def unsolved(point: Point, optima: list[Optimum], end: Optimum, **more: object) -> Fitted:
+    """Make the record of a point whose posterior of f is not known."""
+    return Fitted([point], [], np.ones(1), optima, end.converged, end.message, np.nan, more)
 
 
 def light(posterior: LatentPosterior) -> LatentPosterior:
@@ -251,12 +271,15 @@ def components(
     """Yield the components of a result, or of a part of f: one, its members, or at most 200 of its draws."""
     check_match(problem, result)
     count, scales = check_neighbours(result, neighbours, part)
+    known, n = scales.densities, problem.targets.size
+    if known is not None and len(known) != n:
+        raise ValueError(f"neighbours must be scales of a result of this model, with {n} rows, they have {len(known)}")
     posterior = result["posterior"].to_dataset()
     if not is_sampled(result) or "members" in result.children:
         members = [each for each in _members(problem, result) if each.weight > 0.0]
         alone = len(members) == 1 and not problem.blocks.several
-        known = latent_posterior(problem, result)[0].predict if alone else None
-        options: dict[str, Any] = {"part": part, "neighbours": count, "scales": scales, "predict": known}
+        predict = latent_posterior(problem, result)[0].predict if alone else None
+        options: dict[str, Any] = {"part": part, "neighbours": count, "scales": scales, "predict": predict}
         yield from (component(problem, each, plug_in=is_mode(result), **options) for each in members)
         return
     points = points_of(posterior, problem.hyperparameters)

@@ -17,13 +17,13 @@ import numpy as np
 from numpy.typing import NDArray
 
 from bsvr_pp.core import __version__
-from bsvr_pp.core.arrays import Array, Rows
+from bsvr_pp.core.arrays import Rows
 from bsvr_pp.core.atomic_write import LOCK, SealedFile, check_writable, locked
 from bsvr_pp.core.compiler import threads_for
 from bsvr_pp.estimators.base import LocalBlocks, blocks_from, seeded
 from bsvr_pp.estimators.regression_fit import RegressionSpec
 from bsvr_pp.estimators.svr import BayesianSVR
-from bsvr_pp.inference.approximate import solve_at
+from bsvr_pp.inference.prediction.neighbours import SolvedRows, solved_rows
 from bsvr_pp.inference.protocol import ConvergenceWarning, IntegratesLatent
 from bsvr_pp.inference.search.at_size import search_in_blocks
 from bsvr_pp.large import folder_model
@@ -59,7 +59,8 @@ def fit_folder(
 ) -> FolderModel:
     """Fit support vector regression to data that may be larger than memory, into a folder.
 
-    The model is as by ``estimator.fit`` with ``blocks``, except that gross errors are kept. If the call is
+    The model is as by ``estimator.fit`` with ``blocks``, except that gross errors are kept. `FolderModel.solve` solves
+    the blocks, which predictions from nearest rows do not need. If the call is
     interrupted, the same call continues it. A folder takes one call at a time; another is refused. Blocks are solved in
     ``n_jobs`` threads of `bp.LocalBlocks`, or on the workers of a surrounding ``joblib.parallel_config("dask")``, which
     see the folder under the same path.
@@ -90,7 +91,7 @@ def fit_folder(
     Warns
     -----
     ConvergenceWarning
-        If blocks, or the search for hyperparameters, did not converge.
+        If the search for hyperparameters did not converge.
 
     Examples
     --------
@@ -117,21 +118,29 @@ def fit_folder(
     path = check_writable("folder", folder, folder=True).absolute()
     run = _run_of(estimator, source)
     with local.threads(), locked(path):
-        if (path / "model.json").is_file():
-            model = FolderModel(path)
-            _check_same(path, "a model", model.run, run)
-            return model
-        work = Records(path / "work")
-        if any(file.name != LOCK for file in path.iterdir()):
-            _check_same(path, "files", work.get("run", {}), run)
-        work["run"] = run
-        try:
-            if "data" not in work or not all_whole(work.folder / "inputs.npy", work.folder / "targets.npy"):
-                work["data"] = encode(source, work.folder, rows=local.rows, log_targets=spec.logarithm)
-        except ValueError:
-            shutil.rmtree(work.folder)
-            raise
-        return _run_stages(local, work, path, rng)
+        model = _fitted(path, run) or _run_stages(spec, local, source, _begun(path, run), path, rng)
+    if local.neighbours is None:  # predictions come from the own block
+        model.blocks = local
+        model.solve()
+    return model
+
+
+def _fitted(path: Path, run: Record) -> FolderModel | None:
+    """The model of this fit, if it has ended."""
+    if not (path / "model.json").is_file():
+        return None
+    model = FolderModel(path)
+    _check_same(path, "a model", model.run, run)
+    return model
+
+
+def _begun(path: Path, run: Record) -> Records:
+    """The records of this fit, which has not ended."""
+    work = Records(path / "work")
+    if any(file.name != LOCK for file in path.iterdir()):
+        _check_same(path, "files", work.get("run", {}), run)
+    work["run"] = run
+    return work
 
 
 def _run_of(estimator: BayesianSVR, source: Source) -> Record:
@@ -157,40 +166,51 @@ def _check_same(path: Path, what: str, found: Record, run: Record) -> None:
         raise ValueError(f"{path}: has {what} of other data or options{by}: choose another folder, or remove it")
 
 
-def _run_stages(local: LocalBlocks, work: Records, path: Path, rng: np.random.Generator) -> FolderModel:
-    """Run the stages after the first."""
+def _run_stages(
+    spec: RegressionSpec, local: LocalBlocks, source: Source, work: Records, path: Path, rng: np.random.Generator
+) -> FolderModel:
+    """Run all stages whose files are not there."""
+    try:
+        if "data" not in work or not all_whole(work.folder / "inputs.npy", work.folder / "targets.npy"):
+            work["data"] = encode(source, work.folder, rows=local.rows, log_targets=spec.logarithm)
+    except ValueError:
+        shutil.rmtree(work.folder)
+        raise
     spec, data = folder_model.spec_of(work)[0], work["data"]
     if "hyperparameters" not in work or not all_whole(work.folder / "partition.npz"):
-        (path / "row.npy").unlink(missing_ok=True)
+        for name in ("row.npy", "solved.npy"):
+            (path / name).unlink(missing_ok=True)
         _find_hyperparameters(spec, work, local, rng)
     with np.load(work.folder / "partition.npz") as saved:
         blocks = Blocks.from_arrays(dict(saved))
     if not all_whole(*(path / name for name in ("row.npy", "inputs.npy", "targets.npy"))):
         _sort(work.folder, path, blocks)
     assert blocks.regions is not None
-    evidence, converged = _solve_blocks(path, work, blocks.sizes, local)
-    of_blocks = {"size": blocks.sizes, "log_evidence": evidence, "converged": converged}
-    write_arrays(path / "regions.npz", **of_blocks, **vars(blocks.regions))
+    if not all_whole(path / "solved.npy"):
+        _solve_small_blocks(path, work, blocks.sizes, local)
+    if "predictions" not in work:
+        _choose_neighbours(spec, work, path)
+    write_arrays(path / "regions.npz", size=blocks.sizes, **vars(blocks.regions))
     record = {
         "format": folder_model.FORMAT,
         "run": work["run"],
         "data": data,
-        **{name: value for name, value in work["hyperparameters"].items() if name != "partition"},
+        **{name: work["hyperparameters"][name] for name in ("point", "at_size")},
+        **work["predictions"],
         "files": {name: SealedFile(path / name).seal for name in folder_model.ARRAYS},
     }
-    return _finish(path, record, work.folder, converged)
+    return _finish(path, record, work.folder)
 
 
-def _finish(path: Path, record: Record, work: Path, converged: NDArray[np.bool_]) -> FolderModel:
+def _finish(path: Path, record: Record, work: Path) -> FolderModel:
     """Write what the model of a folder is, which ends a fit, and remove the files of the work."""
     Records(path)["model"] = record
     for rest in (work, *path.glob(".bsvr-pp-*")):  # the latter of calls that were killed while they wrote
         shutil.rmtree(rest, ignore_errors=True)
     model = FolderModel(path)
-    if not (converged.all() and model.at_size["converged"]):
-        failed, name = np.count_nonzero(~converged), model._spec.method.name
-        why = f"the solves of {failed} of {converged.size} blocks" if failed else model.at_size["message"]
-        warnings.warn(f"{name} did not converge: {why}", ConvergenceWarning, stacklevel=4)
+    if not model.at_size["converged"]:
+        message = f"{model._spec.method.name} did not converge: {model.at_size['message']}"
+        warnings.warn(message, ConvergenceWarning, stacklevel=4)
     return model
 
 
@@ -203,12 +223,9 @@ def _find_hyperparameters(spec: RegressionSpec, work: Records, local: LocalBlock
     assert isinstance(spec.method, IntegratesLatent)  # as `fit_folder` checks
     found = search_in_blocks(problem, spec.method, rows=local.rows, options=options, rng=rng, saved=stages)
     write_arrays(work.folder / "partition.npz", **found.blocks.to_arrays())
-    neighbours, scales = spec.choose_neighbours(problem, found.point)
     work["hyperparameters"] = {
         "point": found.optima[0].record()["point"],
         "at_size": json.loads(found.record()),
-        "neighbours": neighbours,
-        "noise_scales": scales.record() if scales.several else None,
         "partition": SealedFile(work.folder / "partition.npz").seal,
     }
 
@@ -224,18 +241,25 @@ def _sort(source: Path, path: Path, blocks: Blocks) -> None:
     write_array(path / "row.npy", blocks.order)
 
 
-def _solve_blocks(path: Path, work: Records, sizes: Rows, local: LocalBlocks) -> tuple[Array, NDArray[np.bool_]]:
-    """Solve the blocks of the sorted rows of a folder, each in a task; their log evidences, and which converged."""
+def _solve_small_blocks(path: Path, work: Records, sizes: Rows, local: LocalBlocks) -> None:
+    """Solve the sorted rows of a folder in small blocks, those of a block in a task."""
     write_array(work.folder / "offsets.npy", np.append(0, np.cumsum(sizes)))
-    files = run_tasks(_solve, work, sizes.size, "blocks" if local.progressbar else "")
-    evidence, converged = np.empty(sizes.size), np.empty(sizes.size, dtype=bool)
-    with writing_rows(path / "dual_coef.npy") as add_coef, writing_rows(path / "site_precision.npy") as add_precision:
-        for block, file in enumerate(files):
+    files = run_tasks(_solve, work, sizes.size, "small blocks" if local.progressbar else "")
+    with writing_rows(path / "solved.npy") as add:
+        for file in files:
             with np.load(file) as found:
-                add_coef(found["dual_coef"])
-                add_precision(found["site_precision"])
-                evidence[block], converged[block] = found["log_evidence"], found["converged"]
-    return evidence, converged
+                add(found["solved"])
+
+
+def _choose_neighbours(spec: RegressionSpec, work: Records, path: Path) -> None:
+    """Choose the number of nearest rows of predictions, and scales of the noise, with rows in their own order."""
+    point, solved = work["hyperparameters"]["point"], np.empty((work["data"]["rows"], 4))
+    solved[open_rows(path / "row.npy")] = open_rows(path / "solved.npy")
+    problem = folder_model.problem_in(work.folder, spec.model)
+    solved_rows(problem, point, known=SolvedRows.of_array(solved))
+    neighbours, scales = spec.choose_neighbours(problem, point)
+    found = {"neighbours": neighbours, "noise_scales": scales.record() if scales.several else None}
+    work["predictions"] = found
 
 
 @lru_cache(maxsize=4)
@@ -246,10 +270,8 @@ def _open(work: str, stamp: str) -> tuple[RegressionSpec, Point, Rows]:
 
 
 def _solve(work: str, stamp: str, block: int) -> dict[str, NDArray[np.generic]]:
-    """Solve a block."""
+    """Solve a block in small blocks."""
     spec, point, offsets = _open(work, stamp)
-    assert isinstance(spec.method, IntegratesLatent)
     part = folder_model.problem_in(Path(work).parent, spec.model, slice(offsets[block], offsets[block + 1]))
     with threads_for(1):
-        found = solve_at(part, spec.method, point)
-    return {name: getattr(found, name) for name in ("dual_coef", "site_precision", "log_evidence", "converged")}
+        return {"solved": solved_rows(part, point).array}

@@ -7,7 +7,9 @@ file ends in checksums of its pieces (`core.atomic_write.seal`), which are check
 from __future__ import annotations
 
 import shutil
+import warnings
 from collections.abc import Iterator, Mapping
+from contextlib import ExitStack
 from dataclasses import asdict, dataclass, field, replace
 from functools import cached_property, lru_cache, partial
 from pathlib import Path
@@ -26,11 +28,13 @@ from bsvr_pp.estimators.regression_fit import RegressionSpec
 from bsvr_pp.estimators.standard_fit import StandardModel
 from bsvr_pp.estimators.svr import BayesianSVR
 from bsvr_pp.estimators.target_predictions import TargetPredictions, hyperparameters
-from bsvr_pp.estimators.training_data import Units, as_given
+from bsvr_pp.estimators.training_data import PACKAGE, Units, as_given
 from bsvr_pp.estimators.validation import Columns, encoded
+from bsvr_pp.inference.approximate import solve_at
 from bsvr_pp.inference.prediction.component import Component, Member, component, draw_jointly, mixture_of
 from bsvr_pp.inference.prediction.distribution import CHUNK, PredictiveDistribution
-from bsvr_pp.inference.prediction.neighbours import NoiseScales, moments_given, nearest_in
+from bsvr_pp.inference.prediction.neighbours import NoiseScales, SolvedRows, few, moments_given, nearest_in, solved_rows
+from bsvr_pp.inference.protocol import ConvergenceWarning, IntegratesLatent
 from bsvr_pp.large.parts import (
     NO_THREADS,
     Data,
@@ -44,6 +48,7 @@ from bsvr_pp.large.parts import (
     read_record,
     run_tasks,
     write_array,
+    write_arrays,
     writing_rows,
 )
 from bsvr_pp.model.blocks import ONE_BLOCK, Blocks, Partition, Regions
@@ -52,8 +57,10 @@ from bsvr_pp.tables import of_file
 from bsvr_pp.tables.columns import Encoding, table_of
 from bsvr_pp.tables.files import writing_predictions
 
-FORMAT = "bsvr_pp folder 5"
-ARRAYS = ("inputs.npy", "targets.npy", "row.npy", "dual_coef.npy", "site_precision.npy", "regions.npz")
+FORMAT = "bsvr_pp folder 6"
+ARRAYS = ("inputs.npy", "targets.npy", "row.npy", "solved.npy", "regions.npz")
+POSTERIOR = ("dual_coef.npy", "site_precision.npy", "blocks.npz")  # of all blocks, if they are solved
+UNSOLVED = "its blocks are not solved, which this needs: FolderModel.solve, or bsvr-pp solve, solves them"
 _TASK = 5000  # rows of a task of `FolderModel.predict_into`,
 _ROWS = 50_000  # and those that it writes together
 _TOGETHER = 100_000  # rows of blocks that are searched together
@@ -69,26 +76,24 @@ class StoredRows:
     folder: Path
     regions: Regions
     size: Rows
-    log_evidence: Array
-    converged: NDArray[np.bool_]
     files: Mapping[str, SealedFile] = field(default_factory=dict)
+    log_evidence: Array | None = None  # of the blocks, None if they are not solved
+    converged: NDArray[np.bool_] | None = None
 
     @classmethod
     def opened(cls, folder: Path, seals: Mapping[str, str]) -> Self:
         """Read the index, and check the seals of the files and what was not too large."""
-        files = dict[str, SealedFile]()
-        for name, seal in check_fields(f"files of {folder / 'model.json'}", seals, ARRAYS).items():
-            path = folder / name
-            if not path.is_file():
-                raise DamagedError(f"{path}: is missing")
-            files[name] = SealedFile(path)
-            if files[name].seal != seal or not path.resolve().is_relative_to(folder.resolve()):
-                raise DamagedError(f"{path}: is not the file that was written")
-            files[name].check([0])
+        files = _opened(folder, "model.json", seals, ARRAYS)
         with np.load(files["regions.npz"].check().path) as saved:
             arrays = dict(saved)
         regions = Regions(**{name: arrays.pop(name) for name in Regions.__dataclass_fields__})
         return cls(folder, regions, **arrays, files=files)
+
+    def with_posterior(self, seals: Mapping[str, str]) -> Self:
+        """The same with the posteriors of all blocks."""
+        files = _opened(self.folder, "posterior.json", seals, POSTERIOR)
+        with np.load(files["blocks.npz"].check().path) as saved:
+            return replace(self, files={**self.files, **files}, **dict(saved))
 
     def of(self, *blocks: int) -> Rows:
         """Ascending numbers of the rows of some blocks."""
@@ -128,6 +133,20 @@ class StoredRows:
         return nearest_in(((rows, self.read("inputs.npy", rows) / unit) for rows in rows_of), X / unit, count)
 
 
+def _opened(folder: Path, record: str, seals: Mapping[str, str], names: tuple[str, ...]) -> dict[str, SealedFile]:
+    """The files of a record, whose seals are checked, and the first piece of each."""
+    files = dict[str, SealedFile]()
+    for name, seal in check_fields(f"files of {folder / record}", seals, names).items():
+        path = folder / name
+        if not path.is_file():
+            raise DamagedError(f"{path}: is missing")
+        files[name] = SealedFile(path)
+        if files[name].seal != seal or not path.resolve().is_relative_to(folder.resolve()):
+            raise DamagedError(f"{path}: is not the file that was written")
+        files[name].check([0])
+    return files
+
+
 @dataclass(frozen=True)
 class FolderFit:
     """The fit of a folder, as a `RegressionFit`; its rows are read when they are needed."""
@@ -151,6 +170,8 @@ class FolderFit:
 
     def components(self, X: Array | None = None) -> list[Component]:
         """The posterior of f in the blocks that hold inputs, or in all, which are read."""
+        if self.stored.log_evidence is None:
+            raise ValueError(f"{self.stored.folder}: {UNSOLVED}")
         own = () if X is None else (np.unique(self.stored.regions.assign(X)),)
         rows, blocks = self.stored.in_blocks(*own)
         dual, precision = (self.stored.read(name, rows) for name in ("dual_coef.npy", "site_precision.npy"))
@@ -166,7 +187,7 @@ class FolderFit:
     def _part(self, own: Component, local: LocalBlocks, noise_scales: bool) -> Component:
         """A component with the moments, and scales of the noise, that the options ask for."""
         count = local.neighbours_of(self.neighbours)
-        scales = self.scales if noise_scales and count is not None else NoiseScales.one()
+        scales = self.scales if noise_scales else NoiseScales.one()
 
         def moments(X: Array) -> tuple[Array, Array, Array]:
             size, order = _SEARCHED if count else CHUNK, np.argsort(self.stored.regions.assign(X), kind="stable")
@@ -179,13 +200,16 @@ class FolderFit:
 
     def _moments(self, X: Array, count: int | None, scales: NoiseScales) -> Iterator[tuple[Array, Array, Array]]:
         """Moments of f, and densities of nearest rows, at inputs that are near to one another, part by part."""
-        if count is None:
+        if count is None and not scales.several:
             yield self.components(X)[0].moments(X)
             return
-        near = self.stored.nearest(X, count)
+        near = self.stored.nearest(X, few(int(self.stored.size.sum())) if count is None else count)
         for at in range(0, len(X), CHUNK):
-            rows, places = np.unique(near[at : at + CHUNK], return_inverse=True)
-            yield moments_given(self.problem_of(rows), self.point, X[at : at + CHUNK], places, scales.compared)
+            new, (rows, places) = X[at : at + CHUNK], np.unique(near[at : at + CHUNK], return_inverse=True)
+            problem, places = self.problem_of(rows), places.reshape(len(new), -1)
+            solved = solved_rows(problem, self.point, known=SolvedRows.of_array(self.stored.read("solved.npy", rows)))
+            own = moments_given(problem, self.point, new, places) if count else self.components(new)[0].moments(new)
+            yield *own[:2], scales.of_rows(problem, self.point, solved).near(places)
 
 
 class FolderModel(TargetPredictions):
@@ -245,9 +269,13 @@ class FolderModel(TargetPredictions):
             raise ValueError(f"rows of {name} must be {stored.size.sum()}, as in its files, got {data['rows']}")
         found, self.neighbours_ = record["noise_scales"], record["neighbours"]
         self.noise_scales_ = NoiseScales.from_record(found) if found else NoiseScales.one()
-        self.log_evidence_ = float(stored.log_evidence.sum() - stored.size.sum() * np.log(unit))
         self.at_size = record["at_size"]
-        self.converged_ = bool(stored.converged.all() and self.at_size["converged"])
+        if (path / "posterior.json").is_file():
+            posterior = check_fields(
+                str(path / "posterior.json"), read_record(path / "posterior.json"), ("model", "files")
+            )
+            if posterior["model"] == checksum(record):  # else of an earlier fit
+                self._stored = stored = stored.with_posterior(posterior["files"])
         self._fit = FolderFit(self._spec.model, units, stored, point, self.neighbours_, self.noise_scales_)
         noise, inverse = self._fit.first.noise_at(point), point["inverse_lengthscale"]
         vars(self).update(hyperparameters(noise, inverse, units, columns))
@@ -261,10 +289,68 @@ class FolderModel(TargetPredictions):
         return self._stored.in_blocks()[1]
 
     @property
+    def converged_(self) -> bool:
+        """Whether the search for the hyperparameters converged, and the solves of the blocks if there were any."""
+        solved = self._stored.converged
+        return bool(self.at_size["converged"] and (solved is None or solved.all()))
+
+    @property
+    def log_evidence_(self) -> float:
+        """Log evidence of the targets."""
+        if self._stored.log_evidence is None:
+            raise AttributeError(f"{self.folder}: {UNSOLVED}")
+        return float(self._stored.log_evidence.sum() - self._stored.size.sum() * np.log(self._fit.units.unit))
+
+    @property
     def dual_coef_(self) -> Array:
         """Dual coefficients of the mean of f, in the order of the data."""
+        if self._stored.log_evidence is None:
+            raise AttributeError(f"{self.folder}: {UNSOLVED}")
         rows, _ = self._stored.in_blocks()
         return self._stored.read("dual_coef.npy", rows)[np.argsort(self._stored.read("row.npy", rows))]
+
+    def solve(self) -> None:
+        """Solve all blocks, if they are not solved yet.
+
+        `log_evidence_`, `dual_coef_`, effects, joint draws and predictions from the own block need it. If the call is
+        interrupted, the same call continues it. Blocks are solved where `fit_folder` solves them.
+
+        Raises
+        ------
+        ValueError
+            If another process writes into the folder.
+
+        Warns
+        -----
+        ConvergenceWarning
+            If blocks did not converge.
+        """
+        if self._stored.log_evidence is not None:
+            return
+        path, local = self.folder, self._local()
+        with local.threads(), locked(path):
+            work, model = Records(path / "work"), checksum(self._record)
+            work["solve"] = {"model": model}
+            files = run_tasks(_solve, work, self._stored.size.size, "blocks" if local.progressbar else "")
+            each = list[tuple[Array, Array]]()
+            with ExitStack() as stack:
+                adds = [stack.enter_context(writing_rows(path / name)) for name in POSTERIOR[:2]]
+                for file in files:
+                    with np.load(file) as found:
+                        for add, name in zip(adds, ("dual_coef", "site_precision"), strict=True):
+                            add(found[name])
+                        each.append((found["log_evidence"], found["converged"]))
+            evidence, converged = (np.array(values) for values in zip(*each, strict=True))
+            write_arrays(path / "blocks.npz", log_evidence=evidence, converged=converged)
+            seals = {name: SealedFile(path / name).seal for name in POSTERIOR}
+            Records(path)["posterior"] = {"model": model, "files": seals}
+            shutil.rmtree(work.folder, ignore_errors=True)
+        self._stored = self._stored.with_posterior(seals)
+        self._fit = replace(self._fit, stored=self._stored)
+        if not converged.all():
+            failed = f"the solves of {np.count_nonzero(~converged)} of {converged.size} blocks"
+            message = f"{self._spec.method.name} did not converge: {failed}"
+            warnings.warn(message, ConvergenceWarning, skip_file_prefixes=(PACKAGE,))
 
     def predict_into(
         self,
@@ -354,6 +440,21 @@ def _record_of(folder: str | Path) -> tuple[Path, Record]:
     if record.get("format") != FORMAT:
         raise ValueError(f"{path}: its format is {record.get('format')!r}, and this version reads {FORMAT!r}")
     return path, record
+
+
+def _solve(work: str, stamp: str, block: int) -> dict[str, NDArray[np.generic]]:
+    """Solve a block."""
+    model = _model(str(Path(work).parent), stamp)
+    assert isinstance(model._spec.method, IntegratesLatent)  # as `fit_folder` checks
+    with threads_for(1):
+        found = solve_at(model._fit.problem_of(model._stored.of(block)), model._spec.method, model._fit.point)
+    return {name: getattr(found, name) for name in ("dual_coef", "site_precision", "log_evidence", "converged")}
+
+
+@lru_cache(maxsize=2)
+def _model(folder: str, stamp: str) -> FolderModel:
+    """The model of a folder; ``stamp`` changes with it."""
+    return FolderModel(folder)
 
 
 def _order(model: FolderModel, source: Source, work: Records) -> None:

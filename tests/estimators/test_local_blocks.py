@@ -88,7 +88,7 @@ def test_threads_do_not_change_a_bit(fitted):
 def test_joint_draws_have_the_distribution_of_each_prediction(fitted, noise_scales):
     svr = bp.BayesianSVR.from_result(fitted[0].result_).set_params(noise_scales=noise_scales)
     scales = NoiseScales(np.array([0.25, 4.0]), np.array([0.7, 0.3]), 0.0)
-    svr._fit = replace(svr._fit, fitted=replace(svr._fit.fitted, scales=scales))
+    svr._fit = replace(svr._fit, found=replace(svr._fit.fitted, scales=scales))
     new = np.array([[3.0], [3.05], [9.0]])
     drawn, expected = svr.sample_y(new, 20_000, random_state=1), svr.predict_distribution(new)
     levels = np.array([[0.05], [0.25], [0.5], [0.75], [0.95]])

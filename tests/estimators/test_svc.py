@@ -224,7 +224,7 @@ def test_a_search_that_learned_nothing_is_repeated_from_more_starts(monkeypatch,
         starts.append(options.restarts)
         if len(starts) > 1:
             return found
-        return found.changed(fitted=replace(found.fitted, converged=converged, log_evidence=evidence))
+        return found.changed(found=replace(found.found, converged=converged, log_evidence=evidence))
 
     monkeypatch.setattr(BinaryFit, "of_rows", classmethod(of_rows))
     svc = bp.BayesianSVC(random_state=0).fit(X, y)

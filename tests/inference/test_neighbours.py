@@ -35,7 +35,7 @@ def test_each_new_input_is_given_its_nearest_rows(problem):
         part = problem.take(rows)
         K, mean, noise = part.at(point)
         exact = mean_field(K, part.targets, noise, mean=mean).predict(*part.cross(point, NEW[[i]]))
-        np.testing.assert_allclose([found[0][i], found[1][i]], np.ravel(exact), rtol=1e-3, atol=1e-5)
+        np.testing.assert_allclose([found[0][i], found[1][i]], np.ravel(exact), rtol=2e-3, atol=1e-4)
 
 
 def test_a_prediction_does_not_depend_on_the_other_new_inputs(problem):

@@ -14,8 +14,8 @@ import pytest
 
 import bsvr_pp as bp
 from bsvr_pp.inference.search import at_size
-from bsvr_pp.large import folder_fit, parts
-from bsvr_pp.large.folder_model import ARRAYS, StoredRows
+from bsvr_pp.large import folder_fit, folder_model, parts
+from bsvr_pp.large.folder_model import ARRAYS, POSTERIOR, StoredRows
 from tests.helpers import STAGES, wave
 from tests.large.conftest import LIMIT, interrupted, kill_a_worker
 from tests.signals import interrupt_evidence
@@ -49,7 +49,9 @@ def data(tmp_path_factory):
 @pytest.fixture(scope="module")
 def model(small_parts, data, tmp_path_factory):
     assert isinstance(data[0], np.memmap)
-    return bp.fit_folder(machine(), *data, folder=tmp_path_factory.mktemp("fits") / "model")
+    found = bp.fit_folder(machine(), *data, folder=tmp_path_factory.mktemp("fits") / "model")
+    found.solve()
+    return found
 
 
 def test_a_folder_predicts_what_the_estimator_in_memory_predicts(model, data):
@@ -93,6 +95,7 @@ def test_a_copy_predicts_the_same_and_a_table_of_predictions_agrees(model, tmp_p
 
 def test_a_prediction_reads_only_the_blocks_that_it_needs(data, tmp_path, monkeypatch):
     model = bp.fit_folder(machine(blocks=20, noise_scales=False), *data, folder=tmp_path / "model")
+    model.solve()
     read, rows_of = set(), StoredRows.read
     monkeypatch.setattr(StoredRows, "read", lambda self, name, rows: read.update(rows) or rows_of(self, name, rows))
     X = (NEW[:1] - model.mean_) / model.scale_
@@ -156,8 +159,50 @@ def test_a_fit_that_is_interrupted_again_and_again_ends_with_the_same_bits(model
         again = bp.fit_folder(machine(), *data, folder=folder)
     assert sorted(solved) == list(range(len(model.blocks_)))  # none twice
     assert arrays(again.folder) == arrays(model.folder)
-    assert again.log_evidence_ == model.log_evidence_
     assert {path.name for path in again.folder.iterdir()} == {*ARRAYS, "model.json"}
+    done: list[int] = []
+    with interrupted(folder_model, "_solve", done, 2):
+        again.solve()
+    assert not hasattr(bp.FolderModel(folder), "log_evidence_")
+    with monkeypatch.context() as patch:
+        patch.setattr(
+            folder_model, "_solve", lambda *item, solve=folder_model._solve: done.append(item[2]) or solve(*item)
+        )
+        bp.FolderModel(folder).solve()
+    assert sorted(done) == list(range(len(model.blocks_)))
+    for name in POSTERIOR[:2]:
+        assert (folder / name).read_bytes() == (model.folder / name).read_bytes()
+    assert bp.FolderModel(folder).log_evidence_ == model.log_evidence_
+    assert not (folder / "work").exists()
+
+
+def test_what_needs_the_blocks_names_the_command_that_solves_them(data, tmp_path, monkeypatch):
+    model = bp.fit_folder(machine(), *data, folder=tmp_path / "model")
+    assert not hasattr(model, "log_evidence_") and not hasattr(model, "dual_coef_") and model.converged_
+    expected = model.predict(NEW)
+    for use in (lambda: model.sample_y(NEW), lambda: bp.effect(model, NEW, 0)):
+        with pytest.raises(ValueError, match=r"its blocks are not solved.*FolderModel.solve, or bsvr-pp solve"):
+            use()
+    with pytest.raises(AttributeError, match="bsvr-pp solve"):
+        model.log_evidence_  # noqa: B018
+    solve = folder_model._solve
+    failing = {"converged": np.array(False)}
+    with monkeypatch.context() as patch, pytest.warns(bp.ConvergenceWarning, match="the solves of 5 of 5 blocks"):
+        patch.setattr(folder_model, "_solve", lambda *item: solve(*item) | failing)
+        model.solve()
+    assert not model.converged_ and not bp.FolderModel(model.folder).converged_
+    assert np.isfinite(model.log_evidence_) and model.sample_y(NEW).shape == (40, 1)
+    np.testing.assert_array_equal(model.predict(NEW), expected)
+    (model.folder / "posterior.json").write_text("{}")
+    with pytest.raises(ValueError, match=r"posterior\.json: is damaged"):
+        bp.FolderModel(model.folder)
+
+
+def test_predictions_of_the_own_block_solve_the_blocks(data, tmp_path):
+    own = bp.LocalBlocks(60, neighbours=None)
+    model, svr = bp.fit_folder(machine(blocks=own), *data, folder=tmp_path / "model"), machine(blocks=own).fit(*data)
+    assert model.neighbours_ is None and hasattr(model, "log_evidence_")
+    np.testing.assert_allclose(model.predict_interval(NEW), svr.predict_interval(NEW), rtol=1e-7)
 
 
 def test_a_search_that_did_not_converge_is_said(data, tmp_path, monkeypatch):
@@ -270,4 +315,3 @@ def test_two_processes_give_the_bits_of_one(model, data, tmp_path, lost):
         if lost:
             assert set(client.run(os.getpid).values()) != set(pids.values())
     assert arrays(found.folder) == arrays(model.folder)
-    assert found.log_evidence_ == model.log_evidence_

@@ -66,6 +66,7 @@ def test_predictions_of_all_kinds_of_tables_are_those_of_predict_table(model, ne
 def test_options_of_the_model_reach_the_tasks(model, new, tmp_path, monkeypatch, neighbours):
     monkeypatch.setattr(model, "blocks", bp.LocalBlocks(60, neighbours=neighbours))
     monkeypatch.setattr(model, "noise_scales", False)
+    model.solve()
     model.predict_into(new[0], tmp_path / "out.parquet")
     expected = model.predict_table(new[1], target="delay")
     np.testing.assert_allclose(pd.read_parquet(tmp_path / "out.parquet"), expected, rtol=1e-9, atol=1e-12)

@@ -64,6 +64,9 @@ def test_the_commands_fit_into_a_folder_and_predict_from_it(table, parquet, tmp_
     model = bp.FolderModel(folder)
     with pytest.warns(UserWarning, match="'Kiel'"):
         np.testing.assert_allclose(model.predict(later), mean, rtol=1e-6)
+    run = run_command("solve", f"{folder}/")
+    model = bp.FolderModel(folder)
+    assert f"{len(model.blocks_)} blocks are solved; the log evidence is {model.log_evidence_:.6g}" in run.output
     model.blocks = bp.LocalBlocks(neighbours=None)
     run = run_command("predict", f"{folder}/", new, "-o", out, "--neighbours", "0")
     with pytest.warns(UserWarning, match="'Kiel'"):

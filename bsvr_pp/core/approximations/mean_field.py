@@ -7,13 +7,12 @@ Site i has the precision τ_i and the dual coefficient a_i; its cavity has the v
 is stationary in the sites, so that its gradient needs no derivative of them (docs/explanation/mean-field.md).
 
 A new input may have a posterior of its own, on its nearest rows (Gramacy & Apley 2015), of the cost k³. The posteriors
-of two inputs do not belong to one model, so that there are no joint draws. The cavities have the density of each row
-given the others, which shows whether the noise near an input is wider or narrower than elsewhere.
+of two inputs do not belong to one model, so that there are no joint draws.
 """
 
 from __future__ import annotations
 
-from math import log, log1p, sqrt
+from math import log1p, sqrt
 from typing import NamedTuple
 
 import numpy as np
@@ -104,7 +103,8 @@ def mean_field(
     covariance, residual, offset, pieces = checked_problem(K, y, noise, mean)
     given, found = (covariance.structure, residual, pieces, _MAX_SWEEPS), None
     if start is not None:
-        found, _ = fixed_point(*given, TOLERANCE, np.array(numbers("start", start, (2, residual.size))))
+        sites = of_sites(covariance.structure, np.array(numbers("start", start, (2, residual.size))))
+        found, _ = fixed_point(*given, TOLERANCE, sites)
     if found is None or not found.converged:
         found, _ = mean_field_value(*given, TARGET)
     return from_outcome(covariance, offset, found)
@@ -127,21 +127,28 @@ def mean_field_value(K: Structure, t: Array, pieces: Pieces, max_sweeps: int, ta
     found = fixed_point(K, t, pieces, max_sweeps, target, start)
     if found[0].converged or max_sweeps < _MAX_SWEEPS or pieces.labels[0] > 0.0:  # labels have no mode
         return found
-    start = sites_of(laplace_value(K, t, pieces, True, start)[0])
+    start = of_sites(K, sites_of(laplace_value(K, t, pieces, True, start)[0]))
     found = fixed_point(K, t, pieces, max_sweeps, target, start)
     if found[0].converged or K.root.shape[1] == 0 or K.matrix.shape[0] == 0:
         return found
     return fixed_point(without_root(K), t, pieces, max_sweeps, target, start)
 
 
+@compiled
+def of_sites(K: Structure, sites: Array) -> Array:
+    """The sites (ν, τ), with ν = a + τ·K·a the precision times the location, of rows a and τ."""
+    out = sites.copy()
+    out[0] += sites[1] * product(K, sites[0])
+    return out
+
+
 @separate(types.Tuple((OUTCOME, MATRIX)), STRUCTURE, VECTOR, PIECES, types.int64, types.float64, MATRIX)
 def fixed_point(
     K: Structure, t: Array, pieces: Pieces, max_sweeps: int, target: float, start: Array
 ) -> tuple[Outcome, Array]:
-    """Fixed point for t = y - mean from the rows a, τ of ``start``, 0 for the prior; derivatives by all."""
+    """Fixed point for t = y - mean from the sites (ν, τ) of ``start``, 0 for the prior; derivatives by all."""
     n = t.shape[0]
-    a, tau = start[0].copy(), start[1].copy()
-    nu = a + tau * product(K, a)
+    a, nu, tau = np.zeros(n), start[0].copy(), start[1].copy()
     everywhere = np.arange(n)
     damping, best, last, since = 1.0, np.inf, np.inf, 0
     out_value, out_a, out_tau = -np.inf, a.copy(), tau.copy()
@@ -265,7 +272,7 @@ def mean_field_core(K: Structure, t: Array, pieces: Pieces, start: Array, target
     n = t.shape[0]
     quick = target > TARGET or np.any(start != 0.0)
     if quick:
-        found, by_point = fixed_point(K, t, pieces, _MAX_SWEEPS, target, start)
+        found, by_point = fixed_point(K, t, pieces, _MAX_SWEEPS, target, of_sites(K, start))
     if not quick or not found.converged:
         found, by_point = mean_field_value(K, t, pieces, _MAX_SWEEPS, min(target, TARGET))
     p = pieces.d_energy.shape[0]
@@ -302,27 +309,33 @@ def _refine(K: Structure, tau: Array, nu: Array, a: Array, sites: Sites, steps: 
 
 
 _STACK = types.Array(types.float64, 3, "C")
-_MISMATCH = 1e-4  # moment mismatch that ends the sweeps
+MISMATCH = 1e-3  # moment mismatch that ends the sweeps of predictions
 _TOLERANCE = 1e-2  # moment mismatch that counts as converged if rounding errors stop the sweeps earlier
 
 
 class NearestMoments(NamedTuple):
-    """Moments (m,) of f at new inputs, and the mean log density (m, s) of their rows for each factor of the noise."""
+    """Moments (m,) of f at new inputs."""
 
     mean: Array
     variance: Array
     converged: NDArray[np.bool_]
-    log_density: Array
 
 
 def nearest_moments(
-    K: ArrayLike, mean: ArrayLike, y: Array, noise: NoiseModel, *, jitter: float = 0.0, factors: ArrayLike = ()
+    K: ArrayLike,
+    mean: ArrayLike,
+    y: Array,
+    noise: NoiseModel,
+    *,
+    jitter: float = 0.0,
+    start: Array | None = None,
+    mismatch: float = MISMATCH,
 ) -> NearestMoments:
     """Moments of f at m new inputs, each given its own k rows, which follow it in the prior, by mean field.
 
     K is (m, 1 + k, 1 + k) without the jitter, ``mean`` (m, 1 + k), y (m, k); parameters of the noise that differ
-    between rows are (m·k,) arrays. Of noise whose width is multiplied by ``factors`` the densities of the rows are
-    wanted.
+    between rows are (m·k,) arrays. The sweeps start at the sites ``start`` (m, 2, k) of `of_sites`, by default at the
+    prior, and end at a moment ``mismatch``.
     """
     m, k = y.shape
     prior, offset = numbers("K", K, (m, 1 + k, 1 + k)), numbers("mean", mean, (m, 1 + k))
@@ -331,47 +344,28 @@ def nearest_moments(
         check_covariance(each)
     residual = noise.reference(y.ravel()).reshape(m, k) - offset[:, 1:]
     cross, diagonal = prior[:, 0, 1:].copy(), prior[:, 0, 0].copy()
-    widths = np.array(factors, dtype=np.float64)
-    tables = noise.sites(y.ravel()), noise.weighted().sites(y.ravel())  # a density is that of one row
-    found, variance, converged, density = _each(covariance, float(jitter), residual, *tables, cross, diagonal, widths)
-    return NearestMoments(offset[:, 0] + found, np.maximum(variance, 0.0), converged > 0, density)
+    begin = np.zeros((m, 2, k)) if start is None else start
+    given = covariance, float(jitter), residual, noise.sites(y.ravel()), cross, diagonal, begin, mismatch
+    found, variance, converged = _each(*given)
+    return NearestMoments(offset[:, 0] + found, np.maximum(variance, 0.0), converged > 0)
 
 
-@separate(
-    types.Tuple((VECTOR, VECTOR, VECTOR, MATRIX)), _STACK, types.float64, MATRIX, PIECES, PIECES, MATRIX, VECTOR, VECTOR
-)
+@separate(types.UniTuple(VECTOR, 3), _STACK, types.float64, MATRIX, PIECES, MATRIX, VECTOR, _STACK, types.float64)
 def _each(
-    K: Array, jitter: float, t: Array, pieces: Pieces, one: Pieces, cross: Array, diagonal: Array, factors: Array
-) -> tuple[Array, Array, Array, Array]:
-    """Mean minus prior mean, variance, 1 if the solve converged, and `_log_density`, of each new input."""
+    K: Array, jitter: float, t: Array, pieces: Pieces, cross: Array, diagonal: Array, start: Array, mismatch: float
+) -> tuple[Array, Array, Array]:
+    """Mean minus prior mean, variance, and 1 if the solve converged, of each new input."""
     m, k = t.shape
-    mean, variance, converged = np.empty(m), np.empty(m), np.zeros(m)
-    density = np.empty((m, factors.shape[0]))
-    nowhere, each = np.zeros((2, k)), np.ones(k)
+    mean, variance, converged, each = np.empty(m), np.empty(m), np.zeros(m), np.ones(k)
     for i in range(m):
-        structure, table, unweighted = split(K[i], jitter), pieces, one
+        structure, table = split(K[i], jitter), pieces
         if pieces.knots.shape[0] > 1:
             table = take(pieces, i * k, pieces.ends[i * k : (i + 1) * k], each)
-        found, _ = fixed_point(structure, t[i], table, _MAX_SWEEPS, _MISMATCH, nowhere)
+        found, _ = fixed_point(structure, t[i], table, _MAX_SWEEPS, mismatch, start[i])
         if not found.converged:  # without a root, which is too inaccurate for very narrow sites, and from the mode
             found, _ = mean_field_value(structure, t[i], table, _MAX_SWEEPS, TARGET)
         mean[i] = np.dot(cross[i], found.dual_coef)
         at_sites = cross[i][found.sites.points]
         variance[i] = diagonal[i] - np.dot(at_sites, apply_inverse(found.sites, at_sites))
         converged[i] = 1.0 if found.mismatch <= _TOLERANCE else 0.0
-        if factors.shape[0] > 0:
-            if one.knots.shape[0] > 1:
-                unweighted = take(one, i * k, one.ends[i * k : (i + 1) * k], each)
-            _log_density(structure, t[i], unweighted, found, factors, density[i])
-    return mean, variance, converged, density
-
-
-@compiled
-def _log_density(K: Structure, t: Array, pieces: Pieces, found: Outcome, factors: Array, out: Array) -> None:
-    """Mean log density of the rows given the others, into ``out``, for noise wider by each factor, as of t/factor."""
-    _, variance = marginals(K, found.sites, np.empty(found.sites.triangle.shape), _MISMATCH)
-    variance = np.maximum(variance, 1e-20 * max(np.max(t * t), 1e-200))
-    residual = t - product(K, found.dual_coef) + variance * found.dual_coef
-    for q in range(factors.shape[0]):
-        log_z = tilted_moments(residual / factors[q], variance / factors[q] ** 2, pieces)[0]
-        out[q] = np.mean(log_z) - log(factors[q])
+    return mean, variance, converged

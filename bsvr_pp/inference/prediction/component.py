@@ -8,7 +8,7 @@ says nothing about new rows; its length does not follow the data's length.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 from itertools import pairwise
 from typing import Any, NamedTuple, cast
@@ -22,7 +22,7 @@ from bsvr_pp.core.losses import NoiseModel
 from bsvr_pp.core.losses.noise import widen
 from bsvr_pp.inference.parts import Gaussian, given_parts, given_white, part_cross
 from bsvr_pp.inference.prediction.distribution import CHUNK, PredictiveDistribution
-from bsvr_pp.inference.prediction.neighbours import NoiseScales, moments_given, nearest_rows
+from bsvr_pp.inference.prediction.neighbours import NoiseScales, few, moments_given, nearest_rows
 from bsvr_pp.inference.result import other_data
 from bsvr_pp.model.problem import Point, Problem
 
@@ -39,7 +39,7 @@ class Component:
 
     problem: Problem
     point: Point
-    moments: Moments  # also mean log densities of the nearest rows by the scales that are compared
+    moments: Moments  # also mean log densities of the nearest rows by scale
     weight: float = 1.0
     dual_coef: Array | None = None  # None if f is a draw
     site_precision: Array | None = None
@@ -119,18 +119,27 @@ def component(
         K, mean, _ = own.dense_at(point)
         return from_sites(K, mean, dual_coef[rows], site_precision[rows]).predict
 
-    def own_fits(X: Array) -> tuple[Array, Array, Array]:
-        assert neighbours is not None
-        return moments_given(problem, point, X, nearest_rows(problem, point, X, neighbours), used.compared)
+    def moments(X: Array) -> tuple[Array, Array, Array]:
+        mean, variance = _own_block(problem, point, gaussian, X, part)
+        variance = np.zeros_like(variance) if plug_in else variance
+        if not scales.several:
+            return mean, variance, np.zeros((len(X), 1))
+        return mean, variance, scales.near(nearest_rows(problem, point, X, few(problem.targets.size)))
+
+    if neighbours is None:
+        return Component(problem, point, moments, weight, dual_coef, site_precision, scales)
+    own = fits_on_nearest(problem, point, neighbours, scales)
+    return replace(own, weight=weight, dual_coef=dual_coef, site_precision=site_precision)
+
+
+def fits_on_nearest(problem: Problem, point: Point, neighbours: int, scales: NoiseScales) -> Component:
+    """Make the component of fits on nearest rows, one for each new input; without sites it has no joint draws."""
 
     def moments(X: Array) -> tuple[Array, Array, Array]:
-        if neighbours is not None:
-            return _in_chunks(own_fits, X)
-        mean, variance = _own_block(problem, point, gaussian, X, part)
-        return mean, np.zeros_like(variance) if plug_in else variance, used.near(problem, point, X)
+        near = nearest_rows(problem, point, X, neighbours)
+        return *moments_given(problem, point, X, near), scales.near(near)
 
-    used = scales if neighbours is not None else scales.of_one_posterior
-    return Component(problem, point, moments, weight, dual_coef, site_precision, used, neighbours is not None)
+    return Component(problem, point, partial(_in_chunks, moments), scales=scales, apart=True)
 
 
 def component_of_draw(problem: Problem, point: Point, draw: Point, part: str | None) -> Component:

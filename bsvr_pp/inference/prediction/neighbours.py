@@ -1,7 +1,9 @@
 """Nearest training rows of new inputs: a fit of f on these rows alone, and scales of the noise that they choose.
 
 Rows are near in a k-d tree on the inputs in units of their lengthscales, or of their standard deviations if the kernel
-has none. The mixture of scales is in docs/explanation/blocks.md. Where a third or more of the targets have one value,
+has none. Fits start from the sites of small blocks, in which all rows are solved once (`solved_rows`). Their cavities
+have the density of each row given the others, which shows whether the noise near an input is wider or narrower than
+elsewhere. The mixture of scales is in docs/explanation/blocks.md. Where a third or more of the targets have one value,
 each scale has an offset, the mean residual of its rows. Predictions then have the mean of the targets.
 """
 
@@ -11,7 +13,7 @@ import warnings
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from math import ceil
-from typing import NamedTuple, Self
+from typing import NamedTuple, Protocol, Self
 
 import numpy as np
 import pymc as pm
@@ -22,18 +24,20 @@ from scipy.spatial import cKDTree
 from scipy.special import log_softmax, logsumexp
 
 from bsvr_pp.core.approximations import LatentPosterior
-from bsvr_pp.core.approximations.mean_field import NearestMoments, nearest_moments
+from bsvr_pp.core.approximations.mean_field import NearestMoments, mean_field, nearest_moments
 from bsvr_pp.core.arrays import Array, Rows, check_count, check_fields, check_positive, generator, is_number, numbers
-from bsvr_pp.core.covariance.covariance import each_block
+from bsvr_pp.core.covariance.covariance import each_block, scatter
 from bsvr_pp.core.docs import shared
 from bsvr_pp.core.losses import NoiseModel
 from bsvr_pp.core.losses.noise import widen
 from bsvr_pp.inference.protocol import ConvergenceWarning
 from bsvr_pp.inference.result import check_match, is_mode, is_sampled, points_of
 from bsvr_pp.inference.search.optimize import lengthscales
+from bsvr_pp.model.blocks import local_blocks
 from bsvr_pp.model.priors import mostly_equal
 from bsvr_pp.model.problem import Point, Problem, read_model
 
+_SMALL = 256  # rows of a small block: as many cost no more than fewer, and have densities as good as those of fits
 _ENTRIES = 65536  # number of entries of the covariances that are computed together; they stay in the cache
 _TREE = 200_000  # largest number of rows of a tree for training rows
 
@@ -50,6 +54,40 @@ _COST = 1.4  # and power of their number by which fewer rows are compared
 _TURNS = 8  # in which weights and offsets are computed
 
 
+class Cavities(Protocol):
+    """Moments of f at each row given the others, as of a posterior."""
+
+    @property
+    def cavity_mean(self) -> Array:
+        """Means (n,)."""
+
+    @property
+    def cavity_variance(self) -> Array:
+        """Variances (n,)."""
+
+
+class SolvedRows(NamedTuple):
+    """Rows solved in small blocks: their sites (ν, τ), and moments at each given the others; the prior if that failed.
+
+    All have the shape (n,).
+    """
+
+    site_location: Array  # precision times location, ν
+    site_precision: Array
+    cavity_mean: Array
+    cavity_variance: Array
+
+    @classmethod
+    def of_array(cls, array: Array) -> Self:
+        """Make it from ``array`` (n, 4)."""
+        return cls(*array.T)
+
+    @property
+    def array(self) -> Array:
+        """All together, (n, 4)."""
+        return np.column_stack(self)
+
+
 @dataclass(frozen=True)
 class NoiseScales:
     """Scales of the noise and their probabilities, as `learn_noise_scales` finds them."""
@@ -59,6 +97,7 @@ class NoiseScales:
     shared: float  # number of rows of a neighbourhood that count when their densities choose between the scales
     offsets: ArrayLike = 0.0  # (s,), mean of the noise of each scale, on the scale of the model's targets
     neighbours: int | None = None  # number of nearest rows with which `learn_noise_scales` has learned them
+    densities: Array | None = field(default=None, repr=False)  # (n, s), log densities of the rows given the others
 
     def __post_init__(self) -> None:
         factors = numbers("factors", self.factors, ("s",))
@@ -79,13 +118,8 @@ class NoiseScales:
         """Whether there is other noise than the model's."""
         return self.factors.size > 1 or bool(self.factors[0] != 1.0) or bool(np.any(self.offsets))
 
-    @property
-    def compared(self) -> Array:
-        """Factors of which the densities of the nearest rows are needed: none where there is one scale."""
-        return self.factors if self.several else np.empty(0)
-
     def at(self, log_density: Array) -> Array:
-        """Probabilities (s, n_new) of the scales, by mean log densities of nearest rows by ``compared``, if finite."""
+        """Probabilities (s, n_new) of the scales, by mean log densities (n_new, s) of nearest rows, if finite."""
         if not self.several:
             return np.ones((1, len(log_density)))
         known = np.where(np.isfinite(log_density).all(axis=1, keepdims=True), log_density, 0.0)
@@ -93,19 +127,15 @@ class NoiseScales:
         probability[probability < _NONE] = 0.0
         return np.asarray(probability / probability.sum(axis=0))
 
-    def near(self, problem: Problem, point: Point, X: Array) -> Array:
-        """Mean log densities of the nearest rows of new inputs by ``compared``, which prefer no scale if not known."""
-        return np.zeros((len(X), self.compared.size))
+    def near(self, rows: Rows) -> Array:
+        """Mean log densities (n_new, s) of nearest rows (n_new, k), of the first 64; zeros if not known."""
+        if self.densities is None or not self.several:
+            return np.zeros((len(rows), self.factors.size))
+        return np.asarray(self.densities[rows[:, :_NEAREST]].mean(axis=1))
 
-    @property
-    def of_one_posterior(self) -> NoiseScales:
-        """The scales where predictions are no fits on nearest rows: one, if the densities of the rows are not known."""
-        return NoiseScales.one()
-
-    def of_rows(self, problem: Problem, point: Point, posterior: LatentPosterior) -> NoiseScales:
-        """The scales of a posterior of all rows, in one block, with the densities of these."""
-        densities = densities_of_rows(problem, point, posterior, self.factors)
-        return ScalesOfRows(self.factors, self.weights, self.shared, self.offsets, densities=densities)
+    def of_rows(self, problem: Problem, point: Point, posterior: Cavities) -> NoiseScales:
+        """The same with the densities of the rows."""
+        return replace(self, densities=densities_of_rows(problem, point, posterior, self.factors))
 
     def record(self) -> dict[str, float | list[float]]:
         """The scales as plain data."""
@@ -119,22 +149,6 @@ class NoiseScales:
         found = check_fields("noise scales", record, (*arrays, "shared"))
         factors, weights, offsets = (np.array(found[name]) for name in arrays)
         return cls(factors, weights, float(found["shared"]), offsets)
-
-
-@dataclass(frozen=True)
-class ScalesOfRows(NoiseScales):
-    """Scales of the noise around one posterior, with the log ``densities`` (n, s) of its rows given the others."""
-
-    densities: Array = field(kw_only=True, repr=False)
-
-    def near(self, problem: Problem, point: Point, X: Array) -> Array:
-        """Mean log densities (n_new, s) of the nearest rows of new inputs."""
-        return densities_near(problem, point, X, self.densities)
-
-    @property
-    def of_one_posterior(self) -> NoiseScales:
-        """These."""
-        return self
 
 
 class RowScales(NamedTuple):
@@ -196,7 +210,8 @@ def learn_noise_scales(
     if labels or not problem.ends.exact:
         raise ValueError("model must have exact targets: scales of the noise are learned from them")
     (point,) = points_of(result["posterior"].to_dataset().isel(chain=[0], draw=[0]), problem.hyperparameters)
-    return replace(choose_neighbours(problem, point, [neighbours], rng, progressbar)[1], neighbours=neighbours)
+    found = choose_neighbours(problem, point, [neighbours], rng, progressbar)[1]
+    return replace(found.of_rows(problem, point, solved_rows(problem, point)), neighbours=neighbours)
 
 
 class OtherRows(NamedTuple):
@@ -247,8 +262,11 @@ def _scales_of(
     if far is not None:
         near = np.vstack([near, nearest_rows(problem, point, far.X, near.shape[1])])
         X, y, weight = np.vstack([X, far.X]), np.append(y, far.y), np.append(weight, far.weight)
-    mean, variance, of_others = moments_given(problem, point, X, near, _FACTORS, progress)
-    return _learned(mean, variance, problem.noise_at(point).at(rows), y, of_others, weight)
+    used, place = np.unique(near, return_inverse=True)
+    every = NoiseScales(_FACTORS, np.ones(_FACTORS.size), 0.0)
+    every = every.of_rows(problem.take(used), point, SolvedRows(*(each[used] for each in solved_rows(problem, point))))
+    mean, variance = moments_given(problem, point, X, near, progress)
+    return _learned(mean, variance, problem.noise_at(point).at(rows), y, every.near(place.reshape(near.shape)), weight)
 
 
 def scales_of_posterior(
@@ -256,24 +274,24 @@ def scales_of_posterior(
 ) -> RowScales:
     """Learn scales of the noise from the cavities of all rows; rows ``far`` that do not determine f follow."""
     n, noise = problem.targets.size, problem.noise_at(point)
-    own = densities_of_rows(problem, point, posterior, _FACTORS)
-    near = own[nearest_others(problem, point, np.arange(n), min(_NEAREST, n // 4))].mean(axis=1)
+    every = NoiseScales(_FACTORS, np.ones(_FACTORS.size), 0.0).of_rows(problem, point, posterior)
+    near = every.near(nearest_others(problem, point, np.arange(n), few(n)))
     mean, variance, y = posterior.cavity_mean, np.maximum(posterior.cavity_variance, 0.0), problem.targets
     if len(far[0]):
-        near = np.vstack([near, densities_near(problem, point, far[0], own)])
+        near = np.vstack([near, every.near(nearest_rows(problem, point, far[0], few(n)))])
         moments = posterior.predict(*problem.cross(point, far[0]))
         mean, variance = (np.append(*each) for each in zip((mean, variance), moments, strict=True))
         y, weight = np.append(y, far[1]), np.append(weight, far[2])
     return _learned(mean, variance, noise, y, near, weight)
 
 
-def precision_of_rows(problem: Problem, point: Point, posterior: LatentPosterior, scales: NoiseScales) -> Array:
+def precision_of_rows(problem: Problem, point: Point, posterior: Cavities, scales: NoiseScales) -> Array:
     """Mean (n,) of one over the scale of the noise of each row, given the others, by its own density alone."""
     joint = np.log(scales.weights) + densities_of_rows(problem, point, posterior, scales.factors)
     return np.exp(log_softmax(joint, axis=1)) @ (1.0 / scales.factors)
 
 
-def densities_of_rows(problem: Problem, point: Point, posterior: LatentPosterior, factors: Array) -> Array:
+def densities_of_rows(problem: Problem, point: Point, posterior: Cavities, factors: Array) -> Array:
     """Log density (n, s) of each row given the others, if the noise were wider by each factor."""
     variance = np.maximum(posterior.cavity_variance, 0.0)
     return _densities(posterior.cavity_mean, variance, problem.noise_at(point), problem.targets, factors)
@@ -291,10 +309,9 @@ def _densities(
     return out
 
 
-def densities_near(problem: Problem, point: Point, X: Array, densities: Array) -> Array:
-    """Mean log densities (n_new, s) of the rows that are nearest to new inputs, from the log densities of all rows."""
-    near = nearest_rows(problem, point, X, min(_NEAREST, len(densities) // 4))
-    return np.asarray(densities[near].mean(axis=1))
+def few(n: int) -> int:
+    """Number of nearest rows of which densities are compared where one posterior has all n rows."""
+    return min(_NEAREST, n // 4)
 
 
 def _learned(
@@ -340,23 +357,51 @@ def _weigh(known: Array, given: Array, times: Array, before: NoiseScales | None 
     return NoiseScales(_FACTORS, np.maximum(np.exp(log_softmax(found[best].x)), _TINY), _SHARED[best])
 
 
-def moments_given(
-    problem: Problem, point: Point, X: Array, near: Rows, factors: ArrayLike = (), progress: str = ""
-) -> tuple[Array, Array, Array]:
-    """Mean and variance (m,) of f by mean field on rows ``near`` (m, k), and log densities of these by ``factors``."""
+def solved_rows(problem: Problem, point: Point, progress: str = "", known: SolvedRows | None = None) -> SolvedRows:
+    """Solve all rows by mean field in small blocks, which are cut at the lengthscales, unless they are ``known``."""
+
+    def solve() -> SolvedRows:
+        if known is not None:
+            return known
+        unit, every, small = lengthscales(problem, point), np.arange(problem.targets.size), list[Rows]()
+        for block in range(len(problem.blocks)):
+            rows = every[problem.blocks.rows(block)]
+            blocks = local_blocks(problem.inputs[rows], _SMALL, lengthscale=unit, random_seed=0)
+            small += [rows[blocks.rows(i)] for i in range(len(blocks))]
+
+        def of_block(i: int) -> Array:
+            part = problem.take(small[i])
+            K, mean, noise = part.dense_at(point)
+            found = mean_field(K, part.targets, noise, mean=mean)
+            if not found.converged:
+                return np.column_stack([np.zeros(mean.size), np.zeros(mean.size), mean, K.diag])
+            precision = found.site_precision
+            location = found.dual_coef + precision * (found.mean - mean)
+            return np.column_stack([location, precision, found.cavity_mean, found.cavity_variance])
+
+        return SolvedRows.of_array(scatter(small, each_block(of_block, len(small), progress)))
+
+    return problem.cached(("solved", *(np.asarray(value).tobytes() for value in point.values())), solve)
+
+
+def moments_given(problem: Problem, point: Point, X: Array, near: Rows, progress: str = "") -> tuple[Array, Array]:
+    """Mean and variance (m,) of f by mean field on rows ``near`` (m, k)."""
     count = near.shape[1]
-    noise = problem.noise_of_rows(point)
+    noise, solved = problem.noise_of_rows(point), solved_rows(problem, point, progress)
     size = max(1, _ENTRIES // count**2)
 
     def of_group(i: int) -> NearestMoments:
         new = slice(i * size, (i + 1) * size)
         rows = near[new]
         K, mean = problem.prior_of_each(point, np.concatenate([X[new, None], problem.inputs[rows]], axis=1))
-        each = noise.at(rows.ravel())
-        return nearest_moments(K, mean, problem.targets[rows], each, jitter=problem.prior.jitter, factors=factors)
+        each, start = (
+            noise.at(rows.ravel()),
+            np.stack([solved.site_location[rows], solved.site_precision[rows]], axis=1),
+        )
+        return nearest_moments(K, mean, problem.targets[rows], each, jitter=problem.prior.jitter, start=start)
 
     parts = each_block(of_group, -(-len(X) // size), progress)
-    mean, variance, converged, log_density = (np.concatenate(each) for each in zip(*parts, strict=True))
+    mean, variance, converged = (np.concatenate(each) for each in zip(*parts, strict=True))
     if not converged.all():
         bad = len(X) - np.count_nonzero(converged)
         warnings.warn(
@@ -364,7 +409,7 @@ def moments_given(
             ConvergenceWarning,
             stacklevel=2,
         )
-    return mean, variance, log_density
+    return mean, variance
 
 
 def nearest_rows(problem: Problem, point: Point, X: Array, count: int) -> Rows:
