@@ -93,6 +93,7 @@ def test_default_kernels_and_intervals_of_a_folder_are_those_of_the_estimator(da
     for i, (known, options) in enumerate(((y, {"kernel": "auto"}), (ends, {"intervals": True}))):
         svr = machine(**options)
         model, svr = bp.fit_folder(svr, X, known, folder=tmp_path / str(i)), svr.fit(X, known)
+        model.solve()
         assert model.log_evidence_ == pytest.approx(svr.log_evidence_, rel=1e-9)
         np.testing.assert_allclose(model.predict_interval(new), svr.predict_interval(new), rtol=1e-6)
     assert model.score(X, ends) == pytest.approx(svr.score(X, ends))
@@ -102,6 +103,7 @@ def test_weights_of_a_folder_are_those_of_its_rows(data, tmp_path):
     """Truth: a solve of the rows of each block, with their weights and in weighted units."""
     weight = np.random.default_rng(0).uniform(0.5, 3.0, 300)
     model = bp.fit_folder(machine(), *data, folder=tmp_path / "model", sample_weight=weight)
+    model.solve()
     np.testing.assert_allclose(model.mean_, np.average(data[0], axis=0, weights=weight))
     fit, place = model._fit, np.load(tmp_path / "model/row.npy")
     rows = replace(as_given(fit.units.inputs(data[0]), fit.units.targets(data[1])), weight=weight)
