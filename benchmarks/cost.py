@@ -138,7 +138,7 @@ def _linear(n: int = 10_000, m: int = 50) -> Timing:
 
 COUNTED = {  # what a fit and an interval make, and where
     "problems": (Problem, "__init__"),
-    "standardisations": (training_data, "mean_and_width"),
+    "standardisations": (training_data, "mean_and_deviation"),
     "trees": (neighbours, "cKDTree"),
     "functions compiled": (CompiledModel, "compile_on"),
 }

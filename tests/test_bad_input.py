@@ -197,12 +197,12 @@ def fitted(cls, X=MANY, y=None, **options):
     return estimator(cls, **options).fit(X, targets if y is None else y)
 
 
-def into_folder(data, y=TARGETS, target=None, **options):
+def into_folder(data, y=TARGETS, target=None, sample_weight=None, **options):
     """A fit into a folder, which must not be made."""
     svr = bp.BayesianSVR(**{"random_state": 0, **options})
     with tempfile.TemporaryDirectory() as place:
         try:
-            return bp.fit_folder(svr, data, y, folder=f"{place}/model", target=target)
+            return bp.fit_folder(svr, data, y, folder=f"{place}/model", target=target, sample_weight=sample_weight)
         finally:
             assert list(Path(place).iterdir()) == []
 
@@ -442,8 +442,16 @@ PUBLIC = {
             ard=("x", 1, "must be True or False, got"),
             inference=("x", bp.MAP(), bp.NUTS(), "must be one of .*got"),
             restarts=NO_COUNT_OR_NONE,
+            blocks=("x", 1, 1.5, "must be 'auto', None, an integer of at least 2 or LocalBlocks, got"),
             random_state=("a", -1, "must be an integer of at least 0, a RandomState or None, got"),
         ),
+        *[
+            (lambda s, by=by: fitted(bp.BayesianOrdinalSVC, y=LABELS, blocks=10, inference=by), words)
+            for by, words in (
+                ("nuts", "in blocks takes exact targets without sample_weight, and no classes: use blocks=None"),
+                (bp.Integrated(), "takes a dense fit, and 20 rows need blocks"),
+            )
+        ],
     ],
     "SVMLabel": [
         (lambda s: pm.logp(bp.SVMLabel.dist(0.0, -1.0), 1).eval(), "C > 0"),
@@ -770,16 +778,33 @@ PUBLIC = {
         (lambda s: into_folder(MANY, y=TARGETS[:4]), "y must have 20 values as data has rows, got 4"),
         (lambda s: into_folder(MANY, target="delay"), "target is the name of a column of a table, got target='delay'"),
         (lambda s: into_folder(TARGETS), r"data must be an array with 2 axes, got \(20,\)"),
-        (lambda s: into_folder(MANY, y=MANY), r"y must be an array with 1 axes, got \(20, 2\)"),
+        (lambda s: into_folder(MANY, y=np.ones((20, 3))), r"y must be an array with 1 axes, got \(20, 3\)"),
+        (
+            lambda s: bp.fit_folder(bp.BayesianSVC(), MANY, LABELS, folder="none"),
+            "estimator must be a BayesianSVR in a folder, got BayesianSVC",
+        ),
+        (lambda s: into_folder(MANY, y=ENDS), "y has two columns: intervals=True takes them as lower and upper ends"),
+        (lambda s: into_folder(pd.DataFrame(MANY)), "y must be None with a table, whose target is a column"),
+        *[
+            (lambda s, w=w, o=o: into_folder(MANY, blocks=5, sample_weight=w, **o), words)
+            for w, o, words in (
+                (TARGETS, {}, "sample_weight must be >= 0, got"),
+                (np.ones(3), {}, "sample_weight must have 20 values as X has rows, got 3"),
+                ("x", {}, "sample_weight must be an array of numbers, got str"),
+                (np.arange(20.0), {}, "sample_weight must be > 0 in a folder, got 0: leave rows of weight 0 out"),
+                (10.0 ** np.arange(20), {}, r"sample_weight must be at most 1e\+07 times the smallest that is not 0"),
+                (np.full(20, 2.0), {"y": ENDS, "intervals": True}, "sample_weight is for exact targets, and y has"),
+            )
+        ],
         (lambda s: into_folder(object()), "data must be an array with 2 axes, got <class 'object'>"),
         (lambda s: into_folder(MANY.astype(str)), "data must be an array of numbers, got"),
         (lambda s: into_folder(1e200 * MANY, blocks=5), r"data: column 'x0' must stay within ±1e\+150"),
         (lambda s: into_folder(MANY, y=INF[:1].repeat(20), blocks=5), "y must be finite, got inf in row 0"),
         (lambda s: into_folder(MANY), "data: has 20 rows, and a folder needs more than one block of 1000"),
-        (lambda s: into_folder("none.parquet"), "none.parquet: there is no such file"),
-        (lambda s: into_folder(pd.DataFrame({"a": [1.0]}), target="b"), "data: has no column 'b'; it has: a"),
-        (lambda s: into_folder(pd.DataFrame({"a": [], "b": []})), "data: has no rows"),
-        (lambda s: into_folder(pd.DataFrame({"a": []})), "data: has no column except the target 'a'"),
+        (lambda s: into_folder("none.parquet", None), "none.parquet: there is no such file"),
+        (lambda s: into_folder(pd.DataFrame({"a": [1.0]}), None, "b"), "data: has no column 'b'; it has: a"),
+        (lambda s: into_folder(pd.DataFrame({"a": [], "b": []}), None), "data: has no rows"),
+        (lambda s: into_folder(pd.DataFrame({"a": []}), None), "data: has no column except the target 'a'"),
     ],
     "FolderModel": [
         (lambda s: bp.FolderModel("none"), "none: is not the folder of a model: it has no model.json"),

@@ -207,7 +207,9 @@ def default_ordinal_model(
     return standard_ordinal_model(Inputs(inputs, width, ard), classes, m, noise, kernel)
 
 
-def standard_ordinal_model(inputs: Inputs, y: Array, m: int, noise: str, kernel: Kernel) -> pm.Model:
+def standard_ordinal_model(
+    inputs: Inputs, y: Array, m: int, noise: str, kernel: Kernel, blocks: Partition | None = None
+) -> pm.Model:
     """`default_ordinal_model` without checks: with a given number m of cut points all data have one structure."""
     with pm.Model() as model:
         at, z = pm.Data("X", inputs.X), pm.Data("thresholds", class_thresholds(y, m))
@@ -217,7 +219,7 @@ def standard_ordinal_model(inputs: Inputs, y: Array, m: int, noise: str, kernel:
             amplitude = pm.HalfStudentT("amplitude", nu=3.0, sigma=_AMPLITUDE)
             covariance = inputs.seen(KERNELS[kernel](inputs, lengthscales(inputs), amplitude**2, _AMPLITUDE))
             scale = pt.sqrt(1.0 + amplitude**2)
-        f = GP(cov_func=covariance).prior("f", X=at, jitter=1e-6)
+        f = GP(cov_func=covariance).prior("f", X=at, blocks=blocks, jitter=1e-6)
         first = pm.Normal("first_cutpoint", z[0], _SPREAD)
         points = first[None]
         if m > 1:

@@ -84,12 +84,12 @@ def fit(
 
     options: dict[str, Any] = {"kernel": kernel, "inference": inference, "ard": ard, "restarts": restarts}
     with failing(TypeError, ValueError):
+        local = replace(blocks_from("auto" if blocks is None else blocks), n_jobs=jobs)
+        options["blocks"] = replace(local, progressbar=sys.stdout.isatty() and into_folder)
         if ordinal:
             options = {name: value for name, value in options.items() if value != "auto"}  # of regressions
             model = bp.BayesianOrdinalSVC(noise, **options, random_state=seed)
         else:
-            local = replace(blocks_from("auto" if blocks is None else blocks), n_jobs=jobs)
-            options["blocks"] = replace(local, progressbar=sys.stdout.isatty() and into_folder)
             options |= {"quantile": quantile, "log_targets": log_target}
             options["outliers"] = "keep" if keep_outliers else "set_aside"
             options["intervals"] = not into_folder and table.known.ndim == 2
@@ -232,10 +232,9 @@ def predict(
         encoding: Encoding | None = found.encoding_
         if encoding is None:
             raise DataError(f"{model}: is a model of arrays, whose inputs have no names: use it in Python")
-        if isinstance(found, bp.BayesianOrdinalSVC):
-            if times is not None:
-                raise ValueError("--survival is for targets that are numbers, and these are classes")
-        elif neighbours is not None:
+        if times is not None and isinstance(found, bp.BayesianOrdinalSVC):
+            raise ValueError("--survival is for targets that are numbers, and these are classes")
+        if neighbours is not None:
             if neighbours and not model.is_dir() and getattr(found, "blocks_", None) is None:
                 raise ValueError(f"--neighbours is for a model in blocks, got the dense one of {model}: leave it out")
             found.blocks = replace(found._local(), neighbours=neighbours or None)

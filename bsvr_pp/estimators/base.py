@@ -26,7 +26,7 @@ from bsvr_pp.estimators.validation import Columns, Learned, RandomState, checked
 from bsvr_pp.inference.approximate import Laplace, MeanField
 from bsvr_pp.inference.fitted import Fitted
 from bsvr_pp.inference.netcdf import load, save
-from bsvr_pp.inference.protocol import ConvergenceWarning, Method, Normalises, to_record
+from bsvr_pp.inference.protocol import ConvergenceWarning, Integrates, Method, Normalises, Samples, to_record
 from bsvr_pp.inference.sampling.nuts import NUTS
 from bsvr_pp.methods import from_record
 from bsvr_pp.model.priors import check_kernel
@@ -35,7 +35,7 @@ from bsvr_pp.tables.columns import Encoding
 _DENSE = 2000  # largest number of rows that are fitted densely without being asked
 _ROWS = 1000  # of a block
 _NEAREST = 64, 128, 256, 512  # rows on which each prediction has a fit of its own where there are blocks
-METHODS: dict[str, Method] = {
+_METHODS: dict[str, Method] = {
     "mean_field": MeanField(),
     "laplace": Laplace(),
     "nuts": NUTS(latent=MeanField(), draws=250, tune=500),
@@ -49,13 +49,13 @@ def check_flag(name: str, value: object) -> None:
         raise ValueError(f"{name} must be True or False, got {value!r}")
 
 
-def check_model_options(estimator: BaseEstimator, methods: Mapping[str, Method], *kernels: str) -> Method:
-    """Check kernel (also one of ``kernels``), ard, restarts and inference, and return its method, by name or itself."""
+def check_model_options(estimator: BaseEstimator, methods: dict[str, Method], *kernels: str) -> Method:
+    """Check kernel (also one of ``kernels``), ard, restarts and inference; return its method, also of ``methods``."""
     check_kernel(estimator.kernel, *kernels)
     check_flag("ard", estimator.ard)
     if estimator.restarts is not None:
         check_count("restarts", estimator.restarts, 1)
-    method = estimator.inference
+    method, methods = estimator.inference, _METHODS | methods
     found = methods.get(method) if isinstance(method, str) else method
     if not isinstance(found, Method) or isinstance(found, Normalises) or found.latent is None:
         raise ValueError(f"inference must be one of {', '.join(methods)} or a method, got {method!r}")
@@ -163,15 +163,30 @@ class LocalBlocks:
         """Whether n rows are fitted in blocks, and not densely."""
         return self.size is not None and n > (_DENSE if self.size == "auto" else self.size)
 
-    def tell(self, n: int) -> None:
-        """Warn that n rows are fitted in blocks, if nobody asked for it."""
+    def divided(self, rows: TrainingData, method: Method, *, classes: bool = False) -> tuple[TrainingData, int | None]:
+        """The rows as they are fitted, and the largest number of rows of a block; None if the fit is dense.
+
+        Warns of blocks if nobody asked for them; ``classes`` is whether the targets are ordered classes.
+        """
+        n = len(rows.y)
+        if not self.divides(n):
+            return rows, None
+        if isinstance(method, Integrates):
+            raise ValueError(f"{method.name} takes a dense fit, and {n} rows need blocks: use blocks=None")
+        if isinstance(method, Samples) and (classes or not (rows.exact and rows.counted)):
+            raise ValueError(
+                f"{method.name} in blocks takes exact targets without sample_weight, and no classes: use blocks=None, "
+                "or inference='mean_field'"
+            )
+        rows = rows.unmerged()
         if self.size == "auto":
             warnings.warn(
-                f"{n} rows are fitted in local blocks, between which the function is independent: blocks=None fits all "
-                "rows densely",
+                f"{len(rows.y)} rows are fitted in local blocks, between which the function is independent: "
+                "blocks=None fits all rows densely",
                 UserWarning,
                 skip_file_prefixes=(PACKAGE,),
             )
+        return rows, self.rows
 
     def counts(self) -> tuple[int, ...]:
         """Numbers of nearest rows between which a fit in blocks chooses."""

@@ -14,16 +14,14 @@ from bsvr_pp.classification.default_models import check_ordinal_options
 from bsvr_pp.core.arrays import Array
 from bsvr_pp.core.compiler import threads_for
 from bsvr_pp.core.docs import shared
-from bsvr_pp.estimators.base import METHODS, SavedEstimator, check_model_options, seeded, warn_unless_converged
+from bsvr_pp.estimators.base import LocalBlocks, SavedEstimator, check_model_options, seeded, warn_unless_converged
 from bsvr_pp.estimators.standard_fit import OfStandardModel, StandardFit, StandardModel
 from bsvr_pp.estimators.training_data import TrainingData, Units, as_given
 from bsvr_pp.estimators.validation import Columns, Labels, Learned, RandomState, classes_of, codes_of, training_arrays
 from bsvr_pp.inference.approximate import Laplace
 from bsvr_pp.inference.prediction.component import predictions
-from bsvr_pp.inference.protocol import Method, Options
+from bsvr_pp.inference.protocol import Integrates, Method, Options
 from bsvr_pp.model.priors import Kernel
-
-_METHODS = METHODS | {"laplace": Laplace(curvature="local")}
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -59,6 +57,9 @@ class BayesianOrdinalSVC(OfStandardModel, SavedEstimator, ClassifierMixin, BaseE
         probable class (the mode) the error rate.
     restarts : int, optional
         Number of starts of the optimiser, as in `bp.fit`.
+    blocks : LocalBlocks, int, "auto" or None
+        Local blocks for many rows, as in `BayesianSVR`; predictions come from the own block unless a number of
+        neighbours is given.
     random_state : int, RandomState or None
         Random seed; the same seed gives the same result.
 
@@ -76,6 +77,8 @@ class BayesianOrdinalSVC(OfStandardModel, SavedEstimator, ClassifierMixin, BaseE
         Lengthscales in units of the inputs; absent for a kernel function.
     relevance_ : (d,) array or Series
         1/lengthscale² on the standardised inputs.
+    blocks_ : Blocks or None
+        Blocks of the rows.
     log_evidence_ : float
         Log evidence, the log probability of the training labels; NaN if hyperparameters were sampled.
     converged_ : bool
@@ -97,7 +100,7 @@ class BayesianOrdinalSVC(OfStandardModel, SavedEstimator, ClassifierMixin, BaseE
     """
 
     _learned: ClassVar = ("classes_", "mean_", "scale_", "n_features_in_")
-    _of_predictions: ClassVar = ("decision",)
+    _of_predictions: ClassVar = ("blocks", "decision")
 
     noise: str = "soft_insensitive"
     _: KW_ONLY
@@ -106,6 +109,7 @@ class BayesianOrdinalSVC(OfStandardModel, SavedEstimator, ClassifierMixin, BaseE
     inference: str | Method = "mean_field"
     decision: Literal["median", "mode"] = "median"
     restarts: int | None = None
+    blocks: LocalBlocks | int | Literal["auto"] | None = "auto"
     random_state: RandomState = None
 
     def fit(self, X: ArrayLike, y: ArrayLike) -> Self:
@@ -121,24 +125,29 @@ class BayesianOrdinalSVC(OfStandardModel, SavedEstimator, ClassifierMixin, BaseE
             If an option is not allowed, the data are not finite, or there is only one class.
 
         <not_converged>
+        UserWarning
+            If rows are fitted in blocks without being asked.
         """
-        method = self._check_options()
+        method, local = self._check_options(), self._local()
         inputs, labels, columns = training_arrays(self, X, y)
         classes = classes_of(labels)
         rng, rows = seeded(self.random_state), as_given(inputs, codes_of(labels, classes))
-        units, options = Units.of(rows, columns.tied), Options(self.restarts)
-        rows = rows.in_units(units)
+        units, options = Units.of(rows, columns.tied), Options(self.restarts, progressbar=local.progressbar)
+        rows, size = local.divided(rows.in_units(units), method, classes=True)
         model = self._model(rows, classes, columns)
-        with threads_for(len(labels)):
-            fit = OrdinalFit.of_rows(model, units, rows, method, options, rng, classes=classes)
-        warn_unless_converged(fit.found, fit.method)
-        return self._keep(fit, columns)
+        with threads_for(len(labels)), local.threads():
+            fit = OrdinalFit.of_rows(model, units, rows, method, options, rng, size=size, classes=classes)
+            if isinstance(method, Integrates):
+                fit = fit.integrated(method)
+            warn_unless_converged(fit.found, fit.method)
+            return self._keep(fit, columns)
 
     def _check_options(self) -> Method:
         check_ordinal_options(self.noise, self.kernel)
+        self._local()
         if self.decision not in ("median", "mode"):
             raise ValueError(f"decision must be 'median' or 'mode', got {self.decision!r}")
-        return check_model_options(self, _METHODS)
+        return check_model_options(self, {"laplace": Laplace(curvature="local")})
 
     def _model(self, rows: TrainingData, classes: Labels, columns: Columns) -> StandardModel:
         m, tied = classes.size - 1, columns.tied
@@ -152,9 +161,9 @@ class BayesianOrdinalSVC(OfStandardModel, SavedEstimator, ClassifierMixin, BaseE
     def _attributes(self, fit: OrdinalFit, columns: Columns) -> Learned:
         """Classes and hyperparameters."""
         point, units = fit.point, fit.units
-        found: Learned = {"classes_": fit.classes, "mean_": units.mean, "scale_": units.scale}
+        found: Learned = {"classes_": fit.classes, "mean_": units.mean, "scale_": units.scale, "blocks_": fit.cut}
         found |= {"cutpoints_": fit.problem.cutpoints_at(point)}
-        found |= {"log_evidence_": fit.fitted.log_evidence, "converged_": fit.fitted.converged}
+        found |= {"log_evidence_": fit.fitted.at_optimum, "converged_": fit.fitted.converged}
         if "tails" in point:
             found["tails_"] = float(point["tails"])
         if not callable(fit.model.kernel):
@@ -165,9 +174,10 @@ class BayesianOrdinalSVC(OfStandardModel, SavedEstimator, ClassifierMixin, BaseE
 
     def predict_proba(self, X: ArrayLike) -> Array:
         """Predict the probability (n_new, n_classes) of each of ``classes_`` at inputs (n_new, d)."""
-        inputs = self._standardised(X)
-        with threads_for(len(self._fit.rows.y)):
-            found = predictions(self._fit.components(), inputs, np.empty(0), None)["y_class_probability"]
+        inputs, local = self._standardised(X), self._local()
+        with threads_for(len(self._fit.rows.y)), local.threads():
+            parts = self._fit.components(local.neighbours_of(None))  # as for labels
+            found = predictions(parts, inputs, np.empty(0), None)["y_class_probability"]
         return np.ascontiguousarray(found.T)
 
     def predict(self, X: ArrayLike) -> Labels:

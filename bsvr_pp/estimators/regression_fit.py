@@ -47,7 +47,7 @@ from bsvr_pp.inference.prediction.neighbours import (
 )
 from bsvr_pp.inference.protocol import Integrates, IntegratesLatent, MatchesMoments, Method, Options, Samples
 from bsvr_pp.inference.search.at_size import AtSize, Stage, subset_of
-from bsvr_pp.model.priors import Tied, mostly_equal
+from bsvr_pp.model.priors import Kernel, Tied, mostly_equal
 from bsvr_pp.model.problem import Point, Problem
 
 _EFFECTS = 200  # number of rows from which the kernel has main effects,
@@ -75,21 +75,15 @@ class RegressionSpec:
 
     def for_rows(self, rows: TrainingData, tied: Tied) -> tuple[Self, TrainingData]:
         """Decide what depends on the number of rows; the rows come back as they are fitted."""
-        n, model, size = len(rows.y), replace(self.model, tied=tied), None
-        if self.local.divides(n):
-            if isinstance(self.method, Integrates):
-                raise ValueError(f"{self.method.name} takes a dense fit, and {n} rows need blocks: use blocks=None")
-            if isinstance(self.method, Samples) and not (rows.exact and rows.counted):
-                raise ValueError(
-                    f"{self.method.name} in blocks takes exact targets without sample_weight: use blocks=None, or "
-                    "inference='auto'"
-                )
-            rows, size = rows.unmerged(), self.local.rows
-            self.local.tell(len(rows.y))
-        if self.automatic and n >= _EFFECTS:
-            model = replace(model, kernel="main_effects")
+        n = len(rows.y)
+        model = replace(self.model, tied=tied, kernel=self.kernel_for(n))
+        rows, size = self.local.divided(rows, self.method)
         method = _FEW if self.integrate and n <= _INTEGRATED and size is None else self.method
         return replace(self, model=model, size=size, method=method), rows
+
+    def kernel_for(self, n: int) -> Kernel:
+        """The kernel of n rows."""
+        return "main_effects" if self.automatic and n >= _EFFECTS else self.model.kernel
 
     @property
     def counts(self) -> tuple[int, ...]:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, fields, replace
 from functools import cached_property, lru_cache
-from typing import Any, Self, cast
+from typing import Any, Literal, Self
 
 import numpy as np
 import pymc as pm
@@ -17,7 +17,7 @@ from bsvr_pp.assess.partial_dependence import sums_of_f
 from bsvr_pp.classification.default_models import class_thresholds, standard_label_model, standard_ordinal_model
 from bsvr_pp.core.arrays import Array
 from bsvr_pp.core.compiler import interruptible, rarely_collected, threads_for
-from bsvr_pp.estimators.base import HoldsFit, warn_unless_converged
+from bsvr_pp.estimators.base import HoldsFit, LocalBlocks, blocks_from, warn_unless_converged
 from bsvr_pp.estimators.training_data import TrainingData, Units
 from bsvr_pp.estimators.validation import new_inputs
 from bsvr_pp.inference.approximate import at_optimum, solve_at
@@ -88,7 +88,7 @@ class StandardModel:
         seen = {"levels": Levels.of(X, self.levels), "warping": self.warping, "pairs": self.pairs}
         inputs = Inputs.standardised(X, ard=self.ard, tied=self.tied, **seen)
         if self.n_cutpoints:
-            return standard_ordinal_model(inputs, y, self.n_cutpoints, self.noise, self.kernel)
+            return standard_ordinal_model(inputs, y, self.n_cutpoints, self.noise, self.kernel, blocks)
         options: dict[str, Any] = {"blocks": blocks, "of_targets": of_targets}
         if self.noise in ("hinge", "known_label"):
             known = self.noise == "known_label"
@@ -228,6 +228,10 @@ class StandardFit:
         """The fitted function."""
         return self.fitted.components(self.problem, neighbours if self.blocks.local else None)
 
+    def function(self) -> Iterable[Component]:
+        """The function whose effects are described: at the optimum, since those of several points take long."""
+        return self.fitted.alone.components(self.problem)
+
     def result(self) -> xr.DataTree:
         """The result in the format of `bp.fit`."""
         return self.fitted.result(self.problem, self.method)
@@ -235,6 +239,11 @@ class StandardFit:
 
 class OfStandardModel(HoldsFit):
     """An estimator that holds the fit of a default model to standardised inputs."""
+
+    blocks: LocalBlocks | int | Literal["auto"] | None = "auto"
+
+    def _local(self) -> LocalBlocks:
+        return blocks_from(self.blocks)
 
     def _standardised(self, X: ArrayLike) -> Array:
         """New inputs on the standardised scale."""
@@ -244,8 +253,4 @@ class OfStandardModel(HoldsFit):
     def _sums_of_f(self, X: ArrayLike, weights: sparray) -> tuple[Array, list[tuple[Array, Array]]]:
         """Shares of the members, and moments of sparse weights (k, m) times f at X, in units of the targets."""
         inputs, units = self._standardised(X), self._fit.units
-        return sums_of_f(self._function(), inputs, weights, location=units.location, unit=units.unit)
-
-    def _function(self) -> Iterable[Component]:
-        """The function whose effects are described."""
-        return cast(Iterable[Component], self._fit.components())
+        return sums_of_f(self._fit.function(), inputs, weights, location=units.location, unit=units.unit)

@@ -25,7 +25,7 @@ from bsvr_pp.core.compiler import threads_for
 from bsvr_pp.core.docs import shared
 from bsvr_pp.core.losses import LOSSES, NoiseModel
 from bsvr_pp.core.losses.registry import label_probability
-from bsvr_pp.estimators.base import LocalBlocks, SavedEstimator, blocks_from, check_flag, seeded, warn_unless_converged
+from bsvr_pp.estimators.base import LocalBlocks, SavedEstimator, check_flag, seeded, warn_unless_converged
 from bsvr_pp.estimators.coupling import LEAST, Coupling
 from bsvr_pp.estimators.standard_fit import OfStandardModel, StandardFit, StandardModel
 from bsvr_pp.estimators.training_data import TrainingData, Units, merge_rows
@@ -126,11 +126,11 @@ class LabelFit:
         tree.attrs["inference"] = trees[0].attrs["inference"]
         return tree
 
-    def components(self) -> Iterable[Component]:
-        """The fitted function of two classes."""
+    def function(self) -> Iterable[Component]:
+        """The fitted function of two classes, whose effects are described."""
         if len(self.binaries) > 1:
             raise ValueError(f"effects are of two classes, got {self.classes.size}")
-        return self.binaries[0].components()
+        return self.binaries[0].function()
 
     @cached_property
     def coupling(self) -> Coupling:
@@ -290,12 +290,11 @@ class BayesianSVC(OfStandardModel, SavedEstimator, ClassifierMixin, BaseEstimato
         weight = self._weights(labels, sample_weight)
         classes = classes_of(labels[weight > 0])
         rows, size = merge_rows(given, codes_of(labels, classes), weight), None
-        rng, local = seeded(self.random_state), blocks_from(self.blocks)
+        rng, local = seeded(self.random_state), self._local()
         if self._sampler() is not None:
             rows = rows.repeated()  # labels are drawn for each row
-        elif self._likelihood() == "known_label" and local.divides(len(rows.y)):
-            rows, size = rows.unmerged(), local.rows
-            local.tell(len(rows.y))
+        elif self._likelihood() == "known_label":
+            rows, size = local.divided(rows, MeanField())
         if size is None:
             remedy = NO_BLOCKS if self._likelihood() == "hinge" else "blocks='auto' fits them in blocks"
             check_memory("BayesianSVC", len(rows.y), remedy)
@@ -308,10 +307,10 @@ class BayesianSVC(OfStandardModel, SavedEstimator, ClassifierMixin, BaseEstimato
             for part in parts:
                 binaries.append(self._binary(model, units, part, size, rng, [other.point for other in binaries]))
             fit = LabelFit(classes, units, rows, binaries)
-        for each in fit.binaries:
-            if each.model.noise == "known_label":
-                warn_unless_converged(each.found, each.method)
-        return self._keep(fit, columns)
+            for each in fit.binaries:
+                if each.model.noise == "known_label":
+                    warn_unless_converged(each.found, each.method)
+            return self._keep(fit, columns)
 
     def _check_options(self) -> None:
         check_choice("evidence", self.evidence, _EVIDENCES)
@@ -323,7 +322,7 @@ class BayesianSVC(OfStandardModel, SavedEstimator, ClassifierMixin, BaseEstimato
         if self.C is not None and not (is_number(self.C) and 0 < self.C < np.inf):
             raise ValueError(f"C must be a number > 0, or None to learn it, got {self.C!r}")
         check_count("steps", self.steps, 0)
-        blocks_from(self.blocks)
+        self._local()
         method = self.inference
         named = isinstance(method, str) and method in _INFERENCES
         if not named and not (isinstance(method, Normalises) and isinstance(method, Samples)):
@@ -375,7 +374,7 @@ class BayesianSVC(OfStandardModel, SavedEstimator, ClassifierMixin, BaseEstimato
         A dense fit that learned nothing is compared with that of other starts. The first start is the median of those
         of ``others``, if there are some: the classes of a set are alike.
         """
-        options = Options(1, progressbar=blocks_from(self.blocks).progressbar)
+        options = Options(1, progressbar=self._local().progressbar)
         if model.noise == "known_label":
             searches = [options, options._replace(restarts=_STARTS)]
             if len(others) >= _ALIKE:
@@ -432,7 +431,7 @@ class BayesianSVC(OfStandardModel, SavedEstimator, ClassifierMixin, BaseEstimato
     def dual_coef_(self) -> Array:
         """Dual coefficients of the rows."""
         fit = self._checked()
-        with blocks_from(self.blocks).threads():
+        with self._local().threads():
             return np.asarray(fit.of_each(fit.rows.spread(each.dual_coef) for each in fit.binaries))
 
     @property
@@ -476,7 +475,7 @@ class BayesianSVC(OfStandardModel, SavedEstimator, ClassifierMixin, BaseEstimato
 
     def _above(self, X: ArrayLike) -> Array:
         """Probability of the positive class of each binary model, (n_new, models)."""
-        inputs, local = self._standardised(X), blocks_from(self.blocks)
+        inputs, local = self._standardised(X), self._local()
         neighbours = local.neighbours_of(None)  # a label says little: the own block has more of them
         with threads_for(len(self._fit.rows.X)), local.threads():
             found = [each.probability(inputs, self.probability, neighbours) for each in self._fit.binaries]

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
 from dataclasses import KW_ONLY, dataclass, replace
 from typing import ClassVar, Literal, Self, cast
 
@@ -18,10 +17,8 @@ from bsvr_pp.core.docs import shared
 from bsvr_pp.core.losses.noise import unit_noise
 from bsvr_pp.core.losses.registry import NOISES
 from bsvr_pp.estimators.base import (
-    METHODS,
     LocalBlocks,
     SavedEstimator,
-    blocks_from,
     check_flag,
     check_model_options,
     seeded,
@@ -33,7 +30,6 @@ from bsvr_pp.estimators.target_predictions import TargetPredictions, hyperparame
 from bsvr_pp.estimators.training_data import TrainingData, Units
 from bsvr_pp.estimators.validation import Columns, Learned, RandomState, new_inputs, regression_data, targets_of
 from bsvr_pp.inference.approximate import MeanField
-from bsvr_pp.inference.prediction.component import Component
 from bsvr_pp.inference.protocol import Method, Options, Samples
 from bsvr_pp.inference.result import hyperparameters_of
 from bsvr_pp.methods import method_of
@@ -287,9 +283,9 @@ class BayesianSVR(TargetPredictions, SavedEstimator, RegressorMixin, BaseEstimat
             check_flag(name, getattr(self, name))
         if isinstance(self.inference, Samples) and self.inference.latent is None:
             raise ValueError("inference must integrate the latent function out: NUTS(latent=...), got NUTS()")
-        method = check_model_options(self, {"auto": MeanField()} | METHODS, "auto")
+        method = check_model_options(self, {"auto": MeanField()}, "auto")
         check_unused(self.noise, self.kernel, beta=self.beta, quantile=self.quantile, ard=bool(self.ard))
-        local, beta = blocks_from(self.blocks), BETA if self.beta == "auto" else float(self.beta)
+        local, beta = self._local(), BETA if self.beta == "auto" else float(self.beta)
         kernel: Kernel = "rational_quadratic" if self.kernel == "auto" else self.kernel
         if self.inference == "laplace" and not unit_noise(self.noise, beta=beta).smooth:
             raise ValueError(
@@ -400,10 +396,6 @@ class BayesianSVR(TargetPredictions, SavedEstimator, RegressorMixin, BaseEstimat
     def n_support_(self) -> int:
         """Their number."""
         return int(self.support_.size)
-
-    def _function(self) -> Iterable[Component]:  # at the optimum, since effects take long
-        fit = self._checked()
-        return cast(Iterable[Component], fit.fitted.alone.components(fit.problem))
 
     def _machine(self) -> Mode:
         fit = self._checked()

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Literal
 
 import numpy as np
 import pandas as pd
@@ -13,7 +12,7 @@ from bsvr_pp.core.arrays import Array, check_count, check_share, checked_levels,
 from bsvr_pp.core.docs import shared
 from bsvr_pp.core.losses import NoiseModel
 from bsvr_pp.core.losses.noise import parameters_in_unit
-from bsvr_pp.estimators.base import CentralIntervals, LocalBlocks, blocks_from, seeded
+from bsvr_pp.estimators.base import CentralIntervals, seeded
 from bsvr_pp.estimators.standard_fit import OfStandardModel
 from bsvr_pp.estimators.training_data import Units
 from bsvr_pp.estimators.validation import Columns, Learned, RandomState, log_of, targets_of
@@ -25,7 +24,6 @@ class TargetPredictions(OfStandardModel, CentralIntervals):
     """Predictions of an estimator that has standardised inputs and targets and a fitted state."""
 
     intervals: bool = False
-    blocks: LocalBlocks | int | Literal["auto"] | None = "auto"
     noise_scales: bool = True
     C_: float
     noise_variance_: float
@@ -203,9 +201,6 @@ class TargetPredictions(OfStandardModel, CentralIntervals):
         if self._checked().units.logarithm:
             log_of("times", values)  # which checks that they are positive
         return values
-
-    def _local(self) -> LocalBlocks:
-        return blocks_from(self.blocks)
 
 
 def hyperparameters(noise: NoiseModel, inverse: Array | None, units: Units, columns: Columns) -> Learned:

@@ -17,6 +17,7 @@ import xarray as xr
 from numpy.typing import ArrayLike, NDArray
 
 from bsvr_pp.core.arrays import Array, check_fields, checked_weights, numbers
+from bsvr_pp.model.blocks import mean_and_deviation
 from bsvr_pp.model.priors import Tied, location_and_scale, of_inputs
 
 Mask = NDArray[np.bool_]
@@ -204,7 +205,8 @@ class Units:
     def of(cls, rows: TrainingData, tied: Tied, *, targets: bool = False, logarithm: bool = False) -> Self:
         """Means and standard deviations of the inputs, and of ``targets`` a location and scale."""
         of_targets = location_and_scale(rows.y, rows.weight) if targets else (0.0, 1.0)
-        return cls(*mean_and_width(rows.X, rows.weight, tied), *of_targets, logarithm)
+        mean, deviation = mean_and_deviation(rows.X, rows.weight)
+        return cls(mean, width_of_tied(deviation, tied), *of_targets, logarithm)
 
     def inputs(self, X: Array) -> Array:
         """Inputs in these units."""
@@ -222,7 +224,11 @@ class Units:
 
 def merge_rows(X: Array, y: Array, sample_weight: ArrayLike | None) -> TrainingData:
     """Merge equal rows, leave rows of weight 0 out, and warn of weights that make the rows worth few."""
-    weight = checked_weights(sample_weight, len(y))
+    return _merge(X, y, checked_weights(sample_weight, len(y)))
+
+
+def used_rows(weight: Array) -> NDArray[np.intp]:
+    """Rows of weights other than 0, which must not be too different; warns of weights that make them worth few."""
     used, worth = np.flatnonzero(weight > 0), weight.sum()
     if worth < _WORTH * used.size:
         warnings.warn(
@@ -231,16 +237,16 @@ def merge_rows(X: Array, y: Array, sample_weight: ArrayLike | None) -> TrainingD
             UserWarning,
             skip_file_prefixes=(PACKAGE,),
         )
-    return _merge(X, y, weight)
-
-
-def _merge(X: Array, y: Array, weight: Array) -> TrainingData:
-    n, used = len(y), np.flatnonzero(weight > 0)
     ratio = weight.max() / weight[used].min()
     if ratio > _RATIO:
         raise ValueError(
             f"sample_weight must be at most {_RATIO:g} times the smallest that is not 0, got {ratio:g} times"
         )
+    return used
+
+
+def _merge(X: Array, y: Array, weight: Array) -> TrainingData:
+    n, used = len(y), used_rows(weight)
     table = np.column_stack([X, y])[used] + 0.0  # -0.0 is 0.0
     _, first, place = np.unique(table, axis=0, return_index=True, return_inverse=True)
     total = np.bincount(place.ravel(), weight[used])
@@ -256,14 +262,6 @@ def _merge(X: Array, y: Array, weight: Array) -> TrainingData:
 def as_given(X: Array, y: Array) -> TrainingData:
     """Rows as they are, without weights."""
     return TrainingData(X, y, np.ones(len(y)), np.arange(len(y)), np.ones(len(y)))
-
-
-def mean_and_width(X: Array, weight: Array, tied: Tied = None) -> tuple[Array, Array]:
-    """Weighted mean and standard deviation of each column, 1 for a constant one; tied columns share a deviation."""
-    mean = np.average(X, axis=0, weights=weight)
-    spread = np.sqrt(np.average((X - mean) ** 2, axis=0, weights=weight))
-    tiny = 1e-12 * np.maximum(np.abs(X).max(axis=0), 1e-300)
-    return mean, width_of_tied(np.where(spread > tiny, spread, 1.0), tied)
 
 
 def width_of_tied(width: Array, tied: Tied) -> Array:

@@ -9,12 +9,12 @@ from __future__ import annotations
 import json
 import shutil
 import warnings
-from dataclasses import asdict
+from dataclasses import asdict, replace
 from functools import lru_cache
 from pathlib import Path
 
 import numpy as np
-from numpy.typing import NDArray
+from numpy.typing import ArrayLike, NDArray
 
 from bsvr_pp.core import __version__
 from bsvr_pp.core.arrays import Rows
@@ -27,7 +27,7 @@ from bsvr_pp.inference.prediction.neighbours import SolvedRows, solved_rows
 from bsvr_pp.inference.protocol import ConvergenceWarning, IntegratesLatent
 from bsvr_pp.inference.search.at_size import search_in_blocks
 from bsvr_pp.large import folder_model
-from bsvr_pp.large.folder_model import FolderModel
+from bsvr_pp.large.folder_model import FolderModel, rows_in
 from bsvr_pp.large.parts import (
     NO_THREADS,
     Data,
@@ -56,6 +56,7 @@ def fit_folder(
     *,
     folder: str | Path,
     target: str | None = None,
+    sample_weight: ArrayLike | None = None,
 ) -> FolderModel:
     """Fit support vector regression to data that may be larger than memory, into a folder.
 
@@ -72,12 +73,14 @@ def fit_folder(
     data : path, data frame or array
         A Parquet file, a folder of them, or a CSV file; a data frame of pandas or Dask; or inputs (n, d) as a NumPy
         array, a `numpy.memmap` or a Dask array. The columns of tables are encoded as `bsvr_pp.tables.columns` says.
-    y : (n,) array, optional
-        Targets for inputs that are an array.
+    y : (n,) array, (n, 2) array or structured array, optional
+        Targets for inputs that are an array; or intervals or times, as in `BayesianSVR.fit`.
     folder : str or Path
         The folder, which is made.
     target : str, optional
         Column to predict of a table; by default the last one.
+    sample_weight : (n,) array, optional
+        Weights of exact targets, > 0. Equal rows are not merged.
 
     Returns
     -------
@@ -106,6 +109,8 @@ def fit_folder(
     True
     5
     """
+    if not isinstance(estimator, BayesianSVR):
+        raise ValueError(f"estimator must be a BayesianSVR in a folder, got {type(estimator).__name__}: fit in memory")
     spec = estimator._check_options()
     local = spec.local
     if local.size is None or callable(estimator.kernel):
@@ -114,7 +119,8 @@ def fit_folder(
         raise ValueError(f"inference must be mean field or Laplace in a folder, got {estimator.inference!r}")
     if not isinstance(folder, str | Path):
         raise ValueError(f"folder must be a path, got {folder!r}")
-    rng, source = seeded(estimator.random_state), source_of(data, y, target)
+    rng = seeded(estimator.random_state)
+    source = source_of(data, y, target, sample_weight, estimator.intervals)
     path = check_writable("folder", folder, folder=True).absolute()
     run = _run_of(estimator, source)
     with local.threads(), locked(path):
@@ -177,6 +183,11 @@ def _run_stages(
         shutil.rmtree(work.folder)
         raise
     spec, data = folder_model.spec_of(work)[0], work["data"]
+    if "kernel" not in work:
+        model = replace(spec.model, kernel=spec.kernel_for(data["rows"]))
+        model = model.suited(rows_in(work.folder), warping=spec.warping)
+        work["kernel"] = {name: getattr(model, name) for name in ("kernel", "levels", "warping", "pairs")}
+        spec = folder_model.spec_of(work)[0]
     if "hyperparameters" not in work or not all_whole(work.folder / "partition.npz"):
         for name in ("row.npy", "solved.npy"):
             (path / name).unlink(missing_ok=True)
@@ -195,6 +206,7 @@ def _run_stages(
         "format": folder_model.FORMAT,
         "run": work["run"],
         "data": data,
+        "kernel": work["kernel"],
         **{name: work["hyperparameters"][name] for name in ("point", "at_size")},
         **work["predictions"],
         "files": {name: SealedFile(path / name).seal for name in folder_model.ARRAYS},
@@ -218,7 +230,7 @@ def _find_hyperparameters(spec: RegressionSpec, work: Records, local: LocalBlock
     """Find hyperparameters and blocks, with the random numbers of the first start of this fit."""
     stages = Records(work.folder / "stages")
     rng.bit_generator.state = stages.setdefault("random numbers", dict(rng.bit_generator.state))
-    problem = folder_model.problem_in(work.folder, spec.model)
+    problem = spec.model.problem(rows_in(work.folder))
     options = spec.options._replace(progressbar=local.progressbar)
     assert isinstance(spec.method, IntegratesLatent)  # as `fit_folder` checks
     found = search_in_blocks(problem, spec.method, rows=local.rows, options=options, rng=rng, saved=stages)
@@ -255,7 +267,7 @@ def _choose_neighbours(spec: RegressionSpec, work: Records, path: Path) -> None:
     """Choose the number of nearest rows of predictions, and scales of the noise, with rows in their own order."""
     point, solved = work["hyperparameters"]["point"], np.empty((work["data"]["rows"], 4))
     solved[open_rows(path / "row.npy")] = open_rows(path / "solved.npy")
-    problem = folder_model.problem_in(work.folder, spec.model)
+    problem = spec.model.problem(rows_in(work.folder))
     solved_rows(problem, point, known=SolvedRows.of_array(solved))
     neighbours, scales = spec.choose_neighbours(problem, point)
     found = {"neighbours": neighbours, "noise_scales": scales.record() if scales.several else None}
@@ -272,6 +284,6 @@ def _open(work: str, stamp: str) -> tuple[RegressionSpec, Point, Rows]:
 def _solve(work: str, stamp: str, block: int) -> dict[str, NDArray[np.generic]]:
     """Solve a block in small blocks."""
     spec, point, offsets = _open(work, stamp)
-    part = folder_model.problem_in(Path(work).parent, spec.model, slice(offsets[block], offsets[block + 1]))
+    part = spec.model.problem(rows_in(Path(work).parent, slice(offsets[block], offsets[block + 1])))
     with threads_for(1):
         return {"solved": solved_rows(part, point).array}

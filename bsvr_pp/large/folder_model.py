@@ -28,7 +28,7 @@ from bsvr_pp.estimators.regression_fit import RegressionSpec
 from bsvr_pp.estimators.standard_fit import StandardModel
 from bsvr_pp.estimators.svr import BayesianSVR
 from bsvr_pp.estimators.target_predictions import TargetPredictions, hyperparameters
-from bsvr_pp.estimators.training_data import PACKAGE, Units, as_given
+from bsvr_pp.estimators.training_data import PACKAGE, TrainingData, Units
 from bsvr_pp.estimators.validation import Columns, encoded
 from bsvr_pp.inference.approximate import solve_at
 from bsvr_pp.inference.prediction.component import Component, Member, component, draw_jointly, mixture_of
@@ -46,18 +46,20 @@ from bsvr_pp.large.parts import (
     new_rows_of,
     open_rows,
     read_record,
+    rows_of,
     run_tasks,
     write_array,
     write_arrays,
     writing_rows,
 )
 from bsvr_pp.model.blocks import ONE_BLOCK, Blocks, Partition, Regions
+from bsvr_pp.model.inputs import Warping
 from bsvr_pp.model.problem import Point, Problem
 from bsvr_pp.tables import of_file
 from bsvr_pp.tables.columns import Encoding, table_of
 from bsvr_pp.tables.files import writing_predictions
 
-FORMAT = "bsvr_pp folder 6"
+FORMAT = "bsvr_pp folder 7"
 ARRAYS = ("inputs.npy", "targets.npy", "row.npy", "solved.npy", "regions.npz")
 POSTERIOR = ("dual_coef.npy", "site_precision.npy", "blocks.npz")  # of all blocks, if they are solved
 UNSOLVED = "its blocks are not solved, which this needs: FolderModel.solve, or bsvr-pp solve, solves them"
@@ -65,8 +67,8 @@ _TASK = 5000  # rows of a task of `FolderModel.predict_into`,
 _ROWS = 50_000  # and those that it writes together
 _TOGETHER = 100_000  # rows of blocks that are searched together
 _SEARCHED = 5000  # new inputs whose nearest rows are searched together
-_FIELDS = ("format", "run", "data", "point", "at_size", "neighbours", "noise_scales", "files")
-_DATA = ("rows", "names", "columns", "target", "notes", "mean", "scale", "location", "unit")
+_FIELDS = ("format", "run", "data", "kernel", "point", "at_size", "neighbours", "noise_scales", "files")
+_DATA = ("rows", "names", "columns", "target", "notes", "mean", "scale", "location", "unit", "exact")
 
 
 @dataclass(frozen=True, eq=False)
@@ -165,7 +167,7 @@ class FolderFit:
 
     def problem_of(self, rows: Rows, blocks: Partition = ONE_BLOCK) -> Problem:
         """The problem of some rows, which are read."""
-        data = as_given(*(self.stored.read(name, rows) for name in ("inputs.npy", "targets.npy")))
+        data = rows_of(*(self.stored.read(name, rows) for name in ("inputs.npy", "targets.npy")))
         return self.model.problem(data, blocks)
 
     def components(self, X: Array | None = None) -> list[Component]:
@@ -176,6 +178,8 @@ class FolderFit:
         rows, blocks = self.stored.in_blocks(*own)
         dual, precision = (self.stored.read(name, rows) for name in ("dual_coef.npy", "site_precision.npy"))
         return [component(self.problem_of(rows, blocks), Member(self.point, dual, precision))]
+
+    function = components  # whose effects are described
 
     def predictive(self, X: Array, local: LocalBlocks, noise_scales: bool) -> PredictiveDistribution:
         """The distribution of new targets at standardised inputs, in units of the target."""
@@ -257,10 +261,11 @@ class FolderModel(TargetPredictions):
         self._spec, columns = spec_of(record)
         self.folder, self.run, self._record = path, record["run"], record
         self.blocks, self.noise_scales = self._spec.local, self._spec.noise_scales
+        self.intervals = bool(self.run["recipe"]["options"]["intervals"])
         self.names, self.target, self.notes = tuple(data["names"]), data["target"], tuple(data["notes"])
         self.encoding_, self.beta_, self.n_features_in_ = columns.encoding, self._spec.model.beta, len(self.names)
         mean, scale = (numbers(f"{each} of {name}", data[each], (len(self.names),)) for each in _DATA[5:7])
-        location, unit = (float(numbers(f"{each} of {name}", data[each], ())) for each in _DATA[7:])
+        location, unit = (float(numbers(f"{each} of {name}", data[each], ())) for each in _DATA[7:9])
         check_positive(f"scale and unit of {name}", np.append(scale, unit))
         units = Units(mean, scale, location, unit, self._spec.logarithm)
         point = {each: numbers(f"{each} of {name}", value) for each, value in record["point"].items()}
@@ -299,7 +304,7 @@ class FolderModel(TargetPredictions):
         """Log evidence of the targets."""
         if self._stored.log_evidence is None:
             raise AttributeError(f"{self.folder}: {UNSOLVED}")
-        return float(self._stored.log_evidence.sum() - self._stored.size.sum() * np.log(self._fit.units.unit))
+        return float(self._stored.log_evidence.sum() - self._record["data"]["exact"] * np.log(self._fit.units.unit))
 
     @property
     def dual_coef_(self) -> Array:
@@ -509,10 +514,12 @@ def spec_of(record: Mapping[str, Record]) -> tuple[RegressionSpec, Columns]:
     encoding = None if data["columns"] is None else Encoding.from_json(data["columns"], len(data["names"]))
     columns = Columns(len(data["names"]), None, encoding)
     spec = from_options(BayesianSVR, record["run"]["recipe"])._check_options()
-    return replace(spec, model=replace(spec.model, tied=columns.tied), size=spec.local.rows), columns
+    found = dict(record.get("kernel", {}))  # with what it takes from the rows
+    if found:
+        found |= {"levels": tuple(found["levels"]), "warping": Warping.of_array(np.column_stack(found["warping"]))}
+    return replace(spec, model=replace(spec.model, tied=columns.tied, **found), size=spec.local.rows), columns
 
 
-def problem_in(folder: Path, model: StandardModel, rows: slice = slice(None)) -> Problem:
-    """The problem of some rows of the files of a folder."""
-    inputs, targets = (open_rows(folder / name)[rows] for name in ("inputs.npy", "targets.npy"))
-    return model.problem(as_given(inputs, targets))
+def rows_in(folder: Path, rows: slice = slice(None)) -> TrainingData:
+    """Some rows of the files of a folder."""
+    return rows_of(*(open_rows(folder / name)[rows] for name in ("inputs.npy", "targets.npy")))

@@ -12,7 +12,7 @@ import warnings
 from collections import UserDict
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from hashlib import sha256
 from pathlib import Path
 from platform import node
@@ -20,13 +20,14 @@ from typing import Any
 
 import numpy as np
 import pandas as pd
-from numpy.typing import NDArray
+from numpy.typing import ArrayLike, NDArray
 
-from bsvr_pp.core.arrays import Array
+from bsvr_pp.core.arrays import Array, checked_weights
 from bsvr_pp.core.atomic_write import DamagedError, SealedFile, atomic_write
 from bsvr_pp.core.covariance.covariance import each_block
-from bsvr_pp.estimators.training_data import width_of_tied
-from bsvr_pp.estimators.validation import log_of
+from bsvr_pp.estimators.training_data import IntervalData, TrainingData, Units, as_given, used_rows, width_of_tied
+from bsvr_pp.estimators.validation import IntervalTargets, log_of
+from bsvr_pp.estimators.validation import targets_of as targets_in_memory
 from bsvr_pp.model.blocks import mean_and_deviation
 from bsvr_pp.model.priors import location_and_scale
 from bsvr_pp.tables import DataError, check_columns, of_file, unique
@@ -44,29 +45,50 @@ type Inputs = pd.DataFrame | Array
 
 @dataclass(frozen=True, slots=True)
 class Source:
-    """Training data in parts of inputs and targets (m,); ``identity`` changes with the data."""
+    """Training data in parts of inputs and targets (m,); ``identity`` changes with the data.
+
+    All targets may have weights, or ``ends`` (n, 2) between which they lie.
+    """
 
     name: str
     identity: str
     target: str
     parts: Callable[[], Iterator[tuple[Inputs, Array]]]
     notes: tuple[str, ...] = ()
+    weight: ArrayLike | None = None
+    ends: Array | None = None
 
 
-def source_of(data: Data, y: NDArray[np.generic] | None = None, target: str | None = None) -> Source:
+def source_of(
+    data: Data,
+    y: NDArray[np.generic] | None = None,
+    target: str | None = None,
+    weight: ArrayLike | None = None,
+    intervals: bool = False,
+) -> Source:
     """Describe training data: files, or a data frame, with a column to predict; or arrays of inputs and targets."""
+    ends = None
     if isinstance(data, str | Path) or hasattr(data, "columns"):
-        return _of_table(data, target, None)
-    if target is not None:
-        raise ValueError(f"target is the name of a column of a table, got target={target!r} with an array")
-    if y is None:
-        raise ValueError("y must be given with inputs that are an array")
-    for name, value, ndim in (("data", data, 2), ("y", y, 1)):
-        if not hasattr(value, "shape") or len(value.shape) != ndim:
-            raise ValueError(f"{name} must be an array with {ndim} axes, got {getattr(value, 'shape', type(value))}")
-    if len(data) != len(y):
-        raise ValueError(f"y must have {len(data)} values as data has rows, got {len(y)}")
-    return Source("data", _of_content(_arrays(data, y)), "", lambda: _arrays(data, y))
+        if y is not None:
+            raise ValueError("y must be None with a table, whose target is a column: target= is its name")
+        found = _of_table(data, target, None)
+    else:
+        if target is not None:
+            raise ValueError(f"target is the name of a column of a table, got target={target!r} with an array")
+        if y is None:
+            raise ValueError("y must be given with inputs that are an array")
+        if np.ndim(y) == 2 or getattr(getattr(y, "dtype", None), "names", None):
+            of_y = targets_in_memory(np.asarray(y), allowed=intervals)
+            y, ends = np.asarray(of_y.y), getattr(of_y, "ends", None)
+        for name, value, ndim in (("data", data, 2), ("y", y, 1)):
+            shape = getattr(value, "shape", type(value))
+            if not isinstance(shape, tuple) or len(shape) != ndim:
+                raise ValueError(f"{name} must be an array with {ndim} axes, got {shape}")
+        if len(data) != len(y):
+            raise ValueError(f"y must have {len(data)} values as data has rows, got {len(y)}")
+        found = Source("data", _of_content(_arrays(data, y)), "", lambda: _arrays(data, y))
+    known = [sha256(np.ascontiguousarray(each)).hexdigest() for each in (weight, ends) if each is not None]
+    return replace(found, identity=checksum([found.identity, *known]), weight=weight, ends=ends)
 
 
 def new_rows_of(data: Data, encoding: Encoding | None) -> Source:
@@ -176,28 +198,28 @@ def encode(source: Source, folder: Path, *, rows: int, log_targets: bool) -> Rec
     if n <= rows:
         raise DataError(f"{source.name}: has {n} rows, and a folder needs more than one block of {rows}")
     names = tuple(f"x{i}" for i in range(d)) if encoding is None else encoding.names
-    raw, targets = folder / "encoded.npy", []
+    raw, given = folder / "encoded.npy", []
     notes = dict.fromkeys(() if encoding is None else encoding.notes)
     with writing_rows(raw) as add:
         for inputs, part in source.parts():
             with of_file(source.name):
                 X, said = (inputs, ()) if encoding is None else encoding.transform(inputs)
             add(X)
-            targets.append(part)
+            given.append(part)
             notes |= dict.fromkeys(said)
-    y, encoded = np.concatenate(targets), open_rows(raw)
+    y, encoded = np.concatenate(given), open_rows(raw)
     lowest, highest = (*encoded.min(axis=0), y.min()), (*encoded.max(axis=0), y.max())
     for name, *ends in zip((*names, source.target or "y"), lowest, highest, strict=True):
         check_column(source.name, name, np.array(ends))
-    if log_targets:
-        y = log_of("y", y)
-    mean, deviation = mean_and_deviation(encoded)
+    targets = _targets_of(y, source, logs=log_targets)
+    mean, deviation = mean_and_deviation(encoded, targets.weight)
     scale = width_of_tied(deviation, None if encoding is None else encoding.tied)
-    location, unit = location_and_scale(y)
+    location, unit = location_and_scale(targets.y, targets.weight)
     with writing_rows(folder / "inputs.npy") as add:
         for at in range(0, n, _ROWS):
             add((encoded[at : at + _ROWS] - mean) / scale)
-    write_array(folder / "targets.npy", (y - location) / unit)
+    targets = targets.in_units(Units(mean[:0], scale[:0], location, unit))
+    write_array(folder / "targets.npy", np.column_stack([targets.y, *targets.of_targets.values()]))
     raw.unlink()
     return {
         "rows": n,
@@ -209,7 +231,27 @@ def encode(source: Source, folder: Path, *, rows: int, log_targets: bool) -> Rec
         "scale": scale.tolist(),
         "location": location,
         "unit": unit,
+        "exact": targets.n_exact,
     }
+
+
+def _targets_of(y: Array, source: Source, *, logs: bool) -> TrainingData:
+    """Targets, or their logs, with their weights or ends, as rows without inputs."""
+    weight, none = checked_weights(source.weight, len(y)), np.empty((len(y), 0))
+    if source.ends is not None:
+        return IntervalTargets(y, source.ends).rows(none, y, weight, logs=logs)
+    if used_rows(weight).size < len(y):
+        raise ValueError("sample_weight must be > 0 in a folder, got 0: leave rows of weight 0 out")
+    return replace(as_given(none, log_of("y", y) if logs else y), weight=weight)
+
+
+def rows_of(X: Array, columns: Array) -> TrainingData:
+    """Rows of inputs, and of a matrix of the targets and what a model knows of them besides."""
+    y, *others = np.ascontiguousarray(columns.T)
+    rows = as_given(X, y)
+    if len(others) == 2:
+        return IntervalData.of(rows, columns[:, 1:])
+    return replace(rows, weight=others[0]) if others else rows
 
 
 def _summarise(source: Source) -> tuple[Encoding | None, int, int]:

@@ -350,11 +350,11 @@ def local_blocks(
     return Blocks(label, replace(regions, middle=_middle(inputs, unit, label)))
 
 
-def mean_and_deviation(X: Array) -> tuple[Array, Array]:
-    """Mean and standard deviation of each column, part by part; the latter is 1 for a constant column."""
-    parts = [slice(at, at + _CHUNK) for at in range(0, len(X), _CHUNK)]
-    mean = np.sum([X[part].sum(axis=0) for part in parts], axis=0) / len(X)
-    spread = np.sqrt(np.sum([((X[part] - mean) ** 2).sum(axis=0) for part in parts], axis=0) / len(X))
+def mean_and_deviation(X: Array, weight: ArrayLike = 1.0) -> tuple[Array, Array]:
+    """Weighted mean and standard deviation of each column, part by part; the latter is 1 for a constant column."""
+    parts, times = [slice(at, at + _CHUNK) for at in range(0, len(X), _CHUNK)], np.broadcast_to(weight, len(X))
+    mean = np.sum([times[part] @ X[part] for part in parts], axis=0) / times.sum()
+    spread = np.sqrt(np.sum([times[part] @ (X[part] - mean) ** 2 for part in parts], axis=0) / times.sum())
     largest = np.maximum(X.max(axis=0), -X.min(axis=0))
     return mean, np.where(spread > 1e-12 * np.maximum(largest, 1e-300), spread, 1.0)
 

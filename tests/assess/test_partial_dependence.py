@@ -48,7 +48,7 @@ def test_brute_force(svr, name):
     """Mean, covariance and band from the joint posterior of f at all changed rows."""
     found = bp.effect(svr, TABLE, name, values=4, coverage=0.8)
     k = len(found)
-    (part,) = svr._fit.components()
+    (part,) = svr._fit.function()
     problem, n = part.problem, len(part.problem.targets)
     inputs, _ = svr.encoding_.transform(moved(TABLE, **{name: found.index}))
     both = np.vstack([problem.inputs, (inputs - svr.mean_) / svr.scale_])
@@ -119,7 +119,7 @@ def moments(fit, rows):
     if isinstance(fit, bp.LSSVR):
         mean, variance = fit._fit.moments(rows)
     else:
-        (part,) = fit._fit.components()
+        (part,) = fit._fit.function()
         mean, variance = part.moments((rows - fit.mean_) / fit.scale_)[:2]
     return mean, np.sqrt(variance)
 

@@ -57,5 +57,8 @@ def test_ordered_classes(predicted):
     np.testing.assert_allclose(found[["P(a)", "P(b)", "P(c)"]], svc.predict_proba(NEW[:, None]), rtol=1e-5)
     assert found["grade"].tolist() == ["a", "b", "c"]
     run_command("fit", "data.csv", "--ordinal", "--restarts", 1, "-o", "default.nc")  # its kernel
+    run_command("fit", "data.csv", "--ordinal", "--restarts", 1, "--blocks", 20, "-o", "blocks.nc")
+    assert len(bp.BayesianOrdinalSVC.load("blocks.nc").blocks_) > 1
+    run_command("predict", "blocks.nc", "new.csv", "--neighbours", 10, "-o", "near.csv")
     said = refuse_command("predict", "model.nc", "new.csv", "--survival", "1")
     assert "--survival is for targets that are numbers" in said

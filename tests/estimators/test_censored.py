@@ -7,7 +7,6 @@ import pytest
 import bsvr_pp as bp
 from bsvr_pp.estimators.validation import IntervalTargets, concordance, targets_of
 from bsvr_pp.inference.prediction.component import Component
-from tests.helpers import wave
 
 RNG = np.random.default_rng(0)
 X = RNG.uniform(-3, 3, (40, 1))
@@ -105,17 +104,3 @@ def test_log_targets_and_files(svr):
         times.predict_survival_function(X, [-1.0])
     with pytest.raises(ValueError, match="sample_weight is for exact targets"):
         times.score(X, survival, np.full(40, 2.0))
-
-
-def test_intervals_in_blocks_are_near_the_dense_fit():
-    X, y = wave(400)
-    rng = np.random.default_rng(3)
-    ends = np.stack([y, np.where(rng.random(400) < 0.4, np.inf, y)], axis=1)
-    ends[np.isinf(ends[:, 1]), 0] -= rng.exponential(0.5, np.isinf(ends[:, 1]).sum())
-    options = {"intervals": True, "restarts": 1, "random_state": 0}
-    local = bp.BayesianSVR(blocks=150, **options).fit(X, ends)
-    dense = bp.BayesianSVR(blocks=None, **options).fit(X, ends)
-    assert len(local.blocks_) > 2 and dense.blocks_ is None
-    assert np.sqrt(np.mean((local.predict(X) - dense.predict(X)) ** 2)) < 0.1 * y.std()
-    added = local.add(X[:3] + 0.01, ends[:3])
-    assert added.blocks_.n == 403

@@ -32,7 +32,7 @@ def kernel(X):
 def counted(monkeypatch):
     """Count the problems, trees, standardisations and compiled functions that are made."""
     found = dict.fromkeys(("problems", "trees", "standardisations", "compiled"), 0)
-    places = (Problem, "__init__"), (neighbours, "cKDTree"), (training_data, "mean_and_width")
+    places = (Problem, "__init__"), (neighbours, "cKDTree"), (training_data, "mean_and_deviation")
 
     def counting(name, function):
         def call(*given, **options):

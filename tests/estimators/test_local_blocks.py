@@ -210,18 +210,6 @@ def test_a_weight_in_blocks_is_a_number_of_equal_rows(small):
     assert svc.score(X, labels) > 0.9
 
 
-def test_precise_rows_count_more_in_blocks(small):
-    """Weights of rows whose noise is ten times as wide, against no weights."""
-    X, y = wave(300)
-    rng, wide = np.random.default_rng(2), np.arange(300) % 2 == 0
-    targets = np.where(wide, y + rng.standard_normal(300), y)
-    options = {"blocks": 100, "restarts": 1, "random_state": 0, "outliers": "keep", "noise_scales": False}
-    weighted = bp.BayesianSVR(**options).fit(X, targets, np.where(wide, 0.1, 1.9))
-    plain = bp.BayesianSVR(**options).fit(X, targets)
-    error = [np.sqrt(np.mean((svr.predict(X) - y) ** 2)) for svr in (weighted, plain)]
-    assert error[0] < 0.7 * error[1]
-
-
 def test_rows_with_weights_are_added_to_blocks(small):
     X, y = wave(120)
     svr = bp.BayesianSVR(blocks=60, restarts=1, random_state=0).fit(X, y)

@@ -91,6 +91,16 @@ def test_the_search_climbs_the_sum_of_the_evidences(kind):
         bp.marginalize(bp.MeanField(), searched(kind, np.arange(N), blocks))
 
 
+@pytest.mark.parametrize("kind", [weighted, intervals, censored, classes])
+def test_the_modes_of_blocks_are_those_of_their_rows(kind):
+    """Truth: a dense model of the rows of each block."""
+    blocks = bp.local_blocks(X, rows=12)
+    found = bp.fit(bp.MAP(), model(kind, np.arange(N), blocks), progressbar=False)["posterior"]["f"].values[0, 0]
+    for rows in blocks:
+        known = bp.fit(bp.MAP(), model(kind, rows), progressbar=False)["posterior"]["f"].values[0, 0]
+        np.testing.assert_allclose(found[rows], known, atol=1e-7)
+
+
 @pytest.mark.parametrize("kind", [weighted, intervals, classes])
 def test_predictions_from_nearest_rows(kind):
     """Truth: a dense model of the nearest rows."""

@@ -6,6 +6,7 @@ import shutil
 import subprocess
 import sys
 import time
+from dataclasses import replace
 from pathlib import Path
 
 import joblib
@@ -13,6 +14,8 @@ import numpy as np
 import pytest
 
 import bsvr_pp as bp
+from bsvr_pp.estimators.training_data import as_given
+from bsvr_pp.inference.approximate import solve_at
 from bsvr_pp.inference.search import at_size
 from bsvr_pp.large import folder_fit, folder_model, parts
 from bsvr_pp.large.folder_model import ARRAYS, POSTERIOR, StoredRows
@@ -24,7 +27,7 @@ NEW = np.linspace(0.5, 11.5, 40)[:, None]
 
 
 def machine(**options):
-    same = {"kernel": "rational_quadratic"}  # which is the default in folders
+    same = {"kernel": "rational_quadratic"}  # which takes less time
     return bp.BayesianSVR(**same | {"blocks": 60, "restarts": 1, "random_state": 0, "outliers": "keep"} | options)
 
 
@@ -82,6 +85,36 @@ def test_a_folder_chooses_the_number_of_nearest_rows_of_the_estimator(data, tmp_
     assert json.loads((model.folder / "model.json").read_text())["neighbours"] == 12
 
 
+def test_default_kernels_and_intervals_of_a_folder_are_those_of_the_estimator(data, tmp_path):
+    """Before, a folder had no main effects, and took no intervals."""
+    X = np.column_stack([np.exp(data[0] / 4), np.arange(300) % 3])
+    y, new = data[1] + (X[:, 1] == 1), np.column_stack([np.exp(NEW / 4), np.arange(40) % 3])
+    ends = np.stack([np.minimum(y, 0.5), np.where(y > 0.5, np.inf, y)], axis=1)
+    for i, (known, options) in enumerate(((y, {"kernel": "auto"}), (ends, {"intervals": True}))):
+        svr = machine(**options)
+        model, svr = bp.fit_folder(svr, X, known, folder=tmp_path / str(i)), svr.fit(X, known)
+        model.solve()
+        assert model.log_evidence_ == pytest.approx(svr.log_evidence_, rel=1e-9)
+        np.testing.assert_allclose(model.predict_interval(new), svr.predict_interval(new), rtol=1e-6)
+    assert model.score(X, ends) == pytest.approx(svr.score(X, ends))
+
+
+def test_weights_of_a_folder_are_those_of_its_rows(data, tmp_path):
+    """Truth: a solve of the rows of each block, with their weights and in weighted units."""
+    weight = np.random.default_rng(0).uniform(0.5, 3.0, 300)
+    model = bp.fit_folder(machine(), *data, folder=tmp_path / "model", sample_weight=weight)
+    model.solve()
+    np.testing.assert_allclose(model.mean_, np.average(data[0], axis=0, weights=weight))
+    fit, place = model._fit, np.load(tmp_path / "model/row.npy")
+    rows = replace(as_given(fit.units.inputs(data[0]), fit.units.targets(data[1])), weight=weight)
+    problem = fit.model.problem(rows)
+    parts = [solve_at(problem.take(place[at]), bp.MeanField(), fit.point) for at in model.blocks_]
+    evidence = sum(each.log_evidence for each in parts) - weight.sum() * np.log(model.unit_)
+    assert model.log_evidence_ == pytest.approx(evidence, rel=1e-8)
+    with pytest.raises(ValueError, match="has a model of other data or options"):
+        bp.fit_folder(machine(), *data, folder=tmp_path / "model")
+
+
 def test_a_copy_predicts_the_same_and_a_table_of_predictions_agrees(model, tmp_path):
     copy = bp.FolderModel(shutil.copytree(model.folder, tmp_path / "copy"))
     np.testing.assert_array_equal(copy.predict(NEW), model.predict(NEW))
@@ -105,13 +138,6 @@ def test_a_prediction_reads_only_the_blocks_that_it_needs(data, tmp_path, monkey
         read.clear()
         model.predict(NEW[:1])
         assert read == own if neighbours is None else 0 < len(read) <= most
-
-
-def test_joint_draws_have_the_distribution_of_each_prediction(model):
-    new = np.array([[3.0], [3.02], [9.0]])
-    levels = np.array([[0.1], [0.5], [0.9]])
-    drawn, expected = model.sample_y(new, 20_000, random_state=1), model.predict_distribution(new)
-    np.testing.assert_allclose((expected.ppf(levels)[:, None] >= drawn.T).mean(axis=1), levels * np.ones(3), atol=0.015)
 
 
 @pytest.mark.parametrize("kernel", ["rational_quadratic", "linear"])
@@ -262,6 +288,8 @@ SCRIPT = """
 import sys
 import numpy as np
 import bsvr_pp as bp
+from bsvr_pp.estimators.training_data import as_given
+from bsvr_pp.inference.approximate import solve_at
 from bsvr_pp.inference.search import at_size
 for name, value in {stages}.items():
     setattr(at_size, name, value)
