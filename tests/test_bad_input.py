@@ -246,7 +246,7 @@ def sampled():
 def without_posteriors():
     """An estimator whose hyperparameters were sampled."""
     svr = fitted(bp.BayesianSVR)
-    svr._fit = replace(svr._fit, found=replace(svr._fit.fitted, posteriors=[]))
+    svr._fit = replace(svr._fit, found=replace(svr._fit.found, posteriors=[], draws=xr.DataTree()))
     return svr
 
 
@@ -1103,7 +1103,7 @@ INTEGRATIONS = {
         (lambda s: to_botorch(s.result, s.other), "result and model have different numbers"),
         (lambda s: to_botorch(s.mode, s.model), f"{ONE} only the mode of f: fit by mean field"),
         (lambda s: to_botorch(negative(s), s.model), "fitted must have sites of .* got the precision -1"),
-        (lambda s: to_botorch(changed(posteriors=[])), f"{ONE} draws: fit by mean field"),
+        (lambda s: to_botorch(changed(posteriors=[], draws=xr.DataTree())), f"{ONE} draws: fit by mean field"),
         (lambda s: to_botorch(changed(log_targets=True)), f"{ONE} log_targets=True: fit the logarithms"),
         (lambda s: to_botorch(fit_labels(s), s.labels), f"{ONE} classes: use real targets"),
         (lambda s: of_one_process(blocks=bp.local_blocks(X, rows=3)), f"{ONE} blocks of rows: use blocks=None"),
