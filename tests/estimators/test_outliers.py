@@ -221,3 +221,21 @@ def test_gross_errors_in_blocks_are_those_of_a_dense_fit():
     assert svr.outliers_.size <= 40
     new = np.linspace(0.2, 11.8, 200)[:, None]
     assert np.sqrt(np.mean((svr.predict(new) - np.sin(2 * new[:, 0])) ** 2)) < 0.05
+
+
+def test_rows_of_far_wider_noise_in_blocks_count_for_its_scales():
+    """A quarter of the rows has noise thirty times as wide: targets are covered as often as asked."""
+    rng = np.random.default_rng(0)
+
+    def drawn(n):
+        X = rng.uniform(0.2, 11.8, (n, 1))
+        return X, np.sin(2 * X[:, 0]) + np.where(rng.random(n) < 0.25, 1.0, 0.03) * rng.standard_normal(n)
+
+    (X, y), (new, targets) = drawn(440), drawn(1000)
+    with pytest.warns(UserWarning, match="are set aside"):
+        svr = bp.BayesianSVR(blocks=150, random_state=0).fit(X, y)
+    assert svr.outliers_.size > 50
+    assert svr.noise_scales_.factors.max() >= 16
+    low, high = svr.predict_interval(new).T
+    assert np.mean((low < targets) & (targets < high)) == pytest.approx(0.9, abs=0.04)
+    assert np.sqrt(np.mean((svr.predict(new) - np.sin(2 * new[:, 0])) ** 2)) < 0.03
