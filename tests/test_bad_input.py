@@ -1028,6 +1028,9 @@ APPROXIMATIONS["nearest_moments"] = [
 ]
 for curved in ("laplace", "laplace_gradient"):
     APPROXIMATIONS[curved].append((lambda s, f=ON_ARRAYS[curved]: f(K, Y, NOISE, curvature="x"), "curvature .*got 'x'"))
+APPROXIMATIONS["mean_field"] += options(
+    lambda s, **o: approximations.mean_field(K, Y, NOISE, **o), mismatch=(*NO_SHARE, STRICTLY)
+)
 APPROXIMATIONS["Covariance"] = [
     *each(lambda s, bad: approximations.Covariance(bad), NO_MATRIX, "K"),
     *options(lambda s, **o: approximations.Covariance(K, **o), jitter=("a", -1.0, "must be a number of at least 0")),

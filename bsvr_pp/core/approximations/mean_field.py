@@ -34,7 +34,7 @@ from bsvr_pp.core.approximations.posterior import (
     named_gradient,
     sites_of,
 )
-from bsvr_pp.core.arrays import Array, numbers
+from bsvr_pp.core.arrays import Array, check_share, numbers
 from bsvr_pp.core.compiler import MATRIX, VECTOR, compiled, separate
 from bsvr_pp.core.covariance.covariance import Covariance, check_covariance
 from bsvr_pp.core.covariance.sites import Sites, apply_inverse, factor_sites, marginals, pull_back, site_inverse
@@ -69,6 +69,7 @@ def mean_field(
     *,
     mean: ArrayLike | None = None,
     start: ArrayLike | None = None,
+    mismatch: float = TARGET,
 ) -> LatentPosterior:
     """Mean-field posterior and evidence of the latent function (Gao, Gunn & Harris 2002).
 
@@ -79,12 +80,14 @@ def mean_field(
     start : (2, n) array, optional
         Dual coefficients and site precisions of a similar problem, without blocks, from which the sweeps start, to a
         mismatch of 1e-6; by default the prior.
+    mismatch : float
+        Difference of moments, in standard deviations, that ends the sweeps.
 
     Returns
     -------
     LatentPosterior
-        ``converged`` is true if the moments match within 1e-6 standard deviations; ``mismatch`` is the largest
-        difference, usually below 1e-8.
+        ``converged`` is true if the moments match within ``mismatch`` or 1e-6 standard deviations; its ``mismatch`` is
+        the largest difference.
 
     Raises
     ------
@@ -101,12 +104,13 @@ def mean_field(
     (True, [0.726, -0.726])
     """
     covariance, residual, offset, pieces = checked_problem(K, y, noise, mean)
+    check_share("mismatch", mismatch)
     given, found = (covariance.structure, residual, pieces, _MAX_SWEEPS), None
     if start is not None:
         sites = of_sites(covariance.structure, np.array(numbers("start", start, (2, residual.size))))
-        found, _ = fixed_point(*given, TOLERANCE, sites)
+        found, _ = fixed_point(*given, max(TOLERANCE, mismatch), sites)
     if found is None or not found.converged:
-        found, _ = mean_field_value(*given, TARGET)
+        found, _ = mean_field_value(*given, mismatch)
     return from_outcome(covariance, offset, found)
 
 

@@ -24,7 +24,7 @@ from scipy.spatial import cKDTree
 from scipy.special import log_softmax, logsumexp
 
 from bsvr_pp.core.approximations import LatentPosterior
-from bsvr_pp.core.approximations.mean_field import NearestMoments, mean_field, nearest_moments
+from bsvr_pp.core.approximations.mean_field import MISMATCH, NearestMoments, mean_field, nearest_moments
 from bsvr_pp.core.arrays import Array, Rows, check_count, check_fields, check_positive, generator, is_number, numbers
 from bsvr_pp.core.covariance.covariance import each_block, scatter
 from bsvr_pp.core.docs import shared
@@ -372,7 +372,7 @@ def solved_rows(problem: Problem, point: Point, progress: str = "", known: Solve
         def of_block(i: int) -> Array:
             part = problem.take(small[i])
             K, mean, noise = part.dense_at(point)
-            found = mean_field(K, part.targets, noise, mean=mean)
+            found = mean_field(K, part.targets, noise, mean=mean, mismatch=MISMATCH)
             if not found.converged:
                 return np.column_stack([np.zeros(mean.size), np.zeros(mean.size), mean, K.diag])
             precision = found.site_precision
