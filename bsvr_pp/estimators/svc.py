@@ -10,6 +10,7 @@ from typing import Any, ClassVar, Literal, Self, cast
 
 import numpy as np
 import xarray as xr
+from joblib import effective_n_jobs
 from numpy.typing import ArrayLike, NDArray
 from scipy.special import logit
 from scipy.stats import entropy
@@ -22,6 +23,7 @@ from bsvr_pp.classification.normalised_evidence import NormalisedEvidence
 from bsvr_pp.core.approximations import find_mode
 from bsvr_pp.core.arrays import Array, check_choice, check_count, checked_weights, is_number
 from bsvr_pp.core.compiler import threads_for
+from bsvr_pp.core.covariance.covariance import each_block
 from bsvr_pp.core.docs import shared
 from bsvr_pp.core.losses import LOSSES, NoiseModel
 from bsvr_pp.core.losses.registry import label_probability
@@ -303,9 +305,16 @@ class BayesianSVC(OfStandardModel, SavedEstimator, ClassifierMixin, BaseEstimato
         with threads_for(len(rows.X)), local.threads():
             parts = self._binary_rows(rows, classes)
             model = self._model(rows, columns)
-            binaries: list[BinaryFit] = []
-            for part in parts:
-                binaries.append(self._binary(model, units, part, size, rng, [other.point for other in binaries]))
+            seeds, alike = rng.spawn(len(parts)), list[Point]()
+
+            def fit_class(k: int) -> BinaryFit:
+                return self._binary(model, units, parts[k], size, seeds[k], alike)
+
+            binaries = [fit_class(k) for k in range(min(_ALIKE, len(parts)))]
+            alike += [each.point for each in binaries[:_ALIKE]]
+            rest = range(_ALIKE, len(parts))
+            together = effective_n_jobs(None) > 1 and model.noise == "known_label"
+            binaries += each_block(lambda i: fit_class(rest[i]), len(rest)) if together else map(fit_class, rest)
             fit = LabelFit(classes, units, rows, binaries)
             for each in fit.binaries:
                 if each.model.noise == "known_label":

@@ -200,6 +200,16 @@ def test_blocks_are_saved_and_threads_do_not_matter(in_blocks, tmp_path):
     assert (again.predict_proba(X[:50]) == bp.BayesianSVC.load(tmp_path / "svc.nc").predict_proba(X[:50])).all()
 
 
+def test_classes_in_threads_are_those_of_one():
+    """From the fourth on, which start at the median of the first three."""
+    rng = np.random.default_rng(0)
+    y = np.repeat(np.arange(6), 10)
+    X = rng.normal(size=(60, 2)) + 3.0 * np.stack([np.cos(y), np.sin(y)], axis=1)
+    found = [bp.BayesianSVC(blocks=bp.LocalBlocks(n_jobs=n), random_state=0).fit(X, y).predict_proba(X) for n in (1, 2)]
+    np.testing.assert_array_equal(*found)
+    assert (found[0].argmax(axis=1) == y).mean() > 0.8
+
+
 def test_labels_of_all_rows_together_have_no_blocks():
     X, y = data(60)
     machine = bp.BayesianSVC(blocks=20, evidence="conditional", steps=2).fit(X, y)
