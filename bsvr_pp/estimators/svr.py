@@ -122,7 +122,7 @@ class BayesianSVR(TargetPredictions, SavedEstimator, RegressorMixin, BaseEstimat
         value.
     log_evidence_ : float
         Log evidence at the optimum, of the original targets (with the Jacobian of their standardisation); NaN if
-        sampled.
+        sampled. Blocks are solved when it is first read.
     support_, n_support_ : array of int, int
         Training points that are support vectors of the most probable latent function, and their number.
     support_vectors_ : (n_support_, d) array
@@ -143,7 +143,7 @@ class BayesianSVR(TargetPredictions, SavedEstimator, RegressorMixin, BaseEstimat
     outliers_ : array of int
         Rows that were set aside; their dual coefficients are 0.
     converged_ : bool
-        Whether the optimum or the chains converged.
+        Whether the optimum or the chains converged, and the blocks where they are solved.
     result_ : xarray.DataTree
         Result in the format of `bp.fit`, standardised; its attribute ``inference`` is the method. `from_result` loads
         it.

@@ -84,6 +84,35 @@ class TargetPredictions(OfStandardModel, CentralIntervals):
         """
         return self.predict_distribution(X).moments_of_f()
 
+    def predict_uncertainty(self, X: ArrayLike) -> pd.DataFrame:
+        """Predict where the spread of a new target comes from: standard deviations, whose squares add up to the total.
+
+        <new_inputs>
+
+        Returns
+        -------
+        DataFrame
+            Columns "function" (f at given hyperparameters; more rows nearby lower it), "hyperparameters" (0 where they
+            are not integrated out), "noise" (which more rows do not lower) and "total"; of log y with log_targets.
+
+        Examples
+        --------
+        >>> import numpy as np, bsvr_pp as bp
+        >>> X = np.linspace(-3, 3, 30)[:, None]
+        >>> svr = bp.BayesianSVR(restarts=1, random_state=0).fit(X, np.sin(X[:, 0]) + 0.1 * np.cos(9 * X[:, 0]))
+        >>> parts = svr.predict_uncertainty([[0.0], [6.0]])
+        >>> bool(parts["function"][1] > 2 * parts["function"][0]), parts.columns.tolist()
+        (True, ['function', 'hyperparameters', 'noise', 'total'])
+        """
+        found = self.predict_distribution(X)
+        found = found.log if found.logarithm else found
+        between, given = found.unit**2 * np.stack(found.variances_of_f())
+        total = found.var()
+        noise = np.maximum(total - between - given, 0.0)
+        names = ("function", "hyperparameters", "noise", "total")
+        parts = zip(names, (given, between, noise, total), strict=True)
+        return pd.DataFrame({name: np.sqrt(variance) for name, variance in parts})
+
     def score(self, X: ArrayLike, y: ArrayLike, sample_weight: ArrayLike | None = None) -> float:
         """Coefficient of determination of the predictions; for intervals, also censored ones, their concordance.
 

@@ -235,3 +235,28 @@ def test_the_kernel_has_main_effects_from_200_rows(tmp_path):
     assert named.kernel_ == "main_effects"
     own = bp.BayesianSVR(kernel=lambda X: pm.gp.cov.ExpQuad(2, ls=1.0), **fast).fit(inputs[few], y[few])
     assert own.kernel_ == "function"
+
+
+@pytest.mark.parametrize("options", [{}, {"log_targets": True}, {"inference": "mean_field"}])
+def test_parts_of_the_uncertainty(options):
+    """Truth: the moments of the members, which have the same noise scales."""
+    rng = np.random.default_rng(0)
+    X = rng.uniform(-3, 3, (40, 1))
+    y = np.exp(np.sin(X[:, 0]) + 0.2 * rng.normal(size=40))
+    svr = bp.BayesianSVR(restarts=1, random_state=0, **options).fit(X, y)
+    new = np.array([[0.0], [2.0], [8.0]])
+    found = svr.predict_uncertainty(new)
+    parts = found[["function", "hyperparameters", "noise"]]
+    np.testing.assert_allclose((parts**2).sum(axis=1), found["total"] ** 2)
+    components = list(svr._fit.components())
+    weights = np.array([each.weight for each in components]) / sum(each.weight for each in components)
+    means, variances, _ = zip(*(each.moments((new - svr.mean_) / svr.scale_) for each in components), strict=True)
+    centre = weights @ np.array(means)
+    np.testing.assert_allclose(found["function"], svr.unit_ * np.sqrt(weights @ np.array(variances)))
+    between = np.sqrt(weights @ (np.array(means) - centre) ** 2)
+    np.testing.assert_allclose(found["hyperparameters"], svr.unit_ * between, atol=1e-7)
+    assert (len(components) > 1) == ("inference" not in options) == bool((found["hyperparameters"] > 0).all())
+    if "log_targets" not in options:
+        np.testing.assert_allclose(found["total"], svr.predict(new, return_std=True)[1])
+        np.testing.assert_allclose(np.hypot(found["function"], found["hyperparameters"]), svr.predict_f(new)[1])
+    assert found["function"][2] > 2 * found["function"][0]

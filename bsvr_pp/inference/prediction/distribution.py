@@ -115,6 +115,11 @@ class PredictiveDistribution:
         """Mean and variance of f, two (n,) arrays, before location and unit."""
         return mixed(self.weights, self.means - self.offsets, self.variances)
 
+    def variances_of_f(self) -> tuple[Array, Array]:
+        """Variance of f between components, and its mean within them, two (n,) arrays, before location and unit."""
+        within = np.sum(self.weights * self.variances, axis=0)
+        return np.maximum(self.mean_and_variance_of_f()[1] - within, 0.0), within
+
     def mean(self) -> Array:
         """Mean of the target, (n,); inf where it diverges."""
         if self.logarithm:
