@@ -191,7 +191,7 @@ class BayesianOrdinalSVC(OfStandardModel, SavedEstimator, ClassifierMixin, BaseE
     def predict(self, X: ArrayLike) -> Labels:
         """Predict the median class, or the most probable class, at inputs (n_new, d)."""
         # The median of one symmetric distribution is its mean, and needs no variance.
-        moments = self.decision == "mode" or len(self._checked().fitted.posteriors) != 1
+        moments = self.decision == "mode" or len(self._checked().found.posteriors) != 1
         probability = self._probabilities(self._new_rows(X, moments=moments))
         if self.decision == "mode":
             chosen = np.argmax(probability, axis=1)

@@ -214,7 +214,7 @@ def test_objects():
 
 
 def test_above_the_dense_limit_a_matrix_is_refused_before_the_fit():
-    for cls, y in ((bp.BayesianSVR, Y), (bp.BayesianSVC, LABELS)):
+    for cls, y in ((bp.BayesianSVR, Y), (bp.BayesianSVC, LABELS), (bp.BayesianOrdinalSVC, CLASSES)):
         made = cls(kernel="precomputed", blocks=20)
         with pytest.raises(ValueError, match=r"50 rows of a kernel matrix have no inputs, .*use blocks=None"):
             made.fit(K, y)
