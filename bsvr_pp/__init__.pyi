@@ -10,6 +10,7 @@ from .classification.svm_label import SVMLabel
 from .core import __version__
 from .estimators.base import LocalBlocks
 from .estimators.lssvr import LSSVR, BayesianLSSVR
+from .estimators.matrices import PairwiseKernel
 from .estimators.ordinal import BayesianOrdinalSVC
 from .estimators.residual_intervals import ResidualIntervals
 from .estimators.svc import BayesianSVC
@@ -56,6 +57,7 @@ __all__ = [
     "MeanField",
     "ModelError",
     "Ordinal",
+    "PairwiseKernel",
     "PredictiveDistribution",
     "ResidualIntervals",
     "SVMLabel",

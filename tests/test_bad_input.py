@@ -42,6 +42,8 @@ RNG = np.random.default_rng(0)
 MANY = RNG.normal(size=(20, 2))
 TARGETS = MANY[:, 0] + 0.1 * RNG.normal(size=20)
 LABELS = np.where(TARGETS > 0, 1, 0)
+GRAM = np.exp(-0.5 * ((MANY[:, None] - MANY) ** 2).sum(axis=2))
+INNER = MANY @ MANY.T
 ENDS = np.stack([TARGETS, TARGETS + 1.0], axis=1)
 SIGNS = np.where(Y > 0, 1.0, -1.0)
 
@@ -195,6 +197,18 @@ def estimator(cls, **options):
 def fitted(cls, X=MANY, y=None, **options):
     targets = LABELS if cls is bp.BayesianSVC else TARGETS
     return estimator(cls, **options).fit(X, targets if y is None else y)
+
+
+def of_matrix(K=GRAM, new=None, cls=bp.BayesianSVR, y=None, **options):
+    """The mean and standard deviation, or the probabilities, by a kernel that is a matrix."""
+    made = fitted(cls, K, y, kernel="precomputed")
+    if new is None:
+        return made
+    return made.predict(new, return_std=True, **options) if y is None else made.predict_proba(new, **options)
+
+
+def of_objects(function, X=MANY):
+    return fitted(bp.BayesianSVR, list(X), kernel=bp.PairwiseKernel(function))
 
 
 def into_folder(data, y=TARGETS, target=None, sample_weight=None, **options):
@@ -479,7 +493,10 @@ PUBLIC = {
         (lambda s: bp.default_model(X, Y, blocks=3), "blocks must come from bp.local_blocks, got int"),
         (lambda s: bp.default_model(X, Y, noise="pinball", beta=0.5), r"beta is an option of soft_.*beta=0\.5 with p"),
         (lambda s: bp.default_model(X, Y, quantile=0.9), r"quantile is an option of pinball noise, got quantile=0\.9"),
-        (lambda s: bp.default_model(X, Y, kernel=lambda Z: 1, ard=False), "ard is an option of kernels by name"),
+        (
+            lambda s: bp.default_model(X, Y, kernel=lambda Z: 1, ard=False),
+            "ard is an option of kernels with",
+        ),
         *options(
             lambda s, **o: bp.default_model(X, Y, **o),
             noise=("x", None, "must be one of .*got"),
@@ -768,7 +785,10 @@ PUBLIC = {
         (lambda s: into_folder(MANY, blocks=1), "blocks must be 'auto', None, an integer of at least 2 or"),
         (lambda s: into_folder(MANY, random_state=-1), "random_state must be an integer of at least 0"),
         *(
-            (lambda s, o=o: into_folder(MANY, **o), "estimator must have blocks and a kernel with a name in a folder")
+            (
+                lambda s, o=o: into_folder(MANY, **o),
+                "estimator must have blocks and a kernel of inputs with a name in a folder",
+            )
             for o in ({"blocks": None}, {"kernel": pm.gp.cov.ExpQuad})
         ),
         (lambda s: into_folder(MANY, inference="nuts"), "inference must be mean field or Laplace in a folder, got"),
@@ -844,7 +864,10 @@ PUBLIC = {
         (lambda s: fitted(bp.BayesianSVR, noise="absolute", inference="laplace"), "has no curvature to go by"),
         (lambda s: fitted(bp.BayesianSVR, quantile=0.9), r"quantile is an option of pinball noise, got quantile=0\.9"),
         (lambda s: fitted(bp.BayesianSVR, noise="huber", beta=0.5), r"beta is an option of soft_.*beta=0\.5 with"),
-        (lambda s: fitted(bp.BayesianSVR, kernel=lambda Z: 1, ard=False), "ard is an option of kernels by name"),
+        (
+            lambda s: fitted(bp.BayesianSVR, kernel=lambda Z: 1, ard=False),
+            "ard is an option of kernels with",
+        ),
         (lambda s: fitted(bp.BayesianSVR, log_targets=True), "y must be positive with log_targets=True, got"),
         *[
             (lambda s, y=y: fitted(bp.BayesianSVR, y=y, intervals=True), words)
@@ -879,6 +902,74 @@ PUBLIC = {
         (lambda s: bp.BayesianSVR.from_result(recipe("{")), "result carries a recipe that cannot be read"),
         (lambda s: bp.BayesianSVR.from_result(recipe('{"estimator": "BayesianSVR"}')), "recipe of result lacks"),
     ],
+    "PairwiseKernel": [
+        (lambda s: bp.PairwiseKernel("rbf"), "function must be a function of two lists of objects, got 'rbf'"),
+        (
+            lambda s: of_objects(lambda A, B: np.ones((len(A), 3))),
+            r"must give a \(20, 20\) array, .*shape \(20, 3\)",
+        ),
+        (
+            lambda s: of_objects(lambda A, B: "a"),
+            "what the function of PairwiseKernel gives must be an array of numbers",
+        ),
+        (lambda s: of_objects(lambda A, B: np.full((20, 20), np.nan)), "PairwiseKernel gives must be finite, got nan"),
+        (lambda s: of_objects(lambda A, B: -GRAM), "X must have no negative eigenvalue, got -"),
+        (
+            lambda s: of_objects(lambda A, B: A @ np.transpose(B)).predict(MANY, diagonal=[1.0]),
+            "diagonal is for kernel=",
+        ),
+        (
+            lambda s: bp.default_model(X, Y, kernel=bp.PairwiseKernel(len)),
+            "kernel must be .* or a function of the inputs",
+        ),
+        (lambda s: bp.default_model(X, Y, kernel="precomputed"), "kernel must be .*, got 'precomputed'"),
+        (lambda s: of_matrix(MANY), r"X must be an \(n, n\) array, got shape \(20, 2\)"),
+        (lambda s: of_matrix(GRAM * np.arange(1, 21)), "X must be symmetric, got .* in row .*, column .*, and"),
+        (lambda s: of_matrix(GRAM - np.eye(20)), "X must have no negative eigenvalue, got -.* beside the largest,"),
+        (lambda s: of_matrix(np.stack([GRAM, -GRAM], axis=2)), "X must have no negative eigenvalue, got -"),
+        (lambda s: of_matrix(0.0 * GRAM), "X must have a positive diagonal, got only zeros"),
+        (lambda s: of_matrix(np.where(np.eye(20) > 0, np.nan, GRAM)), "Input X contains NaN"),
+        (lambda s: of_matrix(np.full((20, 20, 2), np.nan)), "Input X contains NaN"),
+        (lambda s: of_matrix(new=GRAM[:, :19]), "X has 19 features, but BayesianSVR is expecting 20"),
+        (lambda s: of_matrix(new=np.ones((2, 19, 1))), "X has 19 features, but BayesianSVR is expecting 20"),
+        (lambda s: of_matrix(new=np.ones((2, 20, 3))), "X must have the values of 1 kernels, as in fit, got 3"),
+        (
+            lambda s: of_matrix(new=2.0 * GRAM),
+            r"diagonal must be at least k\(x, z\)²/k\(z, z\) for all training rows z, 4 ",
+        ),
+        (lambda s: of_matrix(INNER, INNER), r"diagonal must have the value k\(x, x\) of each new row"),
+        (lambda s: of_matrix(INNER, INNER, cls=bp.BayesianSVC, y=LABELS), r"diagonal must have the value k\(x, x\)"),
+        (lambda s: of_matrix(new=GRAM, diagonal=[1.0]), r"diagonal must be a \(20, 1\) array, got shape \(1, 1\)"),
+        (lambda s: of_matrix(new=GRAM, diagonal=np.full(20, np.nan)), "diagonal must be finite, got nan"),
+        (
+            lambda s: of_matrix(new=GRAM, diagonal=np.zeros(20)),
+            r"diagonal must be at least k\(x, z\)²/k\(z, z\) .*got 0",
+        ),
+        (lambda s: fitted(bp.BayesianSVR).predict(MANY, diagonal=np.ones(20)), "diagonal is for kernel='precomputed'"),
+        (lambda s: of_matrix().sample_y(GRAM), "joint=True takes the whole distribution .* kernel matrix"),
+        (lambda s: of_matrix().add(GRAM, TARGETS), "new rows change the columns of a kernel matrix: fit again"),
+        (lambda s: bp.effect(of_matrix(), GRAM, "x0"), "effects are of inputs, and a kernel that is a matrix has none"),
+        *[
+            (
+                lambda s, cls=cls: fitted(cls, GRAM, LABELS, kernel="precomputed", ard=False),
+                "ard is an option of kernels with lengthscales, got ard=False with kernel='precomputed'",
+            )
+            for cls in (bp.BayesianSVR, bp.BayesianSVC, bp.BayesianOrdinalSVC)
+        ],
+        *[
+            (
+                lambda s, cls=cls: fitted(cls, GRAM, kernel="precomputed", blocks=10),
+                "20 rows of a kernel matrix have no inputs, by which blocks are cut: use blocks=None",
+            )
+            for cls in (bp.BayesianSVR, bp.BayesianSVC)
+        ],
+        (lambda s: into_folder(MANY, kernel="precomputed"), "estimator must have blocks and a kernel of inputs with"),
+    ],
+    "Precomputed": [
+        *((lambda s, K=K: bp.cov.Precomputed(K), f"K {message}") for K, message in NO_MATRIX[:-1]),
+        (lambda s: bp.cov.Precomputed(GRAM - np.eye(20)), "K must have no negative eigenvalue, got -"),
+        (lambda s: bp.cov.Precomputed(GRAM * np.arange(1, 21)), "K must be symmetric, got"),
+    ],
     "LocalBlocks": options(
         lambda s, **o: bp.LocalBlocks(**o),
         size=("x", 1, 2.5, True, "must be 'auto', None or an integer of at least 2, got"),
@@ -908,7 +999,7 @@ PUBLIC = {
             steps=("a", -1, 1.5, "must be an integer of at least 0, got"),
             random_state=("a", "must be .*got 'a'"),
         ),
-        (lambda s: fitted(bp.BayesianSVC, kernel=len, ard=False), "ard is an option of kernels by name"),
+        (lambda s: fitted(bp.BayesianSVC, kernel=len, ard=False), "ard is an option of kernels with"),
         (lambda s: fitted(bp.BayesianSVC, inference="exchange", probability="map"), "hyperparameters that are sampled"),
     ],
     "LSSVR": [

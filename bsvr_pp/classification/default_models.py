@@ -24,8 +24,8 @@ from bsvr_pp.model.row_kinds import Ordinal
 _COMMON, _OWN = 9.0, 0.25  # of labels, variances of the log lengthscales: of the common factor, and of each
 _START = 3.0  # of these variances: at the mean of their prior, 900, mean field does not converge beside wrong labels
 _REACH = 6.0  # of labels, median of the distance over which their log odds grow beyond |f| = 1
-_DEVIATION = 10.0**0.5  # of f for labels, at the median of the prior of its variance
-_AMPLITUDE = 3.0  # of classes, scale of the prior of the amplitude, in standard deviations of the noise
+DEVIATION = 10.0**0.5  # of f for labels, at the median of the prior of its variance
+AMPLITUDE = 3.0  # of classes, scale of the prior of the amplitude, in standard deviations of the noise
 _SPREAD = 1.0  # prior standard deviation of the first cut point, and of the logs of the gaps
 _SMOOTH = {"soft_insensitive": 1.0, "huber": 1.0, "epsilon_insensitive": 0.0}  # smooth fraction of the tube
 _LIGHT = 0.02  # noise with a smooth tube is Gaussian there, up to ten standard deviations
@@ -134,7 +134,7 @@ def _label_covariance(kernel: str, inputs: Inputs) -> pm.gp.cov.BaseCovariance:
     line = KERNELS["linear"](inputs, lengthscale, linear, 1.0)
     if amplitude is None:
         return line
-    return inputs.seen(KERNELS[kernel](inputs, lengthscale, amplitude, _DEVIATION)) + line
+    return inputs.seen(KERNELS[kernel](inputs, lengthscale, amplitude, DEVIATION)) + line
 
 
 def default_ordinal_model(
@@ -202,7 +202,8 @@ def default_ordinal_model(
         raise ValueError(f"y must hold classes 0, 1, ..., got {classes[odd][0]:g}")
     if classes.min() == classes.max():
         raise ValueError(f"y must hold at least two classes, got only {classes[0]:g}")
-    check_ordinal_options(noise, kernel)
+    check_ordinal_noise(noise)
+    check_kernel(kernel)
     m = int(classes.max())
     return standard_ordinal_model(Inputs(inputs, width, ard), classes, m, noise, kernel)
 
@@ -216,8 +217,8 @@ def standard_ordinal_model(
         if callable(kernel):
             covariance, scale = kernel(inputs.X), 1.0
         else:
-            amplitude = pm.HalfStudentT("amplitude", nu=3.0, sigma=_AMPLITUDE)
-            covariance = inputs.seen(KERNELS[kernel](inputs, lengthscales(inputs), amplitude**2, _AMPLITUDE))
+            amplitude = pm.HalfStudentT("amplitude", nu=3.0, sigma=AMPLITUDE)
+            covariance = inputs.seen(KERNELS[kernel](inputs, lengthscales(inputs), amplitude**2, AMPLITUDE))
             scale = pt.sqrt(1.0 + amplitude**2)
         f = GP(cov_func=covariance).prior("f", X=at, blocks=blocks, jitter=1e-6)
         first = pm.Normal("first_cutpoint", z[0], _SPREAD)
@@ -231,12 +232,11 @@ def standard_ordinal_model(
     return model
 
 
-def check_ordinal_options(noise: str, kernel: Kernel) -> None:
-    """Check the options of a model of ordered classes; the error names the option and what is allowed."""
+def check_ordinal_noise(noise: str) -> None:
+    """Check the noise of a model of ordered classes; the error names what is allowed."""
     allowed = [name for name in NOISES if name != "pinball"]
     if noise not in allowed:
         raise ValueError(f"noise of classes must be one of {', '.join(allowed)}, got {noise!r}")
-    check_kernel(kernel)
 
 
 def class_thresholds(classes: Array, m: int) -> Array:

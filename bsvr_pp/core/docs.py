@@ -17,6 +17,10 @@ X : (n_new, d) array
 
 PASSAGES = {
     "new_inputs": _NEW_INPUTS,
+    "diagonal": """\
+diagonal : (n_new,) or (n_new, q) array, optional
+    With ``kernel="precomputed"``, k(x, x) of the new rows; by default that of the training rows, if it is the same for
+    all.""",
     "quantiles": f"""{_NEW_INPUTS}
 quantiles : sequence of float
     Levels between 0 and 1.

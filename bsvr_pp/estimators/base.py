@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import warnings
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import asdict, dataclass, fields
 from pathlib import Path
@@ -16,11 +16,12 @@ import xarray as xr
 from numpy.typing import ArrayLike
 from sklearn.base import BaseEstimator
 from sklearn.metrics import accuracy_score, r2_score
-from sklearn.utils import check_random_state
+from sklearn.utils import Tags, check_random_state
 from sklearn.utils.validation import check_is_fitted
 
 from bsvr_pp.core.arrays import Array, check_count, check_fields, check_positive, check_share, checked_weights, numbers
 from bsvr_pp.core.docs import shared
+from bsvr_pp.estimators.matrices import PairwiseKernel, is_matrix
 from bsvr_pp.estimators.training_data import PACKAGE, TrainingData
 from bsvr_pp.estimators.validation import Columns, Learned, RandomState, checked_labels
 from bsvr_pp.inference.approximate import Laplace, MeanField
@@ -49,10 +50,18 @@ def check_flag(name: str, value: object) -> None:
         raise ValueError(f"{name} must be True or False, got {value!r}")
 
 
+def check_prior(kernel: object, ard: object, *more: str) -> None:
+    """Check the kernel of an estimator, also one of ``more``, and that ``ard`` is not given in vain."""
+    if not isinstance(kernel, PairwiseKernel):
+        check_kernel(kernel, *more, "precomputed")
+    check_flag("ard", ard)
+    if not ard and (callable(kernel) or is_matrix(kernel)):
+        raise ValueError(f"ard is an option of kernels with lengthscales, got ard=False with kernel={kernel!r}")
+
+
 def check_model_options(estimator: BaseEstimator, methods: dict[str, Method], *kernels: str) -> Method:
     """Check kernel (also one of ``kernels``), ard, restarts and inference; return its method, also of ``methods``."""
-    check_kernel(estimator.kernel, *kernels)
-    check_flag("ard", estimator.ard)
+    check_prior(estimator.kernel, estimator.ard, *kernels)
     if estimator.restarts is not None:
         check_count("restarts", estimator.restarts, 1)
     method, methods = estimator.inference, _METHODS | methods
@@ -89,14 +98,16 @@ def central_levels(coverage: float) -> list[float]:
 class CentralIntervals:
     """An estimator that predicts quantiles, and so central intervals."""
 
-    predict_quantiles: Callable[[ArrayLike, Sequence[float]], Array]
+    predict_quantiles: Callable[..., Array]
 
-    def predict_interval(self, X: ArrayLike, coverage: float = 0.9) -> Array:
+    def predict_interval(self, X: ArrayLike, coverage: float = 0.9, **given: ArrayLike | None) -> Array:
         """Predict the central interval that contains a new target with the given probability.
 
         <new_inputs>
         coverage : float
             Probability, between 0 and 1.
+        **given
+            What `predict_quantiles` takes besides.
 
         Returns
         -------
@@ -108,7 +119,7 @@ class CentralIntervals:
         ValueError
             If coverage is out of range.
         """
-        return np.asarray(self.predict_quantiles(X, central_levels(coverage)))
+        return np.asarray(self.predict_quantiles(X, central_levels(coverage), **given))
 
 
 @dataclass(frozen=True, slots=True)
@@ -163,14 +174,19 @@ class LocalBlocks:
         """Whether n rows are fitted in blocks, and not densely."""
         return self.size is not None and n > (_DENSE if self.size == "auto" else self.size)
 
-    def divided(self, rows: TrainingData, method: Method, *, classes: bool = False) -> tuple[TrainingData, int | None]:
+    def divided(
+        self, rows: TrainingData, method: Method, *, classes: bool = False, matrix: bool = False
+    ) -> tuple[TrainingData, int | None]:
         """The rows as they are fitted, and the largest number of rows of a block; None if the fit is dense.
 
-        Warns of blocks if nobody asked for them; ``classes`` is whether the targets are ordered classes.
+        Warns of blocks if nobody asked for them; ``classes`` and ``matrix`` say that the targets are
+        ordered classes, and the inputs a kernel matrix.
         """
         n = len(rows.y)
         if not self.divides(n):
             return rows, None
+        if matrix:
+            raise ValueError(f"{n} rows of a kernel matrix have no inputs, by which blocks are cut: use blocks=None")
         if isinstance(method, Integrates):
             raise ValueError(f"{method.name} takes a dense fit, and {n} rows need blocks: use blocks=None")
         if isinstance(method, Samples) and (classes or not (rows.exact and rows.counted)):
@@ -224,6 +240,7 @@ class HoldsFit:
 
     predict: Callable[..., Any]
     get_params: Callable[..., dict[str, Any]]
+    __sklearn_tags__: Callable[..., Tags]
     _attributes: Callable[..., Learned]
     _of_predictions: ClassVar[tuple[str, ...]] = ()
     _fit: Any
@@ -315,13 +332,14 @@ class SavedEstimator(HoldsFit):
             raise ValueError("result has a kernel function, which is not saved with it: pickle the estimator instead")
         estimator = from_options(cls, recipe)
         estimator._check_options()
+        kernel = estimator.get_params(deep=False)["kernel"]
         rows = TrainingData.of_dataset(result["rows"].to_dataset())
         learned: Learned = {}
         d = rows.X.shape[1]
         shapes = {"mean_": (d,), "scale_": (d,), "outliers_": None, "levels_": None}  # the others are numbers
         for name, value in check_fields("learned attributes of result", recipe["learned"], cls._learned).items():
             if name == "kernel_":
-                check_kernel(value)
+                check_kernel(value, *(["precomputed"] if is_matrix(kernel) else []))
             elif name != "classes_" and (value is not None or name != "neighbours_"):
                 found = numbers(f"{name} of result", value, shapes.get(name, ()))
                 if name in ("scale_", "unit_"):
@@ -329,13 +347,14 @@ class SavedEstimator(HoldsFit):
             learned[name] = np.array(value) if isinstance(value, list) else value
         names = None if recipe["names"] is None else np.array(recipe["names"], dtype=object)
         encoding = None if recipe["columns"] is None else Encoding.from_json(recipe["columns"], d)
-        columns = Columns(learned["n_features_in_"], names, encoding)
+        matrix = list[object]() if is_matrix(kernel) else None
+        columns = Columns(learned["n_features_in_"], names, encoding, matrix)
         return estimator._keep(estimator._read(rows, learned, columns, result), columns)
 
     def _options(self, given: Mapping[str, object]) -> dict[str, Any]:
         """Options as plain data, from which `from_options` makes the estimator; None for a kernel function."""
         options = None
-        if not callable(given.get("kernel")):
+        if not callable(given.get("kernel")) and not isinstance(given.get("kernel"), PairwiseKernel):
             options = {name: _plain(value) for name, value in given.items()}
         return {"estimator": type(self).__name__, "options": options}
 

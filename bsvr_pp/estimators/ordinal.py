@@ -10,12 +10,13 @@ import xarray as xr
 from numpy.typing import ArrayLike
 from sklearn.base import BaseEstimator, ClassifierMixin
 
-from bsvr_pp.classification.default_models import check_ordinal_options
+from bsvr_pp.classification.default_models import AMPLITUDE, check_ordinal_noise
 from bsvr_pp.core.arrays import Array
 from bsvr_pp.core.compiler import threads_for
 from bsvr_pp.core.docs import shared
 from bsvr_pp.estimators.base import LocalBlocks, SavedEstimator, check_model_options, seeded, warn_unless_converged
-from bsvr_pp.estimators.standard_fit import OfStandardModel, StandardFit, StandardModel
+from bsvr_pp.estimators.matrices import MatrixOption
+from bsvr_pp.estimators.standard_fit import OfStandardModel, StandardFit, StandardModel, factors_of
 from bsvr_pp.estimators.training_data import TrainingData, Units, as_given
 from bsvr_pp.estimators.validation import Columns, Labels, Learned, RandomState, classes_of, codes_of, training_arrays
 from bsvr_pp.inference.approximate import Laplace
@@ -47,7 +48,7 @@ class BayesianOrdinalSVC(OfStandardModel, SavedEstimator, ClassifierMixin, BaseE
     noise : {"soft_insensitive", "absolute", "gaussian"}
         Noise of standard deviation 1: with learned tails, or Laplace or Gaussian noise.
     kernel : {"rational_quadratic", "main_effects", "rbf", "matern32", "matern52", "linear"} or callable
-        As in `bp.classification.default_ordinal_model`.
+        As in `bp.classification.default_ordinal_model`; also "precomputed" or `bp.PairwiseKernel`, as in `BayesianSVR`.
     ard : bool
         Whether each input has its own lengthscale.
     inference : {"mean_field", "laplace", "nuts"} or a method
@@ -104,7 +105,7 @@ class BayesianOrdinalSVC(OfStandardModel, SavedEstimator, ClassifierMixin, BaseE
 
     noise: str = "soft_insensitive"
     _: KW_ONLY
-    kernel: Kernel = "rational_quadratic"
+    kernel: Kernel | MatrixOption = "rational_quadratic"
     ard: bool = True
     inference: str | Method = "mean_field"
     decision: Literal["median", "mode"] = "median"
@@ -133,7 +134,7 @@ class BayesianOrdinalSVC(OfStandardModel, SavedEstimator, ClassifierMixin, BaseE
         classes = classes_of(labels)
         rng, rows = seeded(self.random_state), as_given(inputs, codes_of(labels, classes))
         units, options = Units.of(rows, columns.tied), Options(self.restarts, progressbar=local.progressbar)
-        rows, size = local.divided(rows.in_units(units), method, classes=True)
+        rows, size = local.divided(rows.in_units(units), method, classes=True, matrix=columns.matrix is not None)
         model = self._model(rows, classes, columns)
         with threads_for(len(labels)), local.threads():
             fit = OrdinalFit.of_rows(model, units, rows, method, options, rng, size=size, classes=classes)
@@ -143,15 +144,15 @@ class BayesianOrdinalSVC(OfStandardModel, SavedEstimator, ClassifierMixin, BaseE
             return self._keep(fit, columns)
 
     def _check_options(self) -> Method:
-        check_ordinal_options(self.noise, self.kernel)
+        check_ordinal_noise(self.noise)
         self._local()
         if self.decision not in ("median", "mode"):
             raise ValueError(f"decision must be 'median' or 'mode', got {self.decision!r}")
         return check_model_options(self, {"laplace": Laplace(curvature="local")})
 
     def _model(self, rows: TrainingData, classes: Labels, columns: Columns) -> StandardModel:
-        m, tied = classes.size - 1, columns.tied
-        return StandardModel(self.noise, self.kernel, bool(self.ard), n_cutpoints=m, tied=tied).suited(rows)
+        m, tied, kernel = classes.size - 1, columns.tied, columns.kernel(self.kernel, AMPLITUDE)
+        return StandardModel(self.noise, kernel, bool(self.ard), n_cutpoints=m, tied=tied).suited(rows)
 
     def _read(self, rows: TrainingData, learned: Learned, columns: Columns, result: xr.DataTree) -> OrdinalFit:
         units, classes = Units(learned["mean_"], learned["scale_"]), learned["classes_"]
@@ -166,15 +167,22 @@ class BayesianOrdinalSVC(OfStandardModel, SavedEstimator, ClassifierMixin, BaseE
         found |= {"log_evidence_": fit.fitted.at_optimum, "converged_": fit.fitted.converged}
         if "tails" in point:
             found["tails_"] = float(point["tails"])
+        found |= factors_of(fit)
         if not callable(fit.model.kernel):
             inverse = columns.of_each(point["inverse_lengthscale"])
             found |= {"amplitude_": float(point["amplitude"]), "lengthscale_": units.scale / inverse}
             found["relevance_"] = columns.named(inverse**2)
         return found
 
-    def predict_proba(self, X: ArrayLike) -> Array:
-        """Predict the probability (n_new, n_classes) of each of ``classes_`` at inputs (n_new, d)."""
-        inputs, local = self._standardised(X), self._local()
+    def predict_proba(self, X: ArrayLike, diagonal: ArrayLike | None = None) -> Array:
+        """Predict the probability (n_new, n_classes) of each of ``classes_`` at inputs (n_new, d).
+
+        With ``kernel="precomputed"`` the ``diagonal`` is as in `BayesianSVR.predict`.
+        """
+        return self._probabilities(self._new_rows(X, diagonal))
+
+    def _probabilities(self, inputs: Array) -> Array:
+        local = self._local()
         with threads_for(len(self._fit.rows.y)), local.threads():
             parts = self._fit.components(local.neighbours_of(None))  # as for labels
             found = predictions(parts, inputs, np.empty(0), None)["y_class_probability"]
@@ -182,7 +190,9 @@ class BayesianOrdinalSVC(OfStandardModel, SavedEstimator, ClassifierMixin, BaseE
 
     def predict(self, X: ArrayLike) -> Labels:
         """Predict the median class, or the most probable class, at inputs (n_new, d)."""
-        probability = self.predict_proba(X)
+        # The median of one symmetric distribution is its mean, and needs no variance.
+        moments = self.decision == "mode" or len(self._checked().found.posteriors) != 1
+        probability = self._probabilities(self._new_rows(X, moments=moments))
         if self.decision == "mode":
             chosen = np.argmax(probability, axis=1)
         else:

@@ -32,6 +32,7 @@ from bsvr_pp.estimators.outliers import (
 )
 from bsvr_pp.estimators.standard_fit import StandardFit, StandardModel
 from bsvr_pp.estimators.training_data import PACKAGE, TrainingData, Units
+from bsvr_pp.estimators.validation import Columns
 from bsvr_pp.inference.fitted import Fitted
 from bsvr_pp.inference.integrated import Integrated
 from bsvr_pp.inference.prediction.component import Component, draw_jointly, mixture_of
@@ -47,7 +48,8 @@ from bsvr_pp.inference.prediction.neighbours import (
 )
 from bsvr_pp.inference.protocol import Integrates, IntegratesLatent, MatchesMoments, Method, Options, Samples
 from bsvr_pp.inference.search.at_size import AtSize, Stage, subset_of
-from bsvr_pp.model.priors import Kernel, Tied, mostly_equal
+from bsvr_pp.model.matrices import MatrixKernel
+from bsvr_pp.model.priors import Kernel, mostly_equal
 from bsvr_pp.model.problem import Point, Problem
 
 _EFFECTS = 200  # number of rows from which the kernel has main effects,
@@ -73,11 +75,11 @@ class RegressionSpec:
     integrate: bool = False  # out the hyperparameters of few rows
     size: int | None = None
 
-    def for_rows(self, rows: TrainingData, tied: Tied) -> tuple[Self, TrainingData]:
+    def for_rows(self, rows: TrainingData, columns: Columns) -> tuple[Self, TrainingData]:
         """Decide what depends on the number of rows; the rows come back as they are fitted."""
         n = len(rows.y)
-        model = replace(self.model, tied=tied, kernel=self.kernel_for(n))
-        rows, size = self.local.divided(rows, self.method)
+        model = replace(self.model, tied=columns.tied, kernel=columns.kernel(self.kernel_for(n)))
+        rows, size = self.local.divided(rows, self.method, matrix=columns.matrix is not None)
         method = _FEW if self.integrate and n <= _INTEGRATED and size is None else self.method
         return replace(self, model=model, size=size, method=method), rows
 
@@ -127,7 +129,8 @@ class RegressionFit(StandardFit):
 
         with threads_for(len(self.rows.y)), local.threads():
             given = parts(self.fitted if neighbours is None else self.found)
-            joint = partial(draw_jointly, lambda: parts(self.fitted), X)
+            drawn = partial(draw_jointly, lambda: parts(self.fitted), X)
+            joint = None if isinstance(self.model.kernel, MatrixKernel) else drawn
             return mixture_of(given, X, joint=joint, **self.units.of_targets)[0]
 
     @property
@@ -274,7 +277,9 @@ class _Rounds:
         if not self.spec.set_aside:
             kept = np.ones(len(rows.y), dtype=bool)
             return kept, self.fit(rows, kept, by=self.method, first=first)
-        return kept_rows(leave_one_out, self.units.inputs(rows.X), rows.y, rows.weight)
+        kernel = self.model.kernel
+        X = kernel.coordinates(rows.X) if isinstance(kernel, MatrixKernel) else self.units.inputs(rows.X)
+        return kept_rows(leave_one_out, X, rows.y, rows.weight)
 
     def dense(self, rows: TrainingData) -> _Determined:
         """Find the rows that determine f in a dense fit."""

@@ -2,22 +2,24 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, fields, replace
 from functools import cached_property, lru_cache
-from typing import Any, Literal, Self
+from typing import Any, Literal, Self, cast
 
 import numpy as np
 import pymc as pm
 import xarray as xr
-from numpy.typing import ArrayLike
+from numpy.typing import ArrayLike, NDArray
 from scipy.sparse import sparray
+from sklearn.utils import Tags
 
 from bsvr_pp.assess.partial_dependence import sums_of_f
 from bsvr_pp.classification.default_models import class_thresholds, standard_label_model, standard_ordinal_model
 from bsvr_pp.core.arrays import Array
 from bsvr_pp.core.compiler import interruptible, rarely_collected, threads_for
 from bsvr_pp.estimators.base import HoldsFit, LocalBlocks, blocks_from, warn_unless_converged
+from bsvr_pp.estimators.matrices import MatrixOption, PairwiseKernel, new_rows, values_of
 from bsvr_pp.estimators.training_data import TrainingData, Units
 from bsvr_pp.estimators.validation import new_inputs
 from bsvr_pp.inference.approximate import at_optimum, solve_at
@@ -31,6 +33,7 @@ from bsvr_pp.inference.search.at_size import AtSize, Stage, cut, search_in_block
 from bsvr_pp.inference.search.optimize import initial_point
 from bsvr_pp.model.blocks import ONE_BLOCK, Partition
 from bsvr_pp.model.inputs import AS_GIVEN, CONSTANTS, Levels, Warping
+from bsvr_pp.model.matrices import UNITS, MatrixKernel
 from bsvr_pp.model.priors import Inputs, Kernel, Tied, standard_model, taken_by_main_effects
 from bsvr_pp.model.problem import Point, Problem, read_model
 
@@ -66,9 +69,11 @@ class StandardModel:
 
     def problem(self, rows: TrainingData, blocks: Partition = ONE_BLOCK) -> Problem:
         """The model of standardised rows, read; models of one structure share compiled functions."""
-        if callable(self.kernel):  # the function may look at the inputs
-            return read_model(self.make(rows, blocks))
         known: dict[str, ArrayLike] = {"beta": self.beta, "targets": rows.y, **rows.of_targets}
+        if isinstance(self.kernel, MatrixKernel):
+            known[UNITS] = self.kernel.unit(rows.X)
+        elif callable(self.kernel):  # the function may look at the inputs
+            return read_model(self.make(rows, blocks))
         if self.C is not None:
             known["C"] = float(self.C)
         if self.n_cutpoints:
@@ -237,9 +242,19 @@ class StandardFit:
         return self.fitted.result(self.problem, self.method)
 
 
+def factors_of(fit: StandardFit) -> dict[str, Array]:
+    """Attributes of a kernel that is a sum of matrices: the factor of each, and its share of the prior variance."""
+    kernel = fit.model.kernel
+    if not isinstance(kernel, MatrixKernel):
+        return {}
+    square = fit.point["amplitude"] ** 2
+    return {"factors_": square * fit.units.unit**2 / kernel.unit(fit.rows.X), "shares_": square / square.sum()}
+
+
 class OfStandardModel(HoldsFit):
     """An estimator that holds the fit of a default model to standardised inputs."""
 
+    kernel: Kernel | MatrixOption | Literal["auto"]
     blocks: LocalBlocks | int | Literal["auto"] | None = "auto"
 
     def _local(self) -> LocalBlocks:
@@ -250,7 +265,33 @@ class OfStandardModel(HoldsFit):
         inputs = new_inputs(self, X)
         return np.asarray(self._fit.units.inputs(inputs))
 
+    def _new_rows(self, X: ArrayLike, diagonal: ArrayLike | None = None, *, moments: bool = True) -> Array:
+        """New inputs, standardised, or rows of a kernel matrix with its diagonal, which ``moments`` of f need."""
+        fit, columns = self._checked(), self._columns
+        kernel = self._given["kernel"] if columns.matrix is not None else None
+        if diagonal is not None and kernel != "precomputed":
+            raise ValueError("diagonal is for kernel='precomputed': other kernels give it themselves")
+        if columns.matrix is None:
+            return self._standardised(X)
+        K = new_inputs(self, values_of(kernel, X, columns.matrix))
+        known = kernel.own(cast(Sequence[object], X)) if isinstance(kernel, PairwiseKernel) else diagonal
+        return new_rows(K, fit.rows.X, MatrixKernel(columns.count), known, moments)
+
+    def _inputs_of(self, index: NDArray[np.intp]) -> Array:
+        """Inputs of given rows as they were given, or their rows of a kernel matrix."""
+        rows, units, n = self._checked().rows, self._fit.units, self._columns.count
+        found = np.asarray(units.mean + units.scale * rows.X[rows.place[index]])
+        return found if self._columns.matrix is None else found[:, : found.shape[1] // (n + 1) * n]
+
     def _sums_of_f(self, X: ArrayLike, weights: sparray) -> tuple[Array, list[tuple[Array, Array]]]:
         """Shares of the members, and moments of sparse weights (k, m) times f at X, in units of the targets."""
+        if self._checked() and self._columns.matrix is not None:
+            raise ValueError("effects are of inputs, and a kernel that is a matrix has none")
         inputs, units = self._standardised(X), self._fit.units
         return sums_of_f(self._fit.function(), inputs, weights, location=units.location, unit=units.unit)
+
+    def __sklearn_tags__(self) -> Tags:
+        """Tags of scikit-learn: cross-validation cuts rows and columns of a kernel matrix."""
+        tags = super().__sklearn_tags__()
+        tags.input_tags.pairwise = isinstance(self.kernel, str) and self.kernel == "precomputed"
+        return tags

@@ -18,6 +18,7 @@ from sklearn.base import BaseEstimator, ClassifierMixin
 from sklearn.utils.class_weight import compute_class_weight
 from sklearn.utils.multiclass import check_classification_targets
 
+from bsvr_pp.classification.default_models import DEVIATION
 from bsvr_pp.classification.exchange import Exchange
 from bsvr_pp.classification.normalised_evidence import NormalisedEvidence
 from bsvr_pp.core.approximations import find_mode
@@ -27,9 +28,10 @@ from bsvr_pp.core.covariance.covariance import each_block
 from bsvr_pp.core.docs import shared
 from bsvr_pp.core.losses import LOSSES, NoiseModel
 from bsvr_pp.core.losses.registry import label_probability
-from bsvr_pp.estimators.base import LocalBlocks, SavedEstimator, check_flag, seeded, warn_unless_converged
+from bsvr_pp.estimators.base import LocalBlocks, SavedEstimator, check_prior, seeded, warn_unless_converged
 from bsvr_pp.estimators.coupling import LEAST, Coupling
-from bsvr_pp.estimators.standard_fit import OfStandardModel, StandardFit, StandardModel
+from bsvr_pp.estimators.matrices import MatrixOption
+from bsvr_pp.estimators.standard_fit import OfStandardModel, StandardFit, StandardModel, factors_of
 from bsvr_pp.estimators.training_data import TrainingData, Units, merge_rows
 from bsvr_pp.estimators.validation import Columns, Labels, Learned, RandomState, classes_of, codes_of, training_arrays
 from bsvr_pp.inference.approximate import MeanField
@@ -39,7 +41,7 @@ from bsvr_pp.inference.prediction.component import Component, Member, component,
 from bsvr_pp.inference.protocol import Normalises, Options, Samples, attributes_of
 from bsvr_pp.methods import method_of
 from bsvr_pp.model.blocks import ONE_BLOCK, Blocks
-from bsvr_pp.model.priors import Kernel, check_kernel
+from bsvr_pp.model.priors import Kernel
 from bsvr_pp.model.problem import Point
 
 _EVIDENCES = ("pointwise", "conditional", "joint", "naive")
@@ -172,7 +174,7 @@ class BayesianSVC(OfStandardModel, SavedEstimator, ClassifierMixin, BaseEstimato
     kernel : {"rbf", "main_effects", "rational_quadratic", "matern32", "matern52", "linear"} or callable
         Kernel of the deviation, as in `bp.classification.default_label_model`; with "linear" the function is linear. A
         function is called inside a PyMC model with the standardised inputs. It returns a kernel of `pm.gp.cov` with its
-        priors, to which only the offset is added.
+        priors, to which only the offset is added, as to "precomputed" and `bp.PairwiseKernel` (see `BayesianSVR`).
     C : float, optional
         Penalty of the hinge; by default it is learned.
     evidence : {"pointwise", "conditional", "joint", "naive"}
@@ -252,7 +254,7 @@ class BayesianSVC(OfStandardModel, SavedEstimator, ClassifierMixin, BaseEstimato
     _of_predictions: ClassVar = ("blocks", "probability")
 
     _: KW_ONLY
-    kernel: Kernel = "rbf"
+    kernel: Kernel | MatrixOption = "rbf"
     C: float | None = None
     evidence: Literal["pointwise", "conditional", "joint", "naive"] = "pointwise"
     probability: Literal["average", "mean", "map"] = "average"
@@ -296,7 +298,7 @@ class BayesianSVC(OfStandardModel, SavedEstimator, ClassifierMixin, BaseEstimato
         if self._sampler() is not None:
             rows = rows.repeated()  # labels are drawn for each row
         elif self._likelihood() == "known_label":
-            rows, size = local.divided(rows, MeanField())
+            rows, size = local.divided(rows, MeanField(), matrix=columns.matrix is not None)
         if size is None:
             remedy = NO_BLOCKS if self._likelihood() == "hinge" else "blocks='auto' fits them in blocks"
             check_memory("BayesianSVC", len(rows.y), remedy)
@@ -324,10 +326,7 @@ class BayesianSVC(OfStandardModel, SavedEstimator, ClassifierMixin, BaseEstimato
     def _check_options(self) -> None:
         check_choice("evidence", self.evidence, _EVIDENCES)
         check_choice("probability", self.probability, ("average", "mean", "map"))
-        check_kernel(self.kernel)
-        if callable(self.kernel) and not self.ard:
-            raise ValueError("ard is an option of kernels by name, got ard=False with a kernel function")
-        check_flag("ard", self.ard)
+        check_prior(self.kernel, self.ard)
         if self.C is not None and not (is_number(self.C) and 0 < self.C < np.inf):
             raise ValueError(f"C must be a number > 0, or None to learn it, got {self.C!r}")
         check_count("steps", self.steps, 0)
@@ -366,7 +365,8 @@ class BayesianSVC(OfStandardModel, SavedEstimator, ClassifierMixin, BaseEstimato
         return [replace(rows, y=np.where(rows.y == k, 1.0, -1.0)) for k in positive]
 
     def _model(self, rows: TrainingData, columns: Columns) -> StandardModel:
-        model = StandardModel(self._likelihood(), self.kernel, bool(self.ard), C=self.C, tied=columns.tied)
+        kernel = columns.kernel(self.kernel, DEVIATION)
+        model = StandardModel(self._likelihood(), kernel, bool(self.ard), C=self.C, tied=columns.tied)
         return model.suited(rows)
 
     def _binary(
@@ -426,6 +426,8 @@ class BayesianSVC(OfStandardModel, SavedEstimator, ClassifierMixin, BaseEstimato
             "lapse_": fit.of_each(each.lapse for each in fit.binaries),
             "blocks_": fit.of_each(each.cut for each in fit.binaries),
         }
+        for name in factors_of(fit.binaries[0]):
+            found[name] = fit.of_each(factors_of(each)[name] for each in fit.binaries)
         function = callable(fit.binaries[0].model.kernel)
         for name in ("amplitude", "linear", "offset"):
             if name in points[0] and not (function and name in ("amplitude", "linear")):
@@ -458,8 +460,7 @@ class BayesianSVC(OfStandardModel, SavedEstimator, ClassifierMixin, BaseEstimato
     @property
     def support_vectors_(self) -> Array:
         """Their inputs."""
-        rows, units = self._checked().rows, self._fit.units
-        return np.asarray(units.mean + units.scale * rows.X[rows.place[self.support_]])
+        return self._inputs_of(self.support_)
 
     @property
     def n_support_(self) -> NDArray[np.intp]:
@@ -467,9 +468,15 @@ class BayesianSVC(OfStandardModel, SavedEstimator, ClassifierMixin, BaseEstimato
         rows = self._checked().rows
         return np.bincount(rows.y[rows.place[self.support_]].astype(np.intp), minlength=self._fit.classes.size)
 
-    def predict_proba(self, X: ArrayLike) -> Array:
-        """Predict the probability (n_new, n_classes) of each of ``classes_`` at inputs (n_new, d)."""
-        P = of_each_class(self._above(X))
+    def predict_proba(self, X: ArrayLike, diagonal: ArrayLike | None = None) -> Array:
+        """Predict the probability (n_new, n_classes) of each of ``classes_`` at inputs (n_new, d).
+
+        With ``kernel="precomputed"`` the ``diagonal`` is as in `BayesianSVR.predict`.
+        """
+        return self._coupled(self._above(X, diagonal))
+
+    def _coupled(self, above: Array) -> Array:
+        P = of_each_class(above)
         coupling = self._fit.coupling if self.probability == "average" else Coupling()
         return coupling.join(P)
 
@@ -482,9 +489,11 @@ class BayesianSVC(OfStandardModel, SavedEstimator, ClassifierMixin, BaseEstimato
         odds: Array = logit(np.clip(self._above(X), LEAST, 1.0 - LEAST))
         return odds[:, 0] if self._fit.classes.size == 2 else odds
 
-    def _above(self, X: ArrayLike) -> Array:
-        """Probability of the positive class of each binary model, (n_new, models)."""
-        inputs, local = self._standardised(X), self._local()
+    def _above(self, X: ArrayLike, diagonal: ArrayLike | None = None, *, chosen: bool = False) -> Array:
+        """Probability of the positive class of each binary model, (n_new, models), or only which is ``chosen``."""
+        chosen = chosen and self._checked().classes.size == 2 and self._sampler() is None  # by the sign of the mean
+        moments = self.probability == "average" and not chosen
+        inputs, local = self._new_rows(X, diagonal, moments=moments), self._local()
         neighbours = local.neighbours_of(None)  # a label says little: the own block has more of them
         with threads_for(len(self._fit.rows.X)), local.threads():
             found = [each.probability(inputs, self.probability, neighbours) for each in self._fit.binaries]
@@ -492,4 +501,4 @@ class BayesianSVC(OfStandardModel, SavedEstimator, ClassifierMixin, BaseEstimato
 
     def predict(self, X: ArrayLike) -> Labels:
         """Predict the most probable class at inputs (n_new, d)."""
-        return np.asarray(self._checked().classes[np.argmax(self.predict_proba(X), axis=1)])
+        return np.asarray(self._checked().classes[np.argmax(self._coupled(self._above(X, chosen=True)), axis=1)])

@@ -24,8 +24,9 @@ from bsvr_pp.estimators.base import (
     seeded,
     warn_unless_converged,
 )
+from bsvr_pp.estimators.matrices import MatrixOption
 from bsvr_pp.estimators.regression_fit import RegressionFit, RegressionSpec, fit_regression
-from bsvr_pp.estimators.standard_fit import StandardModel
+from bsvr_pp.estimators.standard_fit import StandardModel, factors_of
 from bsvr_pp.estimators.target_predictions import TargetPredictions, hyperparameters
 from bsvr_pp.estimators.training_data import TrainingData, Units
 from bsvr_pp.estimators.validation import Columns, Learned, RandomState, new_inputs, regression_data, targets_of
@@ -56,7 +57,9 @@ class BayesianSVR(TargetPredictions, SavedEstimator, RegressorMixin, BaseEstimat
         "auto" is "main_effects" from 200 rows, and "rational_quadratic" below. The rational quadratic kernel is a
         mixture of Gaussian kernels ("rbf") of several lengthscales. "main_effects" adds a function of each input alone,
         and from 400 rows of each pair of inputs (`bp.default_model`). A function is called inside a PyMC model with the
-        standardised inputs and returns a kernel of `pm.gp.cov` with its priors; a constant kernel is added.
+        standardised inputs and returns a kernel of `pm.gp.cov` with its priors; a constant kernel is added. With
+        "precomputed" X is the matrix of a kernel, (n, n), or of q kernels, (n, n, q), and (n_new, n) in predictions;
+        with `bp.PairwiseKernel` a list of objects.
     beta : float or "auto"
         Smooth fraction; only for the soft insensitive loss. "auto" is 0.8.
     quantile : float
@@ -102,6 +105,8 @@ class BayesianSVR(TargetPredictions, SavedEstimator, RegressorMixin, BaseEstimat
     ----------
     kernel_ : str
         The kernel that was used; "function" for a function.
+    factors_, shares_ : (q,) array
+        Of kernels that are matrices, the factor of each matrix in k, and its share of the prior variance.
     levels_ : (q,) array of int
         Inputs with few values, whose values are categories as well in a kernel with main effects.
     warping_ : DataFrame
@@ -184,7 +189,7 @@ class BayesianSVR(TargetPredictions, SavedEstimator, RegressorMixin, BaseEstimat
 
     noise: str = "soft_insensitive"
     _: KW_ONLY
-    kernel: Kernel | Literal["auto"] = "auto"
+    kernel: Kernel | MatrixOption | Literal["auto"] = "auto"
     beta: float | Literal["auto"] = "auto"
     quantile: float = 0.5
     ard: bool = True
@@ -225,7 +230,7 @@ class BayesianSVR(TargetPredictions, SavedEstimator, RegressorMixin, BaseEstimat
         """
         spec, log_targets = self._check_options(), bool(self.log_targets)
         rows, columns = regression_data(self, X, y, sample_weight, log_targets=log_targets)
-        spec, rows = spec.for_rows(rows, columns.tied)
+        spec, rows = spec.for_rows(rows, columns)
         return self._keep(fit_regression(rows, spec, seeded(self.random_state)), columns)
 
     def add(self, X: ArrayLike, y: ArrayLike, sample_weight: ArrayLike | None = None) -> Self:
@@ -261,6 +266,8 @@ class BayesianSVR(TargetPredictions, SavedEstimator, RegressorMixin, BaseEstimat
         fit = self._checked()
         if fit.found.draws is not None and not fit.found.posteriors:
             raise ValueError("rows are added to posteriors of f, and NUTS has draws: use inference='auto'")
+        if self._columns.matrix is not None:
+            raise ValueError("rows are added to inputs, and new rows change the columns of a kernel matrix: fit again")
         inputs, targets = new_inputs(self, X), targets_of(y, allowed=True)
         weight, values = checked_weights(sample_weight, len(inputs)), numbers("y", targets.y, (len(inputs),))
         new = fit.rows.like(targets.rows(inputs, values, weight, logs=fit.units.logarithm))
@@ -286,7 +293,7 @@ class BayesianSVR(TargetPredictions, SavedEstimator, RegressorMixin, BaseEstimat
         method = check_model_options(self, {"auto": MeanField()}, "auto")
         check_unused(self.noise, self.kernel, beta=self.beta, quantile=self.quantile, ard=bool(self.ard))
         local, beta = self._local(), BETA if self.beta == "auto" else float(self.beta)
-        kernel: Kernel = "rational_quadratic" if self.kernel == "auto" else self.kernel
+        kernel = cast(Kernel, "rational_quadratic" if self.kernel == "auto" else self.kernel)
         if self.inference == "laplace" and not unit_noise(self.noise, beta=beta).smooth:
             raise ValueError(
                 f"inference='laplace' has no curvature to go by where noise={self.noise!r} has kinks: use 'mean_field'"
@@ -312,10 +319,11 @@ class BayesianSVR(TargetPredictions, SavedEstimator, RegressorMixin, BaseEstimat
         if not set(levels := tuple(learned["levels_"])) <= set(range(rows.X.shape[1])):
             raise ValueError(f"levels_ of result must be numbers of its inputs, got {list(levels)}")
         data = result["constant_data"].to_dataset()
-        known = {"kernel": learned["kernel_"], "levels": tuple(map(int, levels)), "beta": learned["beta_"]}
+        known = {"levels": tuple(map(int, levels)), "beta": learned["beta_"]}
         known["pairs"] = "effect_pairs" in hyperparameters_of(result)
         if CONSTANTS in data:
             known["warping"] = Warping.of_array(numbers(f"{CONSTANTS} of result", data[CONSTANTS].values, ("q", 6)))
+        known["kernel"] = columns.kernel(learned["kernel_"])
         model = replace(spec.model, tied=columns.tied, **known)
         more = {"neighbours": learned["neighbours_"], "outliers": learned["outliers_"].astype(np.intp)}
         return RegressionFit.of_result(model, units, rows, method_of(result), result, **more)
@@ -326,12 +334,13 @@ class BayesianSVR(TargetPredictions, SavedEstimator, RegressorMixin, BaseEstimat
         inverse = None if callable(kernel) else fit.point["inverse_lengthscale"]
         return hyperparameters(fit.problem.noise_at(fit.point), inverse, fit.units, columns) | {
             "beta_": fit.model.beta,
-            "kernel_": "function" if callable(kernel) else kernel,
+            "kernel_": kernel if isinstance(kernel, str) else "function" if columns.matrix is None else "precomputed",
             "levels_": np.array(fit.model.levels, dtype=np.intp),
             "outliers_": fit.outliers,
             "neighbours_": fit.neighbours,
             "blocks_": fit.cut,
             "noise_scales_": fit.found.scales,
+            **factors_of(fit),
         }
 
     @property
@@ -389,8 +398,7 @@ class BayesianSVR(TargetPredictions, SavedEstimator, RegressorMixin, BaseEstimat
     @property
     def support_vectors_(self) -> Array:
         """Their inputs."""
-        rows, units = self._checked().rows, self._fit.units
-        return np.asarray(units.mean + units.scale * rows.X[rows.place[self.support_]])
+        return self._inputs_of(self.support_)
 
     @property
     def n_support_(self) -> int:

@@ -28,13 +28,16 @@ class TargetPredictions(OfStandardModel, CentralIntervals):
     C_: float
     noise_variance_: float
 
-    def predict(self, X: ArrayLike, return_std: bool = False) -> Array | tuple[Array, Array]:
+    def predict(
+        self, X: ArrayLike, return_std: bool = False, diagonal: ArrayLike | None = None
+    ) -> Array | tuple[Array, Array]:
         """Predict targets: their mean, or with pinball noise their quantile.
 
         <new_inputs>
         return_std : bool
             Whether to return also the standard deviation of a new target, in which the noise is included;
             `predict_f` gives the standard deviation of the function.
+        <diagonal>
 
         Returns
         -------
@@ -47,14 +50,15 @@ class TargetPredictions(OfStandardModel, CentralIntervals):
         """
         if return_std and self._checked().units.logarithm:
             raise ValueError("return_std must be False with log_targets=True: predict_quantiles gives the spread")
-        found = self.predict_distribution(X)
+        found = self._predictive(X, diagonal, moments=return_std)
         mean = self._centre(found)
         return (mean, found.std()) if return_std else mean
 
-    def predict_distribution(self, X: ArrayLike) -> PredictiveDistribution:
+    def predict_distribution(self, X: ArrayLike, diagonal: ArrayLike | None = None) -> PredictiveDistribution:
         """Predict the whole distribution of new targets, in closed form.
 
         <new_inputs>
+        <diagonal>
 
         Returns
         -------
@@ -69,20 +73,24 @@ class TargetPredictions(OfStandardModel, CentralIntervals):
         >>> bool(svr.predict_distribution([[1.0]]).sf(0.5)[0] > 0.9)
         True
         """
-        inputs = self._standardised(X)
+        return self._predictive(X, diagonal)
+
+    def _predictive(self, X: ArrayLike, diagonal: ArrayLike | None, *, moments: bool = True) -> PredictiveDistribution:
+        inputs = self._new_rows(X, diagonal, moments=moments)
         found: PredictiveDistribution = self._fit.predictive(inputs, self._local(), self.noise_scales)
         return found
 
-    def predict_f(self, X: ArrayLike) -> tuple[Array, Array]:
+    def predict_f(self, X: ArrayLike, diagonal: ArrayLike | None = None) -> tuple[Array, Array]:
         """Predict mean and standard deviation of the latent function, without the noise; of log y with log_targets.
 
         <new_inputs>
+        <diagonal>
 
         Returns
         -------
         mean, standard deviation : (n_new,) arrays
         """
-        return self.predict_distribution(X).moments_of_f()
+        return self.predict_distribution(X, diagonal).moments_of_f()
 
     def predict_uncertainty(self, X: ArrayLike) -> pd.DataFrame:
         """Predict where the spread of a new target comes from: standard deviations, whose squares add up to the total.
@@ -153,14 +161,14 @@ class TargetPredictions(OfStandardModel, CentralIntervals):
         with self._local().threads():
             return self.predict_distribution(X).sf(values[:, None]).T
 
-    def predict_quantiles(self, X: ArrayLike, quantiles: Sequence[float]) -> Array:
-        """Predict quantiles of a new target.
+    def predict_quantiles(self, X: ArrayLike, quantiles: Sequence[float], diagonal: ArrayLike | None = None) -> Array:
+        """Predict quantiles of a new target; ``diagonal`` is as in `predict`.
 
         <quantiles>
         """
         levels = checked_levels(quantiles)
         with self._local().threads():
-            return self.predict_distribution(X).ppf(levels[:, None]).T
+            return self.predict_distribution(X, diagonal).ppf(levels[:, None]).T
 
     def sample_y(self, X: ArrayLike, n_samples: int = 1, random_state: RandomState = 0) -> Array:
         """Draw new targets jointly at several inputs: one latent function per draw, plus noise.

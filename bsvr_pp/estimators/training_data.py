@@ -205,6 +205,8 @@ class Units:
     def of(cls, rows: TrainingData, tied: Tied, *, targets: bool = False, logarithm: bool = False) -> Self:
         """Means and standard deviations of the inputs, and of ``targets`` a location and scale."""
         of_targets = location_and_scale(rows.y, rows.weight) if targets else (0.0, 1.0)
+        if tied == ():  # rows of a kernel matrix
+            return cls(np.zeros(rows.X.shape[1]), np.ones(rows.X.shape[1]), *of_targets, logarithm)
         mean, deviation = mean_and_deviation(rows.X, rows.weight)
         return cls(mean, width_of_tied(deviation, tied), *of_targets, logarithm)
 

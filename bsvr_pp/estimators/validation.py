@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import warnings
+from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any, Self
+from typing import Any, Self, cast
 
 import numpy as np
 import pandas as pd
@@ -16,8 +17,10 @@ from sklearn.utils.validation import check_array, check_is_fitted, check_X_y, va
 
 from bsvr_pp.core.arrays import Array, check_size, check_spread, check_varies, checked_weights, numbers
 from bsvr_pp.core.losses.noise import checked_ends
+from bsvr_pp.estimators.matrices import MatrixOption, PairwiseKernel, is_matrix, training_rows, values_of
 from bsvr_pp.estimators.training_data import PACKAGE, IntervalData, TrainingData, as_given, check_unweighted, merge_rows
-from bsvr_pp.model.priors import Tied, of_inputs
+from bsvr_pp.model.matrices import MatrixKernel
+from bsvr_pp.model.priors import Kernel, Tied, of_inputs
 from bsvr_pp.model.row_kinds import representative
 from bsvr_pp.tables import DataError, check_columns
 from bsvr_pp.tables.columns import Encoding, table_of
@@ -36,6 +39,7 @@ class Columns:
     count: int
     names: Labels | None = None
     encoding: Encoding | None = None
+    matrix: Sequence[object] | None = None  # where X has values of a kernel, the objects of fit if there are any
 
     @property
     def attributes(self) -> Learned:
@@ -45,8 +49,14 @@ class Columns:
 
     @property
     def tied(self) -> Tied:
-        """Numbers that the inputs from the words of one column share; None without words."""
+        """Numbers that the inputs from the words of one column share; None without words, () for a matrix."""
+        if self.matrix is not None:
+            return ()
         return None if self.encoding is None else self.encoding.tied
+
+    def kernel(self, given: MatrixOption | Kernel, scale: float = 1.0) -> Kernel:
+        """The kernel of a model for that of an estimator; ``scale`` is that of the amplitudes of a matrix."""
+        return cast(Kernel, given) if self.matrix is None else MatrixKernel(self.count, scale)
 
     def of_each(self, values: Array) -> Array:
         """Values (d,) of the inputs from a value of each lengthscale, or from one."""
@@ -129,8 +139,14 @@ def training_arrays(
 ) -> tuple[Array, Labels, Columns]:
     """Checked inputs and targets as arrays, and the columns of the inputs; the estimator is left as it is."""
     blank = type(estimator)(**estimator.get_params(deep=False))
+    given, matrix = X, is_matrix(getattr(blank, "kernel", None))
+    if matrix:
+        X = values_of(blank.kernel, given, cast(Sequence[object], given))
     inputs, targets = _validate(blank, X, y, reset=True, numeric=y_numeric, least=ensure_min_samples)
     assert targets is not None
+    if matrix:
+        objects = list(cast(Sequence[object], given)) if isinstance(blank.kernel, PairwiseKernel) else []
+        return training_rows(inputs), targets, Columns(blank.n_features_in_, matrix=objects)
     return inputs, targets, Columns(blank.n_features_in_, getattr(blank, "feature_names_in_", None), blank.encoding_)
 
 
@@ -146,6 +162,7 @@ def _validate(
     """Data as arrays of numbers, by scikit-learn's checks; the columns of a table are encoded (`tables.columns`)."""
     table, targets = table_of(X), np.asarray(y).dtype if numeric else np.dtype(object)
     options = {"y_numeric": numeric, "ensure_min_samples": least} if reset else {}
+    options["allow_nd"] = is_matrix(getattr(estimator, "kernel", None))  # of several kernels
     if reset:
         estimator.encoding_ = None if table is None else Encoding.of_table(table)
     encoding = estimator.encoding_

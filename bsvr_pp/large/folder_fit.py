@@ -21,6 +21,7 @@ from bsvr_pp.core.arrays import Rows
 from bsvr_pp.core.atomic_write import LOCK, SealedFile, check_writable, locked
 from bsvr_pp.core.compiler import threads_for
 from bsvr_pp.estimators.base import LocalBlocks, blocks_from, seeded
+from bsvr_pp.estimators.matrices import is_matrix
 from bsvr_pp.estimators.regression_fit import RegressionSpec
 from bsvr_pp.estimators.svr import BayesianSVR
 from bsvr_pp.inference.prediction.neighbours import SolvedRows, solved_rows
@@ -113,8 +114,8 @@ def fit_folder(
         raise ValueError(f"estimator must be a BayesianSVR in a folder, got {type(estimator).__name__}: fit in memory")
     spec = estimator._check_options()
     local = spec.local
-    if local.size is None or callable(estimator.kernel):
-        raise ValueError("estimator must have blocks and a kernel with a name in a folder")
+    if local.size is None or callable(estimator.kernel) or is_matrix(estimator.kernel):
+        raise ValueError("estimator must have blocks and a kernel of inputs with a name in a folder")
     if not isinstance(spec.method, IntegratesLatent):
         raise ValueError(f"inference must be mean field or Laplace in a folder, got {estimator.inference!r}")
     if not isinstance(folder, str | Path):

@@ -258,12 +258,12 @@ class FolderModel(TargetPredictions):
         path, record = _record_of(folder)
         name = str(path / "model.json")
         data = check_fields(f"data of {name}", check_fields(name, record, _FIELDS)["data"], _DATA)
-        self._spec, columns = spec_of(record)
+        self._spec, self._columns = spec_of(record)
         self.folder, self.run, self._record = path, record["run"], record
         self.blocks, self.noise_scales = self._spec.local, self._spec.noise_scales
         self.intervals = bool(self.run["recipe"]["options"]["intervals"])
         self.names, self.target, self.notes = tuple(data["names"]), data["target"], tuple(data["notes"])
-        self.encoding_, self.beta_, self.n_features_in_ = columns.encoding, self._spec.model.beta, len(self.names)
+        self.encoding_, self.beta_, self.n_features_in_ = self._columns.encoding, self._spec.model.beta, len(self.names)
         mean, scale = (numbers(f"{each} of {name}", data[each], (len(self.names),)) for each in _DATA[5:7])
         location, unit = (float(numbers(f"{each} of {name}", data[each], ())) for each in _DATA[7:9])
         check_positive(f"scale and unit of {name}", np.append(scale, unit))
@@ -283,7 +283,7 @@ class FolderModel(TargetPredictions):
                 self._stored = stored = stored.with_posterior(posterior["files"])
         self._fit = FolderFit(self._spec.model, units, stored, point, self.neighbours_, self.noise_scales_)
         noise, inverse = self._fit.first.noise_at(point), point["inverse_lengthscale"]
-        vars(self).update(hyperparameters(noise, inverse, units, columns))
+        vars(self).update(hyperparameters(noise, inverse, units, self._columns))
 
     def _checked(self) -> FolderFit:
         return self._fit

@@ -29,7 +29,7 @@ from bsvr_pp.model.inputs import AS_GIVEN, Levels, Warped, Warping, WithLevels, 
 from bsvr_pp.model.kernels import MainEffects, RationalQuadratic
 from bsvr_pp.model.row_kinds import Interval
 
-Tied = tuple[int, ...] | None  # for each input the number of its hyperparameters; None if each has its own
+Tied = tuple[int, ...] | None  # for each input the number of its hyperparameters; None: each its own; (): none has
 Kernel = (
     Literal["main_effects", "rational_quadratic", "rbf", "matern32", "matern52", "linear"]
     | Callable[[Array], pm.gp.cov.BaseCovariance]
@@ -387,7 +387,7 @@ def check_unused(noise: str, kernel: Any, *, beta: Any, quantile: float, ard: bo
     if quantile != _MEDIAN and "quantile" not in LOSSES[noise].parameters:
         raise ValueError(f"quantile is an option of pinball noise, got quantile={quantile!r} with {noise} noise")
     if callable(kernel) and not ard:
-        raise ValueError("ard is an option of kernels by name, got ard=False with a kernel function")
+        raise ValueError("ard is an option of kernels with lengthscales, got ard=False with a kernel function")
 
 
 def check_kernel(kernel: Any, *more: str) -> None:

@@ -19,7 +19,23 @@ SLOW = (
     bp.BayesianSVR(restarts=1, random_state=0),
     bp.BayesianSVC(steps=2, random_state=0),
     bp.BayesianOrdinalSVC(kernel="rbf", restarts=1),
+    bp.BayesianSVR(kernel="precomputed", inference="mean_field", restarts=1, random_state=0),
+    bp.BayesianSVC(kernel="precomputed", probability="mean", random_state=0),
+    bp.BayesianOrdinalSVC(kernel="precomputed", restarts=1),
 )
+NO_KERNEL = {  # checks that fit what is no matrix of a kernel
+    "check_positive_only_tag_during_fit",
+    "check_estimators_dtypes",
+    "check_classifiers_one_label_sample_weights",
+    "check_decision_proba_consistency",
+}
+NO_DIAGONAL = {  # checks that ask for probabilities where the diagonal is not constant
+    "check_classifiers_train",
+    "check_methods_sample_order_invariance",
+    "check_methods_subset_invariance",
+    "check_dict_unchanged",
+    "check_fit_idempotent",
+}
 LONG = {"check_class_weight_classifiers", "check_classifiers_train"}
 
 
@@ -28,6 +44,10 @@ def checks():
     for made in (*ESTIMATORS, *SLOW):
         for estimator, check in estimator_checks_generator(made):
             name = getattr(check, "func", check).__name__
+            if getattr(made, "kernel", None) == "precomputed" and (
+                name in NO_KERNEL or (isinstance(made, bp.BayesianOrdinalSVC) and name in NO_DIAGONAL)
+            ):
+                continue
             slow = name in LONG or any(made is each for each in SLOW)
             label = f"{type(made).__name__}-{name}"
             yield pytest.param(estimator, check, id=label, marks=[pytest.mark.slow] if slow else [])

@@ -1,10 +1,11 @@
 """Nearest training rows of new inputs: a fit of f on these rows alone, and scales of the noise that they choose.
 
-Rows are near in a k-d tree on the inputs in units of their lengthscales, or of their standard deviations if the kernel
-has none. Fits start from the sites of small blocks, in which all rows are solved once (`solved_rows`). Their cavities
-have the density of each row given the others, which shows whether the noise near an input is wider or narrower than
-elsewhere. The mixture of scales is in docs/explanation/blocks.md. Where a third or more of the targets have one value,
-each scale has an offset, the mean residual of its rows. Predictions then have the mean of the targets.
+Rows are near in a k-d tree on the inputs in units of their lengthscales. If the kernel has none, they are near in a
+dense fit where the prior says that f differs little, and in blocks by the standard deviations of the inputs. Fits start
+from the sites of small blocks, in which all rows are solved once (`solved_rows`). Their cavities have the density of
+each row given the others, which shows whether the noise near an input is wider or narrower than elsewhere. The mixture
+of scales is in docs/explanation/blocks.md. Where a third or more of the targets have one value, each scale has an
+offset, the mean residual of its rows. Predictions then have the mean of the targets.
 """
 
 from __future__ import annotations
@@ -414,6 +415,9 @@ def moments_given(problem: Problem, point: Point, X: Array, near: Rows, progress
 
 def nearest_rows(problem: Problem, point: Point, X: Array, count: int) -> Rows:
     """Numbers of the nearest training rows of each input, nearest first; all rows if there are fewer than ``count``."""
+    apart = _apart(problem, point, X)
+    if apart is not None:
+        return np.argsort(apart, axis=1, kind="stable")[:, :count]
     unit = _unit(problem, point)
     found = _tree(problem, unit).query(X / unit, k=np.arange(1, min(count, problem.targets.size) + 1))
     return np.asarray(found[1], dtype=np.int64)
@@ -423,6 +427,10 @@ def nearest_others(problem: Problem, point: Point, rows: Rows, count: int) -> Ro
     """Numbers of the nearest training rows of some training rows, without the row itself."""
     unit, n = _unit(problem, point), problem.targets.size
     count, parts = min(count, n - 1), range(0, n, _TREE)  # one tree of all rows would have to be in memory
+    apart = _apart(problem, point, problem.inputs[rows])
+    if apart is not None:
+        apart[np.arange(rows.size), rows] = np.inf
+        return np.argsort(apart, axis=1, kind="stable")[:, :count]
     scaled = ((np.arange(at, min(at + _TREE, n)), problem.inputs[at : at + _TREE] / unit) for at in parts)
     _, near = nearest_in(scaled, problem.inputs[rows] / unit, count + 1)
     # Among many equal rows the row itself may not be found: then the last is left out.
@@ -440,6 +448,16 @@ def nearest_in(parts: Iterable[tuple[Rows, Array]], Z: Array, count: int) -> tup
         kept = np.argsort(distance, axis=1, kind="stable")[:, :count]
         distance, near = np.take_along_axis(distance, kept, axis=1), np.take_along_axis(near, kept, axis=1)
     return distance, near
+
+
+def _apart(problem: Problem, point: Point, X: Array) -> Array | None:
+    """Prior variance (m, n) of differences of f from that of training rows, but for a number an input.
+
+    None in blocks, and where the kernel has lengthscales.
+    """
+    if problem.composite is not None or problem.blocks.several or lengthscales(problem, point) is not None:
+        return None
+    return np.asarray(problem.cross(point, problem.inputs)[1] - 2.0 * problem.cross(point, X)[0])
 
 
 def _unit(problem: Problem, point: Point) -> Array:

@@ -1,0 +1,128 @@
+"""Inputs of estimators that are the matrix of a kernel, or objects between which a kernel is a function."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Literal, cast
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+from bsvr_pp.core.arrays import Array, numbers
+from bsvr_pp.model.matrices import MatrixKernel, checked_matrix
+from bsvr_pp.tables.columns import table_of
+
+_ALIKE = 1e-6  # of the largest value: smaller differences of a diagonal are rounding errors, also of 32 bits
+_TINY = 1e-12  # smallest value of a diagonal by which is divided, relative to the largest
+
+
+@dataclass(frozen=True, slots=True)
+class PairwiseKernel:
+    """A kernel between objects of any kind, such as strings or graphs: X is then a list of them.
+
+    Parameters
+    ----------
+    function : callable
+        Function of two lists of n and m objects. It returns the matrix (n, m) of a positive semidefinite kernel, or
+        those of q kernels, (n, m, q).
+
+    Raises
+    ------
+    TypeError
+        If it is not a function.
+
+    Examples
+    --------
+    >>> import bsvr_pp as bp
+    >>> words = ["a", "aa", "aab", "ab", "abb", "b"]
+    >>> kernel = bp.PairwiseKernel(lambda A, B: [[1.0 + a.count("a") * b.count("a") for b in B] for a in A])
+    >>> svr = bp.BayesianSVR(kernel=kernel, random_state=0).fit(words, [1.0, 2.1, 2.0, 0.9, 1.1, 0.0])
+    >>> bool(svr.predict(["aaa"])[0] > 2.5)
+    True
+    """
+
+    function: Callable[[Sequence[object], Sequence[object]], ArrayLike]
+
+    def __post_init__(self) -> None:
+        if not callable(self.function):
+            raise TypeError(f"function must be a function of two lists of objects, got {self.function!r}")
+
+    def between(self, A: Sequence[object], B: Sequence[object]) -> Array:
+        """The values (n, m) or (n, m, q)."""
+        found = numbers("what the function of PairwiseKernel gives", self.function(A, B))
+        if found.shape[:2] != (len(A), len(B)):
+            raise ValueError(
+                f"the function of PairwiseKernel must give a ({len(A)}, {len(B)}) array, or have a third axis of q "
+                f"kernels, got shape {found.shape}"
+            )
+        return found
+
+    def own(self, A: Sequence[object]) -> Array:
+        """The values (n,) or (n, q) of each object with itself."""
+        return np.stack([self.between([each], [each])[0, 0] for each in A])
+
+
+MatrixOption = Literal["precomputed"] | PairwiseKernel  # kernels of an estimator, beside those of inputs
+
+
+def is_matrix(kernel: object) -> bool:
+    """Whether an estimator with this kernel has no inputs, but the matrix of a kernel, or objects."""
+    return isinstance(kernel, PairwiseKernel) or (isinstance(kernel, str) and kernel == "precomputed")
+
+
+def values_of(kernel: object, X: ArrayLike | Sequence[object], others: Sequence[object]) -> ArrayLike:
+    """The values of a kernel between objects and others, or X, which has them, as an array."""
+    if isinstance(kernel, PairwiseKernel):
+        return kernel.between(cast(Sequence[object], X), others)
+    table = table_of(X)
+    return cast(ArrayLike, X) if table is None else table.to_numpy()
+
+
+def training_rows(K: Array) -> Array:
+    """Rows of a matrix (n, n), or of q of them, (n, n, q), as a `MatrixKernel` takes them."""
+    stack = K.reshape(*K.shape[:2], -1)
+    stack = np.stack([checked_matrix("X", stack[:, :, j]) for j in range(stack.shape[2])], axis=2)
+    diagonal = np.diagonal(stack).T
+    return _rows(stack, np.where(_common(diagonal), diagonal[0], diagonal), np.arange(len(K)))
+
+
+def new_rows(K: Array, known: Array, kernel: MatrixKernel, diagonal: ArrayLike | None, moments: bool) -> Array:
+    """New rows (n_new, n) or (n_new, n, q) beside ``known`` ones, with their ``diagonal``, k(x, x), (n_new,) or with q.
+
+    By default it is that of the training rows, if they have one. Without ``moments`` no variance is asked for.
+    """
+    own, stack = kernel.values(known)[:, kernel.n], K.reshape(*K.shape[:2], -1)
+    shape = len(K), own.shape[1]
+    if stack.shape[2] != shape[1]:
+        raise ValueError(f"X must have the values of {shape[1]} kernels, as in fit, got {stack.shape[2]}")
+    # A kernel has no smaller values, by Cauchy and Schwarz.
+    largest = own.max(axis=0)
+    least = (stack[:, known[:, -1].astype(np.intp)] ** 2 / np.maximum(own, _TINY * largest)).max(axis=1)
+    if diagonal is not None:
+        given = numbers("diagonal", diagonal)
+        given = numbers("diagonal", given[:, None] if given.ndim == 1 else given, shape)
+    elif _common(own).all():
+        given = np.broadcast_to(own[0], shape)
+    elif moments:
+        raise ValueError(
+            f"diagonal must have the value k(x, x) of each new row, as those of fit are from {own.min():g} to "
+            f"{own.max():g}: give it, or divide each k(x, z) by the root of k(x, x)·k(z, z)"
+        )
+    else:
+        given = np.maximum(least, largest)
+    for i, j in np.argwhere(given < least - _ALIKE * np.maximum(least, largest))[:1]:
+        raise ValueError(
+            f"diagonal must be at least k(x, z)²/k(z, z) for all training rows z, {least[i, j]:g} in row {i} of X, got "
+            f"{given[i, j]:g}: the kernel of new rows must be that of fit"
+        )
+    return _rows(stack, given, np.zeros(len(K)))
+
+
+def _common(diagonal: Array) -> NDArray[np.bool_]:
+    """Whether the diagonal of each kernel (m, q) is one number but for rounding, (q,)."""
+    return np.asarray(np.ptp(diagonal, axis=0) <= _ALIKE * np.abs(diagonal).max(axis=0))
+
+
+def _rows(stack: Array, diagonal: Array, places: ArrayLike) -> Array:
+    return np.column_stack([np.concatenate([stack, diagonal[:, None]], axis=1).reshape(len(stack), -1), places])

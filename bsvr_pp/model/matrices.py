@@ -1,0 +1,146 @@
+"""Kernels that are known as matrices, of rows without inputs, such as strings and graphs.
+
+In a PyMC model an input is the number of a row of the matrix (`Precomputed`). The rows of estimators have the values of
+the kernels themselves, so that new rows need no other matrix (`MatrixKernel`).
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import cast
+
+import numpy as np
+import pymc as pm
+import pytensor.tensor as pt
+from numpy.typing import ArrayLike
+from pymc.gp.cov import Covariance
+from pytensor.graph.basic import Variable
+from pytensor.raise_op import Assert
+from pytensor.tensor import TensorLike
+
+from bsvr_pp.core.arrays import Array, Tensor, check_size, numbers
+
+_ROUNDING, _ROUNDING_32 = 1e-8, 1e-6  # of the largest value: what is less is rounding, also of numbers of 32 bits
+UNITS = "matrix_units"  # name of the data of a model that has them
+
+
+def checked_matrix(name: str, given: ArrayLike) -> Array:
+    """Check the matrix (n, n) of a kernel, and set negative eigenvalues of rounding to 0."""
+    K = numbers(name, given, ("n", "n"))
+    check_size(name, K)
+    with np.errstate(over="ignore"):
+        rounding = _ROUNDING_32 if np.array_equal(K, K.astype(np.float32)) else _ROUNDING
+    i, j = np.unravel_index(np.argmax(np.abs(K - K.T)), K.shape)
+    if abs(K[i, j] - K[j, i]) > rounding * np.abs(K).max():
+        raise ValueError(
+            f"{name} must be symmetric, got {K[i, j]:g} in row {i}, column {j}, and {K[j, i]:g} in row {j}, column {i}"
+        )
+    K = 0.5 * (K + K.T)
+    values, vectors = np.linalg.eigh(K)
+    least, largest = values[0], values[-1]
+    if least < -rounding * max(largest, 0.0):
+        raise ValueError(
+            f"{name} must have no negative eigenvalue, got {least:g} beside the largest, {largest:g}: it is no matrix "
+            f"of a kernel; with {-least:g} added to its diagonal it is one"
+        )
+    if largest <= 0.0:
+        raise ValueError(f"{name} must have a positive diagonal, got only zeros")
+    return K if least >= 0.0 else (vectors * np.maximum(values, 0.0)) @ vectors.T
+
+
+class Precomputed(Covariance):
+    """The kernel of a matrix, whose inputs are numbers of its rows.
+
+    Predictions at new rows need a matrix that has these rows as well: it may hold more rows than the model.
+
+    Parameters
+    ----------
+    K : (n, n) array or pm.Data
+        The matrix, which is symmetric and positive semidefinite; data of a model are not checked.
+
+    Raises
+    ------
+    ValueError
+        If K is no matrix of a kernel.
+
+    Examples
+    --------
+    >>> import numpy as np, bsvr_pp as bp
+    >>> kernel = bp.cov.Precomputed([[2.0, 1.0], [1.0, 3.0]])
+    >>> kernel(np.array([[1], [0]])).eval()
+    array([[3., 1.],
+           [1., 2.]])
+    """
+
+    def __init__(self, K: TensorLike) -> None:
+        super().__init__(1)
+        self.K = pt.as_tensor_variable(K if isinstance(K, Variable) else checked_matrix("K", cast(ArrayLike, K)))
+
+    def full(self, X: TensorLike, Xs: TensorLike | None = None) -> Tensor:
+        """Matrix of the kernel, (n, m)."""
+        rows = _row_numbers(X)
+        return self.K[rows][:, rows if Xs is None else _row_numbers(Xs)]
+
+    def diag(self, X: TensorLike) -> Tensor:
+        """Its diagonal, (n,)."""
+        return pt.diagonal(self.K)[_row_numbers(X)]
+
+
+def _row_numbers(X: TensorLike) -> Tensor:
+    given = pt.as_tensor_variable(X)[:, 0]
+    rows = given.astype("int64")
+    whole = pt.all(pt.eq(rows, given) & pt.ge(rows, 0))
+    return cast(Tensor, Assert("inputs of Precomputed must be numbers of rows, 0, 1, ...")(rows, whole))
+
+
+class _OfRows(Covariance):
+    """The sum of q kernels with their ``variance`` (q,), of rows of a `MatrixKernel`."""
+
+    def __init__(self, width: int, n: int, variance: Tensor) -> None:
+        super().__init__(width)
+        self.n, self.variance = n, variance
+
+    def full(self, X: Tensor, Xs: Tensor | None = None) -> Tensor:
+        """Matrix (m, k) of the kernel with k training rows."""
+        places = (X if Xs is None else Xs)[:, -1].astype("int64")
+        return cast(Tensor, pt.dot(self._values(X)[:, places], self.variance))
+
+    def diag(self, X: Tensor) -> Tensor:
+        """Its diagonal, (m,)."""
+        return cast(Tensor, pt.dot(self._values(X)[:, self.n], self.variance))
+
+    def _values(self, X: TensorLike) -> Tensor:
+        return pt.as_tensor_variable(X)[:, :-1].reshape((-1, self.n + 1, self.variance.type.shape[0]))
+
+
+@dataclass(frozen=True, slots=True)
+class MatrixKernel:
+    """A sum of q kernels that are matrices, with a learned amplitude each, as a function of rows of the matrices.
+
+    A row has the values of the kernels with n training rows and with itself, (n + 1)·q numbers, and last its place
+    among the n. ``scale`` is that of the prior of the amplitude.
+    """
+
+    n: int
+    scale: float = 1.0
+
+    def __call__(self, X: Array) -> Covariance:
+        """The kernel, with its priors in the surrounding model; each matrix is divided by its mean diagonal in X."""
+        unit = self.unit(X)
+        sigma = self.scale / np.sqrt(unit.size)
+        amplitude = pm.HalfStudentT("amplitude", nu=3.0, sigma=sigma, shape=unit.size)
+        return _OfRows(X.shape[1], self.n, amplitude**2 / pt.specify_shape(pm.Data(UNITS, unit), unit.shape))
+
+    def values(self, X: Array) -> Array:
+        """The values (m, n + 1, q) of the kernels."""
+        return X[:, :-1].reshape(len(X), self.n + 1, -1)
+
+    def unit(self, X: Array) -> Array:
+        """The mean diagonals (q,)."""
+        return np.asarray(self.values(X)[:, self.n].mean(axis=0))
+
+    def coordinates(self, X: Array) -> Array:
+        """Coordinates (m, m) of training rows: as far apart as f is expected to differ, if all amplitudes are equal."""
+        K = self.values(X)[:, X[:, -1].astype(np.intp)] @ (1.0 / self.unit(X))
+        values, vectors = np.linalg.eigh(K)
+        return np.asarray(vectors * np.sqrt(np.maximum(values, 0.0)))
