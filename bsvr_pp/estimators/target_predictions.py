@@ -92,10 +92,11 @@ class TargetPredictions(OfStandardModel, CentralIntervals):
         """
         return self.predict_distribution(X, diagonal).moments_of_f()
 
-    def predict_uncertainty(self, X: ArrayLike) -> pd.DataFrame:
+    def predict_uncertainty(self, X: ArrayLike, diagonal: ArrayLike | None = None) -> pd.DataFrame:
         """Predict where the spread of a new target comes from: standard deviations, whose squares add up to the total.
 
         <new_inputs>
+        <diagonal>
 
         Returns
         -------
@@ -112,7 +113,7 @@ class TargetPredictions(OfStandardModel, CentralIntervals):
         >>> bool(parts["function"][1] > 2 * parts["function"][0]), parts.columns.tolist()
         (True, ['function', 'hyperparameters', 'noise', 'total'])
         """
-        found = self.predict_distribution(X)
+        found = self.predict_distribution(X, diagonal)
         found = found.log if found.logarithm else found
         between, given = found.unit**2 * np.stack(found.variances_of_f())
         total = found.var()

@@ -47,7 +47,7 @@ type Inputs = pd.DataFrame | Array
 class Source:
     """Training data in parts of inputs and targets (m,); ``identity`` changes with the data.
 
-    All targets may have weights, or ``ends`` (n, 2) between which they lie.
+    All targets may have weights, or lie in ``intervals`` (n, 2).
     """
 
     name: str
@@ -56,7 +56,7 @@ class Source:
     parts: Callable[[], Iterator[tuple[Inputs, Array]]]
     notes: tuple[str, ...] = ()
     weight: ArrayLike | None = None
-    ends: Array | None = None
+    intervals: Array | None = None
 
 
 def source_of(
@@ -88,7 +88,7 @@ def source_of(
             raise ValueError(f"y must have {len(data)} values as data has rows, got {len(y)}")
         found = Source("data", _of_content(_arrays(data, y)), "", lambda: _arrays(data, y))
     known = [sha256(np.ascontiguousarray(each)).hexdigest() for each in (weight, ends) if each is not None]
-    return replace(found, identity=checksum([found.identity, *known]), weight=weight, ends=ends)
+    return replace(found, identity=checksum([found.identity, *known]), weight=weight, intervals=ends)
 
 
 def new_rows_of(data: Data, encoding: Encoding | None) -> Source:
@@ -238,8 +238,8 @@ def encode(source: Source, folder: Path, *, rows: int, log_targets: bool) -> Rec
 def _targets_of(y: Array, source: Source, *, logs: bool) -> TrainingData:
     """Targets, or their logs, with their weights or ends, as rows without inputs."""
     weight, none = checked_weights(source.weight, len(y)), np.empty((len(y), 0))
-    if source.ends is not None:
-        return IntervalTargets(y, source.ends).rows(none, y, weight, logs=logs)
+    if source.intervals is not None:
+        return IntervalTargets(y, source.intervals).rows(none, y, weight, logs=logs)
     if used_rows(weight).size < len(y):
         raise ValueError("sample_weight must be > 0 in a folder, got 0: leave rows of weight 0 out")
     return replace(as_given(none, log_of("y", y) if logs else y), weight=weight)
