@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from contextlib import contextmanager
+from dataclasses import replace
+from typing import Any
 
 import numpy as np
 import pytest
@@ -12,6 +14,7 @@ from typer.testing import CliRunner
 
 from bsvr_pp.cli import app
 from bsvr_pp.inference.search import at_size
+from bsvr_pp.inference.search.quasi_newton import Ascent
 
 STAGES = {"_SUBSET": 60, "_NEIGHBOURHOODS": 3, "_NEIGHBOURS": 40, "_HELD_OUT": 30, "_LIMIT": 8}
 
@@ -30,6 +33,17 @@ def small_stages(**changed: int) -> Iterator[pytest.MonkeyPatch]:
         for name, value in (STAGES | changed).items():
             patch.setattr(at_size, name, value)
         yield patch
+
+
+def climb_fails(patch: pytest.MonkeyPatch) -> None:
+    """Make the climb in neighbourhoods of a search in blocks end at its start, without an optimum."""
+    ascend = at_size.ascend
+
+    def failing(*given: Any, **options: Any) -> Ascent:
+        ended = ascend(*given, **options | {"limit": 1})
+        return replace(ended, converged=False, message="no ascent from the best point", n_evaluations=1)
+
+    patch.setattr(at_size, "ascend", failing)
 
 
 def run_command(*arguments: object) -> Result:

@@ -25,7 +25,7 @@ from bsvr_pp import cli
 from bsvr_pp.core.compiler import interruptible, separate
 from bsvr_pp.inference import approximate
 from bsvr_pp.inference.search import at_size
-from tests.helpers import small_stages
+from tests.helpers import climb_fails, small_stages
 from tests.signals import interrupt_call, interrupt_evidence, uncached
 
 _raise = ctypes.CDLL(None)["raise"]
@@ -245,9 +245,8 @@ def test_fits_in_blocks_say_that_a_search_did_not_converge(name, small, monkeypa
     X, y = wave()
     target = (y > 0).astype(int) if name == "classes in blocks" else y
     assert ESTIMATORS[name]().fit(X, target).converged_
-    with monkeypatch.context() as patch, pytest.warns(bp.ConvergenceWarning, match="in neighbourhoods: unfinished"):
-        patch.setattr(at_size, "_LIMIT", 2)
-        patch.setattr(at_size, "_ENOUGH", 0.0)
+    with monkeypatch.context() as patch, pytest.warns(bp.ConvergenceWarning, match="in neighbourhoods: no ascent"):
+        climb_fails(patch)
         assert not ESTIMATORS[name]().fit(X, target).converged_
     maximize = at_size.maximize
     with monkeypatch.context() as patch, pytest.warns(bp.ConvergenceWarning, match="no end after 500 steps"):

@@ -10,7 +10,7 @@ from bsvr_pp.inference.search import at_size
 from bsvr_pp.inference.search.at_size import search_in_blocks
 from bsvr_pp.model.blocks import ONE_BLOCK
 from bsvr_pp.model.problem import Problem, read_model
-from tests.helpers import small_stages
+from tests.helpers import climb_fails, small_stages
 
 N = 240
 
@@ -116,6 +116,20 @@ def test_the_larger_density_decides(watched):
     assert ("in neighbourhoods" in first.message) == found.refined
     assert ("in neighbourhoods" in second.message) != found.refined
     assert first.converged and second.converged
+
+
+@pytest.mark.parametrize("fails", [False, True])
+def test_a_climb_may_end_at_its_number_of_evaluations_but_not_without_an_ascent(fails):
+    with small_stages(_LIMIT=2) as patch:
+        if fails:
+            climb_fails(patch)
+        else:
+            patch.setattr(at_size, "_ENOUGH", 0.0)
+        climb = next(each for each in search()[1].optima if "in neighbourhoods" in each.message)
+    assert climb.converged != fails
+    assert climb.message == "in neighbourhoods: " + (
+        "no ascent from the best point" if fails else f"unfinished after {climb.n_evaluations} evaluations"
+    )
 
 
 def test_a_failed_solve_is_no_density():

@@ -19,7 +19,7 @@ from bsvr_pp.inference.approximate import solve_at
 from bsvr_pp.inference.search import at_size
 from bsvr_pp.large import folder_fit, folder_model, parts
 from bsvr_pp.large.folder_model import ARRAYS, POSTERIOR, StoredRows
-from tests.helpers import STAGES, wave
+from tests.helpers import STAGES, climb_fails, wave
 from tests.large.conftest import LIMIT, interrupted, kill_a_worker
 from tests.signals import interrupt_evidence
 
@@ -232,9 +232,8 @@ def test_predictions_of_the_own_block_solve_the_blocks(data, tmp_path):
 
 
 def test_a_search_that_did_not_converge_is_said(data, tmp_path, monkeypatch):
-    with monkeypatch.context() as patch, pytest.warns(bp.ConvergenceWarning, match="in neighbourhoods: unfinished"):
-        patch.setattr(at_size, "_LIMIT", 2)
-        patch.setattr(at_size, "_ENOUGH", 0.0)
+    with monkeypatch.context() as patch, pytest.warns(bp.ConvergenceWarning, match="in neighbourhoods: no ascent"):
+        climb_fails(patch)
         assert not bp.fit_folder(machine(), *data, folder=tmp_path / "model").converged_
     assert not bp.FolderModel(tmp_path / "model").converged_
 

@@ -26,10 +26,12 @@ from bsvr_pp.model.problem import Point, Problem
 
 _SUBSET = 1200  # rows of the random subset, at most half of all,
 _NEIGHBOURHOODS, _NEIGHBOURS = 40, 200  # neighbourhoods that are climbed, and their largest number of rows,
-_SHARE = 2  # beside every second row of the subset: with all of them, or twenty of 500 rows, a climb takes twice as long
+_SHARE = (
+    2  # beside every second row of the subset: with all of them, or twenty of 500 rows, a climb takes twice as long
+)
 _HELD_OUT = 2000  # and rows whose density decides
 _KNOWN = 1e-12  # variance of f, on standardised targets, where a row repeats another without noise
-_ENOUGH, _LIMIT = 0.3, 40  # ascent of three steps, in nats, below which the climb ends, and largest number of steps
+_ENOUGH, _LIMIT = 0.3, 40  # ascent of three steps, in nats, below which the climb ends, and its number of evaluations
 
 
 Stage = tuple[Rows, Optimum]  # a subset of the rows, and the optimum of its fit
@@ -151,7 +153,8 @@ def _climb(problem: Problem, method: IntegratesLatent, first: Optimum, progressb
         found = ascend(counted, x, n, first_step=0.1, tolerance=_ENOUGH, limit=_LIMIT)
     point = objective.unpack(found.x)
     message = f"in neighbourhoods: {found.message}"
-    return Optimum(point, found.value, found.converged, message, found.n_evaluations)
+    ended = found.converged or found.n_evaluations >= _LIMIT  # rows held out judge where it ends
+    return Optimum(point, found.value, ended, message, found.n_evaluations)
 
 
 def _log_density(problem: Problem, method: IntegratesLatent, point: Point, checks: list[tuple[Rows, Rows]]) -> float:
