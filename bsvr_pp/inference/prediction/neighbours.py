@@ -49,7 +49,7 @@ _PRIOR, _LEAST = 10.0, 0.1  # rows that stand for the noise of the model itself,
 _RARE = 1e-3  # and mean probability below which a scale is left out
 _NONE = 1e-5  # probability at an input that counts as 0
 _TINY = 1e-300  # smallest weight
-_NEAREST = 64  # rows whose densities choose where one posterior has all rows
+_NEAREST = 64  # nearest rows whose densities choose
 _WORTH = 0.05  # nats a row for which predictions may take more rows,
 _COST = 1.4  # and power of their number by which fewer rows are compared
 _TURNS = 8  # in which weights and offsets are computed
@@ -150,6 +150,9 @@ class NoiseScales:
         found = check_fields("noise scales", record, (*arrays, "shared"))
         factors, weights, offsets = (np.array(found[name]) for name in arrays)
         return cls(factors, weights, float(found["shared"]), offsets)
+
+
+_EVERY = NoiseScales(_FACTORS, np.ones(_FACTORS.size), 0.0)
 
 
 class RowScales(NamedTuple):
@@ -264,8 +267,8 @@ def _scales_of(
         near = np.vstack([near, nearest_rows(problem, point, far.X, near.shape[1])])
         X, y, weight = np.vstack([X, far.X]), np.append(y, far.y), np.append(weight, far.weight)
     used, place = np.unique(near, return_inverse=True)
-    every = NoiseScales(_FACTORS, np.ones(_FACTORS.size), 0.0)
-    every = every.of_rows(problem.take(used), point, SolvedRows(*(each[used] for each in solved_rows(problem, point))))
+    solved = SolvedRows(*(each[used] for each in solved_rows(problem, point)))
+    every = _EVERY.of_rows(problem.take(used), point, solved)
     mean, variance = moments_given(problem, point, X, near, progress)
     return _learned(mean, variance, problem.noise_at(point).at(rows), y, every.near(place.reshape(near.shape)), weight)
 
@@ -275,7 +278,7 @@ def scales_of_posterior(
 ) -> RowScales:
     """Learn scales of the noise from the cavities of all rows; rows ``far`` that do not determine f follow."""
     n, noise = problem.targets.size, problem.noise_at(point)
-    every = NoiseScales(_FACTORS, np.ones(_FACTORS.size), 0.0).of_rows(problem, point, posterior)
+    every = _EVERY.of_rows(problem, point, posterior)
     near = every.near(nearest_others(problem, point, np.arange(n), few(n)))
     mean, variance, y = posterior.cavity_mean, np.maximum(posterior.cavity_variance, 0.0), problem.targets
     if len(far[0]):
