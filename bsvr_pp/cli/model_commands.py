@@ -23,7 +23,6 @@ from typer import Argument, Option
 
 from bsvr_pp.cli.messages import Jobs, Seed, Target, fail, failing, print_notes
 from bsvr_pp.core.atomic_write import atomic_write, check_writable
-from bsvr_pp.core.losses.registry import NOISES
 from bsvr_pp.tables import DataError, of_file
 from bsvr_pp.tables.files import is_parquet, writing_predictions
 from bsvr_pp.tables.readers import Table as DataTable
@@ -49,7 +48,9 @@ def fit(
     out: Annotated[
         str, Option("--out", "-o", help="File of the model (netCDF); with / at its end a folder for many rows.")
     ] = "model.nc",
-    noise: Annotated[str, Option(help=f"One of {', '.join(NOISES)}.")] = "soft_insensitive",
+    noise: Annotated[
+        str, Option(help="Noise model, such as huber or gaussian; a wrong name lists all.")
+    ] = "soft_insensitive",
     kernel: Annotated[
         str, Option(help="auto, main_effects, rational_quadratic, rbf, matern32, matern52 or linear.")
     ] = "auto",

@@ -1,5 +1,8 @@
 """The command line: the main job end to end, and one-line errors with exit code 2."""
 
+import subprocess
+import sys
+
 import numpy as np
 import pandas as pd
 import pytest
@@ -212,3 +215,10 @@ def test_a_damaged_model_is_named_in_one_line(tmp_path):
 def test_version():
     run = RUNNER.invoke(app, ["--version"])
     assert run.output.strip() == bsvr_pp.__version__
+
+
+def test_help_loads_no_compiler():
+    """Which takes most of the time of a start."""
+    code = "import sys, bsvr_pp.cli; print([name for name in ('numba', 'pymc', 'pytensor') if name in sys.modules])"
+    run = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert run.stdout.strip() == "[]"
