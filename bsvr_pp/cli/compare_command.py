@@ -7,7 +7,7 @@ import logging
 import sys
 import tomllib
 import warnings
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from dataclasses import replace
 from functools import partial
 from importlib.resources import files
@@ -33,7 +33,7 @@ if TYPE_CHECKING:
     from arviz_plots import PlotCollection
     from matplotlib.figure import Figure
 
-    from bsvr_pp.assess.assessment import Plain
+    from bsvr_pp.assess.assessment import Comparison
     from bsvr_pp.core.arrays import Array
     from bsvr_pp.inference.protocol import Method
     from bsvr_pp.show.report import Picture
@@ -110,7 +110,7 @@ def compare(
     known: dict[str, Any] = {"names": {"lengthscale": train.inputs}, "skipped": skipped}
     print_comparison(console, comparison, title=f"{errors}; hyperparameters standardised", **known)
     units = {"input_units": (centre[0], width[0]), "target_units": (location, scale)}
-    pictures = _pictures(results, comparison.theta, model, (X_test, y_test), units, train)
+    pictures = _pictures(results, comparison, model, (X_test, y_test), units, train)
     table = to_table(comparison)
     description = (
         f"Support vector regression of {train.target} on {', '.join(train.inputs)}: {n} rows to train on, "
@@ -192,7 +192,7 @@ def _reference(results: dict[str, xr.DataTree]) -> str | None:
 
 def _pictures(
     results: dict[str, xr.DataTree],
-    at: Mapping[str, Plain],
+    comparison: Comparison,
     model: pm.Model,
     test: tuple[Array, Array],
     units: dict[str, tuple[float, float]],
@@ -222,9 +222,10 @@ def _pictures(
         # Results of a mode have no bands.
         banded = [name for name, result in results.items() if isinstance(method_of(result), IntegratesLatent)]
         if banded:
-            facts["shown"], rows = banded[0], pd.DataFrame(train.X, columns=train.inputs)
+            shown = min(banded, key=lambda name: name != comparison.recommendation.best)
+            facts["shown"], rows = shown, pd.DataFrame(train.X, columns=train.inputs)
             centre, width = train.X.mean(axis=0), train.X.std(axis=0)
-            seen = ResultInUnits.of(results[banded[0]], model, centre, width, units["target_units"][1])
+            seen = ResultInUnits.of(results[shown], model, centre, width, units["target_units"][1])
             shares = [bp.effect(seen, rows, i).attrs["share"] for i in range(d)]
             largest = np.argsort(-np.array(shares), kind="stable")[:4].tolist()
             drawn["effects"] = bp.plot_effect(seen, rows, largest, target=train.target)
@@ -233,8 +234,8 @@ def _pictures(
     if n <= _EVIDENCE_ROWS:
         used = [method_of(result).latent for result in results.values()]
         drawn["evidence"] = bp.plot_evidence(
-            {facts["along"]: at[facts["along"]] * np.geomspace(1 / 3, 3.0, 31)},
-            hyperparameters=at,
+            {facts["along"]: comparison.theta[facts["along"]] * np.geomspace(1 / 3, 3.0, 31)},
+            hyperparameters=comparison.theta,
             methods=list(dict.fromkeys([bp.Laplace(), *(m for m in used if m is not None), bp.MeanField()])),
             annealed=bp.Annealed(particles=50),
             model=model,

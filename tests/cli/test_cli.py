@@ -1,5 +1,6 @@
 """The command line: the main job end to end, and one-line errors with exit code 2."""
 
+import re
 import subprocess
 import sys
 
@@ -59,7 +60,7 @@ def test_a_file_of_a_spreadsheet_is_fitted_and_predicted(tmp_path):
 def test_compare_writes_table_results_and_pictures(tmp_path):
     write(tmp_path / "houses.csv")
     out = tmp_path / "out"
-    options = ["--target", "price", "--methods", "map,laplace", "--out", out]
+    options = ["--target", "price", "--methods", "map,laplace,mean_field", "--out", out]
     run = run_command("compare", tmp_path / "houses.csv", *options)
     assert "20 rows to train on, 5 to test, 2 inputs, target price" in run.output
     assert "lengthscale height" in run.output
@@ -68,11 +69,15 @@ def test_compare_writes_table_results_and_pictures(tmp_path):
     assert not [line for line in run.output.splitlines() if "…" in line and not line.startswith("  ")]  # progress alone
     names = ("predictive", "hyperparameters", "effects", "calibration", "evidence")
     pictures = {f"{name}.png" for name in names}
-    assert {"report.html", "comparison.csv", "map.nc", "laplace.nc"} | pictures == {file.name for file in out.iterdir()}
+    assert {"report.html", "comparison.csv", "map.nc", "laplace.nc", "mean-field.nc"} | pictures == {
+        file.name for file in out.iterdir()
+    }
     assert run.output.rstrip().endswith(f"The page to read: {out / 'report.html'}")
     page = (out / "report.html").read_text()
     assert page.count("<img ") == len(pictures)
     assert "lengthscale [width]" in page
+    (best,) = re.findall(r"Use ([^:]+): no problem was found", page)
+    assert best != "Laplace" and f"What each input does, by {best}" in page  # the first method has no say
     table = pd.read_csv(out / "comparison.csv", index_col="method")
     assert 0 < table.loc["Laplace", "ase"] < 400  # in squared units of the price
     assert xr.open_datatree(out / "laplace.nc").attrs["inference"] == "Laplace"
