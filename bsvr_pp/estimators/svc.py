@@ -57,10 +57,9 @@ class BinaryFit(StandardFit):
     @cached_property
     def point(self) -> Point:
         """Hyperparameters of the support vector machine, medians if they were sampled."""
-        draws = self.found.draws
-        if draws is None or self.found.posteriors:
+        if not self.found.sampled:
             return self.found.points[0]
-        drawn = draws["posterior"].to_dataset()
+        drawn = cast(xr.DataTree, self.found.draws)["posterior"].to_dataset()
         return {name: np.median(drawn[name].values, axis=(0, 1)) for name in self.problem.hyperparameters}
 
     @cached_property

@@ -264,7 +264,7 @@ class BayesianSVR(TargetPredictions, SavedEstimator, RegressorMixin, BaseEstimat
         True
         """
         fit = self._checked()
-        if fit.found.draws is not None and not fit.found.posteriors:
+        if fit.found.sampled:
             raise ValueError("rows are added to posteriors of f, and NUTS has draws: use inference='auto'")
         if self._columns.matrix is not None:
             raise ValueError("rows are added to inputs, and new rows change the columns of a kernel matrix: fit again")

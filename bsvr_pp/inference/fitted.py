@@ -9,7 +9,7 @@ from __future__ import annotations
 import json
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, cast
 from weakref import WeakKeyDictionary
 
 import numpy as np
@@ -80,6 +80,11 @@ class Fitted:
     scales: NoiseScales = field(default_factory=NoiseScales.one)
 
     @property
+    def sampled(self) -> bool:
+        """Whether f has draws in the place of posteriors."""
+        return self.draws is not None and not self.posteriors
+
+    @property
     def solved(self) -> bool:
         """Whether there are posteriors or draws of f."""
         return bool(self.posteriors) or self.draws is not None
@@ -131,8 +136,8 @@ class Fitted:
 
     def components(self, problem: Problem, neighbours: int | None = None) -> Iterable[Component]:
         """Components of the averaged predictions; without posteriors they are fits on nearest rows."""
-        if self.draws is not None and not self.posteriors:
-            return components(problem, self.draws, neighbours=neighbours)
+        if self.sampled:
+            return components(problem, cast(xr.DataTree, self.draws), neighbours=neighbours)
         found = []
         if not self.posteriors:
             assert neighbours is not None
