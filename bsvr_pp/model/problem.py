@@ -135,13 +135,17 @@ class Problem(CompiledModel):
             return covariance, self.mean_at(point), self.noise_of_rows(point)
         return self.dense_at(point)
 
-    def dense_at(self, point: Mapping[str, ArrayLike]) -> tuple[Covariance, Array, NoiseModel]:
-        """As `at`, for rows that are one block."""
+    def arrays_at(self, point: Mapping[str, ArrayLike]) -> list[Array]:
+        """Prior covariance or its root, prior mean and parameters of the sites, of rows that are one block."""
 
         def graphs() -> list[Tensor]:  # the sum with the jitter takes long to make
             return [self.covariance.given if self.covariance.by_root else self.K, self.mean, *self.site_parameters]
 
-        K, mean, *of_sites = self.evaluate("at", graphs, point)
+        return self.evaluate("at", graphs, point)
+
+    def dense_at(self, point: Mapping[str, ArrayLike]) -> tuple[Covariance, Array, NoiseModel]:
+        """As `at`, for rows that are one block."""
+        K, mean, *of_sites = self.arrays_at(point)
         offset = np.broadcast_to(mean, (self.targets.size,)).copy()
         return self._covariance(K, self.prior.jitter), offset, self._noise_of_sites(of_sites, point)
 

@@ -297,3 +297,25 @@ def test_lengthscales_are_read_from_the_kernel(kernel, given, expected):
         assert found is None
     else:
         np.testing.assert_allclose(found, expected)
+
+
+def test_no_optimum_is_below_the_constant():
+    """From the usual starts the search ends thirty nats below f = constant, whose noise is another one."""
+    rng = np.random.default_rng(0)
+    X, y = rng.normal(size=(100, 20)), np.where(rng.random(100) < 0.5, 5.0, -5.0) + 0.1 * rng.normal(size=100)
+    model = bp.default_model(X, y, kernel="rbf", ard=False)
+    point = {"inverse_lengthscale": 1e-6, "amplitude": 1e-6, "C": 40.0, "epsilon": 30.0}
+    constant = bp.log_evidence(bp.MeanField(), model, hyperparameters=point).value
+    assert bp.fit(bp.MeanField(), model, progressbar=False).attrs["log_evidence"] > constant
+
+
+def test_amplitudes_are_found_by_what_they_do():
+    X = np.linspace(-1.0, 1.0, 12)[:, None]
+    with pm.Model() as model:
+        a, b, ls = pm.HalfNormal("a"), pm.Gamma("b", 2.0, 1.0), pm.LogNormal("ls", 0.0, 1.0)
+        covariance = a**2 * pm.gp.cov.ExpQuad(1, ls=ls) + b * pm.gp.cov.Matern52(1, ls=ls) + pm.gp.cov.Constant(9.0)
+        bp.Huber("y", mu=bp.GP(cov_func=covariance).prior("f", X=X), C=1.0, epsilon=0.1, observed=X[:, 0])
+    point = {"a": np.array(2.0), "b": np.array(3.0), "ls": np.array(0.5)}
+    flat = optimize._flattened(read_model(model), point, list(point))
+    assert flat["ls"] == pytest.approx(0.5)
+    assert max(flat["a"], flat["b"]) < 0.05

@@ -55,6 +55,12 @@ _NARROW = 0.5  # lengthscale of the second start, in standard deviations of the 
 _SMALLEST = 0.1  # and the share of the rows with the smallest differences, from which its noise is estimated
 _HALVED = 2000  # number of rows from which half of them are searched first
 _TRIED = 100  # most draws from the priors in search of starts
+_ABOVE = 0.5  # nats by which a constant is better than what was found, to be searched from
+_LEVEL = 1e-2  # deviation of f, in standard deviations of the targets, of a constant, from which a search can leave it
+_FAR, _FURTHEST = 7.0, 60.0  # changes of unconstrained values: by the first, twice, only amplitudes change much
+_SAMPLE = 20  # rows over which the variation of f is seen
+_SHAPES = {"C": 1.0, "epsilon": 0.01}, {"C": 3.0, "epsilon": 1.0}, {"C": 1e3, "epsilon": 1.0}  # of noise of a constant
+_LEVELS, _UNITS = 100, 80  # quantiles of the targets and scales of the noise, by which its likelihood is seen
 _CHOSEN = 0  # seed of the choice of some rows, so that no optimum depends on the seed of the caller
 _MANY, _FEW = 400, 200  # rows above which a quarter of them is tried first, and least rows of a quarter
 
@@ -143,8 +149,10 @@ def maximize(
                 level = objective(rows)
                 half = _sorted([level.restarted(found) for found in optima])[0]
                 second = level.second_derivatives(half, objective(_part(rows) or levels[0]))
-                optima = [level.continued(half, tolerance=tolerance, second=second)]
+                optima, whole = [level.continued(half, tolerance=tolerance, second=second)], level
                 report()
+            if one_optimum and (constant := whole.constant(optima[0])) is not None:
+                optima.append(whole.climb(constant, tolerance=tolerance))
         except KeyboardInterrupt:
             if not optima:
                 raise
@@ -322,6 +330,19 @@ class SearchObjective:
             second[i, steep] = (gradient - few(x + _DIFFERENCE * np.eye(x.size)[i])[1])[steep]
         return ratio / _DIFFERENCE * second
 
+    def constant(self, found: Optimum) -> Point | None:
+        """A point at which f hardly varies, with the most likely noise of a constant, if it is above what was found."""
+        problem = self._problem
+        if problem.loss.targets.values or problem.ends.classes or not problem.divisible or problem.blocks.several:
+            return None
+        roles, free = _roles(problem), set(self._all_values) - set(self._fixed)
+        others = [name for name in free if roles.get(name) not in problem.loss.parameters]
+        flat = _flattened(problem, found.point, others)
+        if flat is None:
+            return None
+        flat |= _noise_of_constant(problem, flat, {role: name for name, role in roles.items() if name in free})
+        return flat if self(self.pack(flat))[0] > found.objective + _ABOVE else None
+
     def _flat(self, arrays: Sequence[Array]) -> RaveledVars:
         pairs = zip(self._problem.hyperparameters, arrays, strict=True)
         return DictToArrayBijection.map({name: array for name, array in pairs if name not in self._fixed})
@@ -360,6 +381,51 @@ class SearchObjective:
         """Compile graphs, with the gradients of the first."""
         problem = self._problem
         return problem.compile_on(problem.values, [*graphs, *gradients(graphs[0], problem.values)], extra)
+
+
+def _flattened(problem: Problem, point: Point, names: Collection[str]) -> Point | None:
+    """The point with amplitudes at which f hardly varies over the rows; None if there are none.
+
+    With an amplitude the variance of f grows without end. With the inverse of a lengthscale it does not.
+    """
+    some = problem.take(slice(None, None, 1 + problem.targets.size // _SAMPLE))
+    least = _LEVEL * location_and_scale(problem.targets)[1]
+
+    def moved(chosen: Collection[str], change: float) -> Point:
+        values = zip(problem.hyperparameters, problem.to_unconstrained(point), strict=True)
+        return problem.to_constrained([value + change * (name in chosen) for name, value in values])
+
+    def deviation(chosen: Collection[str], change: float) -> float:
+        K = some.arrays_at(moved(chosen, change))[0]
+        variance = K.var(axis=0).sum() if problem.covariance.by_root else np.mean(np.diag(K)) - np.mean(K)
+        return float(np.sqrt(np.maximum(variance, 0.0)))
+
+    with np.errstate(all="ignore"):
+        amplitudes = [name for name in names if deviation([name], 2.0 * _FAR) > _FAR * deviation([name], _FAR)]
+    if not amplitudes:
+        return None
+    changes = -np.arange(_FURTHEST)
+    return next((moved(amplitudes, change) for change in changes if deviation(amplitudes, change) <= least), None)
+
+
+def _noise_of_constant(problem: Problem, point: Point, names: Mapping[str, str]) -> Point:
+    """Likely scales of the noise around a constant, by the ``names`` of its parameters; none if not all have one."""
+    noise, loss = problem.noise_at(point), problem.loss
+    scales = [role for role in _SHAPES[0] if role in loss.parameters]
+    if not set(scales) <= set(names) or any(map(np.ndim, noise.parameters.values())):
+        return {}
+    y = np.quantile(problem.targets - problem.mean_at(point), (np.arange(_LEVELS) + 0.5) / _LEVELS)
+    middle, unit = location_and_scale(y)
+    units = np.geomspace(1e-2, 1e2, _UNITS) * (unit or 1e-8)
+    residuals = (y - np.array([middle, y.mean(), 0.5 * (y[0] + y[-1])])[:, None])[:, None] / units[:, None]
+
+    def likely(shape: Mapping[str, float]) -> tuple[float, float]:
+        each = replace(noise, parameters={**noise.parameters, **{role: shape[role] for role in scales}})
+        value = (each.log_density(residuals).mean(axis=2) - np.log(units)).max(axis=0)
+        return float(value.max()), float(units[np.argmax(value)])
+
+    (_, unit), shape = max(((likely(shape), shape) for shape in _SHAPES), key=lambda found: found[0])
+    return {names[role]: np.asarray(shape[role] * unit ** loss.parameter(role).power) for role in scales}
 
 
 def initial_point(problem: Problem) -> Point:
