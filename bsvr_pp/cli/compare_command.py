@@ -39,6 +39,7 @@ if TYPE_CHECKING:
     from bsvr_pp.show.report import Picture
     from bsvr_pp.tables.readers import Dataset
 
+_COMPILED_ROWS = 12  # of which a fit takes no time beside compilation
 _METHODS = tuple(key for key, entry in METHODS.items() if entry.compared)
 _FULL_NUTS_ROWS = 150  # above this, full NUTS over f takes an hour or more
 _EVIDENCE_ROWS = 250  # above this, the plot of the evidence takes minutes
@@ -98,7 +99,10 @@ def compare(
     )
     model = bp.default_model(X, y)
     fit = partial(bp.fit, model=model, random_seed=seed, progressbar=progress and sys.stderr.isatty())
-    results, skipped = _fit_all(_methods(chosen, sampling), fit, n, full_nuts, console, output)
+    made = _methods(chosen, sampling)
+    console.print("  compilation …")
+    _compile(made, d)
+    results, skipped = _fit_all(made, fit, n, full_nuts, console, output)
     if not results:
         fail("no method was run: " + "; ".join(f"{method_name}: {why}" for method_name, why in skipped.items()))
     console.print("  comparison …")
@@ -142,6 +146,20 @@ def _methods(chosen: list[str], sampling: dict[str, int]) -> list[Method]:
 
     made = [make_method(key) for key in chosen]
     return [replace(method, **sampling) if isinstance(method, Samples) else method for method in made]
+
+
+def _compile(made: list[Method], d: int) -> None:
+    """Fit a few rows, so that no method is charged the compilation of what all use."""
+    import bsvr_pp as bp
+    from bsvr_pp.inference.protocol import Samples
+
+    X = np.random.default_rng(0).normal(size=(_COMPILED_ROWS, d))
+    small = bp.default_model(X, X[:, 0])
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # of rows that no one has
+        for method in made:
+            if not isinstance(method, Samples):
+                bp.fit(method, small, restarts=1, progressbar=False)
 
 
 def _check_train(train: Dataset) -> None:

@@ -37,6 +37,7 @@ from bsvr_pp.model.inventory import ModelError
 from bsvr_pp.model.problem import Point, Problem, read_model
 from bsvr_pp.model.row_kinds import missing_name
 
+_ONE_POINT = "hyperparameters are one point, equal in all draws of f: ESS, R-hat and MCSE have no meaning"
 _OPTIMUM = ("objective", "converged", "message", "n_evaluations")  # attributes of `Optimum`, in their order
 _DRAWS = 500  # number of draws of f from a Gaussian approximation, and of new targets,
 _FEWEST, _NUMBERS = 20, 2_000_000  # fewer where there are many rows: about this many numbers
@@ -272,7 +273,7 @@ def from_latent(
         None if plug_in else noise.log_likelihood(problem.targets, f)[None],
         _new_targets(noise, f, rng, problem.cutpoints_at(point))[None],
         latent,
-        {**attributes, "n_iter": posterior.n_iter, "duality_gap": posterior.duality_gap},
+        {**attributes, "n_iter": posterior.n_iter, "duality_gap": posterior.duality_gap, "note": _ONE_POINT},
     )
     each = {"converged": int(posterior.converged), "log_evidence": posterior.log_evidence}
     stats = {name: (("chain", "draw"), np.full((1, len(f)), value)) for name, value in each.items()}

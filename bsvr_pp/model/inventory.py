@@ -48,7 +48,8 @@ def target_of(model: pm.Model, latents: Iterable[Tensor]) -> Tensor:
     found = [v for v in observed if len(observed) == 1 or _depends(model, v, set(latents))]
     if len(found) != 1:
         names = ", ".join(v.name for v in found or observed) or "none"
-        raise ModelError(f"the model must have one observed variable of f, the targets; it has {names}")
+        remedy = ": put the rows of all into one, with a pm.Data that says which a row has" if len(found) > 1 else ""
+        raise ModelError(f"the model must have one observed variable of f, the targets; it has {names}{remedy}")
     return found[0]
 
 

@@ -331,7 +331,12 @@ def print_comparison(
 
 def point_words(point: Mapping[str, Plain]) -> str:
     """Write hyperparameters, numbers or lists of them, in one line."""
-    return ", ".join(f"{name} = {_entries(value)}" for name, value in point.items())
+    return ", ".join(f"{in_words(name)} = {_entries(value)}" for name, value in point.items())
+
+
+def in_words(name: str) -> str:
+    """Write the name of a hyperparameter, such as "1/lengthscale"."""
+    return name.replace("inverse_", "1/").replace("_", " ")
 
 
 def duration(seconds: float) -> str:
@@ -369,7 +374,7 @@ def sections(comparison: Comparison, names: Mapping[str, Sequence[str]] | None =
             for entry, rows in _rows(comparison, key).items():
                 cells = tuple(cell(row.get(key), row.get(error), most) for row in rows)
                 if set(cells) != {_MISSING}:
-                    lines.append(Line(label.format(named.get(entry, entry)), cells))
+                    lines.append(Line(label.format(in_words(named.get(entry, entry))), cells))
         if lines:
             out.append(Section(text["title"].format(**facts), text["explanation"].format(**facts), lines))
     return out
