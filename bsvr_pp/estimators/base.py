@@ -6,7 +6,8 @@ import json
 import warnings
 from collections.abc import Callable, Mapping
 from contextlib import AbstractContextManager, nullcontext
-from dataclasses import asdict, dataclass, fields
+from copy import copy
+from dataclasses import asdict, dataclass, fields, replace
 from pathlib import Path
 from typing import Any, ClassVar, Literal, Self
 
@@ -22,6 +23,7 @@ from sklearn.utils.validation import check_is_fitted
 from bsvr_pp.core.arrays import Array, check_count, check_fields, check_positive, check_share, checked_weights, numbers
 from bsvr_pp.core.docs import shared
 from bsvr_pp.estimators.matrices import PairwiseKernel, is_matrix
+from bsvr_pp.estimators.several_targets import FitsOfTargets
 from bsvr_pp.estimators.training_data import PACKAGE, TrainingData
 from bsvr_pp.estimators.validation import Columns, Learned, RandomState, checked_labels
 from bsvr_pp.inference.approximate import Laplace, MeanField
@@ -252,6 +254,18 @@ class HoldsFit:
         check_is_fitted(self)
         return self._fit
 
+    def _each(self, fits: FitsOfTargets) -> list[Self]:
+        """An estimator of each target."""
+        columns = replace(self._columns, targets=None)
+        return [copy(self)._keep(one, columns, self._given) for one in fits.fits]
+
+    def _alone(self, what: str) -> Any:
+        """The fit of one target, of which something is asked for."""
+        fit = self._checked()
+        if isinstance(fit, FitsOfTargets):
+            raise ValueError(f"{what} of one target, got {len(fit.fits)}: take one of estimators_")
+        return fit
+
     def _keep(self, fit: Any, columns: Columns, given: Mapping[str, Any] | None = None) -> Self:
         """Replace all that an earlier fit has learned, in one statement: what raises before it changes nothing."""
         options = {name: value for name, value in vars(self).items() if not name.endswith("_")}
@@ -284,6 +298,10 @@ class SavedEstimator(HoldsFit):
     def result_(self) -> xr.DataTree:
         """The result, with all that `from_result` needs."""
         fit, columns = self._checked(), self._columns
+        if isinstance(fit, FitsOfTargets):
+            tree = xr.DataTree(children={f"target_{j}": one.result_ for j, one in enumerate(self._each(fit))})
+            tree.attrs["recipe"] = json.dumps({"estimator": type(self).__name__, "targets": fit.names})
+            return tree
         learned = {name: np.asarray(getattr(self, name)).tolist() for name in self._learned}
         more: dict[str, object] = {"learned": learned, "columns": columns.encoding and columns.encoding.to_json()}
         more["names"] = None if columns.names is None else [str(name) for name in columns.names]
@@ -325,6 +343,8 @@ class SavedEstimator(HoldsFit):
             ) from None
         if not isinstance(recipe, dict) or recipe.get("estimator") != cls.__name__:
             raise ValueError(f"result must be the result_ of a {cls.__name__}, it carries no recipe of one")
+        if "targets" in recipe:
+            return cls._of_targets(check_fields("recipe of result", recipe, ("estimator", "targets")), result)
         recipe = check_fields("recipe of result", recipe, _RECIPE)
         known = [name for name in _contents(result) if name in recipe["contents"]]
         check_fields("result", dict.fromkeys(known), recipe["contents"])
@@ -350,6 +370,17 @@ class SavedEstimator(HoldsFit):
         matrix = list[object]() if is_matrix(kernel) else None
         columns = Columns(learned["n_features_in_"], names, encoding, matrix)
         return estimator._keep(estimator._read(rows, learned, columns, result), columns)
+
+    @classmethod
+    def _of_targets(cls, recipe: Mapping[str, Any], result: xr.DataTree) -> Self:
+        """The estimator of the results of several targets."""
+        names = recipe["targets"]
+        if not isinstance(names, list) or not all(isinstance(name, str) for name in names) or len(names) < 2:
+            raise ValueError(f"targets of result must be the names of several targets, got {names!r}")
+        trees = check_fields("result", dict(result.children), [f"target_{j}" for j in range(len(names))])
+        parts = [cls.from_result(tree.copy()) for tree in trees.values()]
+        columns = replace(parts[0]._columns, targets=tuple(names))
+        return parts[0]._keep(FitsOfTargets(tuple(names), tuple(one._fit for one in parts)), columns)
 
     def _options(self, given: Mapping[str, object]) -> dict[str, Any]:
         """Options as plain data, from which `from_options` makes the estimator; None for a kernel function."""

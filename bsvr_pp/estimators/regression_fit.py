@@ -7,17 +7,20 @@ subset shows what all rows are judged by.
 from __future__ import annotations
 
 import warnings
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
+from copy import deepcopy
 from dataclasses import dataclass, replace
 from functools import cached_property, partial
 from typing import Any, NamedTuple, Self, cast
 
 import numpy as np
+from joblib import effective_n_jobs
 from numpy.typing import NDArray
 
 from bsvr_pp.core.approximations import LatentPosterior, Mode, find_mode
 from bsvr_pp.core.arrays import Array
 from bsvr_pp.core.compiler import threads_for
+from bsvr_pp.core.covariance.covariance import each_block
 from bsvr_pp.estimators.base import LocalBlocks, warn_unless_converged
 from bsvr_pp.estimators.outliers import (
     HALF,
@@ -340,6 +343,25 @@ class _Rounds:
 def units_of(rows: TrainingData, spec: RegressionSpec) -> Units:
     """Units of inputs and targets."""
     return Units.of(rows, spec.model.tied, targets=True, logarithm=spec.logarithm)
+
+
+def fit_targets(
+    data: Sequence[TrainingData], spec: RegressionSpec, columns: Columns, rng: np.random.Generator
+) -> list[RegressionFit]:
+    """Fit each of several targets as if it were alone; from the second on in the threads of the options."""
+
+    def fit_target(rows: TrainingData, local: LocalBlocks) -> RegressionFit:
+        of_rows, rows = replace(spec, local=local).for_rows(rows, columns)
+        return fit_regression(rows, of_rows, deepcopy(rng))
+
+    first, others = fit_target(data[0], spec.local), data[1:]
+    with spec.local.threads():
+        together = effective_n_jobs(None) > 1 and not isinstance(spec.method, Samples)
+    if not (together and others):
+        return [first, *(fit_target(rows, spec.local) for rows in others)]
+    with spec.local.threads():
+        alone = replace(spec.local, n_jobs=1)
+        return [first, *each_block(lambda j: fit_target(others[j], alone), len(others))]
 
 
 def fit_regression(rows: TrainingData, spec: RegressionSpec, rng: np.random.Generator) -> RegressionFit:

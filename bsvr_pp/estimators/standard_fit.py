@@ -285,7 +285,7 @@ class OfStandardModel(HoldsFit):
 
     def _sums_of_f(self, X: ArrayLike, weights: sparray) -> tuple[Array, list[tuple[Array, Array]]]:
         """Shares of the members, and moments of sparse weights (k, m) times f at X, in units of the targets."""
-        if self._checked() and self._columns.matrix is not None:
+        if self._alone("effects are") and self._columns.matrix is not None:
             raise ValueError("effects are of inputs, and a kernel that is a matrix has none")
         inputs, units = self._standardised(X), self._fit.units
         return sums_of_f(self._fit.function(), inputs, weights, location=units.location, unit=units.unit)

@@ -10,6 +10,7 @@ import pandas as pd
 import xarray as xr
 from numpy.typing import ArrayLike, NDArray
 from sklearn.base import BaseEstimator, RegressorMixin
+from sklearn.utils import Tags
 
 from bsvr_pp.core.approximations import Mode
 from bsvr_pp.core.arrays import Array, check_choice, check_share, checked_weights, is_number, numbers
@@ -25,7 +26,8 @@ from bsvr_pp.estimators.base import (
     warn_unless_converged,
 )
 from bsvr_pp.estimators.matrices import MatrixOption
-from bsvr_pp.estimators.regression_fit import RegressionFit, RegressionSpec, fit_regression
+from bsvr_pp.estimators.regression_fit import RegressionFit, RegressionSpec, fit_targets
+from bsvr_pp.estimators.several_targets import FitsOfTargets, attribute_of_each
 from bsvr_pp.estimators.standard_fit import StandardModel, factors_of
 from bsvr_pp.estimators.target_predictions import TargetPredictions, hyperparameters
 from bsvr_pp.estimators.training_data import TrainingData, Units
@@ -229,9 +231,10 @@ class BayesianSVR(TargetPredictions, SavedEstimator, RegressorMixin, BaseEstimat
             blocks without being asked, or a third of the targets have one value and predictions miss their mean.
         """
         spec, log_targets = self._check_options(), bool(self.log_targets)
-        rows, columns = regression_data(self, X, y, sample_weight, log_targets=log_targets)
-        spec, rows = spec.for_rows(rows, columns)
-        return self._keep(fit_regression(rows, spec, seeded(self.random_state)), columns)
+        data, columns = regression_data(self, X, y, sample_weight, log_targets=log_targets)
+        fits = fit_targets(data, spec, columns, seeded(self.random_state))
+        names = columns.targets
+        return self._keep(fits[0] if names is None else FitsOfTargets(names, tuple(fits)), columns)
 
     def add(self, X: ArrayLike, y: ArrayLike, sample_weight: ArrayLike | None = None) -> Self:
         """Add rows that arrive after `fit`, at its hyperparameters, standardisation and scales of the noise.
@@ -263,7 +266,7 @@ class BayesianSVR(TargetPredictions, SavedEstimator, RegressorMixin, BaseEstimat
         >>> bool(svr.add([[3.4]], [-0.2]).predict_f([[3.5]])[1] < before)
         True
         """
-        fit = self._checked()
+        fit = self._alone("rows are added to the fit")
         if fit.found.sampled:
             raise ValueError("rows are added to posteriors of f, and NUTS has draws: use inference='auto'")
         if self._columns.matrix is not None:
@@ -328,8 +331,10 @@ class BayesianSVR(TargetPredictions, SavedEstimator, RegressorMixin, BaseEstimat
         more = {"neighbours": learned["neighbours_"], "outliers": learned["outliers_"].astype(np.intp)}
         return RegressionFit.of_result(model, units, rows, method_of(result), result, **more)
 
-    def _attributes(self, fit: RegressionFit, columns: Columns) -> Learned:
+    def _attributes(self, fit: RegressionFit | FitsOfTargets, columns: Columns) -> Learned:
         """What the fit has found, in the units of the data."""
+        if isinstance(fit, FitsOfTargets):
+            return fit.learned([self._attributes(one, columns) for one in fit.fits])
         kernel = fit.model.kernel
         inverse = None if callable(kernel) else fit.point["inverse_lengthscale"]
         return hyperparameters(fit.problem.noise_at(fit.point), inverse, fit.units, columns) | {
@@ -344,11 +349,21 @@ class BayesianSVR(TargetPredictions, SavedEstimator, RegressorMixin, BaseEstimat
         }
 
     @property
+    def estimators_(self) -> list[Self]:
+        """Of several targets an estimator of each, as fitted to it alone."""
+        fit = self._checked()
+        if not isinstance(fit, FitsOfTargets):
+            raise AttributeError("estimators_ are of several targets, and the fit has one")
+        return self._each(fit)
+
+    @property
+    @attribute_of_each
     def converged_(self) -> bool:
         """Whether the search for the hyperparameters converged, and the solves of all blocks if they were asked for."""
         return self._checked().converged
 
     @property
+    @attribute_of_each
     def log_evidence_(self) -> float:
         """Log evidence of the targets at the optimum of the hyperparameters; it solves blocks."""
         fit = self._checked()
@@ -356,6 +371,7 @@ class BayesianSVR(TargetPredictions, SavedEstimator, RegressorMixin, BaseEstimat
             return float(fit.fitted.at_optimum - fit.rows.n_exact * np.log(fit.units.unit))
 
     @property
+    @attribute_of_each
     def warping_(self) -> pd.DataFrame:
         """The scale of each input that has one, in words, with its share of the way to a transform and the power."""
         warping, share, names = self._warping()
@@ -364,7 +380,7 @@ class BayesianSVR(TargetPredictions, SavedEstimator, RegressorMixin, BaseEstimat
 
     def _warping(self) -> tuple[Warping, Array, list[str]]:
         """The transforms, their shares, and the names of their inputs."""
-        fit = self._checked()
+        fit = self._alone("scales of inputs are")
         share = fit.point["warping"] if fit.model.warping.columns else np.empty(0)
         found = self._columns.named(fit.units.mean)
         names = list(found.index) if isinstance(found, pd.Series) else [f"x{k}" for k in range(len(found))]
@@ -378,32 +394,43 @@ class BayesianSVR(TargetPredictions, SavedEstimator, RegressorMixin, BaseEstimat
         return {name: (x, z) for name, x, z in zip(names, given.T, warping.on_scales(X, share).T, strict=True)}
 
     @property
+    @attribute_of_each
     def dual_coef_(self) -> Array:
         """Dual coefficients of the rows, (n,)."""
         dual_coef = self._machine().dual_coef
         return np.asarray(self._fit.rows.spread(dual_coef) / self._fit.units.unit)
 
     @property
+    @attribute_of_each
     def intercept_(self) -> float:
         """Value where the kernel vanishes."""
         dual_coef = self._machine().dual_coef
         return float(self._fit.units.location + self._fit.units.unit * BIAS * dual_coef.sum())
 
     @property
+    @attribute_of_each
     def support_(self) -> NDArray[np.intp]:
         """Rows that are support vectors."""
         support = self._machine().support
         return np.asarray(self._fit.rows.given(support > 0))
 
     @property
+    @attribute_of_each
     def support_vectors_(self) -> Array:
         """Their inputs."""
         return self._inputs_of(self.support_)
 
     @property
+    @attribute_of_each
     def n_support_(self) -> int:
         """Their number."""
         return int(self.support_.size)
+
+    def __sklearn_tags__(self) -> Tags:
+        """Tags of scikit-learn: there may be several targets, unless two columns are ends of intervals."""
+        tags = super().__sklearn_tags__()
+        tags.target_tags.multi_output = not self.intervals
+        return tags
 
     def _machine(self) -> Mode:
         fit = self._checked()

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import warnings
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, Self, cast
 
 import numpy as np
@@ -34,18 +34,20 @@ _REPEATED = 0.5  # share of repeated rows from which there is a warning
 
 @dataclass(frozen=True, slots=True)
 class Columns:
-    """Columns of the inputs of a fit: their number, any names, and how the columns of a table are encoded."""
+    """Columns of the data of a fit: number and any names of the inputs, how a table is encoded, several targets."""
 
     count: int
     names: Labels | None = None
     encoding: Encoding | None = None
     matrix: Sequence[object] | None = None  # where X has values of a kernel, the objects of fit if there are any
+    targets: tuple[str, ...] | None = None  # names of several targets
 
     @property
     def attributes(self) -> Learned:
         """The attributes of an estimator that say so."""
-        names = {} if self.names is None else {"feature_names_in_": self.names}
-        return {"n_features_in_": self.count, "encoding_": self.encoding} | names
+        names = {"feature_names_in_": self.names, "target_names_": None if self.targets is None else list(self.targets)}
+        known = {name: value for name, value in names.items() if value is not None}
+        return {"n_features_in_": self.count, "encoding_": self.encoding} | known
 
     @property
     def tied(self) -> Tied:
@@ -78,9 +80,24 @@ class Targets:
 
     y: ArrayLike
 
+    @property
+    def names(self) -> tuple[str, ...] | None:
+        """Names of several targets."""
+        return None
+
+    def each(self, X: Array, y: Array, weight: Array, *, logs: bool) -> dict[str, TrainingData]:
+        """Training data of each target, by what errors call it."""
+        return {"y": self.rows(X, y, weight, logs=logs)}
+
     def rows(self, X: Array, y: Array, weight: Array, *, logs: bool) -> TrainingData:
         """Training data of inputs and of the checked targets, or their logs."""
         return merge_rows(X, log_of("y", y) if logs else y, weight)
+
+    def check_like(self, names: tuple[str, ...] | None) -> None:
+        """Check that these are the targets of a fit, of which several have ``names``."""
+        if self.names != names:
+            known, got = ("one" if each is None else ", ".join(each) for each in (names, self.names))
+            raise ValueError(f"y must have the targets of fit, {known}, got {got}")
 
     def score(self, predicted: Array, weight: Array) -> float:
         """Coefficient of determination of predictions."""
@@ -114,24 +131,89 @@ class IntervalTargets(Targets):
         return concordance(self.ends, predicted)
 
 
+@dataclass(frozen=True, slots=True)
+class SeveralTargets(Targets):
+    """Targets of several models: y is the first, with a number in each gap, and ``values`` (n, k) has NaN in gaps."""
+
+    values: Array
+    given: tuple[str, ...] | None  # names, if the targets came with some
+
+    @classmethod
+    def of(cls, y: ArrayLike) -> Self:
+        """Check that all columns of a table or an array are numbers or gaps, and at least one of each a number."""
+        table = table_of(y)
+        data = pd.DataFrame(np.asarray(y)) if table is None else table
+        given = None if table is None else tuple(map(str, data.columns))
+        if given is not None and len(set(given)) < len(given):
+            raise ValueError(f"y must have columns of different names, got {', '.join(given)}")
+        found = cls(0.0, np.full(data.shape, np.nan), given)
+        for j, name in enumerate(found.names):
+            column = data.iloc[:, j]
+            seen = column.notna().to_numpy()
+            if column.dtype.kind in "mM" or not seen.any():
+                got = "only gaps" if not seen.any() else column.dtype
+                raise ValueError(f"column {name!r} of y must be numbers, got {got}")
+            found.values[seen, j] = numbers(f"column {name!r} of y", column[seen])
+        return cls(found._filled(0), found.values, given)
+
+    @property
+    def names(self) -> tuple[str, ...]:
+        """Names of the targets, y0, y1, ... of an array."""
+        return self.given or tuple(f"y{j}" for j in range(self.values.shape[1]))
+
+    def _filled(self, j: int) -> Array:
+        column = self.values[:, j]
+        return np.where(np.isnan(column), column[~np.isnan(column)][0], column)
+
+    def each(self, X: Array, y: Array, weight: Array, *, logs: bool) -> dict[str, TrainingData]:
+        """A target is learned from the rows that have it; the others have a weight of 0."""
+        if self.values.shape[1] == 2 and not (self.values[:, 1] < self.values[:, 0]).any():
+            warnings.warn(
+                "y has two columns, the second nowhere below the first, and each is a target of its own: "
+                "intervals=True takes them as lower and upper ends",
+                UserWarning,
+                skip_file_prefixes=(PACKAGE,),
+            )
+        found = {}
+        for j, name in enumerate(f"column {name!r} of y" for name in self.names):
+            column, seen = self._filled(j), ~np.isnan(self.values[:, j])
+            check_size(name, column)
+            check_spread(name, column)
+            check_varies(name, column)
+            found[name] = merge_rows(X, log_of(name, column) if logs else column, weight * seen)
+        return found
+
+    def check_like(self, names: tuple[str, ...] | None) -> None:
+        """An array has no names to compare."""
+        if self.given is not None or names is None or len(names) != len(self.names):
+            super(SeveralTargets, self).check_like(names)  # a dataclass with slots is another class
+
+    def score(self, predicted: Array, weight: Array) -> float:
+        """Mean coefficient of determination of the targets, each by the rows that have it."""
+        seen = ~np.isnan(self.values)
+        columns = zip(self.values.T, predicted.T, seen.T, strict=True)
+        return float(np.mean([r2_score(y[at], f[at], sample_weight=weight[at]) for y, f, at in columns]))
+
+
 def regression_data(
     estimator: BaseEstimator, X: ArrayLike, y: ArrayLike, sample_weight: ArrayLike | None, *, log_targets: bool
-) -> tuple[TrainingData, Columns]:
+) -> tuple[list[TrainingData], Columns]:
     """Check inputs, targets or intervals and weights; targets are their logs with ``log_targets``."""
     targets = targets_of(y, allowed=estimator.intervals)
     inputs, given, columns = training_arrays(estimator, X, targets.y, y_numeric=True, ensure_min_samples=2)
     weight = checked_weights(sample_weight, len(inputs))
-    rows = targets.rows(inputs, np.asarray(given, np.float64), weight, logs=log_targets)
-    check_varies("y", rows.y)
-    repeated = np.count_nonzero(rows.place >= 0) - len(rows.y)
-    if rows.counted and repeated >= _REPEATED * given.size:
+    each = targets.each(inputs, np.asarray(given, np.float64), weight, logs=log_targets)
+    for name, rows in each.items():
+        check_varies(name, rows.y)
+    repeated = max(np.count_nonzero(rows.place >= 0) - len(rows.y) for rows in each.values())
+    if all(rows.counted for rows in each.values()) and repeated >= _REPEATED * given.size:
         warnings.warn(
             f"{repeated} of {given.size} rows repeat others, targets included, and count as measurements of their "
             "own: drop_duplicates() leaves them out, if a table was joined twice",
             UserWarning,
             stacklevel=3,
         )
-    return rows, columns
+    return list(each.values()), replace(columns, targets=targets.names)
 
 
 def training_arrays(
@@ -252,7 +334,7 @@ def _refuse(X: ArrayLike | None, y: ArrayLike | None, kind: type[Exception], rea
 
 
 def targets_of(y: ArrayLike, *, allowed: bool) -> Targets:
-    """Targets of a regression: numbers, intervals (n, 2) if ``allowed``, or a structured array of event and time."""
+    """Targets of a regression: numbers, columns of them, intervals (n, 2) if ``allowed``, or a structured array."""
     given = np.asarray(y)
     if given.dtype.names is not None:
         if len(given.dtype.names) != 2 or given.ndim != 1:
@@ -262,11 +344,9 @@ def targets_of(y: ArrayLike, *, allowed: bool) -> Targets:
             raise ValueError(f"the first field of y must say whether the event was observed, got {event.dtype}")
         lower = numbers("y", time, ("n",))
         return IntervalTargets.of(checked_ends(lower, np.where(event.astype(bool), lower, np.inf)))
+    if not allowed and given.ndim == 2 and given.shape[1] >= 2:
+        return SeveralTargets.of(y)
     if given.ndim == 2 and given.shape[1] == 2 and given.dtype.kind in "fiu":
-        if not allowed:
-            raise ValueError(
-                "y has two columns: intervals=True takes them as lower and upper ends, and two targets need two models"
-            )
         return IntervalTargets.of(checked_ends(*numbers("y", given, ("n", 2), infinite=True).T))
     return Targets(y)
 

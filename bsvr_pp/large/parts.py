@@ -79,6 +79,11 @@ def source_of(
             raise ValueError("y must be given with inputs that are an array")
         if np.ndim(y) == 2 or getattr(getattr(y, "dtype", None), "names", None):
             of_y = targets_in_memory(np.asarray(y), allowed=intervals)
+            if of_y.names is not None:
+                raise ValueError(
+                    f"y has {len(of_y.names)} columns: intervals=True takes two as lower and upper ends, and several "
+                    "targets need a folder each"
+                )
             y, ends = np.asarray(of_y.y), getattr(of_y, "ends", None)
         for name, value, ndim in (("data", data, 2), ("y", y, 1)):
             shape = getattr(value, "shape", type(value))
