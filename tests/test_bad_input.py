@@ -207,6 +207,12 @@ def of_matrix(K=GRAM, new=None, cls=bp.BayesianSVR, y=None, **options):
     return made.predict(new, return_std=True, **options) if y is None else made.predict_proba(new, **options)
 
 
+@cache
+def several():
+    """A fit of two targets."""
+    return fitted(bp.BayesianSVR, y=ENDS - [[0.0, 3.0]], kernel="rbf", inference="mean_field")
+
+
 def of_objects(function, X=MANY):
     return fitted(bp.BayesianSVR, list(X), kernel=bp.PairwiseKernel(function))
 
@@ -588,7 +594,13 @@ PUBLIC = {
             lambda s, seed: bp.predict_distribution(s.result, X, model=s.model).rvs(random_state=seed), "random_state"
         ),
     ],
-    "log_density": [(lambda s: bp.scorers.log_density("a", X, Y), "estimator must have predict_distribution, got str")],
+    "log_density": [
+        (lambda s: bp.scorers.log_density("a", X, Y), "estimator must have predict_distribution, got str"),
+        (
+            lambda s: bp.scorers.log_density(several(), MANY, ENDS),
+            "estimator must predict one target, got 2: score each of its estimators_",
+        ),
+    ],
     "neg_crps": [(lambda s: bp.scorers.neg_crps("a", X, Y), "estimator must have predict_distribution, got str")],
     "NoiseScales": [
         *each(lambda s, bad: NoiseScales(bad, np.ones(2), 1.0), NO_VECTOR[:5], "factors"),
@@ -798,12 +810,12 @@ PUBLIC = {
         (lambda s: into_folder(MANY, y=TARGETS[:4]), "y must have 20 values as data has rows, got 4"),
         (lambda s: into_folder(MANY, target="delay"), "target is the name of a column of a table, got target='delay'"),
         (lambda s: into_folder(TARGETS), r"data must be an array with 2 axes, got \(20,\)"),
-        (lambda s: into_folder(MANY, y=np.ones((20, 3))), r"y must be an array with 1 axes, got \(20, 3\)"),
+        (lambda s: into_folder(MANY, y=np.ones((20, 3))), "y has 3 columns: .* several targets need a folder each"),
         (
             lambda s: bp.fit_folder(bp.BayesianSVC(), MANY, LABELS, folder="none"),
             "estimator must be a BayesianSVR in a folder, got BayesianSVC",
         ),
-        (lambda s: into_folder(MANY, y=ENDS), "y has two columns: intervals=True takes them as lower and upper ends"),
+        (lambda s: into_folder(MANY, y=ENDS), "y has 2 columns: intervals=True takes two as .* need a folder each"),
         (lambda s: into_folder(pd.DataFrame(MANY)), "y must be None with a table, whose target is a column"),
         *[
             (lambda s, w=w, o=o: into_folder(MANY, blocks=5, sample_weight=w, **o), words)
@@ -881,6 +893,41 @@ PUBLIC = {
                 (np.full(20, 0.5, [("event", float), ("time", float)]), "the first field of y must say whether"),
             )
         ],
+        *[
+            (lambda s, y=y, o=o: fitted(bp.BayesianSVR, y=pd.DataFrame(y), **o), f"column {words}")
+            for y, o, words in (
+                ({"a": TARGETS, "b": 1.0}, {}, "'b' of y must not be constant, got 1.0 throughout"),
+                ({"a": TARGETS, "b": [1.0, *[None] * 19]}, {}, "'b' of y must not be constant, got 1.0 throughout"),
+                ({"a": TARGETS, "b": np.nan}, {}, "'b' of y must be numbers, got only gaps"),
+                ({"a": TARGETS, "b": "x"}, {}, "'b' of y must be an array of numbers, got Series"),
+                ({"a": TARGETS, "b": pd.Timestamp(0)}, {}, "'b' of y must be numbers, got datetime64"),
+                ({"a": TARGETS, "b": np.inf}, {}, "'b' of y must be finite, got inf"),
+                ({"a": TARGETS, "b": 1e200 * TARGETS}, {}, r"'b' of y must stay within ±1e\+150"),
+                ({"a": TARGETS, "b": 1e20 + 1e5 * LABELS}, {}, "'b' of y must have a standard deviation of at least"),
+                ({"a": np.exp(TARGETS), "b": TARGETS}, {"log_targets": True}, "'b' of y must be positive with log_t"),
+            )
+        ],
+        (
+            lambda s: fitted(bp.BayesianSVR, y=pd.DataFrame(ENDS, columns=["a", "a"])),
+            "two columns have the name 'a': rename one",
+        ),
+        (lambda s: several().score(MANY, TARGETS), "y must have the targets of fit, y0, y1, got one"),
+        (lambda s: several().score(MANY, pd.DataFrame(ENDS)), "y must have the targets of fit, y0, y1, got 0, 1"),
+        (lambda s: fitted(bp.BayesianSVR).score(MANY, ENDS), "y must have the targets of fit, one, got y0, y1"),
+        (
+            lambda s: several().add(MANY, ENDS),
+            "rows are added to the fit of one target, got 2: take one of estimators_",
+        ),
+        (lambda s: bp.effect(several(), MANY, "x0"), "effects are of one target, got 2: take one of estimators_"),
+        (lambda s: bp.plot_warping(several()), "scales of inputs are of one target, got 2: take one of estimators_"),
+        (
+            lambda s: bp.BayesianSVR.from_result(recipe('{"estimator": "BayesianSVR", "targets": ["a"]}')),
+            r"targets of result must be the names of several targets, got \['a'\]",
+        ),
+        (
+            lambda s: bp.BayesianSVR.from_result(recipe('{"estimator": "BayesianSVR", "targets": ["a", "b"]}')),
+            "result lacks target_0, target_1",
+        ),
         (lambda s: bp.BayesianSVR().add(MANY, TARGETS), "not fitted yet"),
         (lambda s: fitted(bp.BayesianSVR).add(MANY[:, :0], TARGETS), "0 feature"),
         (lambda s: fitted(bp.BayesianSVR).add(MANY, TARGETS[:3]), r"y must be a \(20,\) array, got shape \(3,\)"),
@@ -1193,6 +1240,7 @@ INTEGRATIONS = {
         (lambda s: to_botorch(bp.LSSVR()), "fitted must be a BayesianSVR, or a result .*, got LSSVR"),
         (lambda s: to_botorch(regression(), s.model), "fitted must be a BayesianSVR, or a result .*, got BayesianSVR"),
         (lambda s: to_botorch(bp.BayesianSVR()), "is not fitted yet"),
+        (lambda s: to_botorch(several()), "a model of BoTorch is of one target, got 2: take one of estimators_"),
         (lambda s: to_botorch(s.result), "model must be given"),
         (lambda s: to_botorch(s.result, s.other), "result and model have different numbers"),
         (lambda s: to_botorch(s.mode, s.model), f"{ONE} only the mode of f: fit by mean field"),

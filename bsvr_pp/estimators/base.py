@@ -138,7 +138,7 @@ class LocalBlocks:
         `bp.predict`. "auto" is 64, or 128, 256 or 512 where training rows say that these predict much better
         (``neighbours_``). It is None for labels and sampled hyperparameters; None predicts by the own block.
     n_jobs : int, optional
-        Number of threads that solve blocks, or fit classes from the fourth on; -1 is one for each processor. By default
+        Number of threads that solve blocks, or fit classes from the fourth on, or targets from the second on; -1 is one for each processor. By default
         the number of a surrounding ``joblib.parallel_config``, or 1. The results do not depend on it.
     progressbar : bool
         Whether to show the progress of the fit.

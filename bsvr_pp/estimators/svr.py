@@ -151,6 +151,8 @@ class BayesianSVR(TargetPredictions, SavedEstimator, RegressorMixin, BaseEstimat
         Rows that were set aside; their dual coefficients are 0.
     converged_ : bool
         Whether the optimum or the chains converged, and the blocks where they are solved.
+    target_names_, estimators_ : list
+        Of several targets their names, y0, y1, ... of an array, and an estimator of each.
     result_ : xarray.DataTree
         Result in the format of `bp.fit`, standardised; its attribute ``inference`` is the method. `from_result` loads
         it.
@@ -212,8 +214,9 @@ class BayesianSVR(TargetPredictions, SavedEstimator, RegressorMixin, BaseEstimat
         row, whose weight is the sum of theirs.
 
         <inputs>
-        y : (n,) array, (n, 2) array or structured array
-            Targets; or with ``intervals=True`` the ends of the intervals in which they are known to lie, equal for an
+        y : (n,) array, (n, k) array or DataFrame, (n, 2) array or structured array
+            Targets; or a column for each of k targets, NaN where a row lacks it, to which models are fitted as if each
+            were alone: predictions are (n_new, k, ...), and attributes have an entry a target; or with ``intervals=True`` the ends of the intervals in which they are known to lie, equal for an
             exact target and one of them infinite for a censored one; or the fields event and time: whether the event
             was observed, and its time or the time of censoring.
         sample_weight : (n,) array, optional
@@ -228,7 +231,8 @@ class BayesianSVR(TargetPredictions, SavedEstimator, RegressorMixin, BaseEstimat
         <not_converged>
         UserWarning
             If rows are set aside, the weights make the data worth less than a fifth of the rows, rows are fitted in
-            blocks without being asked, or a third of the targets have one value and predictions miss their mean.
+            blocks without being asked, a third of the targets have one value and predictions miss their mean, or two
+            targets may be ends.
         """
         spec, log_targets = self._check_options(), bool(self.log_targets)
         data, columns = regression_data(self, X, y, sample_weight, log_targets=log_targets)

@@ -144,8 +144,6 @@ class SeveralTargets(Targets):
         table = table_of(y)
         data = pd.DataFrame(np.asarray(y)) if table is None else table
         given = None if table is None else tuple(map(str, data.columns))
-        if given is not None and len(set(given)) < len(given):
-            raise ValueError(f"y must have columns of different names, got {', '.join(given)}")
         found = cls(0.0, np.full(data.shape, np.nan), given)
         for j, name in enumerate(found.names):
             column = data.iloc[:, j]
