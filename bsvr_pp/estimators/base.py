@@ -24,6 +24,7 @@ from bsvr_pp.core.arrays import Array, check_count, check_fields, check_positive
 from bsvr_pp.core.docs import shared
 from bsvr_pp.estimators.matrices import PairwiseKernel, is_matrix
 from bsvr_pp.estimators.several_targets import FitsOfTargets
+from bsvr_pp.estimators.sparse_inputs import SparseInputs
 from bsvr_pp.estimators.training_data import PACKAGE, TrainingData
 from bsvr_pp.estimators.validation import Columns, Learned, RandomState, checked_labels
 from bsvr_pp.inference.approximate import Laplace, MeanField
@@ -138,8 +139,9 @@ class LocalBlocks:
         `bp.predict`. "auto" is 64, or 128, 256 or 512 where training rows say that these predict much better
         (``neighbours_``). It is None for labels and sampled hyperparameters; None predicts by the own block.
     n_jobs : int, optional
-        Number of threads that solve blocks, or fit classes from the fourth on, or targets from the second on; -1 is one for each processor. By default
-        the number of a surrounding ``joblib.parallel_config``, or 1. The results do not depend on it.
+        Number of threads that solve blocks, or fit classes from the fourth on, or targets from the second on; -1 is one
+        for each processor. By default the number of a surrounding ``joblib.parallel_config``, or 1. The results do not
+        depend on it.
     progressbar : bool
         Whether to show the progress of the fit.
 
@@ -177,18 +179,18 @@ class LocalBlocks:
         return self.size is not None and n > (_DENSE if self.size == "auto" else self.size)
 
     def divided(
-        self, rows: TrainingData, method: Method, *, classes: bool = False, matrix: bool = False
+        self, rows: TrainingData, method: Method, *, classes: bool = False, undivided: str = ""
     ) -> tuple[TrainingData, int | None]:
         """The rows as they are fitted, and the largest number of rows of a block; None if the fit is dense.
 
-        Warns of blocks if nobody asked for them; ``classes`` and ``matrix`` say that the targets are
-        ordered classes, and the inputs a kernel matrix.
+        Warns of blocks if nobody asked for them; ``classes`` says that the targets are ordered classes, and
+        ``undivided`` why the inputs have no blocks.
         """
         n = len(rows.y)
         if not self.divides(n):
             return rows, None
-        if matrix:
-            raise ValueError(f"{n} rows of a kernel matrix have no inputs, by which blocks are cut: use blocks=None")
+        if undivided:
+            raise ValueError(f"{n} rows of {undivided}")
         if isinstance(method, Integrates):
             raise ValueError(f"{method.name} takes a dense fit, and {n} rows need blocks: use blocks=None")
         if isinstance(method, Samples) and (classes or not (rows.exact and rows.counted)):
@@ -307,6 +309,8 @@ class SavedEstimator(HoldsFit):
         more["names"] = None if columns.names is None else [str(name) for name in columns.names]
         tree = fit.result()
         tree["rows"] = xr.DataTree(fit.rows.dataset())
+        if isinstance(columns.matrix, SparseInputs):
+            tree["sparse"] = xr.DataTree(columns.matrix.dataset())
         more["contents"] = _contents(tree)
         given = self._given | {name: getattr(self, name) for name in self._of_predictions}
         tree.attrs["recipe"] = json.dumps(self._options(given) | more)
@@ -367,7 +371,9 @@ class SavedEstimator(HoldsFit):
             learned[name] = np.array(value) if isinstance(value, list) else value
         names = None if recipe["names"] is None else np.array(recipe["names"], dtype=object)
         encoding = None if recipe["columns"] is None else Encoding.from_json(recipe["columns"], d)
-        matrix = list[object]() if is_matrix(kernel) else None
+        matrix: SparseInputs | list[object] | None = list[object]() if is_matrix(kernel) else None
+        if "sparse" in result.children:
+            matrix = SparseInputs.of_dataset(result["sparse"].to_dataset())
         columns = Columns(learned["n_features_in_"], names, encoding, matrix)
         return estimator._keep(estimator._read(rows, learned, columns, result), columns)
 

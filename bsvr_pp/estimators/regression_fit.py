@@ -51,7 +51,7 @@ from bsvr_pp.inference.prediction.neighbours import (
 )
 from bsvr_pp.inference.protocol import Integrates, IntegratesLatent, MatchesMoments, Method, Options, Samples
 from bsvr_pp.inference.search.at_size import AtSize, Stage, subset_of
-from bsvr_pp.model.matrices import MatrixKernel
+from bsvr_pp.model.matrices import OfTrainingRows
 from bsvr_pp.model.priors import Kernel, mostly_equal
 from bsvr_pp.model.problem import Point, Problem
 
@@ -81,14 +81,15 @@ class RegressionSpec:
     def for_rows(self, rows: TrainingData, columns: Columns) -> tuple[Self, TrainingData]:
         """Decide what depends on the number of rows; the rows come back as they are fitted."""
         n = len(rows.y)
-        model = replace(self.model, tied=columns.tied, kernel=columns.kernel(self.kernel_for(n)))
-        rows, size = self.local.divided(rows, self.method, matrix=columns.matrix is not None)
+        model = replace(self.model, tied=columns.tied, kernel=columns.kernel(self.kernel_for(n, columns)))
+        rows, size = self.local.divided(rows, self.method, undivided=columns.undivided)
         method = _FEW if self.integrate and n <= _INTEGRATED and size is None else self.method
         return replace(self, model=model, size=size, method=method), rows
 
-    def kernel_for(self, n: int) -> Kernel:
+    def kernel_for(self, n: int, columns: Columns) -> Kernel:
         """The kernel of n rows."""
-        return "main_effects" if self.automatic and n >= _EFFECTS else self.model.kernel
+        effects = self.automatic and n >= _EFFECTS and columns.matrix is None
+        return "main_effects" if effects else self.model.kernel
 
     @property
     def counts(self) -> tuple[int, ...]:
@@ -133,7 +134,7 @@ class RegressionFit(StandardFit):
         with threads_for(len(self.rows.y)), local.threads():
             given = parts(self.fitted if neighbours is None else self.found)
             drawn = partial(draw_jointly, lambda: parts(self.fitted), X)
-            joint = None if isinstance(self.model.kernel, MatrixKernel) else drawn
+            joint = None if isinstance(self.model.kernel, OfTrainingRows) else drawn
             return mixture_of(given, X, joint=joint, **self.units.of_targets)[0]
 
     @property
@@ -281,7 +282,7 @@ class _Rounds:
             kept = np.ones(len(rows.y), dtype=bool)
             return kept, self.fit(rows, kept, by=self.method, first=first)
         kernel = self.model.kernel
-        X = kernel.coordinates(rows.X) if isinstance(kernel, MatrixKernel) else self.units.inputs(rows.X)
+        X = kernel.coordinates(rows.X) if isinstance(kernel, OfTrainingRows) else self.units.inputs(rows.X)
         return kept_rows(leave_one_out, X, rows.y, rows.weight)
 
     def dense(self, rows: TrainingData) -> _Determined:

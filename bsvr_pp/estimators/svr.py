@@ -9,6 +9,7 @@ import numpy as np
 import pandas as pd
 import xarray as xr
 from numpy.typing import ArrayLike, NDArray
+from scipy.sparse import csr_array
 from sklearn.base import BaseEstimator, RegressorMixin
 from sklearn.utils import Tags
 
@@ -216,9 +217,10 @@ class BayesianSVR(TargetPredictions, SavedEstimator, RegressorMixin, BaseEstimat
         <inputs>
         y : (n,) array, (n, k) array or DataFrame, (n, 2) array or structured array
             Targets; or a column for each of k targets, NaN where a row lacks it, to which models are fitted as if each
-            were alone: predictions are (n_new, k, ...), and attributes have an entry a target; or with ``intervals=True`` the ends of the intervals in which they are known to lie, equal for an
-            exact target and one of them infinite for a censored one; or the fields event and time: whether the event
-            was observed, and its time or the time of censoring.
+            were alone: predictions are (n_new, k, ...), and attributes have an entry a target; or with
+            ``intervals=True`` the ends of the intervals in which they are known to lie, equal for an exact target and
+            one of them infinite for a censored one; or the fields event and time: whether the event was observed, and
+            its time or the time of censoring.
         sample_weight : (n,) array, optional
             Weights of exact targets, >= 0: a row of weight w has the likelihood p(y|f)^w, as if it were there w times,
             and a row of weight 0 is left out. The sum of the weights is the number of rows that the data are worth.
@@ -274,7 +276,8 @@ class BayesianSVR(TargetPredictions, SavedEstimator, RegressorMixin, BaseEstimat
         if fit.found.sampled:
             raise ValueError("rows are added to posteriors of f, and NUTS has draws: use inference='auto'")
         if self._columns.matrix is not None:
-            raise ValueError("rows are added to inputs, and new rows change the columns of a kernel matrix: fit again")
+            words = self._columns.words
+            raise ValueError(f"rows are added to inputs, and new rows change the columns of a {words}: fit again")
         inputs, targets = new_inputs(self, X), targets_of(y, allowed=True)
         weight, values = checked_weights(sample_weight, len(inputs)), numbers("y", targets.y, (len(inputs),))
         new = fit.rows.like(targets.rows(inputs, values, weight, logs=fit.units.logarithm))
@@ -343,7 +346,7 @@ class BayesianSVR(TargetPredictions, SavedEstimator, RegressorMixin, BaseEstimat
         inverse = None if callable(kernel) else fit.point["inverse_lengthscale"]
         return hyperparameters(fit.problem.noise_at(fit.point), inverse, fit.units, columns) | {
             "beta_": fit.model.beta,
-            "kernel_": kernel if isinstance(kernel, str) else "function" if columns.matrix is None else "precomputed",
+            "kernel_": columns.name_of(kernel),
             "levels_": np.array(fit.model.levels, dtype=np.intp),
             "outliers_": fit.outliers,
             "neighbours_": fit.neighbours,
@@ -420,7 +423,7 @@ class BayesianSVR(TargetPredictions, SavedEstimator, RegressorMixin, BaseEstimat
 
     @property
     @attribute_of_each
-    def support_vectors_(self) -> Array:
+    def support_vectors_(self) -> Array | csr_array:
         """Their inputs."""
         return self._inputs_of(self.support_)
 

@@ -261,4 +261,4 @@ def hyperparameters(noise: NoiseModel, inverse: Array | None, units: Units, colu
     if inverse is None:
         return found
     each = columns.of_each(inverse)
-    return found | {"lengthscale_": units.scale / each, "relevance_": columns.named(each**2)}
+    return found | {"lengthscale_": columns.width(units) / each, "relevance_": columns.named(each**2)}

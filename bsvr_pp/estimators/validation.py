@@ -10,6 +10,7 @@ from typing import Any, Self, cast
 import numpy as np
 import pandas as pd
 from numpy.typing import ArrayLike, NDArray
+from scipy.sparse import csr_array, issparse
 from sklearn.base import BaseEstimator
 from sklearn.metrics import r2_score
 from sklearn.utils.multiclass import check_classification_targets
@@ -18,8 +19,18 @@ from sklearn.utils.validation import check_array, check_is_fitted, check_X_y, va
 from bsvr_pp.core.arrays import Array, check_size, check_spread, check_varies, checked_weights, numbers
 from bsvr_pp.core.losses.noise import checked_ends
 from bsvr_pp.estimators.matrices import MatrixOption, PairwiseKernel, is_matrix, training_rows, values_of
-from bsvr_pp.estimators.training_data import PACKAGE, IntervalData, TrainingData, as_given, check_unweighted, merge_rows
-from bsvr_pp.model.matrices import MatrixKernel
+from bsvr_pp.estimators.sparse_inputs import KERNELS as SPARSE_KERNELS
+from bsvr_pp.estimators.sparse_inputs import SparseInputs
+from bsvr_pp.estimators.training_data import (
+    PACKAGE,
+    IntervalData,
+    TrainingData,
+    Units,
+    as_given,
+    check_unweighted,
+    merge_rows,
+)
+from bsvr_pp.model.matrices import MatrixKernel, ProductKernel
 from bsvr_pp.model.priors import Kernel, Tied, of_inputs
 from bsvr_pp.model.row_kinds import representative
 from bsvr_pp.tables import DataError, check_columns
@@ -39,7 +50,8 @@ class Columns:
     count: int
     names: Labels | None = None
     encoding: Encoding | None = None
-    matrix: Sequence[object] | None = None  # where X has values of a kernel, the objects of fit if there are any
+    # Where X has values of a kernel, the objects of fit if there are any; or sparse training rows.
+    matrix: Sequence[object] | SparseInputs | None = None
     targets: tuple[str, ...] | None = None  # names of several targets
 
     @property
@@ -58,7 +70,32 @@ class Columns:
 
     def kernel(self, given: MatrixOption | Kernel, scale: float = 1.0) -> Kernel:
         """The kernel of a model for that of an estimator; ``scale`` is that of the amplitudes of a matrix."""
+        if isinstance(self.matrix, SparseInputs):
+            return ProductKernel(self.matrix.rows.shape[0], str(given))
         return cast(Kernel, given) if self.matrix is None else MatrixKernel(self.count, scale)
+
+    @property
+    def words(self) -> str:
+        """What the inputs are where they have values of a kernel."""
+        return "sparse matrix" if isinstance(self.matrix, SparseInputs) else "kernel matrix"
+
+    @property
+    def undivided(self) -> str:
+        """Why there are no blocks, if there are none."""
+        if isinstance(self.matrix, SparseInputs):
+            return f"a sparse matrix are fitted densely: {SparseInputs.remedy}"
+        known = "a kernel matrix have no inputs, by which blocks are cut: use blocks=None"
+        return "" if self.matrix is None else known
+
+    def name_of(self, kernel: Kernel) -> str:
+        """The name of the kernel of a model."""
+        if isinstance(kernel, str | ProductKernel):
+            return getattr(kernel, "name", str(kernel))
+        return "function" if self.matrix is None else "precomputed"
+
+    def width(self, units: Units) -> Array | float:
+        """The unit of the inputs."""
+        return self.matrix.scale if isinstance(self.matrix, SparseInputs) else units.scale
 
     def of_each(self, values: Array) -> Array:
         """Values (d,) of the inputs from a value of each lengthscale, or from one."""
@@ -199,7 +236,8 @@ def regression_data(
     """Check inputs, targets or intervals and weights; targets are their logs with ``log_targets``."""
     targets = targets_of(y, allowed=estimator.intervals)
     inputs, given, columns = training_arrays(estimator, X, targets.y, y_numeric=True, ensure_min_samples=2)
-    weight = checked_weights(sample_weight, len(inputs))
+    weight = checked_weights(sample_weight, inputs.shape[0])
+    inputs, columns = in_products(inputs, columns, weight)
     each = targets.each(inputs, np.asarray(given, np.float64), weight, logs=log_targets)
     for name, rows in each.items():
         check_varies(name, rows.y)
@@ -220,6 +258,8 @@ def training_arrays(
     """Checked inputs and targets as arrays, and the columns of the inputs; the estimator is left as it is."""
     blank = type(estimator)(**estimator.get_params(deep=False))
     given, matrix = X, is_matrix(getattr(blank, "kernel", None))
+    if issparse(X):
+        check_sparse(blank, X)
     if matrix:
         X = values_of(blank.kernel, given, cast(Sequence[object], given))
     inputs, targets = _validate(blank, X, y, reset=True, numeric=y_numeric, least=ensure_min_samples)
@@ -228,6 +268,28 @@ def training_arrays(
         objects = list(cast(Sequence[object], given)) if isinstance(blank.kernel, PairwiseKernel) else []
         return training_rows(inputs), targets, Columns(blank.n_features_in_, matrix=objects)
     return inputs, targets, Columns(blank.n_features_in_, getattr(blank, "feature_names_in_", None), blank.encoding_)
+
+
+def check_sparse(estimator: BaseEstimator, X: Any) -> None:
+    """Check before the fit that an estimator takes sparse inputs by its kernel, and all of these rows together."""
+    if getattr(estimator, "_sparse", False) and not takes_sparse(estimator):
+        known = ", ".join(SPARSE_KERNELS)
+        raise ValueError(f"sparse X needs one of the kernels {known}, got {estimator.kernel!r}: use X.toarray()")
+    if takes_sparse(estimator) and estimator._local().divides(X.shape[0]):
+        raise ValueError(f"{X.shape[0]} rows of a sparse matrix are fitted densely: {SparseInputs.remedy}")
+
+
+def takes_sparse(estimator: BaseEstimator) -> bool:
+    """Whether an estimator takes sparse inputs."""
+    return bool(estimator.__sklearn_tags__().input_tags.sparse)
+
+
+def in_products(X: Array | csr_array, columns: Columns, weight: Array) -> tuple[Array, Columns]:
+    """Sparse training rows by their inner products; others as they are."""
+    if not issparse(X):
+        return X, columns
+    found, rows = SparseInputs.of(X, weight)
+    return rows, replace(columns, matrix=found)
 
 
 def new_inputs(estimator: BaseEstimator, X: ArrayLike) -> Array:
@@ -243,6 +305,7 @@ def _validate(
     table, targets = table_of(X), np.asarray(y).dtype if numeric else np.dtype(object)
     options = {"y_numeric": numeric, "ensure_min_samples": least} if reset else {}
     options["allow_nd"] = is_matrix(getattr(estimator, "kernel", None))  # of several kernels
+    sparse = takes_sparse(estimator) if reset else isinstance(estimator._columns.matrix, SparseInputs)
     if reset:
         estimator.encoding_ = None if table is None else Encoding.of_table(table)
     encoding = estimator.encoding_
@@ -267,7 +330,9 @@ def _validate(
             given_y[pd.isna(given_y)] = np.nan
             y = given_y.astype(np.float64)
         if table is None or encoding is None:
-            found = validate_data(estimator, X, y, dtype=np.float64, reset=reset, **options)
+            found = validate_data(
+                estimator, X, y, accept_sparse="csr" if sparse else False, dtype=np.float64, reset=reset, **options
+            )
         else:
             validate_data(estimator, table, skip_check_array=True, reset=reset)
             inputs = encoded(encoding, table)
@@ -283,10 +348,16 @@ def _validate(
                 f"{error}X.rename(columns=str)[list(estimator.feature_names_in_)] has this order"
             ) from None
         kind = TypeError if isinstance(error, TypeError) else ValueError
-        _refuse(X if encoding is None else None, None if isinstance(y, str) else y, kind, str(error))
+        _refuse(
+            X if encoding is None and not issparse(X) else None, None if isinstance(y, str) else y, kind, str(error)
+        )
         raise
     inputs, labels = found if reset else (found, None)
-    parts = [("X", inputs)] if table is None or encoding is None else _columns_of(encoding, inputs)
+    if sparse and (issparse(inputs) or not reset):
+        inputs, parts = csr_array(inputs), []  # new ones may be dense
+        check_size("X", inputs.data)
+    else:
+        parts = [("X", inputs)] if table is None or encoding is None else _columns_of(encoding, inputs)
     for name, values in [*parts, ("y", labels)] if reset else parts:
         if values.dtype.kind == "f":
             check_size(name, values)
@@ -294,7 +365,7 @@ def _validate(
                 check_spread(name, values)
     if numeric and labels is not None:
         check_varies("y", labels)
-    return np.asarray(inputs), labels
+    return inputs if issparse(inputs) else np.asarray(inputs), labels
 
 
 def encoded(encoding: Encoding, table: pd.DataFrame) -> Array:
