@@ -17,6 +17,7 @@ import pandas as pd
 import pymc as pm
 import pytest
 import xarray as xr
+from scipy.sparse import csr_array
 from sklearn.exceptions import NotFittedError
 from sklearn.linear_model import LinearRegression
 
@@ -44,6 +45,7 @@ TARGETS = MANY[:, 0] + 0.1 * RNG.normal(size=20)
 LABELS = np.where(TARGETS > 0, 1, 0)
 GRAM = np.exp(-0.5 * ((MANY[:, None] - MANY) ** 2).sum(axis=2))
 INNER = MANY @ MANY.T
+SPARSE = csr_array(np.where(MANY > 0, MANY, 0.0))
 ENDS = np.stack([TARGETS, TARGETS + 1.0], axis=1)
 SIGNS = np.where(Y > 0, 1.0, -1.0)
 
@@ -215,6 +217,12 @@ def several():
 
 def of_objects(function, X=MANY):
     return fitted(bp.BayesianSVR, list(X), kernel=bp.PairwiseKernel(function))
+
+
+@cache
+def of_sparse():
+    """A regression of sparse inputs."""
+    return fitted(bp.BayesianSVR, SPARSE, kernel="rbf", inference="mean_field")
 
 
 def into_folder(data, y=TARGETS, target=None, sample_weight=None, **options):
@@ -928,6 +936,41 @@ PUBLIC = {
             lambda s: bp.BayesianSVR.from_result(recipe('{"estimator": "BayesianSVR", "targets": ["a", "b"]}')),
             "result lacks target_0, target_1",
         ),
+        *[
+            (
+                lambda s, cls=cls, kernel=kernel: fitted(cls, SPARSE, kernel=kernel),
+                "sparse X needs one of the kernels auto, linear, rbf, rational_quadratic, got .*: use X.toarray",
+            )
+            for cls in (bp.BayesianSVR, bp.BayesianSVC)
+            for kernel in ("matern32", "main_effects", "precomputed", bp.PairwiseKernel(np.dot), pm.gp.cov.Constant)
+        ],
+        *[
+            (
+                lambda s, cls=cls, blocks=blocks: fitted(cls, SPARSE, blocks=blocks),
+                r"20 rows of a sparse matrix are fitted densely: use blocks=None, or reduce X by .*TruncatedSVD",
+            )
+            for cls in (bp.BayesianSVR, bp.BayesianSVC)
+            for blocks in (10, bp.LocalBlocks(10))
+        ],
+        *[
+            (lambda s, cls=cls: fitted(cls, SPARSE), "[Ss]parse data was passed for X, but dense data is required")
+            for cls in (bp.BayesianOrdinalSVC, bp.LSSVR, bp.BayesianLSSVR)
+        ],
+        *[
+            (lambda s, cls=cls, v=v: fitted(cls, v * SPARSE), f"X {words}")
+            for cls in (bp.BayesianSVR, bp.BayesianSVC)
+            for v, words in ((np.nan, "contains NaN"), (np.inf, "contains infinity"), (1e200, "must stay within"))
+        ],
+        (lambda s: of_sparse().predict(SPARSE[:, :1]), "X has 1 features, but BayesianSVR is expecting 2 features"),
+        (lambda s: of_sparse().predict(MANY[:, :1]), "X has 1 features, but BayesianSVR is expecting 2 features"),
+        (lambda s: of_sparse().predict(np.nan * SPARSE), "Input X contains NaN"),
+        (lambda s: fitted(bp.BayesianSVR).predict(SPARSE), "[Ss]parse data was passed for X, but dense data is"),
+        (lambda s: of_sparse().add(SPARSE, TARGETS), "new rows change the columns of a sparse matrix: fit again"),
+        (lambda s: of_sparse().sample_y(SPARSE), "joint=True takes the whole distribution .* sparse inputs"),
+        (lambda s: of_sparse().predict(SPARSE, diagonal=np.ones(20)), "diagonal is for kernel='precomputed'"),
+        (lambda s: bp.effect(of_sparse(), MANY, "x0"), "effects are of inputs that are no sparse matrix"),
+        (lambda s: bp.effect(of_sparse(), SPARSE, "x0"), "X must be a table or an array of numbers, got csr_array"),
+        (lambda s: into_folder(SPARSE), "data must be an array with 2 axes"),
         (lambda s: bp.BayesianSVR().add(MANY, TARGETS), "not fitted yet"),
         (lambda s: fitted(bp.BayesianSVR).add(MANY[:, :0], TARGETS), "0 feature"),
         (lambda s: fitted(bp.BayesianSVR).add(MANY, TARGETS[:3]), r"y must be a \(20,\) array, got shape \(3,\)"),
@@ -995,7 +1038,7 @@ PUBLIC = {
         (lambda s: fitted(bp.BayesianSVR).predict(MANY, diagonal=np.ones(20)), "diagonal is for kernel='precomputed'"),
         (lambda s: of_matrix().sample_y(GRAM), "joint=True takes the whole distribution .* kernel matrix"),
         (lambda s: of_matrix().add(GRAM, TARGETS), "new rows change the columns of a kernel matrix: fit again"),
-        (lambda s: bp.effect(of_matrix(), GRAM, "x0"), "effects are of inputs, and a kernel that is a matrix has none"),
+        (lambda s: bp.effect(of_matrix(), GRAM, "x0"), "effects are of inputs that are no kernel matrix"),
         *[
             (
                 lambda s, cls=cls: fitted(cls, GRAM, LABELS, kernel="precomputed", ard=False),

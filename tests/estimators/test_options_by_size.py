@@ -7,6 +7,7 @@ from functools import partial
 
 import numpy as np
 import pytest
+from scipy import sparse
 
 import bsvr_pp as bp
 
@@ -194,12 +195,19 @@ def kernel_matrix(fit, n, path):
     assert np.abs(svr.predict(new) - WAVE).mean() < 0.05
 
 
+def sparse_inputs(fit, n, path):
+    X = sparse.csr_array(np.hstack([np.eye(12)[np.arange(n) % 12], np.maximum(inputs(n) - 6.0, 0.0)]))
+    f = X @ np.append(np.arange(12.0) % 5, 1.0)
+    svr = fit(f + wave(n)[0] / 50, X=X, **KEEP)
+    assert svr.score(X, f) > 0.98
+
+
 OPTIONS = {
     each.__name__: each
     for each in (
         *(sample_weight, intervals, censored, two_classes, three_classes, integrated, pinball, default_kernel),
         *(gross_errors, far_wider_noise, noise_scales, effect, add, sample_y, save_and_load),
-        *(several_targets, kernel_matrix),
+        *(several_targets, kernel_matrix, sparse_inputs),
     )
 } | {"ordered_classes": partial(three_classes, by=bp.BayesianOrdinalSVC, **FAST)}
 IN_MEMORY = "estimator must be a BayesianSVR in a folder"
@@ -210,6 +218,8 @@ REFUSED = {
     ("several_targets", "folder"): "y has 2 columns: .* several targets need a folder each",
     ("kernel_matrix", "blocks"): "rows of a kernel matrix have no inputs, by which blocks are cut: use blocks=None",
     ("kernel_matrix", "folder"): "estimator must have blocks and a kernel of inputs with a name in a folder",
+    ("sparse_inputs", "blocks"): "rows of a sparse matrix are fitted densely: use blocks=None, or reduce X by",
+    ("sparse_inputs", "folder"): "data must be an array with 2 axes",
     ("add", "folder"): "'FolderModel' object has no attribute 'add'",
 }
 
