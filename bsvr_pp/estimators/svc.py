@@ -184,6 +184,7 @@ class BayesianSVC(OfStandardModel, SavedEstimator, ClassifierMixin, BaseEstimato
         Kernel of the deviation, as in `bp.classification.default_label_model`; with "linear" the function is linear. A
         function is called inside a PyMC model with the standardised inputs. It returns a kernel of `pm.gp.cov` with its
         priors, to which only the offset is added, as to "precomputed" and `bp.PairwiseKernel` (see `BayesianSVR`).
+        X may be sparse for "linear", "rbf" and "rational_quadratic", with one lengthscale, and is not centred.
     C : float, optional
         Penalty of the hinge; by default it is learned.
     evidence : {"pointwise", "conditional", "joint", "naive"}

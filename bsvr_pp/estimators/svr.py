@@ -62,7 +62,8 @@ class BayesianSVR(TargetPredictions, SavedEstimator, RegressorMixin, BaseEstimat
         and from 400 rows of each pair of inputs (`bp.default_model`). A function is called inside a PyMC model with the
         standardised inputs and returns a kernel of `pm.gp.cov` with its priors; a constant kernel is added. With
         "precomputed" X is the matrix of a kernel, (n, n), or of q kernels, (n, n, q), and (n_new, n) in predictions;
-        with `bp.PairwiseKernel` a list of objects.
+        with `bp.PairwiseKernel` a list of objects. X may be sparse for "linear", "rbf", "rational_quadratic" and "auto",
+        which is the last of these, with one lengthscale: it is not centred (docs/how-to/sparse-inputs.md).
     beta : float or "auto"
         Smooth fraction; only for the soft insensitive loss. "auto" is 0.8.
     quantile : float

@@ -219,7 +219,7 @@ REFUSED = {
     ("kernel_matrix", "blocks"): "rows of a kernel matrix have no inputs, by which blocks are cut: use blocks=None",
     ("kernel_matrix", "folder"): "estimator must have blocks and a kernel of inputs with a name in a folder",
     ("sparse_inputs", "blocks"): "rows of a sparse matrix are fitted densely: use blocks=None, or reduce X by",
-    ("sparse_inputs", "folder"): "data must be an array with 2 axes",
+    ("sparse_inputs", "folder"): "data must be dense in a folder, got a sparse matrix: use TruncatedSVD",
     ("add", "folder"): "'FolderModel' object has no attribute 'add'",
 }
 
