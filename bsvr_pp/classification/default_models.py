@@ -20,7 +20,7 @@ from bsvr_pp.model.distributions import observe_weighted
 from bsvr_pp.model.gp import GP
 from bsvr_pp.model.marginalize import unit_variance
 from bsvr_pp.model.matrices import ProductKernel
-from bsvr_pp.model.priors import KERNELS, Inputs, Kernel, check_kernel, checked_data, covariance_of, lengthscales
+from bsvr_pp.model.priors import Inputs, Kernel, check_kernel, checked_data, covariance_of, lengthscales
 from bsvr_pp.model.row_kinds import Ordinal
 
 _COMMON, _OWN = 9.0, 0.25  # of labels, variances of the log lengthscales: of the common factor, and of each
@@ -221,7 +221,7 @@ def standard_ordinal_model(
             covariance, scale = kernel(inputs.X), 1.0
         else:
             amplitude = pm.HalfStudentT("amplitude", nu=3.0, sigma=AMPLITUDE)
-            covariance = inputs.seen(KERNELS[kernel](inputs, lengthscales(inputs), amplitude**2, AMPLITUDE))
+            covariance = inputs.seen(covariance_of(kernel, inputs, lengthscales(inputs), amplitude**2, AMPLITUDE))
             scale = pt.sqrt(1.0 + amplitude**2)
         f = GP(cov_func=covariance).prior("f", X=at, blocks=blocks, jitter=1e-6)
         first = pm.Normal("first_cutpoint", z[0], _SPREAD)

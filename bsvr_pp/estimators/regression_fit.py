@@ -81,15 +81,15 @@ class RegressionSpec:
     def for_rows(self, rows: TrainingData, columns: Columns) -> tuple[Self, TrainingData]:
         """Decide what depends on the number of rows; the rows come back as they are fitted."""
         n = len(rows.y)
-        model = replace(self.model, tied=columns.tied, kernel=columns.kernel(self.kernel_for(n, columns)))
+        kernel = self.kernel_for(n) if columns.matrix is None else self.model.kernel
+        model = replace(self.model, tied=columns.tied, kernel=columns.kernel(kernel))
         rows, size = self.local.divided(rows, self.method, undivided=columns.undivided)
         method = _FEW if self.integrate and n <= _INTEGRATED and size is None else self.method
         return replace(self, model=model, size=size, method=method), rows
 
-    def kernel_for(self, n: int, columns: Columns) -> Kernel:
-        """The kernel of n rows."""
-        effects = self.automatic and n >= _EFFECTS and columns.matrix is None
-        return "main_effects" if effects else self.model.kernel
+    def kernel_for(self, n: int) -> Kernel:
+        """The kernel of n rows that have inputs."""
+        return "main_effects" if self.automatic and n >= _EFFECTS else self.model.kernel
 
     @property
     def counts(self) -> tuple[int, ...]:

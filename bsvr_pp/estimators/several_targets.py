@@ -36,10 +36,6 @@ class FitsOfTargets(NamedTuple):
         vectors = isinstance(first, np.ndarray) and first.ndim == 1 and first.dtype.kind == "f"
         return np.array(parts) if numbers or vectors else list(parts)
 
-    def learned(self, parts: Sequence[dict[str, Any]]) -> dict[str, Any]:
-        """Attributes by their names."""
-        return {name: self.attributes([part[name] for part in parts]) for name in parts[0]}
-
 
 def _joined(join: Callable[[FitsOfTargets, Sequence[Any]], Any]) -> Any:
     def decorate[Method: Callable[..., Any]](method: Method) -> Method:

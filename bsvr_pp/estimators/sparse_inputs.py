@@ -15,7 +15,6 @@ from scipy.sparse import csr_array
 
 from bsvr_pp.core.arrays import Array, check_fields, check_positive, numbers
 
-KERNELS = ("auto", "linear", "rbf", "rational_quadratic")  # kernels of inner products and squared norms
 _TOGETHER = 256  # rows whose products are made at once
 
 
@@ -26,7 +25,7 @@ class SparseInputs:
     rows: csr_array  # (u, d)
     scale: float
 
-    words: ClassVar[str] = "sparse inputs"
+    kernels: ClassVar = ("auto", "linear", "rbf", "rational_quadratic")  # of inner products and squared norms
     remedy: ClassVar[str] = "use blocks=None, or reduce X by sklearn.decomposition.TruncatedSVD"
     _AXES: ClassVar[dict[str, str]] = {"data": "number", "indices": "number", "indptr": "end"}
 

@@ -20,7 +20,6 @@ from bsvr_pp.core.arrays import Array
 from bsvr_pp.core.compiler import interruptible, rarely_collected, threads_for
 from bsvr_pp.estimators.base import HoldsFit, LocalBlocks, blocks_from, warn_unless_converged
 from bsvr_pp.estimators.matrices import MatrixOption, PairwiseKernel, new_rows, values_of
-from bsvr_pp.estimators.sparse_inputs import KERNELS as SPARSE_KERNELS
 from bsvr_pp.estimators.sparse_inputs import SparseInputs
 from bsvr_pp.estimators.training_data import TrainingData, Units
 from bsvr_pp.estimators.validation import new_inputs
@@ -303,5 +302,5 @@ class OfStandardModel(HoldsFit):
         """Tags of scikit-learn: cross-validation cuts rows and columns of a kernel matrix."""
         tags = super().__sklearn_tags__()
         tags.input_tags.pairwise = isinstance(self.kernel, str) and self.kernel == "precomputed"
-        tags.input_tags.sparse = self._sparse and isinstance(self.kernel, str) and self.kernel in SPARSE_KERNELS
+        tags.input_tags.sparse = self._sparse and isinstance(self.kernel, str) and self.kernel in SparseInputs.kernels
         return tags

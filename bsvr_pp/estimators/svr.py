@@ -62,8 +62,8 @@ class BayesianSVR(TargetPredictions, SavedEstimator, RegressorMixin, BaseEstimat
         and from 400 rows of each pair of inputs (`bp.default_model`). A function is called inside a PyMC model with the
         standardised inputs and returns a kernel of `pm.gp.cov` with its priors; a constant kernel is added. With
         "precomputed" X is the matrix of a kernel, (n, n), or of q kernels, (n, n, q), and (n_new, n) in predictions;
-        with `bp.PairwiseKernel` a list of objects. X may be sparse for "linear", "rbf", "rational_quadratic" and "auto",
-        which is the last of these, with one lengthscale: it is not centred (docs/how-to/sparse-inputs.md).
+        with `bp.PairwiseKernel` a list of objects. Sparse X has the kernels "linear", "rbf", "rational_quadratic" and
+        "auto", which is the last of these, with one lengthscale, and is not centred.
     beta : float or "auto"
         Smooth fraction; only for the soft insensitive loss. "auto" is 0.8.
     quantile : float
@@ -342,7 +342,8 @@ class BayesianSVR(TargetPredictions, SavedEstimator, RegressorMixin, BaseEstimat
     def _attributes(self, fit: RegressionFit | FitsOfTargets, columns: Columns) -> Learned:
         """What the fit has found, in the units of the data."""
         if isinstance(fit, FitsOfTargets):
-            return fit.learned([self._attributes(one, columns) for one in fit.fits])
+            each = [self._attributes(one, columns) for one in fit.fits]
+            return {name: fit.attributes([found[name] for found in each]) for name in each[0]}
         kernel = fit.model.kernel
         inverse = None if callable(kernel) else fit.point["inverse_lengthscale"]
         return hyperparameters(fit.problem.noise_at(fit.point), inverse, fit.units, columns) | {

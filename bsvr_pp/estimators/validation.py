@@ -19,7 +19,6 @@ from sklearn.utils.validation import check_array, check_is_fitted, check_X_y, va
 from bsvr_pp.core.arrays import Array, check_size, check_spread, check_varies, checked_weights, numbers
 from bsvr_pp.core.losses.noise import checked_ends
 from bsvr_pp.estimators.matrices import MatrixOption, PairwiseKernel, is_matrix, training_rows, values_of
-from bsvr_pp.estimators.sparse_inputs import KERNELS as SPARSE_KERNELS
 from bsvr_pp.estimators.sparse_inputs import SparseInputs
 from bsvr_pp.estimators.training_data import (
     PACKAGE,
@@ -214,7 +213,6 @@ class SeveralTargets(Targets):
             column, seen = self._filled(j), ~np.isnan(self.values[:, j])
             check_size(name, column)
             check_spread(name, column)
-            check_varies(name, column)
             found[name] = merge_rows(X, log_of(name, column) if logs else column, weight * seen)
         return found
 
@@ -273,7 +271,7 @@ def training_arrays(
 def check_sparse(estimator: BaseEstimator, X: Any) -> None:
     """Check before the fit that an estimator takes sparse inputs by its kernel, and all of these rows together."""
     if getattr(estimator, "_sparse", False) and not takes_sparse(estimator):
-        known = ", ".join(SPARSE_KERNELS)
+        known = ", ".join(SparseInputs.kernels)
         raise ValueError(f"sparse X needs one of the kernels {known}, got {estimator.kernel!r}: use X.toarray()")
     if takes_sparse(estimator) and estimator._local().divides(X.shape[0]):
         raise ValueError(f"{X.shape[0]} rows of a sparse matrix are fitted densely: {SparseInputs.remedy}")
@@ -330,9 +328,8 @@ def _validate(
             given_y[pd.isna(given_y)] = np.nan
             y = given_y.astype(np.float64)
         if table is None or encoding is None:
-            found = validate_data(
-                estimator, X, y, accept_sparse="csr" if sparse else False, dtype=np.float64, reset=reset, **options
-            )
+            options["accept_sparse"] = "csr" if sparse else False
+            found = validate_data(estimator, X, y, dtype=np.float64, reset=reset, **options)
         else:
             validate_data(estimator, table, skip_check_array=True, reset=reset)
             inputs = encoded(encoding, table)
@@ -348,14 +345,14 @@ def _validate(
                 f"{error}X.rename(columns=str)[list(estimator.feature_names_in_)] has this order"
             ) from None
         kind = TypeError if isinstance(error, TypeError) else ValueError
-        _refuse(
-            X if encoding is None and not issparse(X) else None, None if isinstance(y, str) else y, kind, str(error)
-        )
+        cells = X if encoding is None and not issparse(X) else None
+        _refuse(cells, None if isinstance(y, str) else y, kind, str(error))
         raise
     inputs, labels = found if reset else (found, None)
     if sparse and (issparse(inputs) or not reset):
-        inputs, parts = csr_array(inputs), []  # new ones may be dense
+        inputs = csr_array(inputs)  # new ones may be dense
         check_size("X", inputs.data)
+        parts = list[tuple[str, Array]]()
     else:
         parts = [("X", inputs)] if table is None or encoding is None else _columns_of(encoding, inputs)
     for name, values in [*parts, ("y", labels)] if reset else parts:
