@@ -301,7 +301,7 @@ def _validate(
 ) -> tuple[Array, Labels | None]:
     """Data as arrays of numbers, by scikit-learn's checks; the columns of a table are encoded (`tables.columns`)."""
     table, targets = table_of(X), np.asarray(y).dtype if numeric else np.dtype(object)
-    options = {"y_numeric": numeric, "ensure_min_samples": least} if reset else {}
+    options: dict[str, Any] = {"y_numeric": numeric, "ensure_min_samples": least} if reset else {}
     options["allow_nd"] = is_matrix(getattr(estimator, "kernel", None))  # of several kernels
     sparse = takes_sparse(estimator) if reset else isinstance(estimator._columns.matrix, SparseInputs)
     if reset:
@@ -352,7 +352,7 @@ def _validate(
     if sparse and (issparse(inputs) or not reset):
         inputs = csr_array(inputs)  # new ones may be dense
         check_size("X", inputs.data)
-        parts = list[tuple[str, Array]]()
+        parts = list[tuple[str, Any]]()
     else:
         parts = [("X", inputs)] if table is None or encoding is None else _columns_of(encoding, inputs)
     for name, values in [*parts, ("y", labels)] if reset else parts:
