@@ -297,3 +297,10 @@ def test_lengthscales_are_read_from_the_kernel(kernel, given, expected):
         assert found is None
     else:
         np.testing.assert_allclose(found, expected)
+
+
+def test_nearest_rows_of_many_inputs_are_those_of_a_tree(monkeypatch):
+    X = np.random.default_rng(0).normal(size=(50, 300))
+    found = optimize._neighbours(X)
+    monkeypatch.setattr(optimize, "_FLAT", 300)
+    np.testing.assert_array_equal(found, optimize._neighbours(X))
