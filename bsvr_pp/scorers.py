@@ -71,5 +71,7 @@ def _distribution(estimator: BaseEstimator, X: ArrayLike) -> PredictiveDistribut
         estimator = estimator[-1] if isinstance(estimator, Pipeline) else estimator.best_estimator_
     if not hasattr(estimator, "predict_distribution"):
         raise TypeError(f"estimator must have predict_distribution, got {type(estimator).__name__}")
-    found: PredictiveDistribution = estimator.predict_distribution(X)
+    found = estimator.predict_distribution(X)
+    if not isinstance(found, PredictiveDistribution):
+        raise ValueError(f"estimator must predict one target, got {len(found)}: score each of its estimators_")
     return found

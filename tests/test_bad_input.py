@@ -17,6 +17,7 @@ import pandas as pd
 import pymc as pm
 import pytest
 import xarray as xr
+from scipy.sparse import csr_array
 from sklearn.exceptions import NotFittedError
 from sklearn.linear_model import LinearRegression
 
@@ -44,6 +45,7 @@ TARGETS = MANY[:, 0] + 0.1 * RNG.normal(size=20)
 LABELS = np.where(TARGETS > 0, 1, 0)
 GRAM = np.exp(-0.5 * ((MANY[:, None] - MANY) ** 2).sum(axis=2))
 INNER = MANY @ MANY.T
+SPARSE = csr_array(np.where(MANY > 0, MANY, 0.0))
 ENDS = np.stack([TARGETS, TARGETS + 1.0], axis=1)
 SIGNS = np.where(Y > 0, 1.0, -1.0)
 
@@ -207,8 +209,20 @@ def of_matrix(K=GRAM, new=None, cls=bp.BayesianSVR, y=None, **options):
     return made.predict(new, return_std=True, **options) if y is None else made.predict_proba(new, **options)
 
 
+@cache
+def several():
+    """A fit of two targets."""
+    return fitted(bp.BayesianSVR, y=ENDS - [[0.0, 3.0]], kernel="rbf", inference="mean_field")
+
+
 def of_objects(function, X=MANY):
     return fitted(bp.BayesianSVR, list(X), kernel=bp.PairwiseKernel(function))
+
+
+@cache
+def of_sparse():
+    """A regression of sparse inputs."""
+    return fitted(bp.BayesianSVR, SPARSE, kernel="rbf", inference="mean_field")
 
 
 def into_folder(data, y=TARGETS, target=None, sample_weight=None, **options):
@@ -588,7 +602,13 @@ PUBLIC = {
             lambda s, seed: bp.predict_distribution(s.result, X, model=s.model).rvs(random_state=seed), "random_state"
         ),
     ],
-    "log_density": [(lambda s: bp.scorers.log_density("a", X, Y), "estimator must have predict_distribution, got str")],
+    "log_density": [
+        (lambda s: bp.scorers.log_density("a", X, Y), "estimator must have predict_distribution, got str"),
+        (
+            lambda s: bp.scorers.log_density(several(), MANY, ENDS),
+            "estimator must predict one target, got 2: score each of its estimators_",
+        ),
+    ],
     "neg_crps": [(lambda s: bp.scorers.neg_crps("a", X, Y), "estimator must have predict_distribution, got str")],
     "NoiseScales": [
         *each(lambda s, bad: NoiseScales(bad, np.ones(2), 1.0), NO_VECTOR[:5], "factors"),
@@ -798,12 +818,12 @@ PUBLIC = {
         (lambda s: into_folder(MANY, y=TARGETS[:4]), "y must have 20 values as data has rows, got 4"),
         (lambda s: into_folder(MANY, target="delay"), "target is the name of a column of a table, got target='delay'"),
         (lambda s: into_folder(TARGETS), r"data must be an array with 2 axes, got \(20,\)"),
-        (lambda s: into_folder(MANY, y=np.ones((20, 3))), r"y must be an array with 1 axes, got \(20, 3\)"),
+        (lambda s: into_folder(MANY, y=np.ones((20, 3))), "y has 3 columns: .* several targets need a folder each"),
         (
             lambda s: bp.fit_folder(bp.BayesianSVC(), MANY, LABELS, folder="none"),
             "estimator must be a BayesianSVR in a folder, got BayesianSVC",
         ),
-        (lambda s: into_folder(MANY, y=ENDS), "y has two columns: intervals=True takes them as lower and upper ends"),
+        (lambda s: into_folder(MANY, y=ENDS), "y has 2 columns: intervals=True takes two as .* need a folder each"),
         (lambda s: into_folder(pd.DataFrame(MANY)), "y must be None with a table, whose target is a column"),
         *[
             (lambda s, w=w, o=o: into_folder(MANY, blocks=5, sample_weight=w, **o), words)
@@ -881,6 +901,76 @@ PUBLIC = {
                 (np.full(20, 0.5, [("event", float), ("time", float)]), "the first field of y must say whether"),
             )
         ],
+        *[
+            (lambda s, y=y, o=o: fitted(bp.BayesianSVR, y=pd.DataFrame(y), **o), f"column {words}")
+            for y, o, words in (
+                ({"a": TARGETS, "b": 1.0}, {}, "'b' of y must not be constant, got 1.0 throughout"),
+                ({"a": TARGETS, "b": [1.0, *[None] * 19]}, {}, "'b' of y must not be constant, got 1.0 throughout"),
+                ({"a": TARGETS, "b": np.nan}, {}, "'b' of y must be numbers, got only gaps"),
+                ({"a": TARGETS, "b": "x"}, {}, "'b' of y must be an array of numbers, got Series"),
+                ({"a": TARGETS, "b": pd.Timestamp(0)}, {}, "'b' of y must be numbers, got datetime64"),
+                ({"a": TARGETS, "b": np.inf}, {}, "'b' of y must be finite, got inf"),
+                ({"a": TARGETS, "b": 1e200 * TARGETS}, {}, r"'b' of y must stay within ±1e\+150"),
+                ({"a": TARGETS, "b": 1e20 + 1e5 * LABELS}, {}, "'b' of y must have a standard deviation of at least"),
+                ({"a": np.exp(TARGETS), "b": TARGETS}, {"log_targets": True}, "'b' of y must be positive with log_t"),
+            )
+        ],
+        (
+            lambda s: fitted(bp.BayesianSVR, y=pd.DataFrame(ENDS, columns=["a", "a"])),
+            "two columns have the name 'a': rename one",
+        ),
+        (lambda s: several().score(MANY, TARGETS), "y must have the targets of fit, y0, y1, got one"),
+        (lambda s: several().score(MANY, pd.DataFrame(ENDS)), "y must have the targets of fit, y0, y1, got 0, 1"),
+        (lambda s: fitted(bp.BayesianSVR).score(MANY, ENDS), "y must have the targets of fit, one, got y0, y1"),
+        (
+            lambda s: several().add(MANY, ENDS),
+            "rows are added to the fit of one target, got 2: take one of estimators_",
+        ),
+        (lambda s: bp.effect(several(), MANY, "x0"), "effects are of one target, got 2: take one of estimators_"),
+        (lambda s: bp.plot_warping(several()), "scales of inputs are of one target, got 2: take one of estimators_"),
+        (
+            lambda s: bp.BayesianSVR.from_result(recipe('{"estimator": "BayesianSVR", "targets": ["a"]}')),
+            r"targets of result must be the names of several targets, got \['a'\]",
+        ),
+        (
+            lambda s: bp.BayesianSVR.from_result(recipe('{"estimator": "BayesianSVR", "targets": ["a", "b"]}')),
+            "result lacks target_0, target_1",
+        ),
+        *[
+            (
+                lambda s, cls=cls, kernel=kernel: fitted(cls, SPARSE, kernel=kernel),
+                "sparse X needs one of the kernels auto, linear, rbf, rational_quadratic, got .*: use X.toarray",
+            )
+            for cls in (bp.BayesianSVR, bp.BayesianSVC)
+            for kernel in ("matern32", "main_effects", "precomputed", bp.PairwiseKernel(np.dot), pm.gp.cov.Constant)
+        ],
+        *[
+            (
+                lambda s, cls=cls, blocks=blocks: fitted(cls, SPARSE, blocks=blocks),
+                r"20 rows of a sparse matrix are fitted densely: use blocks=None, or reduce X by .*TruncatedSVD",
+            )
+            for cls in (bp.BayesianSVR, bp.BayesianSVC)
+            for blocks in (10, bp.LocalBlocks(10))
+        ],
+        *[
+            (lambda s, cls=cls: fitted(cls, SPARSE), "[Ss]parse data was passed for X, but dense data is required")
+            for cls in (bp.BayesianOrdinalSVC, bp.LSSVR, bp.BayesianLSSVR)
+        ],
+        *[
+            (lambda s, cls=cls, v=v: fitted(cls, v * SPARSE), f"X {words}")
+            for cls in (bp.BayesianSVR, bp.BayesianSVC)
+            for v, words in ((np.nan, "contains NaN"), (np.inf, "contains infinity"), (1e200, "must stay within"))
+        ],
+        (lambda s: of_sparse().predict(SPARSE[:, :1]), "X has 1 features, but BayesianSVR is expecting 2 features"),
+        (lambda s: of_sparse().predict(MANY[:, :1]), "X has 1 features, but BayesianSVR is expecting 2 features"),
+        (lambda s: of_sparse().predict(np.nan * SPARSE), "Input X contains NaN"),
+        (lambda s: fitted(bp.BayesianSVR).predict(SPARSE), "[Ss]parse data was passed for X, but dense data is"),
+        (lambda s: of_sparse().add(SPARSE, TARGETS), "new rows change the columns of a sparse matrix: fit again"),
+        (lambda s: of_sparse().sample_y(SPARSE), "joint=True takes the whole distribution .* sparse inputs"),
+        (lambda s: of_sparse().predict(SPARSE, diagonal=np.ones(20)), "diagonal is for kernel='precomputed'"),
+        (lambda s: bp.effect(of_sparse(), MANY, "x0"), "effects are of inputs that are no sparse matrix"),
+        (lambda s: bp.effect(of_sparse(), SPARSE, "x0"), "X must be a table .*, got a sparse matrix: effects"),
+        (lambda s: into_folder(SPARSE), "data must be dense in a folder, got a sparse matrix: use TruncatedSVD"),
         (lambda s: bp.BayesianSVR().add(MANY, TARGETS), "not fitted yet"),
         (lambda s: fitted(bp.BayesianSVR).add(MANY[:, :0], TARGETS), "0 feature"),
         (lambda s: fitted(bp.BayesianSVR).add(MANY, TARGETS[:3]), r"y must be a \(20,\) array, got shape \(3,\)"),
@@ -948,7 +1038,7 @@ PUBLIC = {
         (lambda s: fitted(bp.BayesianSVR).predict(MANY, diagonal=np.ones(20)), "diagonal is for kernel='precomputed'"),
         (lambda s: of_matrix().sample_y(GRAM), "joint=True takes the whole distribution .* kernel matrix"),
         (lambda s: of_matrix().add(GRAM, TARGETS), "new rows change the columns of a kernel matrix: fit again"),
-        (lambda s: bp.effect(of_matrix(), GRAM, "x0"), "effects are of inputs, and a kernel that is a matrix has none"),
+        (lambda s: bp.effect(of_matrix(), GRAM, "x0"), "effects are of inputs that are no kernel matrix"),
         *[
             (
                 lambda s, cls=cls: fitted(cls, GRAM, LABELS, kernel="precomputed", ard=False),
@@ -1193,6 +1283,7 @@ INTEGRATIONS = {
         (lambda s: to_botorch(bp.LSSVR()), "fitted must be a BayesianSVR, or a result .*, got LSSVR"),
         (lambda s: to_botorch(regression(), s.model), "fitted must be a BayesianSVR, or a result .*, got BayesianSVR"),
         (lambda s: to_botorch(bp.BayesianSVR()), "is not fitted yet"),
+        (lambda s: to_botorch(several()), "a model of BoTorch is of one target, got 2: take one of estimators_"),
         (lambda s: to_botorch(s.result), "model must be given"),
         (lambda s: to_botorch(s.result, s.other), "result and model have different numbers"),
         (lambda s: to_botorch(s.mode, s.model), f"{ONE} only the mode of f: fit by mean field"),

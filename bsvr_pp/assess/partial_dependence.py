@@ -241,6 +241,8 @@ def _in_steps(estimator: object) -> tuple[SumsOfF, list[Any]]:
 
 def _columns_of(X: ArrayLike | pd.DataFrame) -> pd.DataFrame:
     """The columns x0, x1, ... of an array."""
+    if sparse.issparse(X):
+        raise ValueError("X must be a table or an (m, d) array, got a sparse matrix: effects are of dense inputs")
     given = X if isinstance(X, np.ndarray) else np.asarray(X, dtype=object)
     if given.ndim != 2 or given.size == 0:
         raise ValueError(f"X must be a table or an (m, d) array, and not empty, got shape {given.shape}")

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import replace
 
 import numpy as np
 import pymc as pm
@@ -18,7 +19,8 @@ from bsvr_pp.model.blocks import Partition
 from bsvr_pp.model.distributions import observe_weighted
 from bsvr_pp.model.gp import GP
 from bsvr_pp.model.marginalize import unit_variance
-from bsvr_pp.model.priors import KERNELS, Inputs, Kernel, check_kernel, checked_data, lengthscales
+from bsvr_pp.model.matrices import ProductKernel
+from bsvr_pp.model.priors import Inputs, Kernel, check_kernel, checked_data, covariance_of, lengthscales
 from bsvr_pp.model.row_kinds import Ordinal
 
 _COMMON, _OWN = 9.0, 0.25  # of labels, variances of the log lengthscales: of the common factor, and of each
@@ -120,21 +122,22 @@ def standard_label_model(
     return model
 
 
-def _label_covariance(kernel: str, inputs: Inputs) -> pm.gp.cov.BaseCovariance:
+def _label_covariance(kernel: str | ProductKernel, inputs: Inputs) -> pm.gp.cov.BaseCovariance:
     """The linear part and the deviation, with their priors."""
     d = inputs.first.size
     centre = np.log(inputs.width[inputs.first] * np.sqrt(2.0 * d))
-    amplitude = pm.LogNormal("amplitude", np.log(10.0), 3.0, initval=_START) if kernel != "linear" else None
+    product = "linear" if isinstance(kernel, str) else replace(kernel, name="linear")
+    amplitude = pm.LogNormal("amplitude", np.log(10.0), 3.0, initval=_START) if kernel != product else None
     linear = pm.LogNormal("linear", np.log(10.0), 3.0, initval=_START)
     if inputs.ard and d > 1:
         factor = np.linalg.cholesky(_COMMON + _OWN * np.eye(d))
         lengthscale = pm.math.exp(inputs.of_each(pm.MvNormal("log_lengthscale", centre, chol=factor)))
     else:
         lengthscale = pm.math.exp(pm.Normal("log_lengthscale", centre.mean(), np.sqrt(_COMMON + _OWN)))
-    line = KERNELS["linear"](inputs, lengthscale, linear, 1.0)
+    line = covariance_of(product, inputs, lengthscale, linear, 1.0)
     if amplitude is None:
         return line
-    return inputs.seen(KERNELS[kernel](inputs, lengthscale, amplitude, DEVIATION)) + line
+    return inputs.seen(covariance_of(kernel, inputs, lengthscale, amplitude, DEVIATION)) + line
 
 
 def default_ordinal_model(
@@ -218,7 +221,7 @@ def standard_ordinal_model(
             covariance, scale = kernel(inputs.X), 1.0
         else:
             amplitude = pm.HalfStudentT("amplitude", nu=3.0, sigma=AMPLITUDE)
-            covariance = inputs.seen(KERNELS[kernel](inputs, lengthscales(inputs), amplitude**2, AMPLITUDE))
+            covariance = inputs.seen(covariance_of(kernel, inputs, lengthscales(inputs), amplitude**2, AMPLITUDE))
             scale = pt.sqrt(1.0 + amplitude**2)
         f = GP(cov_func=covariance).prior("f", X=at, blocks=blocks, jitter=1e-6)
         first = pm.Normal("first_cutpoint", z[0], _SPREAD)

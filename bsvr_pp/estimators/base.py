@@ -6,7 +6,8 @@ import json
 import warnings
 from collections.abc import Callable, Mapping
 from contextlib import AbstractContextManager, nullcontext
-from dataclasses import asdict, dataclass, fields
+from copy import copy
+from dataclasses import asdict, dataclass, fields, replace
 from pathlib import Path
 from typing import Any, ClassVar, Literal, Self
 
@@ -22,6 +23,8 @@ from sklearn.utils.validation import check_is_fitted
 from bsvr_pp.core.arrays import Array, check_count, check_fields, check_positive, check_share, checked_weights, numbers
 from bsvr_pp.core.docs import shared
 from bsvr_pp.estimators.matrices import PairwiseKernel, is_matrix
+from bsvr_pp.estimators.several_targets import FitsOfTargets
+from bsvr_pp.estimators.sparse_inputs import SparseInputs
 from bsvr_pp.estimators.training_data import PACKAGE, TrainingData
 from bsvr_pp.estimators.validation import Columns, Learned, RandomState, checked_labels
 from bsvr_pp.inference.approximate import Laplace, MeanField
@@ -136,8 +139,9 @@ class LocalBlocks:
         `bp.predict`. "auto" is 64, or 128, 256 or 512 where training rows say that these predict much better
         (``neighbours_``). It is None for labels and sampled hyperparameters; None predicts by the own block.
     n_jobs : int, optional
-        Number of threads that solve blocks, or fit classes from the fourth on; -1 is one for each processor. By default
-        the number of a surrounding ``joblib.parallel_config``, or 1. The results do not depend on it.
+        Number of threads that solve blocks, or fit classes from the fourth on, or targets from the second on; -1 is one
+        for each processor. By default the number of a surrounding ``joblib.parallel_config``, or 1. The results do not
+        depend on it.
     progressbar : bool
         Whether to show the progress of the fit.
 
@@ -175,18 +179,18 @@ class LocalBlocks:
         return self.size is not None and n > (_DENSE if self.size == "auto" else self.size)
 
     def divided(
-        self, rows: TrainingData, method: Method, *, classes: bool = False, matrix: bool = False
+        self, rows: TrainingData, method: Method, *, classes: bool = False, undivided: str = ""
     ) -> tuple[TrainingData, int | None]:
         """The rows as they are fitted, and the largest number of rows of a block; None if the fit is dense.
 
-        Warns of blocks if nobody asked for them; ``classes`` and ``matrix`` say that the targets are
-        ordered classes, and the inputs a kernel matrix.
+        Warns of blocks if nobody asked for them; ``classes`` says that the targets are ordered classes, and
+        ``undivided`` why the inputs have no blocks.
         """
         n = len(rows.y)
         if not self.divides(n):
             return rows, None
-        if matrix:
-            raise ValueError(f"{n} rows of a kernel matrix have no inputs, by which blocks are cut: use blocks=None")
+        if undivided:
+            raise ValueError(f"{n} rows of {undivided}")
         if isinstance(method, Integrates):
             raise ValueError(f"{method.name} takes a dense fit, and {n} rows need blocks: use blocks=None")
         if isinstance(method, Samples) and (classes or not (rows.exact and rows.counted)):
@@ -252,6 +256,18 @@ class HoldsFit:
         check_is_fitted(self)
         return self._fit
 
+    def _each(self, fits: FitsOfTargets) -> list[Self]:
+        """An estimator of each target."""
+        columns = replace(self._columns, targets=None)
+        return [copy(self)._keep(one, columns, self._given) for one in fits.fits]
+
+    def _alone(self, what: str) -> Any:
+        """The fit of one target, of which something is asked for."""
+        fit = self._checked()
+        if isinstance(fit, FitsOfTargets):
+            raise ValueError(f"{what} of one target, got {len(fit.fits)}: take one of estimators_")
+        return fit
+
     def _keep(self, fit: Any, columns: Columns, given: Mapping[str, Any] | None = None) -> Self:
         """Replace all that an earlier fit has learned, in one statement: what raises before it changes nothing."""
         options = {name: value for name, value in vars(self).items() if not name.endswith("_")}
@@ -284,11 +300,17 @@ class SavedEstimator(HoldsFit):
     def result_(self) -> xr.DataTree:
         """The result, with all that `from_result` needs."""
         fit, columns = self._checked(), self._columns
+        if isinstance(fit, FitsOfTargets):
+            tree = xr.DataTree(children={f"target_{j}": one.result_ for j, one in enumerate(self._each(fit))})
+            tree.attrs["recipe"] = json.dumps({"estimator": type(self).__name__, "targets": fit.names})
+            return tree
         learned = {name: np.asarray(getattr(self, name)).tolist() for name in self._learned}
         more: dict[str, object] = {"learned": learned, "columns": columns.encoding and columns.encoding.to_json()}
         more["names"] = None if columns.names is None else [str(name) for name in columns.names]
         tree = fit.result()
         tree["rows"] = xr.DataTree(fit.rows.dataset())
+        if isinstance(columns.matrix, SparseInputs):
+            tree["sparse"] = xr.DataTree(columns.matrix.dataset())
         more["contents"] = _contents(tree)
         given = self._given | {name: getattr(self, name) for name in self._of_predictions}
         tree.attrs["recipe"] = json.dumps(self._options(given) | more)
@@ -325,6 +347,8 @@ class SavedEstimator(HoldsFit):
             ) from None
         if not isinstance(recipe, dict) or recipe.get("estimator") != cls.__name__:
             raise ValueError(f"result must be the result_ of a {cls.__name__}, it carries no recipe of one")
+        if "targets" in recipe:
+            return cls._of_targets(check_fields("recipe of result", recipe, ("estimator", "targets")), result)
         recipe = check_fields("recipe of result", recipe, _RECIPE)
         known = [name for name in _contents(result) if name in recipe["contents"]]
         check_fields("result", dict.fromkeys(known), recipe["contents"])
@@ -347,9 +371,22 @@ class SavedEstimator(HoldsFit):
             learned[name] = np.array(value) if isinstance(value, list) else value
         names = None if recipe["names"] is None else np.array(recipe["names"], dtype=object)
         encoding = None if recipe["columns"] is None else Encoding.from_json(recipe["columns"], d)
-        matrix = list[object]() if is_matrix(kernel) else None
+        matrix: SparseInputs | list[object] | None = list[object]() if is_matrix(kernel) else None
+        if "sparse" in result.children:
+            matrix = SparseInputs.of_dataset(result["sparse"].to_dataset())
         columns = Columns(learned["n_features_in_"], names, encoding, matrix)
         return estimator._keep(estimator._read(rows, learned, columns, result), columns)
+
+    @classmethod
+    def _of_targets(cls, recipe: Mapping[str, Any], result: xr.DataTree) -> Self:
+        """The estimator of the results of several targets."""
+        names = recipe["targets"]
+        if not isinstance(names, list) or not all(isinstance(name, str) for name in names) or len(names) < 2:
+            raise ValueError(f"targets of result must be the names of several targets, got {names!r}")
+        trees = check_fields("result", dict(result.children), [f"target_{j}" for j in range(len(names))])
+        parts = [cls.from_result(tree.copy()) for tree in trees.values()]
+        columns = replace(parts[0]._columns, targets=tuple(names))
+        return parts[0]._keep(FitsOfTargets(tuple(names), tuple(one._fit for one in parts)), columns)
 
     def _options(self, given: Mapping[str, object]) -> dict[str, Any]:
         """Options as plain data, from which `from_options` makes the estimator; None for a kernel function."""

@@ -100,6 +100,7 @@ class BayesianOrdinalSVC(OfStandardModel, SavedEstimator, ClassifierMixin, BaseE
     ([0, 1, 2], (1, 3))
     """
 
+    _sparse: ClassVar = False
     _learned: ClassVar = ("classes_", "mean_", "scale_", "n_features_in_")
     _of_predictions: ClassVar = ("blocks", "decision")
 
@@ -134,7 +135,7 @@ class BayesianOrdinalSVC(OfStandardModel, SavedEstimator, ClassifierMixin, BaseE
         classes = classes_of(labels)
         rng, rows = seeded(self.random_state), as_given(inputs, codes_of(labels, classes))
         units, options = Units.of(rows, columns.tied), Options(self.restarts, progressbar=local.progressbar)
-        rows, size = local.divided(rows.in_units(units), method, classes=True, matrix=columns.matrix is not None)
+        rows, size = local.divided(rows.in_units(units), method, classes=True, undivided=columns.undivided)
         model = self._model(rows, classes, columns)
         with threads_for(len(labels)), local.threads():
             fit = OrdinalFit.of_rows(model, units, rows, method, options, rng, size=size, classes=classes)

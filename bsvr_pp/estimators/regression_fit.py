@@ -7,17 +7,20 @@ subset shows what all rows are judged by.
 from __future__ import annotations
 
 import warnings
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
+from copy import deepcopy
 from dataclasses import dataclass, replace
 from functools import cached_property, partial
 from typing import Any, NamedTuple, Self, cast
 
 import numpy as np
+from joblib import effective_n_jobs
 from numpy.typing import NDArray
 
 from bsvr_pp.core.approximations import LatentPosterior, Mode, find_mode
 from bsvr_pp.core.arrays import Array
 from bsvr_pp.core.compiler import threads_for
+from bsvr_pp.core.covariance.covariance import each_block
 from bsvr_pp.estimators.base import LocalBlocks, warn_unless_converged
 from bsvr_pp.estimators.outliers import (
     HALF,
@@ -48,7 +51,7 @@ from bsvr_pp.inference.prediction.neighbours import (
 )
 from bsvr_pp.inference.protocol import Integrates, IntegratesLatent, MatchesMoments, Method, Options, Samples
 from bsvr_pp.inference.search.at_size import AtSize, Stage, subset_of
-from bsvr_pp.model.matrices import MatrixKernel
+from bsvr_pp.model.matrices import OfTrainingRows
 from bsvr_pp.model.priors import Kernel, mostly_equal
 from bsvr_pp.model.problem import Point, Problem
 
@@ -78,13 +81,14 @@ class RegressionSpec:
     def for_rows(self, rows: TrainingData, columns: Columns) -> tuple[Self, TrainingData]:
         """Decide what depends on the number of rows; the rows come back as they are fitted."""
         n = len(rows.y)
-        model = replace(self.model, tied=columns.tied, kernel=columns.kernel(self.kernel_for(n)))
-        rows, size = self.local.divided(rows, self.method, matrix=columns.matrix is not None)
+        kernel = self.kernel_for(n) if columns.matrix is None else self.model.kernel
+        model = replace(self.model, tied=columns.tied, kernel=columns.kernel(kernel))
+        rows, size = self.local.divided(rows, self.method, undivided=columns.undivided)
         method = _FEW if self.integrate and n <= _INTEGRATED and size is None else self.method
         return replace(self, model=model, size=size, method=method), rows
 
     def kernel_for(self, n: int) -> Kernel:
-        """The kernel of n rows."""
+        """The kernel of n rows that have inputs."""
         return "main_effects" if self.automatic and n >= _EFFECTS else self.model.kernel
 
     @property
@@ -130,7 +134,7 @@ class RegressionFit(StandardFit):
         with threads_for(len(self.rows.y)), local.threads():
             given = parts(self.fitted if neighbours is None else self.found)
             drawn = partial(draw_jointly, lambda: parts(self.fitted), X)
-            joint = None if isinstance(self.model.kernel, MatrixKernel) else drawn
+            joint = None if isinstance(self.model.kernel, OfTrainingRows) else drawn
             return mixture_of(given, X, joint=joint, **self.units.of_targets)[0]
 
     @property
@@ -278,7 +282,7 @@ class _Rounds:
             kept = np.ones(len(rows.y), dtype=bool)
             return kept, self.fit(rows, kept, by=self.method, first=first)
         kernel = self.model.kernel
-        X = kernel.coordinates(rows.X) if isinstance(kernel, MatrixKernel) else self.units.inputs(rows.X)
+        X = kernel.coordinates(rows.X) if isinstance(kernel, OfTrainingRows) else self.units.inputs(rows.X)
         return kept_rows(leave_one_out, X, rows.y, rows.weight)
 
     def dense(self, rows: TrainingData) -> _Determined:
@@ -340,6 +344,25 @@ class _Rounds:
 def units_of(rows: TrainingData, spec: RegressionSpec) -> Units:
     """Units of inputs and targets."""
     return Units.of(rows, spec.model.tied, targets=True, logarithm=spec.logarithm)
+
+
+def fit_targets(
+    data: Sequence[TrainingData], spec: RegressionSpec, columns: Columns, rng: np.random.Generator
+) -> list[RegressionFit]:
+    """Fit each of several targets as if it were alone; from the second on in the threads of the options."""
+
+    def fit_target(rows: TrainingData, local: LocalBlocks) -> RegressionFit:
+        of_rows, rows = replace(spec, local=local).for_rows(rows, columns)
+        return fit_regression(rows, of_rows, deepcopy(rng))
+
+    first, others = fit_target(data[0], spec.local), data[1:]
+    with spec.local.threads():
+        together = effective_n_jobs(None) > 1 and not isinstance(spec.method, Samples)
+    if not (together and others):
+        return [first, *(fit_target(rows, spec.local) for rows in others)]
+    with spec.local.threads():
+        alone = replace(spec.local, n_jobs=1)
+        return [first, *each_block(lambda j: fit_target(others[j], alone), len(others))]
 
 
 def fit_regression(rows: TrainingData, spec: RegressionSpec, rng: np.random.Generator) -> RegressionFit:

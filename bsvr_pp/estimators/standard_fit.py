@@ -5,13 +5,13 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, fields, replace
 from functools import cached_property, lru_cache
-from typing import Any, Literal, Self, cast
+from typing import Any, ClassVar, Literal, Self, cast
 
 import numpy as np
 import pymc as pm
 import xarray as xr
 from numpy.typing import ArrayLike, NDArray
-from scipy.sparse import sparray
+from scipy.sparse import csr_array, sparray
 from sklearn.utils import Tags
 
 from bsvr_pp.assess.partial_dependence import sums_of_f
@@ -20,6 +20,7 @@ from bsvr_pp.core.arrays import Array
 from bsvr_pp.core.compiler import interruptible, rarely_collected, threads_for
 from bsvr_pp.estimators.base import HoldsFit, LocalBlocks, blocks_from, warn_unless_converged
 from bsvr_pp.estimators.matrices import MatrixOption, PairwiseKernel, new_rows, values_of
+from bsvr_pp.estimators.sparse_inputs import SparseInputs
 from bsvr_pp.estimators.training_data import TrainingData, Units
 from bsvr_pp.estimators.validation import new_inputs
 from bsvr_pp.inference.approximate import at_optimum, solve_at
@@ -33,7 +34,7 @@ from bsvr_pp.inference.search.at_size import AtSize, Stage, cut, search_in_block
 from bsvr_pp.inference.search.optimize import initial_point
 from bsvr_pp.model.blocks import ONE_BLOCK, Partition
 from bsvr_pp.model.inputs import AS_GIVEN, CONSTANTS, Levels, Warping
-from bsvr_pp.model.matrices import UNITS, MatrixKernel
+from bsvr_pp.model.matrices import UNITS, MatrixKernel, ProductKernel
 from bsvr_pp.model.priors import Inputs, Kernel, Tied, standard_model, taken_by_main_effects
 from bsvr_pp.model.problem import Point, Problem, read_model
 
@@ -92,6 +93,8 @@ class StandardModel:
     def _made(self, X: Array, y: Array, of_targets: Mapping[str, Array], blocks: Partition = ONE_BLOCK) -> pm.Model:
         seen = {"levels": Levels.of(X, self.levels), "warping": self.warping, "pairs": self.pairs}
         inputs = Inputs.standardised(X, ard=self.ard, tied=self.tied, **seen)
+        if isinstance(self.kernel, ProductKernel):  # which has one lengthscale, of inputs of about one unit
+            inputs = Inputs(X, np.ones(1), ard=False)
         if self.n_cutpoints:
             return standard_ordinal_model(inputs, y, self.n_cutpoints, self.noise, self.kernel, blocks)
         options: dict[str, Any] = {"blocks": blocks, "of_targets": of_targets}
@@ -256,6 +259,7 @@ class OfStandardModel(HoldsFit):
 
     kernel: Kernel | MatrixOption | Literal["auto"]
     blocks: LocalBlocks | int | Literal["auto"] | None = "auto"
+    _sparse: ClassVar[bool] = True  # whether it takes sparse inputs
 
     def _local(self) -> LocalBlocks:
         return blocks_from(self.blocks)
@@ -273,20 +277,24 @@ class OfStandardModel(HoldsFit):
             raise ValueError("diagonal is for kernel='precomputed': other kernels give it themselves")
         if columns.matrix is None:
             return self._standardised(X)
+        if isinstance(columns.matrix, SparseInputs):
+            return columns.matrix.new_rows(new_inputs(self, X))
         K = new_inputs(self, values_of(kernel, X, columns.matrix))
         known = kernel.own(cast(Sequence[object], X)) if isinstance(kernel, PairwiseKernel) else diagonal
         return new_rows(K, fit.rows.X, MatrixKernel(columns.count), known, moments)
 
-    def _inputs_of(self, index: NDArray[np.intp]) -> Array:
+    def _inputs_of(self, index: NDArray[np.intp]) -> Array | csr_array:
         """Inputs of given rows as they were given, or their rows of a kernel matrix."""
         rows, units, n = self._checked().rows, self._fit.units, self._columns.count
-        found = np.asarray(units.mean + units.scale * rows.X[rows.place[index]])
-        return found if self._columns.matrix is None else found[:, : found.shape[1] // (n + 1) * n]
+        found, matrix = np.asarray(units.mean + units.scale * rows.X[rows.place[index]]), self._columns.matrix
+        if isinstance(matrix, SparseInputs):
+            return matrix.rows[found[:, -1].astype(np.intp)] * matrix.scale
+        return found if matrix is None else found[:, : found.shape[1] // (n + 1) * n]
 
     def _sums_of_f(self, X: ArrayLike, weights: sparray) -> tuple[Array, list[tuple[Array, Array]]]:
         """Shares of the members, and moments of sparse weights (k, m) times f at X, in units of the targets."""
-        if self._checked() and self._columns.matrix is not None:
-            raise ValueError("effects are of inputs, and a kernel that is a matrix has none")
+        if self._alone("effects are") and self._columns.matrix is not None:
+            raise ValueError(f"effects are of inputs that are no {self._columns.words}")
         inputs, units = self._standardised(X), self._fit.units
         return sums_of_f(self._fit.function(), inputs, weights, location=units.location, unit=units.unit)
 
@@ -294,4 +302,5 @@ class OfStandardModel(HoldsFit):
         """Tags of scikit-learn: cross-validation cuts rows and columns of a kernel matrix."""
         tags = super().__sklearn_tags__()
         tags.input_tags.pairwise = isinstance(self.kernel, str) and self.kernel == "precomputed"
+        tags.input_tags.sparse = self._sparse and isinstance(self.kernel, str) and self.kernel in SparseInputs.kernels
         return tags

@@ -12,6 +12,7 @@ import numpy as np
 import xarray as xr
 from joblib import effective_n_jobs
 from numpy.typing import ArrayLike, NDArray
+from scipy.sparse import csr_array
 from scipy.special import logit
 from scipy.stats import entropy
 from sklearn.base import BaseEstimator, ClassifierMixin
@@ -33,7 +34,16 @@ from bsvr_pp.estimators.coupling import LEAST, Coupling
 from bsvr_pp.estimators.matrices import MatrixOption
 from bsvr_pp.estimators.standard_fit import OfStandardModel, StandardFit, StandardModel, factors_of
 from bsvr_pp.estimators.training_data import TrainingData, Units, merge_rows
-from bsvr_pp.estimators.validation import Columns, Labels, Learned, RandomState, classes_of, codes_of, training_arrays
+from bsvr_pp.estimators.validation import (
+    Columns,
+    Labels,
+    Learned,
+    RandomState,
+    classes_of,
+    codes_of,
+    in_products,
+    training_arrays,
+)
 from bsvr_pp.inference.approximate import MeanField
 from bsvr_pp.inference.budget import NO_BLOCKS, check_memory
 from bsvr_pp.inference.fitted import fitted_draws
@@ -174,6 +184,7 @@ class BayesianSVC(OfStandardModel, SavedEstimator, ClassifierMixin, BaseEstimato
         Kernel of the deviation, as in `bp.classification.default_label_model`; with "linear" the function is linear. A
         function is called inside a PyMC model with the standardised inputs. It returns a kernel of `pm.gp.cov` with its
         priors, to which only the offset is added, as to "precomputed" and `bp.PairwiseKernel` (see `BayesianSVR`).
+        X may be sparse for "linear", "rbf" and "rational_quadratic", with one lengthscale, and is not centred.
     C : float, optional
         Penalty of the hinge; by default it is learned.
     evidence : {"pointwise", "conditional", "joint", "naive"}
@@ -292,12 +303,13 @@ class BayesianSVC(OfStandardModel, SavedEstimator, ClassifierMixin, BaseEstimato
         check_classification_targets(labels)
         weight = self._weights(labels, sample_weight)
         classes = classes_of(labels[weight > 0])
+        given, columns = in_products(given, columns, weight)
         rows, size = merge_rows(given, codes_of(labels, classes), weight), None
         rng, local = seeded(self.random_state), self._local()
         if self._sampler() is not None:
             rows = rows.repeated()  # labels are drawn for each row
         elif self._likelihood() == "known_label":
-            rows, size = local.divided(rows, MeanField(), matrix=columns.matrix is not None)
+            rows, size = local.divided(rows, MeanField(), undivided=columns.undivided)
         if size is None:
             remedy = NO_BLOCKS if self._likelihood() == "hinge" else "blocks='auto' fits them in blocks"
             check_memory("BayesianSVC", len(rows.y), remedy)
@@ -433,7 +445,7 @@ class BayesianSVC(OfStandardModel, SavedEstimator, ClassifierMixin, BaseEstimato
                 found[f"{name}_"] = fit.of_each(float(point[name]) for point in points)
         if not function:
             scales = [columns.of_each(np.exp(point["log_lengthscale"])) for point in points]
-            found["lengthscale_"] = fit.of_each(scale * fit.units.scale for scale in scales)
+            found["lengthscale_"] = fit.of_each(scale * columns.width(fit.units) for scale in scales)
             found["relevance_"] = columns.named(fit.of_each(scale**-2 for scale in scales))
         return found
 
@@ -457,7 +469,7 @@ class BayesianSVC(OfStandardModel, SavedEstimator, ClassifierMixin, BaseEstimato
         return fit.rows.given(np.any([np.abs(each.dual_coef) > 1e-8 * each.C for each in fit.binaries], axis=0))
 
     @property
-    def support_vectors_(self) -> Array:
+    def support_vectors_(self) -> Array | csr_array:
         """Their inputs."""
         return self._inputs_of(self.support_)
 

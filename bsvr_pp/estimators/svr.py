@@ -9,7 +9,9 @@ import numpy as np
 import pandas as pd
 import xarray as xr
 from numpy.typing import ArrayLike, NDArray
+from scipy.sparse import csr_array
 from sklearn.base import BaseEstimator, RegressorMixin
+from sklearn.utils import Tags
 
 from bsvr_pp.core.approximations import Mode
 from bsvr_pp.core.arrays import Array, check_choice, check_share, checked_weights, is_number, numbers
@@ -25,7 +27,8 @@ from bsvr_pp.estimators.base import (
     warn_unless_converged,
 )
 from bsvr_pp.estimators.matrices import MatrixOption
-from bsvr_pp.estimators.regression_fit import RegressionFit, RegressionSpec, fit_regression
+from bsvr_pp.estimators.regression_fit import RegressionFit, RegressionSpec, fit_targets
+from bsvr_pp.estimators.several_targets import FitsOfTargets, attribute_of_each
 from bsvr_pp.estimators.standard_fit import StandardModel, factors_of
 from bsvr_pp.estimators.target_predictions import TargetPredictions, hyperparameters
 from bsvr_pp.estimators.training_data import TrainingData, Units
@@ -59,7 +62,8 @@ class BayesianSVR(TargetPredictions, SavedEstimator, RegressorMixin, BaseEstimat
         and from 400 rows of each pair of inputs (`bp.default_model`). A function is called inside a PyMC model with the
         standardised inputs and returns a kernel of `pm.gp.cov` with its priors; a constant kernel is added. With
         "precomputed" X is the matrix of a kernel, (n, n), or of q kernels, (n, n, q), and (n_new, n) in predictions;
-        with `bp.PairwiseKernel` a list of objects.
+        with `bp.PairwiseKernel` a list of objects. Sparse X has the kernels "linear", "rbf", "rational_quadratic" and
+        "auto", which is the last of these, with one lengthscale, and is not centred.
     beta : float or "auto"
         Smooth fraction; only for the soft insensitive loss. "auto" is 0.8.
     quantile : float
@@ -149,6 +153,8 @@ class BayesianSVR(TargetPredictions, SavedEstimator, RegressorMixin, BaseEstimat
         Rows that were set aside; their dual coefficients are 0.
     converged_ : bool
         Whether the optimum or the chains converged, and the blocks where they are solved.
+    target_names_, estimators_ : list
+        Of several targets their names, y0, y1, ... of an array, and an estimator of each.
     result_ : xarray.DataTree
         Result in the format of `bp.fit`, standardised; its attribute ``inference`` is the method. `from_result` loads
         it.
@@ -210,10 +216,12 @@ class BayesianSVR(TargetPredictions, SavedEstimator, RegressorMixin, BaseEstimat
         row, whose weight is the sum of theirs.
 
         <inputs>
-        y : (n,) array, (n, 2) array or structured array
-            Targets; or with ``intervals=True`` the ends of the intervals in which they are known to lie, equal for an
-            exact target and one of them infinite for a censored one; or the fields event and time: whether the event
-            was observed, and its time or the time of censoring.
+        y : (n,) array, (n, k) array or DataFrame, (n, 2) array or structured array
+            Targets; or a column for each of k targets, NaN where a row lacks it, to which models are fitted as if each
+            were alone: predictions are (n_new, k, ...), and attributes have an entry a target; or with
+            ``intervals=True`` the ends of the intervals in which they are known to lie, equal for an exact target and
+            one of them infinite for a censored one; or the fields event and time: whether the event was observed, and
+            its time or the time of censoring.
         sample_weight : (n,) array, optional
             Weights of exact targets, >= 0: a row of weight w has the likelihood p(y|f)^w, as if it were there w times,
             and a row of weight 0 is left out. The sum of the weights is the number of rows that the data are worth.
@@ -226,12 +234,14 @@ class BayesianSVR(TargetPredictions, SavedEstimator, RegressorMixin, BaseEstimat
         <not_converged>
         UserWarning
             If rows are set aside, the weights make the data worth less than a fifth of the rows, rows are fitted in
-            blocks without being asked, or a third of the targets have one value and predictions miss their mean.
+            blocks without being asked, a third of the targets have one value and predictions miss their mean, or two
+            targets may be ends.
         """
         spec, log_targets = self._check_options(), bool(self.log_targets)
-        rows, columns = regression_data(self, X, y, sample_weight, log_targets=log_targets)
-        spec, rows = spec.for_rows(rows, columns)
-        return self._keep(fit_regression(rows, spec, seeded(self.random_state)), columns)
+        data, columns = regression_data(self, X, y, sample_weight, log_targets=log_targets)
+        fits = fit_targets(data, spec, columns, seeded(self.random_state))
+        names = columns.targets
+        return self._keep(fits[0] if names is None else FitsOfTargets(names, tuple(fits)), columns)
 
     def add(self, X: ArrayLike, y: ArrayLike, sample_weight: ArrayLike | None = None) -> Self:
         """Add rows that arrive after `fit`, at its hyperparameters, standardisation and scales of the noise.
@@ -263,11 +273,12 @@ class BayesianSVR(TargetPredictions, SavedEstimator, RegressorMixin, BaseEstimat
         >>> bool(svr.add([[3.4]], [-0.2]).predict_f([[3.5]])[1] < before)
         True
         """
-        fit = self._checked()
+        fit = self._alone("rows are added to the fit")
         if fit.found.sampled:
             raise ValueError("rows are added to posteriors of f, and NUTS has draws: use inference='auto'")
         if self._columns.matrix is not None:
-            raise ValueError("rows are added to inputs, and new rows change the columns of a kernel matrix: fit again")
+            words = self._columns.words
+            raise ValueError(f"rows are added to inputs, and new rows change the columns of a {words}: fit again")
         inputs, targets = new_inputs(self, X), targets_of(y, allowed=True)
         weight, values = checked_weights(sample_weight, len(inputs)), numbers("y", targets.y, (len(inputs),))
         new = fit.rows.like(targets.rows(inputs, values, weight, logs=fit.units.logarithm))
@@ -328,13 +339,16 @@ class BayesianSVR(TargetPredictions, SavedEstimator, RegressorMixin, BaseEstimat
         more = {"neighbours": learned["neighbours_"], "outliers": learned["outliers_"].astype(np.intp)}
         return RegressionFit.of_result(model, units, rows, method_of(result), result, **more)
 
-    def _attributes(self, fit: RegressionFit, columns: Columns) -> Learned:
+    def _attributes(self, fit: RegressionFit | FitsOfTargets, columns: Columns) -> Learned:
         """What the fit has found, in the units of the data."""
+        if isinstance(fit, FitsOfTargets):
+            each = [self._attributes(one, columns) for one in fit.fits]
+            return {name: fit.attributes([found[name] for found in each]) for name in each[0]}
         kernel = fit.model.kernel
         inverse = None if callable(kernel) else fit.point["inverse_lengthscale"]
         return hyperparameters(fit.problem.noise_at(fit.point), inverse, fit.units, columns) | {
             "beta_": fit.model.beta,
-            "kernel_": kernel if isinstance(kernel, str) else "function" if columns.matrix is None else "precomputed",
+            "kernel_": columns.name_of(kernel),
             "levels_": np.array(fit.model.levels, dtype=np.intp),
             "outliers_": fit.outliers,
             "neighbours_": fit.neighbours,
@@ -344,11 +358,21 @@ class BayesianSVR(TargetPredictions, SavedEstimator, RegressorMixin, BaseEstimat
         }
 
     @property
+    def estimators_(self) -> list[Self]:
+        """Of several targets an estimator of each, as fitted to it alone."""
+        fit = self._checked()
+        if not isinstance(fit, FitsOfTargets):
+            raise AttributeError("estimators_ are of several targets, and the fit has one")
+        return self._each(fit)
+
+    @property
+    @attribute_of_each
     def converged_(self) -> bool:
         """Whether the search for the hyperparameters converged, and the solves of all blocks if they were asked for."""
         return self._checked().converged
 
     @property
+    @attribute_of_each
     def log_evidence_(self) -> float:
         """Log evidence of the targets at the optimum of the hyperparameters; it solves blocks."""
         fit = self._checked()
@@ -356,6 +380,7 @@ class BayesianSVR(TargetPredictions, SavedEstimator, RegressorMixin, BaseEstimat
             return float(fit.fitted.at_optimum - fit.rows.n_exact * np.log(fit.units.unit))
 
     @property
+    @attribute_of_each
     def warping_(self) -> pd.DataFrame:
         """The scale of each input that has one, in words, with its share of the way to a transform and the power."""
         warping, share, names = self._warping()
@@ -364,7 +389,7 @@ class BayesianSVR(TargetPredictions, SavedEstimator, RegressorMixin, BaseEstimat
 
     def _warping(self) -> tuple[Warping, Array, list[str]]:
         """The transforms, their shares, and the names of their inputs."""
-        fit = self._checked()
+        fit = self._alone("scales of inputs are")
         share = fit.point["warping"] if fit.model.warping.columns else np.empty(0)
         found = self._columns.named(fit.units.mean)
         names = list(found.index) if isinstance(found, pd.Series) else [f"x{k}" for k in range(len(found))]
@@ -378,32 +403,43 @@ class BayesianSVR(TargetPredictions, SavedEstimator, RegressorMixin, BaseEstimat
         return {name: (x, z) for name, x, z in zip(names, given.T, warping.on_scales(X, share).T, strict=True)}
 
     @property
+    @attribute_of_each
     def dual_coef_(self) -> Array:
         """Dual coefficients of the rows, (n,)."""
         dual_coef = self._machine().dual_coef
         return np.asarray(self._fit.rows.spread(dual_coef) / self._fit.units.unit)
 
     @property
+    @attribute_of_each
     def intercept_(self) -> float:
         """Value where the kernel vanishes."""
         dual_coef = self._machine().dual_coef
         return float(self._fit.units.location + self._fit.units.unit * BIAS * dual_coef.sum())
 
     @property
+    @attribute_of_each
     def support_(self) -> NDArray[np.intp]:
         """Rows that are support vectors."""
         support = self._machine().support
         return np.asarray(self._fit.rows.given(support > 0))
 
     @property
-    def support_vectors_(self) -> Array:
+    @attribute_of_each
+    def support_vectors_(self) -> Array | csr_array:
         """Their inputs."""
         return self._inputs_of(self.support_)
 
     @property
+    @attribute_of_each
     def n_support_(self) -> int:
         """Their number."""
         return int(self.support_.size)
+
+    def __sklearn_tags__(self) -> Tags:
+        """Tags of scikit-learn: there may be several targets, unless two columns are ends of intervals."""
+        tags = super().__sklearn_tags__()
+        tags.target_tags.multi_output = not self.intervals
+        return tags
 
     def _machine(self) -> Mode:
         fit = self._checked()

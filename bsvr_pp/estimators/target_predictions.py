@@ -13,6 +13,7 @@ from bsvr_pp.core.docs import shared
 from bsvr_pp.core.losses import NoiseModel
 from bsvr_pp.core.losses.noise import parameters_in_unit
 from bsvr_pp.estimators.base import CentralIntervals, seeded
+from bsvr_pp.estimators.several_targets import predicts_each
 from bsvr_pp.estimators.standard_fit import OfStandardModel
 from bsvr_pp.estimators.training_data import Units
 from bsvr_pp.estimators.validation import Columns, Learned, RandomState, log_of, targets_of
@@ -28,6 +29,7 @@ class TargetPredictions(OfStandardModel, CentralIntervals):
     C_: float
     noise_variance_: float
 
+    @predicts_each
     def predict(
         self, X: ArrayLike, return_std: bool = False, diagonal: ArrayLike | None = None
     ) -> Array | tuple[Array, Array]:
@@ -54,6 +56,7 @@ class TargetPredictions(OfStandardModel, CentralIntervals):
         mean = self._centre(found)
         return (mean, found.std()) if return_std else mean
 
+    @predicts_each
     def predict_distribution(self, X: ArrayLike, diagonal: ArrayLike | None = None) -> PredictiveDistribution:
         """Predict the whole distribution of new targets, in closed form.
 
@@ -80,6 +83,7 @@ class TargetPredictions(OfStandardModel, CentralIntervals):
         found: PredictiveDistribution = self._fit.predictive(inputs, self._local(), self.noise_scales)
         return found
 
+    @predicts_each
     def predict_f(self, X: ArrayLike, diagonal: ArrayLike | None = None) -> tuple[Array, Array]:
         """Predict mean and standard deviation of the latent function, without the noise; of log y with log_targets.
 
@@ -92,6 +96,7 @@ class TargetPredictions(OfStandardModel, CentralIntervals):
         """
         return self.predict_distribution(X, diagonal).moments_of_f()
 
+    @predicts_each
     def predict_uncertainty(self, X: ArrayLike, diagonal: ArrayLike | None = None) -> pd.DataFrame:
         """Predict where the spread of a new target comes from: standard deviations, whose squares add up to the total.
 
@@ -140,8 +145,10 @@ class TargetPredictions(OfStandardModel, CentralIntervals):
             If no pair of the intervals has a known order, or they come with weights.
         """
         targets, predicted = targets_of(y, allowed=self.intervals), np.asarray(self.predict(X))
+        targets.check_like(self._columns.targets)
         return targets.score(predicted, checked_weights(sample_weight, len(predicted)))
 
+    @predicts_each
     def predict_survival_function(self, X: ArrayLike, times: ArrayLike) -> Array:
         """Predict the probability that a new target is larger than given values.
 
@@ -162,6 +169,7 @@ class TargetPredictions(OfStandardModel, CentralIntervals):
         with self._local().threads():
             return self.predict_distribution(X).sf(values[:, None]).T
 
+    @predicts_each
     def predict_quantiles(self, X: ArrayLike, quantiles: Sequence[float], diagonal: ArrayLike | None = None) -> Array:
         """Predict quantiles of a new target; ``diagonal`` is as in `predict`.
 
@@ -171,6 +179,7 @@ class TargetPredictions(OfStandardModel, CentralIntervals):
         with self._local().threads():
             return self.predict_distribution(X, diagonal).ppf(levels[:, None]).T
 
+    @predicts_each
     def sample_y(self, X: ArrayLike, n_samples: int = 1, random_state: RandomState = 0) -> Array:
         """Draw new targets jointly at several inputs: one latent function per draw, plus noise.
 
@@ -190,6 +199,7 @@ class TargetPredictions(OfStandardModel, CentralIntervals):
         check_count("n_samples", n_samples, 1)
         return self.predict_distribution(X).rvs(n_samples, seeded(random_state), joint=True).T
 
+    @predicts_each
     def predict_table(
         self, X: ArrayLike, coverage: float = 0.9, target: str = "y", times: ArrayLike | None = None
     ) -> pd.DataFrame:
@@ -251,4 +261,4 @@ def hyperparameters(noise: NoiseModel, inverse: Array | None, units: Units, colu
     if inverse is None:
         return found
     each = columns.of_each(inverse)
-    return found | {"lengthscale_": units.scale / each, "relevance_": columns.named(each**2)}
+    return found | {"lengthscale_": columns.width(units) / each, "relevance_": columns.named(each**2)}

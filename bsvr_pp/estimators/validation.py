@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import warnings
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, Self, cast
 
 import numpy as np
 import pandas as pd
 from numpy.typing import ArrayLike, NDArray
+from scipy.sparse import csr_array, issparse
 from sklearn.base import BaseEstimator
 from sklearn.metrics import r2_score
 from sklearn.utils.multiclass import check_classification_targets
@@ -18,8 +19,17 @@ from sklearn.utils.validation import check_array, check_is_fitted, check_X_y, va
 from bsvr_pp.core.arrays import Array, check_size, check_spread, check_varies, checked_weights, numbers
 from bsvr_pp.core.losses.noise import checked_ends
 from bsvr_pp.estimators.matrices import MatrixOption, PairwiseKernel, is_matrix, training_rows, values_of
-from bsvr_pp.estimators.training_data import PACKAGE, IntervalData, TrainingData, as_given, check_unweighted, merge_rows
-from bsvr_pp.model.matrices import MatrixKernel
+from bsvr_pp.estimators.sparse_inputs import SparseInputs
+from bsvr_pp.estimators.training_data import (
+    PACKAGE,
+    IntervalData,
+    TrainingData,
+    Units,
+    as_given,
+    check_unweighted,
+    merge_rows,
+)
+from bsvr_pp.model.matrices import MatrixKernel, ProductKernel
 from bsvr_pp.model.priors import Kernel, Tied, of_inputs
 from bsvr_pp.model.row_kinds import representative
 from bsvr_pp.tables import DataError, check_columns
@@ -34,18 +44,21 @@ _REPEATED = 0.5  # share of repeated rows from which there is a warning
 
 @dataclass(frozen=True, slots=True)
 class Columns:
-    """Columns of the inputs of a fit: their number, any names, and how the columns of a table are encoded."""
+    """Columns of the data of a fit: number and any names of the inputs, how a table is encoded, several targets."""
 
     count: int
     names: Labels | None = None
     encoding: Encoding | None = None
-    matrix: Sequence[object] | None = None  # where X has values of a kernel, the objects of fit if there are any
+    # Where X has values of a kernel, the objects of fit if there are any; or sparse training rows.
+    matrix: Sequence[object] | SparseInputs | None = None
+    targets: tuple[str, ...] | None = None  # names of several targets
 
     @property
     def attributes(self) -> Learned:
         """The attributes of an estimator that say so."""
-        names = {} if self.names is None else {"feature_names_in_": self.names}
-        return {"n_features_in_": self.count, "encoding_": self.encoding} | names
+        names = {"feature_names_in_": self.names, "target_names_": None if self.targets is None else list(self.targets)}
+        known = {name: value for name, value in names.items() if value is not None}
+        return {"n_features_in_": self.count, "encoding_": self.encoding} | known
 
     @property
     def tied(self) -> Tied:
@@ -56,7 +69,32 @@ class Columns:
 
     def kernel(self, given: MatrixOption | Kernel, scale: float = 1.0) -> Kernel:
         """The kernel of a model for that of an estimator; ``scale`` is that of the amplitudes of a matrix."""
+        if isinstance(self.matrix, SparseInputs):
+            return ProductKernel(self.matrix.rows.shape[0], str(given))
         return cast(Kernel, given) if self.matrix is None else MatrixKernel(self.count, scale)
+
+    @property
+    def words(self) -> str:
+        """What the inputs are where they have values of a kernel."""
+        return "sparse matrix" if isinstance(self.matrix, SparseInputs) else "kernel matrix"
+
+    @property
+    def undivided(self) -> str:
+        """Why there are no blocks, if there are none."""
+        if isinstance(self.matrix, SparseInputs):
+            return f"a sparse matrix are fitted densely: {SparseInputs.remedy}"
+        known = "a kernel matrix have no inputs, by which blocks are cut: use blocks=None"
+        return "" if self.matrix is None else known
+
+    def name_of(self, kernel: Kernel) -> str:
+        """The name of the kernel of a model."""
+        if isinstance(kernel, str | ProductKernel):
+            return getattr(kernel, "name", str(kernel))
+        return "function" if self.matrix is None else "precomputed"
+
+    def width(self, units: Units) -> Array | float:
+        """The unit of the inputs."""
+        return self.matrix.scale if isinstance(self.matrix, SparseInputs) else units.scale
 
     def of_each(self, values: Array) -> Array:
         """Values (d,) of the inputs from a value of each lengthscale, or from one."""
@@ -78,9 +116,24 @@ class Targets:
 
     y: ArrayLike
 
+    @property
+    def names(self) -> tuple[str, ...] | None:
+        """Names of several targets."""
+        return None
+
+    def each(self, X: Array, y: Array, weight: Array, *, logs: bool) -> dict[str, TrainingData]:
+        """Training data of each target, by what errors call it."""
+        return {"y": self.rows(X, y, weight, logs=logs)}
+
     def rows(self, X: Array, y: Array, weight: Array, *, logs: bool) -> TrainingData:
         """Training data of inputs and of the checked targets, or their logs."""
         return merge_rows(X, log_of("y", y) if logs else y, weight)
+
+    def check_like(self, names: tuple[str, ...] | None) -> None:
+        """Check that these are the targets of a fit, of which several have ``names``."""
+        if self.names != names:
+            known, got = ("one" if each is None else ", ".join(each) for each in (names, self.names))
+            raise ValueError(f"y must have the targets of fit, {known}, got {got}")
 
     def score(self, predicted: Array, weight: Array) -> float:
         """Coefficient of determination of predictions."""
@@ -114,24 +167,87 @@ class IntervalTargets(Targets):
         return concordance(self.ends, predicted)
 
 
+@dataclass(frozen=True, slots=True)
+class SeveralTargets(Targets):
+    """Targets of several models: y is the first, with a number in each gap, and ``values`` (n, k) has NaN in gaps."""
+
+    values: Array
+    given: tuple[str, ...] | None  # names, if the targets came with some
+
+    @classmethod
+    def of(cls, y: ArrayLike) -> Self:
+        """Check that all columns of a table or an array are numbers or gaps, and at least one of each a number."""
+        table = table_of(y)
+        data = pd.DataFrame(np.asarray(y)) if table is None else table
+        given = None if table is None else tuple(map(str, data.columns))
+        found = cls(0.0, np.full(data.shape, np.nan), given)
+        for j, name in enumerate(found.names):
+            column = data.iloc[:, j]
+            seen = column.notna().to_numpy()
+            if column.dtype.kind in "mM" or not seen.any():
+                got = "only gaps" if not seen.any() else column.dtype
+                raise ValueError(f"column {name!r} of y must be numbers, got {got}")
+            found.values[seen, j] = numbers(f"column {name!r} of y", column[seen])
+        return cls(found._filled(0), found.values, given)
+
+    @property
+    def names(self) -> tuple[str, ...]:
+        """Names of the targets, y0, y1, ... of an array."""
+        return self.given or tuple(f"y{j}" for j in range(self.values.shape[1]))
+
+    def _filled(self, j: int) -> Array:
+        column = self.values[:, j]
+        return np.where(np.isnan(column), column[~np.isnan(column)][0], column)
+
+    def each(self, X: Array, y: Array, weight: Array, *, logs: bool) -> dict[str, TrainingData]:
+        """A target is learned from the rows that have it; the others have a weight of 0."""
+        if self.values.shape[1] == 2 and not (self.values[:, 1] < self.values[:, 0]).any():
+            warnings.warn(
+                "y has two columns, the second nowhere below the first, and each is a target of its own: "
+                "intervals=True takes them as lower and upper ends",
+                UserWarning,
+                skip_file_prefixes=(PACKAGE,),
+            )
+        found = {}
+        for j, name in enumerate(f"column {name!r} of y" for name in self.names):
+            column, seen = self._filled(j), ~np.isnan(self.values[:, j])
+            check_size(name, column)
+            check_spread(name, column)
+            found[name] = merge_rows(X, log_of(name, column) if logs else column, weight * seen)
+        return found
+
+    def check_like(self, names: tuple[str, ...] | None) -> None:
+        """An array has no names to compare."""
+        if self.given is not None or names is None or len(names) != len(self.names):
+            super(SeveralTargets, self).check_like(names)  # a dataclass with slots is another class
+
+    def score(self, predicted: Array, weight: Array) -> float:
+        """Mean coefficient of determination of the targets, each by the rows that have it."""
+        seen = ~np.isnan(self.values)
+        columns = zip(self.values.T, predicted.T, seen.T, strict=True)
+        return float(np.mean([r2_score(y[at], f[at], sample_weight=weight[at]) for y, f, at in columns]))
+
+
 def regression_data(
     estimator: BaseEstimator, X: ArrayLike, y: ArrayLike, sample_weight: ArrayLike | None, *, log_targets: bool
-) -> tuple[TrainingData, Columns]:
+) -> tuple[list[TrainingData], Columns]:
     """Check inputs, targets or intervals and weights; targets are their logs with ``log_targets``."""
     targets = targets_of(y, allowed=estimator.intervals)
     inputs, given, columns = training_arrays(estimator, X, targets.y, y_numeric=True, ensure_min_samples=2)
-    weight = checked_weights(sample_weight, len(inputs))
-    rows = targets.rows(inputs, np.asarray(given, np.float64), weight, logs=log_targets)
-    check_varies("y", rows.y)
-    repeated = np.count_nonzero(rows.place >= 0) - len(rows.y)
-    if rows.counted and repeated >= _REPEATED * given.size:
+    weight = checked_weights(sample_weight, inputs.shape[0])
+    inputs, columns = in_products(inputs, columns, weight)
+    each = targets.each(inputs, np.asarray(given, np.float64), weight, logs=log_targets)
+    for name, rows in each.items():
+        check_varies(name, rows.y)
+    repeated = max(np.count_nonzero(rows.place >= 0) - len(rows.y) for rows in each.values())
+    if all(rows.counted for rows in each.values()) and repeated >= _REPEATED * given.size:
         warnings.warn(
             f"{repeated} of {given.size} rows repeat others, targets included, and count as measurements of their "
             "own: drop_duplicates() leaves them out, if a table was joined twice",
             UserWarning,
             stacklevel=3,
         )
-    return rows, columns
+    return list(each.values()), replace(columns, targets=targets.names)
 
 
 def training_arrays(
@@ -140,6 +256,8 @@ def training_arrays(
     """Checked inputs and targets as arrays, and the columns of the inputs; the estimator is left as it is."""
     blank = type(estimator)(**estimator.get_params(deep=False))
     given, matrix = X, is_matrix(getattr(blank, "kernel", None))
+    if issparse(X):
+        check_sparse(blank, X)
     if matrix:
         X = values_of(blank.kernel, given, cast(Sequence[object], given))
     inputs, targets = _validate(blank, X, y, reset=True, numeric=y_numeric, least=ensure_min_samples)
@@ -148,6 +266,28 @@ def training_arrays(
         objects = list(cast(Sequence[object], given)) if isinstance(blank.kernel, PairwiseKernel) else []
         return training_rows(inputs), targets, Columns(blank.n_features_in_, matrix=objects)
     return inputs, targets, Columns(blank.n_features_in_, getattr(blank, "feature_names_in_", None), blank.encoding_)
+
+
+def check_sparse(estimator: BaseEstimator, X: Any) -> None:
+    """Check before the fit that an estimator takes sparse inputs by its kernel, and all of these rows together."""
+    if getattr(estimator, "_sparse", False) and not takes_sparse(estimator):
+        known = ", ".join(SparseInputs.kernels)
+        raise ValueError(f"sparse X needs one of the kernels {known}, got {estimator.kernel!r}: use X.toarray()")
+    if takes_sparse(estimator) and estimator._local().divides(X.shape[0]):
+        raise ValueError(f"{X.shape[0]} rows of a sparse matrix are fitted densely: {SparseInputs.remedy}")
+
+
+def takes_sparse(estimator: BaseEstimator) -> bool:
+    """Whether an estimator takes sparse inputs."""
+    return bool(estimator.__sklearn_tags__().input_tags.sparse)
+
+
+def in_products(X: Array | csr_array, columns: Columns, weight: Array) -> tuple[Array, Columns]:
+    """Sparse training rows by their inner products; others as they are."""
+    if not issparse(X):
+        return X, columns
+    found, rows = SparseInputs.of(X, weight)
+    return rows, replace(columns, matrix=found)
 
 
 def new_inputs(estimator: BaseEstimator, X: ArrayLike) -> Array:
@@ -161,8 +301,9 @@ def _validate(
 ) -> tuple[Array, Labels | None]:
     """Data as arrays of numbers, by scikit-learn's checks; the columns of a table are encoded (`tables.columns`)."""
     table, targets = table_of(X), np.asarray(y).dtype if numeric else np.dtype(object)
-    options = {"y_numeric": numeric, "ensure_min_samples": least} if reset else {}
+    options: dict[str, Any] = {"y_numeric": numeric, "ensure_min_samples": least} if reset else {}
     options["allow_nd"] = is_matrix(getattr(estimator, "kernel", None))  # of several kernels
+    sparse = takes_sparse(estimator) if reset else isinstance(estimator._columns.matrix, SparseInputs)
     if reset:
         estimator.encoding_ = None if table is None else Encoding.of_table(table)
     encoding = estimator.encoding_
@@ -187,6 +328,7 @@ def _validate(
             given_y[pd.isna(given_y)] = np.nan
             y = given_y.astype(np.float64)
         if table is None or encoding is None:
+            options["accept_sparse"] = "csr" if sparse else False
             found = validate_data(estimator, X, y, dtype=np.float64, reset=reset, **options)
         else:
             validate_data(estimator, table, skip_check_array=True, reset=reset)
@@ -203,10 +345,16 @@ def _validate(
                 f"{error}X.rename(columns=str)[list(estimator.feature_names_in_)] has this order"
             ) from None
         kind = TypeError if isinstance(error, TypeError) else ValueError
-        _refuse(X if encoding is None else None, None if isinstance(y, str) else y, kind, str(error))
+        cells = X if encoding is None and not issparse(X) else None
+        _refuse(cells, None if isinstance(y, str) else y, kind, str(error))
         raise
     inputs, labels = found if reset else (found, None)
-    parts = [("X", inputs)] if table is None or encoding is None else _columns_of(encoding, inputs)
+    if sparse and (issparse(inputs) or not reset):
+        inputs = csr_array(inputs)  # new ones may be dense
+        check_size("X", inputs.data)
+        parts = list[tuple[str, Any]]()
+    else:
+        parts = [("X", inputs)] if table is None or encoding is None else _columns_of(encoding, inputs)
     for name, values in [*parts, ("y", labels)] if reset else parts:
         if values.dtype.kind == "f":
             check_size(name, values)
@@ -214,7 +362,7 @@ def _validate(
                 check_spread(name, values)
     if numeric and labels is not None:
         check_varies("y", labels)
-    return np.asarray(inputs), labels
+    return inputs if issparse(inputs) else np.asarray(inputs), labels
 
 
 def encoded(encoding: Encoding, table: pd.DataFrame) -> Array:
@@ -252,7 +400,7 @@ def _refuse(X: ArrayLike | None, y: ArrayLike | None, kind: type[Exception], rea
 
 
 def targets_of(y: ArrayLike, *, allowed: bool) -> Targets:
-    """Targets of a regression: numbers, intervals (n, 2) if ``allowed``, or a structured array of event and time."""
+    """Targets of a regression: numbers, columns of them, intervals (n, 2) if ``allowed``, or a structured array."""
     given = np.asarray(y)
     if given.dtype.names is not None:
         if len(given.dtype.names) != 2 or given.ndim != 1:
@@ -262,11 +410,9 @@ def targets_of(y: ArrayLike, *, allowed: bool) -> Targets:
             raise ValueError(f"the first field of y must say whether the event was observed, got {event.dtype}")
         lower = numbers("y", time, ("n",))
         return IntervalTargets.of(checked_ends(lower, np.where(event.astype(bool), lower, np.inf)))
+    if not allowed and given.ndim == 2 and given.shape[1] >= 2:
+        return SeveralTargets.of(y)
     if given.ndim == 2 and given.shape[1] == 2 and given.dtype.kind in "fiu":
-        if not allowed:
-            raise ValueError(
-                "y has two columns: intervals=True takes them as lower and upper ends, and two targets need two models"
-            )
         return IntervalTargets.of(checked_ends(*numbers("y", given, ("n", 2), infinite=True).T))
     return Targets(y)
 

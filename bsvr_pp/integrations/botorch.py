@@ -69,7 +69,7 @@ def to_botorch(fitted: BayesianSVR | xr.DataTree, model: pm.Model | None = None)
     >>> model = to_botorch(svr)  # doctest: +SKIP
     """
     if isinstance(fitted, BayesianSVR) and model is None:
-        fit = fitted._checked()
+        fit = fitted._alone("a model of BoTorch is")
         problem, found, mode = fit.problem, fit.fitted, False
         centre, width, location, unit, logarithm = astuple(fit.units)
     elif isinstance(fitted, xr.DataTree):

@@ -21,6 +21,7 @@ from typing import Any
 import numpy as np
 import pandas as pd
 from numpy.typing import ArrayLike, NDArray
+from scipy.sparse import issparse
 
 from bsvr_pp.core.arrays import Array, checked_weights
 from bsvr_pp.core.atomic_write import DamagedError, SealedFile, atomic_write
@@ -77,8 +78,15 @@ def source_of(
             raise ValueError(f"target is the name of a column of a table, got target={target!r} with an array")
         if y is None:
             raise ValueError("y must be given with inputs that are an array")
+        if issparse(data):
+            raise ValueError("data must be dense in a folder, got a sparse matrix: use TruncatedSVD")
         if np.ndim(y) == 2 or getattr(getattr(y, "dtype", None), "names", None):
             of_y = targets_in_memory(np.asarray(y), allowed=intervals)
+            if of_y.names is not None:
+                raise ValueError(
+                    f"y has {len(of_y.names)} columns: intervals=True takes two as lower and upper ends, and several "
+                    "targets need a folder each"
+                )
             y, ends = np.asarray(of_y.y), getattr(of_y, "ends", None)
         for name, value, ndim in (("data", data, 2), ("y", y, 1)):
             shape = getattr(value, "shape", type(value))

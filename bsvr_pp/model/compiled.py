@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from threading import RLock
 from typing import ClassVar, NamedTuple, cast
 from weakref import WeakKeyDictionary
 
@@ -35,6 +36,8 @@ from bsvr_pp.model.operation import CovarianceGraph
 
 # Compiled functions of a model, with what the model had when they were made.
 _FUNCTIONS: WeakKeyDictionary[pm.Model, tuple[object, dict[str, object]]] = WeakKeyDictionary()
+
+_MAKES = RLock()  # PyTensor makes one function at a time, whatever the number of threads
 
 # PyTensor's mode without compilation: the work is in matrices, which NumPy does as fast as compiled code.
 INTERPRETED = "FAST_COMPILE"
@@ -337,7 +340,7 @@ class CompiledModel:
         """Return the compiled function that ``make`` makes, once for the model."""
         if key not in self.functions:
             # Recording who made each node takes a tenth longer.
-            with rarely_collected(), pytensor.config.change_flags(traceback__limit=0):
+            with _MAKES, rarely_collected(), pytensor.config.change_flags(traceback__limit=0):
                 self.functions[key] = make()
         return cast(Made, self.functions[key])
 

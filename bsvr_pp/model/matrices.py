@@ -114,14 +114,33 @@ class _OfRows(Covariance):
 
 
 @dataclass(frozen=True, slots=True)
-class MatrixKernel:
-    """A sum of q kernels that are matrices, with a learned amplitude each, as a function of rows of the matrices.
+class OfTrainingRows:
+    """A kernel of rows that have q values with each of n training rows, and with themselves.
 
-    A row has the values of the kernels with n training rows and with itself, (n + 1)·q numbers, and last its place
-    among the n. ``scale`` is that of the prior of the amplitude.
+    A row is (n + 1)·q numbers, and last its place among the n.
     """
 
     n: int
+
+    def values(self, X: Array) -> Array:
+        """The values (m, n + 1, q)."""
+        return X[:, :-1].reshape(len(X), self.n + 1, -1)
+
+    def factors(self, X: Array) -> Array:
+        """Factors (q,) of the matrices in the kernel that says how far apart f is expected to differ."""
+        return np.ones(1)
+
+    def coordinates(self, X: Array) -> Array:
+        """Coordinates (m, m) of training rows, by the kernel with these factors."""
+        K = self.values(X)[:, X[:, -1].astype(np.intp)] @ self.factors(X)
+        values, vectors = np.linalg.eigh(K)
+        return np.asarray(vectors * np.sqrt(np.maximum(values, 0.0)))
+
+
+@dataclass(frozen=True, slots=True)
+class MatrixKernel(OfTrainingRows):
+    """A sum of q kernels that are matrices, with a learned amplitude each; ``scale`` is that of its prior."""
+
     scale: float = 1.0
 
     def __call__(self, X: Array) -> Covariance:
@@ -131,16 +150,47 @@ class MatrixKernel:
         amplitude = pm.HalfStudentT("amplitude", nu=3.0, sigma=sigma, shape=unit.size)
         return _OfRows(X.shape[1], self.n, amplitude**2 / pt.specify_shape(pm.Data(UNITS, unit), unit.shape))
 
-    def values(self, X: Array) -> Array:
-        """The values (m, n + 1, q) of the kernels."""
-        return X[:, :-1].reshape(len(X), self.n + 1, -1)
-
     def unit(self, X: Array) -> Array:
         """The mean diagonals (q,)."""
         return np.asarray(self.values(X)[:, self.n].mean(axis=0))
 
-    def coordinates(self, X: Array) -> Array:
-        """Coordinates (m, m) of training rows: as far apart as f is expected to differ, if all amplitudes are equal."""
-        K = self.values(X)[:, X[:, -1].astype(np.intp)] @ (1.0 / self.unit(X))
-        values, vectors = np.linalg.eigh(K)
-        return np.asarray(vectors * np.sqrt(np.maximum(values, 0.0)))
+    def factors(self, X: Array) -> Array:
+        """As if all amplitudes were equal."""
+        return 1.0 / self.unit(X)
+
+
+@dataclass(frozen=True, slots=True)
+class ProductKernel(OfTrainingRows):
+    """A kernel of inner products, "linear", "rbf" or "rational_quadratic", with one lengthscale; the values are these.
+
+    Inputs have a mean squared norm of one.
+    """
+
+    name: str = "rbf"
+
+
+class OfProducts(Covariance):
+    """A `ProductKernel` with its hyperparameters; a kernel without ``inverse_alpha`` is Gaussian."""
+
+    def __init__(self, kernel: ProductKernel, ls: Tensor, variance: Tensor, inverse_alpha: Tensor | None) -> None:
+        super().__init__(kernel.n + 2)
+        self.kernel, self.rate, self.variance, self.inverse_alpha = kernel, ls**-2, variance, inverse_alpha
+
+    def full(self, X: Tensor, Xs: Tensor | None = None) -> Tensor:
+        """Matrix (m, k) of the kernel with k training rows."""
+        given, others = (pt.as_tensor_variable(rows) for rows in (X, X if Xs is None else Xs))
+        products = given[:, others[:, -1].astype("int64")]
+        return self._at(products, given[:, self.kernel.n][:, None], others[:, self.kernel.n])
+
+    def diag(self, X: Tensor) -> Tensor:
+        """Its diagonal, (m,)."""
+        square = pt.as_tensor_variable(X)[:, self.kernel.n]
+        return self._at(square, square, square)
+
+    def _at(self, products: Tensor, square: Tensor, others: Tensor) -> Tensor:
+        if self.kernel.name == "linear":
+            return cast(Tensor, self.variance * self.rate * products)
+        exponent = self.rate * pt.maximum(0.5 * (square + others) - products, 0.0)
+        if self.inverse_alpha is not None:
+            exponent = pt.log1p(self.inverse_alpha * exponent) / self.inverse_alpha
+        return cast(Tensor, self.variance * pt.exp(-exponent))

@@ -27,12 +27,14 @@ from bsvr_pp.model.distributions import observe
 from bsvr_pp.model.gp import GP
 from bsvr_pp.model.inputs import AS_GIVEN, Levels, Warped, Warping, WithLevels, columns_of_few_values, columns_to_warp
 from bsvr_pp.model.kernels import MainEffects, RationalQuadratic
+from bsvr_pp.model.matrices import OfProducts, ProductKernel
 from bsvr_pp.model.row_kinds import Interval
 
 Tied = tuple[int, ...] | None  # for each input the number of its hyperparameters; None: each its own; (): none has
 Kernel = (
     Literal["main_effects", "rational_quadratic", "rbf", "matern32", "matern52", "linear"]
     | Callable[[Array], pm.gp.cov.BaseCovariance]
+    | ProductKernel
 )
 
 
@@ -138,6 +140,17 @@ KERNELS: dict[str, Callable[..., pm.gp.cov.BaseCovariance]] = {
     "matern52": _of_pymc(pm.gp.cov.Matern52),
     "linear": _linear,
 }
+
+
+def covariance_of(
+    kernel: str | ProductKernel, inputs: Inputs, ls: Any, variance: Any, scale: float
+) -> pm.gp.cov.BaseCovariance:
+    """The kernel of a name, or of inner products."""
+    if isinstance(kernel, str):
+        return KERNELS[kernel](inputs, ls, variance, scale)
+    alpha = pm.HalfNormal("inverse_alpha", 1.0) + _LEAST if kernel.name == "rational_quadratic" else None
+    return OfProducts(kernel, ls, variance, alpha)
+
 
 _MEDIAN = 0.5
 BIAS = 100.0  # variance of the constant kernel, relative to the mean square of the target
@@ -363,8 +376,8 @@ def standard_model(
         if callable(kernel):
             covariance = kernel(inputs.X)
         else:
-            variance = unit**2 if kernel == "linear" else _amplitude(unit) ** 2
-            covariance = inputs.seen(KERNELS[kernel](inputs, lengthscales(inputs), variance, unit))
+            variance = unit**2 if getattr(kernel, "name", kernel) == "linear" else _amplitude(unit) ** 2
+            covariance = inputs.seen(covariance_of(kernel, inputs, lengthscales(inputs), variance, unit))
         gp = GP(cov_func=covariance + pm.gp.cov.Constant(BIAS * scale.square))
         f = gp.prior("f", X=at, blocks=blocks, jitter=1e-6 * unit**2)
         parameters = {**of_noise, **_noise_priors(unit, noise)}

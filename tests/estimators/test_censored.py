@@ -5,7 +5,7 @@ import pandas as pd
 import pytest
 
 import bsvr_pp as bp
-from bsvr_pp.estimators.validation import IntervalTargets, concordance, targets_of
+from bsvr_pp.estimators.validation import IntervalTargets, SeveralTargets, concordance, targets_of
 from bsvr_pp.inference.prediction.component import Component
 
 RNG = np.random.default_rng(0)
@@ -26,8 +26,7 @@ def test_forms_of_targets():
     for exact in ([1.0, 2.0], np.ones((3, 1))):
         assert not isinstance(targets_of(exact, allowed=True), IntervalTargets)
     assert targets_of(np.ones((3, 2)), allowed=True).ends.shape == (3, 2)
-    with pytest.raises(ValueError, match="y has two columns: intervals=True takes them as lower and upper ends"):
-        targets_of(np.ones((3, 2)), allowed=False)
+    assert isinstance(targets_of(np.ones((3, 2)), allowed=False), SeveralTargets)
     survival = np.array([(True, 1.0), (False, 2.0)], dtype=[("event", bool), ("time", float)])
     np.testing.assert_array_equal(targets_of(survival, allowed=False).ends, [[1.0, 1.0], [2.0, np.inf]])
     given = IntervalTargets.of(np.array([[0.0, 2.0], [2.0, np.inf]]))

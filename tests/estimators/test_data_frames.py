@@ -154,11 +154,11 @@ def test_targets_that_are_no_numbers():
     for bad, message in (
         (TABLE["day"], "y must be numbers, got datetime64.*: subtract a date, and divide by a unit of time"),
         (TABLE["colour"], "X and y must be arrays of numbers: could not convert string to float"),
-        (np.column_stack([Y, Y]), "y has two columns: intervals=True takes them .* two targets need two models"),
+        (np.column_stack([Y, np.ones(N)]), "column 'y1' of y must not be constant, got 1.0 throughout"),
     ):
         with pytest.raises(ValueError, match=message):
             machine.fit(X, bad)
-    with pytest.raises(ValueError, match="y has two columns"):
+    with pytest.raises(ValueError, match="y must have the targets of fit, one, got y0, y1"):
         machine.fit(X, Y).score(X, np.column_stack([Y, Y]))
 
 

@@ -7,6 +7,7 @@ from functools import partial
 
 import numpy as np
 import pytest
+from scipy import sparse
 
 import bsvr_pp as bp
 
@@ -180,11 +181,33 @@ def save_and_load(fit, n, path):
     np.testing.assert_allclose(again.dual_coef_, model.dual_coef_, atol=1e-7)
 
 
+def several_targets(fit, n, path):
+    """Each from the rows that have it."""
+    y, _ = wave(n)
+    gaps = np.where(np.arange(n) % 3 == 0, np.nan, 2.0 - y)
+    found = fit(np.column_stack([y, gaps]), **KEEP).predict(NEW)
+    assert np.abs(found - np.column_stack([WAVE, 2.0 - WAVE])).mean() < 0.05
+
+
+def kernel_matrix(fit, n, path):
+    K, new = (np.exp(-0.5 * (A - inputs(n).T) ** 2) for A in (inputs(n), NEW))
+    svr = fit(wave(n)[0], X=K, **KEEP | {"kernel": "precomputed"})
+    assert np.abs(svr.predict(new) - WAVE).mean() < 0.05
+
+
+def sparse_inputs(fit, n, path):
+    X = sparse.csr_array(np.hstack([np.eye(12)[np.arange(n) % 12], np.maximum(inputs(n) - 6.0, 0.0)]))
+    f = X @ np.append(np.arange(12.0) % 5, 1.0)
+    svr = fit(f + wave(n)[0] / 50, X=X, **KEEP)
+    assert svr.score(X, f) > 0.98
+
+
 OPTIONS = {
     each.__name__: each
     for each in (
         *(sample_weight, intervals, censored, two_classes, three_classes, integrated, pinball, default_kernel),
         *(gross_errors, far_wider_noise, noise_scales, effect, add, sample_y, save_and_load),
+        *(several_targets, kernel_matrix, sparse_inputs),
     )
 } | {"ordered_classes": partial(three_classes, by=bp.BayesianOrdinalSVC, **FAST)}
 IN_MEMORY = "estimator must be a BayesianSVR in a folder"
@@ -192,6 +215,11 @@ REFUSED = {
     ("integrated", "blocks"): "takes a dense fit, and .* rows need blocks",
     ("integrated", "folder"): "inference must be mean field or Laplace in a folder",
     **{(option, "folder"): IN_MEMORY for option in ("two_classes", "three_classes", "ordered_classes")},
+    ("several_targets", "folder"): "y has 2 columns: .* several targets need a folder each",
+    ("kernel_matrix", "blocks"): "rows of a kernel matrix have no inputs, by which blocks are cut: use blocks=None",
+    ("kernel_matrix", "folder"): "estimator must have blocks and a kernel of inputs with a name in a folder",
+    ("sparse_inputs", "blocks"): "rows of a sparse matrix are fitted densely: use blocks=None, or reduce X by",
+    ("sparse_inputs", "folder"): "data must be dense in a folder, got a sparse matrix: use TruncatedSVD",
     ("add", "folder"): "'FolderModel' object has no attribute 'add'",
 }
 

@@ -319,3 +319,10 @@ def test_amplitudes_are_found_by_what_they_do():
     flat = optimize._flattened(read_model(model), point, list(point))
     assert flat["ls"] == pytest.approx(0.5)
     assert max(flat["a"], flat["b"]) < 0.05
+
+
+def test_nearest_rows_of_many_inputs_are_those_of_a_tree(monkeypatch):
+    X = np.random.default_rng(0).normal(size=(50, 300))
+    found = optimize._neighbours(X)
+    monkeypatch.setattr(optimize, "_FLAT", 300)
+    np.testing.assert_array_equal(found, optimize._neighbours(X))

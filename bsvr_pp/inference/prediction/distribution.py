@@ -219,7 +219,9 @@ class PredictiveDistribution:
         shape = () if size is None else tuple(np.atleast_1d(size))
         count = int(np.prod(shape))
         if joint and self.joint is None:
-            raise ValueError("joint=True takes the whole distribution from a model, no copy, part or kernel matrix")
+            raise ValueError(
+                "joint=True takes the whole distribution from a model, no copy, part, kernel matrix or sparse inputs"
+            )
         drawn = (self.joint if joint and self.joint else self._draw)(count, rng)
         return self._in_units(drawn).reshape(*shape, len(self))
 

@@ -54,6 +54,7 @@ _SLIGHT = 0.1  # amplitude of all main effects of the second start, in standard 
 _NARROW = 0.5  # lengthscale of the second start, in standard deviations of the inputs,
 _SMALLEST = 0.1  # and the share of the rows with the smallest differences, from which its noise is estimated
 _HALVED = 2000  # number of rows from which half of them are searched first
+_FLAT = 200  # number of inputs, such as values of a kernel with all rows, from which a tree is slower than products
 _TRIED = 100  # most draws from the priors in search of starts
 _ABOVE = 0.5  # nats by which a constant is better than what was found, to be searched from
 _LEVEL = 1e-2  # deviation of f, in standard deviations of the targets, of a constant, from which a search can leave it
@@ -447,7 +448,8 @@ def _starts(problem: Problem, restarts: int, rng: Generator) -> list[Point]:
     initial, roles = initial_point(problem), _roles(problem)
     y, X = problem.targets, problem.inputs
     some = slice(None, None, 1 if problem.rank is None else 1 + y.size // _NEIGHBOURS)
-    (noise, least), scale = _noise_scales(X[some], y[some]), location_and_scale(y)[1] or 1e-8
+    labels, scale = bool(problem.loss.targets.values), location_and_scale(y)[1] or 1e-8
+    noise, least = (1.0, 1.0) if labels else _noise_scales(X[some], y[some])
     widths, d = np.std(X, axis=0), X.shape[1]
     spread = float(np.median(widths[widths > 0])) if (widths > 0).any() else 1.0
     n = max((np.size(initial[name]) for name, role in roles.items() if "lengthscale" in role), default=1)
@@ -470,7 +472,7 @@ def _starts(problem: Problem, restarts: int, rng: Generator) -> list[Point]:
         guessed(1.0 / scale, 0.05 * scale, 2.0**0.5 * spread, 100 * scale**2),
         guessed(10.0 / scale, 0.05 * scale, d**0.5 * spread, 100 * scale**2),
     ]
-    if problem.loss.targets.values:  # labels have no scale
+    if labels:  # which have no scale
         known = [initial]
     new = [point for i, point in enumerate(known) if not any(_same(point, other) for other in known[:i])]
     starts = [point for point in new if _is_possible(problem, point)][:restarts]
@@ -531,6 +533,11 @@ def _noise_scales(X: Array, y: Array) -> tuple[float, float]:
 def _neighbours(X: Array) -> Rows:
     """The nearest other row of each row of X (n, d)."""
     width = np.where(np.std(X, axis=0) > 0, np.std(X, axis=0), 1.0)
+    if X.shape[1] > _FLAT:
+        Z = X / width
+        closeness = Z @ Z.T - 0.5 * np.sum(Z**2, axis=1)
+        np.fill_diagonal(closeness, -np.inf)
+        return np.argmax(closeness, axis=1)
     nearest = cKDTree(X / width).query(X / width, k=2)[1]
     return np.where(nearest[:, 0] == np.arange(len(X)), nearest[:, 1], nearest[:, 0])
 

@@ -1,0 +1,87 @@
+"""Sparse inputs, such as counts of words: kernels of inner products see each row by its products with training rows.
+
+No dense copy of the inputs is made. They are divided by one number and are not centred.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import ClassVar, Self
+
+import numpy as np
+import xarray as xr
+from numpy.typing import ArrayLike
+from scipy.sparse import csr_array
+
+from bsvr_pp.core.arrays import Array, check_fields, check_positive, numbers
+
+_TOGETHER = 256  # rows whose products are made at once
+
+
+@dataclass(frozen=True, slots=True)
+class SparseInputs:
+    """The u different training rows in units of ``scale``, the root of their mean squared norm."""
+
+    rows: csr_array  # (u, d)
+    scale: float
+
+    kernels: ClassVar = ("auto", "linear", "rbf", "rational_quadratic")  # of inner products and squared norms
+    remedy: ClassVar[str] = "use blocks=None, or reduce X by sklearn.decomposition.TruncatedSVD"
+    _AXES: ClassVar[dict[str, str]] = {"data": "number", "indices": "number", "indptr": "end"}
+
+    @classmethod
+    def of(cls, X: csr_array, weight: Array) -> tuple[Self, Array]:
+        """Training rows of inputs, and each of these by its products; rows of weight 0 are not among them."""
+        X, used = sorted_rows(X), np.flatnonzero(weight > 0)
+        # Rows are in the order of their content, so that rows that are repeated and whole weights are the same.
+        cells = zip(X.indptr[used], X.indptr[used + 1], strict=True)
+        content = [X.indices[a:b].astype(np.int64).tobytes() + b"|" + X.data[a:b].tobytes() for a, b in cells]
+        known = {row: i for i, row in enumerate(sorted(set(content)))}
+        place = np.array([known[row] for row in content])
+        square = float(np.average(_square_norms(X)[used], weights=weight[used]))
+        scale = square**0.5 or 1.0
+        first = np.unique(place, return_index=True)[1]
+        found = cls(csr_array(X[used[first]] / scale), scale)
+        rows = np.zeros((X.shape[0], len(known) + 2))
+        rows[used] = found.by_products(found.rows, np.arange(len(known)))[place]
+        return found, rows
+
+    def new_rows(self, X: csr_array) -> Array:
+        """New inputs by their products with training rows."""
+        return self.by_products(csr_array(sorted_rows(X) / self.scale), np.zeros(X.shape[0]))
+
+    def by_products(self, X: csr_array, place: ArrayLike) -> Array:
+        """Rows as a `ProductKernel` takes them, of scaled inputs."""
+        parts = [X[at : at + _TOGETHER] @ self.rows.T for at in range(0, X.shape[0], _TOGETHER)]
+        products = np.vstack([part.toarray() for part in parts])
+        return np.column_stack([products, _square_norms(X), place])
+
+    def dataset(self) -> xr.Dataset:
+        """The arrays as a group of a result."""
+        arrays = {name: (axis, getattr(self.rows, name)) for name, axis in self._AXES.items()}
+        return xr.Dataset(arrays, attrs={"scale": self.scale, "d": self.rows.shape[1]})
+
+    @classmethod
+    def of_dataset(cls, held: xr.Dataset) -> Self:
+        """Read the group of a result, and check it."""
+        given = check_fields("sparse inputs of result", {str(name): x for name, x in held.items()}, cls._AXES)
+        data, indices, indptr = (numbers(f"{name} of result", x.values, ("n",)) for name, x in given.items())
+        known = check_fields("sparse inputs of result", dict(held.attrs), ("scale", "d"))
+        scale = numbers("scale of result", known["scale"], ())
+        check_positive("scale of result", scale)
+        shape = indptr.size - 1, int(known["d"])
+        rows = csr_array((data, indices.astype(np.int64), indptr.astype(np.int64)), shape=shape)
+        rows.check_format()
+        return cls(rows, float(scale))
+
+
+def sorted_rows(X: csr_array) -> csr_array:
+    """A copy whose columns are in order, each once and without zeros."""
+    found = csr_array(X, copy=True)
+    found.sum_duplicates()
+    found.eliminate_zeros()
+    return found
+
+
+def _square_norms(X: csr_array) -> Array:
+    return np.asarray(X.multiply(X).sum(axis=1)).ravel()
