@@ -25,6 +25,7 @@ from bsvr_pp.estimators.base import (
     warn_unless_converged,
 )
 from bsvr_pp.estimators.matrices import MatrixOption
+from bsvr_pp.estimators.monotone import Directions, Monotone
 from bsvr_pp.estimators.regression_fit import RegressionFit, RegressionSpec, fit_regression
 from bsvr_pp.estimators.standard_fit import StandardModel, factors_of
 from bsvr_pp.estimators.target_predictions import TargetPredictions, hyperparameters
@@ -35,6 +36,7 @@ from bsvr_pp.inference.protocol import Method, Options, Samples
 from bsvr_pp.inference.result import hyperparameters_of
 from bsvr_pp.methods import method_of
 from bsvr_pp.model.inputs import CONSTANTS, Warping
+from bsvr_pp.model.slopes import Slopes
 from bsvr_pp.model.priors import BETA, BIAS, Kernel, check_unused
 
 
@@ -74,6 +76,11 @@ class BayesianSVR(TargetPredictions, SavedEstimator, RegressorMixin, BaseEstimat
         hyperparameters, whose optimum the attributes describe.
         Mean field gives better predictions than Laplace on most data (the benchmark "quality"). Laplace needs a
         curvature, which losses with kinks have not ("epsilon_insensitive", "absolute", "pinball", beta = 0).
+    monotone : dict or sequence, optional
+        Inputs in which the mean of f rises, 1, or falls, -1, by the names or numbers of columns of numbers; or a value
+        for each column, 0 for no direction, as ``monotonic_cst`` of scikit-learn. It holds within the range of the
+        data, up to a thousandth of the standard deviation of the targets. It takes a dense fit by mean field, without
+        integrating the hyperparameters out, and a kernel with a name other than "linear".
     restarts : int, optional
         Number of starts of the optimiser, as in `bp.fit`: by default 2, or 5 for Laplace.
     outliers : {"set_aside", "keep"}
@@ -194,6 +201,7 @@ class BayesianSVR(TargetPredictions, SavedEstimator, RegressorMixin, BaseEstimat
     quantile: float = 0.5
     ard: bool = True
     warping: bool = True
+    monotone: Monotone = None
     inference: str | Method = "auto"
     restarts: int | None = None
     outliers: Literal["set_aside", "keep"] = "set_aside"
@@ -299,6 +307,9 @@ class BayesianSVR(TargetPredictions, SavedEstimator, RegressorMixin, BaseEstimat
                 f"inference='laplace' has no curvature to go by where noise={self.noise!r} has kinks: use 'mean_field'"
             )
         quantile = float(self.quantile) if self.noise == "pinball" else 0.5
+        monotone = Directions.of(self.monotone)
+        if monotone and not isinstance(method, MeanField):
+            raise ValueError(f"monotone takes inference='auto' or 'mean_field', got {self.inference!r}")
         return RegressionSpec(
             StandardModel(self.noise, kernel, bool(self.ard), beta, quantile),
             self.kernel == "auto",
@@ -310,6 +321,7 @@ class BayesianSVR(TargetPredictions, SavedEstimator, RegressorMixin, BaseEstimat
             bool(self.log_targets),
             bool(self.warping),
             self.inference == "auto",
+            monotone,
         )
 
     def _read(self, rows: TrainingData, learned: Learned, columns: Columns, result: xr.DataTree) -> RegressionFit:
@@ -326,6 +338,8 @@ class BayesianSVR(TargetPredictions, SavedEstimator, RegressorMixin, BaseEstimat
         known["kernel"] = columns.kernel(learned["kernel_"])
         model = replace(spec.model, tied=columns.tied, **known)
         more = {"neighbours": learned["neighbours_"], "outliers": learned["outliers_"].astype(np.intp)}
+        if spec.monotone:
+            more["slopes"] = Slopes.of_dataset(result["slopes"].to_dataset(), rows.X.shape[1])
         return RegressionFit.of_result(model, units, rows, method_of(result), result, **more)
 
     def _attributes(self, fit: RegressionFit, columns: Columns) -> Learned:
@@ -407,5 +421,7 @@ class BayesianSVR(TargetPredictions, SavedEstimator, RegressorMixin, BaseEstimat
 
     def _machine(self) -> Mode:
         fit = self._checked()
+        if fit.slopes is not None:
+            raise AttributeError("a function that is monotone by slopes is no sum of kernels of rows: fit without monotone")
         with self._local().threads():
             return cast(Mode, fit.machine)
