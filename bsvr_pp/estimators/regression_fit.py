@@ -36,7 +36,7 @@ from bsvr_pp.estimators.training_data import PACKAGE, TrainingData, Units
 from bsvr_pp.estimators.validation import Columns
 from bsvr_pp.inference.fitted import Fitted
 from bsvr_pp.inference.integrated import Integrated
-from bsvr_pp.inference.monotone import solve_monotone
+from bsvr_pp.inference.monotone import ALLOWED, solve_monotone
 from bsvr_pp.inference.prediction.component import Component, draw_jointly, mixture_of
 from bsvr_pp.inference.prediction.distribution import PredictiveDistribution
 from bsvr_pp.inference.prediction.neighbours import (
@@ -158,10 +158,10 @@ class RegressionFit(StandardFit):
         """The fit with a mean of f that has the signs of slopes, which are increased until it is so."""
         plain, fitted = self.model.problem(self.rows), self.fitted
         with threads_for(len(self.rows.y)):
-            found = solve_monotone(plain, self.point, fitted.posteriors[0], slopes, np.random.default_rng(0))
+            found = solve_monotone(plain, self.point, fitted.posteriors[0], slopes)
         problem, posterior = GivenSlopes.of(plain, found.slopes), found.posterior
         state = fitted.with_posterior(posterior).with_scales(problem, fitted.scales)
-        if not found.reached:
+        if found.fall > ALLOWED:
             message = f"the mean still falls by {found.fall:.2g} standard deviations where monotone says that it rises"
             state = replace(state, converged=False, message=message)
         return replace(self, found=state, slopes=found.slopes).keeping(problem)

@@ -1,95 +1,80 @@
-"""A posterior of f that is monotone in some inputs: mean field with slopes of known sign at points that are searched.
+"""A posterior of f whose mean is monotone in some inputs: slopes are given where the mean would fall.
 
-Each slope that has the sign s brings the factor P(s·slope + r > 0), a sharp step, with r distributed as the noise of
-the model but very narrow (Riihimäki & Vehtari 2010, whose r is Gaussian). Points are added where the posterior mean
-falls although it must rise, until copies of rows with another value of the input are in order.
+A fall is where the mean of f has not the sign of slope that it shall have. Points of falls are collected in rounds, and
+of these the slopes are given which hold the others up, until copies of rows with another value of the input are in
+order. The mean is so the nearest monotone one in the norm of the prior. Factors Φ(slope/ν) of Riihimäki & Vehtari
+(2010) in their place make f steep wherever the data say little (docs/how-to/monotone-effects.md).
 """
 
 from __future__ import annotations
 
-from dataclasses import replace
 from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
+from scipy.linalg import cholesky, solve_triangular
+from scipy.optimize import nnls
 
-from bsvr_pp.core.approximations import Covariance, LatentPosterior, mean_field
-from bsvr_pp.core.approximations.posterior import from_sites
+from bsvr_pp.core.approximations import LatentPosterior, mean_field
 from bsvr_pp.core.arrays import Array
-from bsvr_pp.core.losses.noise import IntervalNoise, widen
 from bsvr_pp.model.problem import Point, Problem
-from bsvr_pp.model.slopes import GivenSlopes, SlopeCovariances, Slopes
+from bsvr_pp.model.slopes import RISE, WIDTH, GivenSlopes, SlopeCovariances, Slopes
 
-WIDTH = 1e-2  # standard deviation of r, per unit of the targets and of the input
 ALLOWED = 1e-3  # largest fall of the mean along an input, in standard deviations of the targets
-_ROUNDS = 25  # in which points are added,
-_MOST = 16  # at most so many an input and round
+_ROUNDS = 30  # in which points are collected,
+_MOST = 32  # at most so many an input and round,
+_APART = 0.3  # at least so far from one another, in standard deviations of the inputs
 _LEVELS = 8  # values of the input in the copies of a row,
-_COPIES = 2000  # so many copies in all
-_APART = 0.3  # least distance of new points, in standard deviations of the inputs
+_COPIES = 4000  # so many copies in all, new ones in each round
 
 
 class Monotone(NamedTuple):
-    """The posterior of f at the rows with the slopes that make it monotone, and its largest fall."""
+    """The posterior of f at the rows, the slopes that are given, and the largest fall that is left."""
 
     posterior: LatentPosterior
     slopes: Slopes
     fall: float
 
-    @property
-    def reached(self) -> bool:
-        """Whether the mean is monotone at new copies of rows."""
-        return self.fall <= ALLOWED
 
-
-def solve_monotone(
-    problem: Problem, point: Point, found: LatentPosterior, slopes: Slopes, rng: np.random.Generator
-) -> Monotone:
-    """Add slopes until the mean of f is monotone; ``found`` is a posterior of the rows from which solves start."""
-    best: Monotone | None = None
+def solve_monotone(problem: Problem, point: Point, found: LatentPosterior, slopes: Slopes) -> Monotone:
+    """Give slopes until the mean of f is monotone; ``found`` is a posterior of the rows, from which solves start."""
+    rng, candidates, fall = np.random.default_rng(0), slopes, np.inf
     if len(slopes.X):
-        found, slopes = given_slopes(problem, point, found, slopes)
+        found, slopes = _given_some(problem, point, found, candidates)
     for last in range(_ROUNDS + 1):
         fall, X, inputs = _falls(GivenSlopes.of(problem, slopes), point, found, slopes.signs, rng)
-        now = Monotone(found, slopes, fall)
-        best = now if best is None or fall <= max(best.fall, ALLOWED) else best
-        if now.reached or last == _ROUNDS:
+        if fall <= ALLOWED or last == _ROUNDS or not found.converged:
             break
-        slopes = slopes.joined(X, inputs)
-        found, slopes = given_slopes(problem, point, found, slopes)
-        if not found.converged:
-            break
-    assert best is not None
-    return best
+        candidates = candidates.joined(X, inputs)
+        found, slopes = _given_some(problem, point, found, candidates)
+    return Monotone(found, slopes, fall)
 
 
-def given_slopes(
-    problem: Problem, point: Point, start: LatentPosterior, slopes: Slopes
+def _given_some(
+    problem: Problem, point: Point, found: LatentPosterior, candidates: Slopes
 ) -> tuple[LatentPosterior, Slopes]:
-    """Mean field of rows and slopes together: the posterior of the rows, and the slopes with their sites.
+    """The posterior given those slopes that hold all candidates up, and these slopes."""
+    slopes = candidates.taken(_holding(problem, point, found, candidates))
+    K, mean, noise = GivenSlopes.of(problem, slopes).dense_at(point)
+    sites = np.stack([found.dual_coef, found.site_precision])
+    return mean_field(K, problem.targets, noise, mean=mean, start=sites), slopes
 
-    The evidence is that of the rows given that the slopes have their signs.
+
+def _holding(problem: Problem, point: Point, found: LatentPosterior, slopes: Slopes) -> NDArray[np.bool_]:
+    """Which slopes must be given so that the means of all are at least `RISE`, given the sites of the rows.
+
+    Without slopes given, they have the mean h and the covariance S. Forces λ >= 0, of which the least λᵀSλ is sought,
+    raise the means to h + S·λ >= RISE; where λ is 0 the mean is above without help.
     """
-    K, mean, noise = problem.dense_at(point)
-    of_slopes, jitter, n = SlopeCovariances(problem, point, slopes), problem.prior.jitter, K.size
-    own, cross = of_slopes.with_slopes() + jitter * np.eye(len(slopes.X)), of_slopes.with_values(problem.inputs)
-    joint = Covariance(np.block([[K.dense(), cross.T], [cross, own]]), jitter=jitter)
-    y, plain, m = problem.targets, problem.noise_at(point), len(slopes.X)
-    ends = noise.ends if isinstance(noise, IntervalNoise) else np.stack([y, y], axis=1)
-    low, high = np.concatenate([ends, np.tile([0.0, np.inf], (m, 1))]).T
-    weight = np.append(np.broadcast_to(noise.weight, n), np.ones(m))
-    width = np.append(np.ones(n), np.full(m, WIDTH / np.sqrt(plain.variance)))
-    together, nothing = widen(plain, width).weighted(weight).between(low, high), np.zeros(m)
-    sites = np.stack([np.append(start.dual_coef, slopes.dual_coef), np.append(start.site_precision, slopes.site_precision)])
-    found = mean_field(joint, np.append(y, nothing), together, mean=np.append(mean, nothing), start=sites)
-    alone = mean_field(Covariance(own, jitter=jitter), nothing, together.at(slice(n, None)))
-    dual, precision, slope = found.dual_coef[n:], found.site_precision[n:], found.mean[n:]
-    slopes = replace(slopes, dual_coef=dual, site_precision=precision, location=dual + precision * slope)
-    prior = GivenSlopes.of(problem, slopes).dense_at(point)[:2]
-    of_rows = from_sites(*prior, found.dual_coef[:n], found.site_precision[:n])
-    names = "converged", "n_iter", "mismatch"
-    known = {name: getattr(found, name) for name in names}
-    return replace(of_rows, **known, log_evidence=found.log_evidence - alone.log_evidence), slopes
+    K, mean, _ = problem.dense_at(point)
+    of_slopes, factor = SlopeCovariances(problem, point, slopes), K.factor(found.site_precision)
+    cross, place = of_slopes.with_values(problem.inputs), factor.points
+    dual = found.dual_coef + found.site_precision * (found.mean - mean)
+    dual[place] -= factor.solve(K.matvec(dual)[None, place])[0]
+    S = of_slopes.with_slopes(noise=WIDTH**2) - cross[:, place] @ factor.solve(cross[:, place]).T
+    L = cholesky(S, lower=True)
+    force, _ = nnls(L.T, solve_triangular(L, RISE - cross @ dual, lower=True), maxiter=10 * len(L))
+    return force > 0.0
 
 
 def _falls(

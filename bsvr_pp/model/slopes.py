@@ -1,9 +1,9 @@
-"""Slopes of f as further values of the Gaussian process, and a problem whose prior is given Gaussian sites on them.
+"""Slopes of f as further values of the Gaussian process, and a problem whose prior is given slopes at some points.
 
 The slope ∂f/∂t of a process is Gaussian together with f; its covariances are derivatives of the kernel (Riihimäki &
 Vehtari 2010). t is an input on the scale that the kernel takes it: an increasing function of the input, so that the
-signs of both slopes are the same. Sites on slopes, found together with those of the rows, turn the prior into another
-Gaussian process. The sites of the rows and its covariance then give all moments of f, as for any prior.
+signs of both slopes are the same. Given slopes, the prior of f is another Gaussian process, under which all methods run
+as under any prior.
 """
 
 from __future__ import annotations
@@ -30,35 +30,39 @@ from bsvr_pp.model.problem import Point, Problem
 SMOOTH_KERNELS = "main_effects", "rational_quadratic", "rbf", "matern32", "matern52"  # of which f has slopes
 
 
+WIDTH = 1e-2  # standard deviation of a given slope, per unit of the targets and of the input
+RISE = 2e-2  # its value: at 0, the mean falls a little between the points, which need many neighbours
+
+
 @dataclass(frozen=True, eq=False)
 class Slopes:
-    """Slopes of f at m points of the inputs, times the sign that they shall have, with Gaussian sites.
+    """Points at which the slope of f along an input, times the sign that it shall have, is `RISE`.
 
-    ``signs`` (d,) are those of all inputs, 0 where there is none. ``inputs`` (m,) has the input of each slope.
+    ``signs`` (d,) are those of all inputs, 0 where there is none; ``inputs`` (m,) has the input of each slope.
     """
 
     signs: Array
     X: Array  # (m, d)
     inputs: NDArray[np.intp]
-    dual_coef: Array  # (m,), of the posterior given the rows as well
-    site_precision: Array  # (m,)
-    location: Array  # (m,), site precisions times the places of the sites
 
     _AXES: ClassVar[dict[str, tuple[str, ...]]] = {
         "signs": ("input",),
         "X": ("slope", "input"),
-        **dict.fromkeys(("inputs", "dual_coef", "site_precision", "location"), ("slope",)),
+        "inputs": ("slope",),
     }
 
     @classmethod
     def none(cls, signs: Array) -> Self:
         """No slopes yet."""
-        return cls(signs, np.empty((0, signs.size)), np.empty(0, dtype=np.intp), *np.empty((3, 0)))
+        return cls(signs, np.empty((0, signs.size)), np.empty(0, dtype=np.intp))
 
     def joined(self, X: Array, inputs: NDArray[np.intp]) -> Self:
-        """More slopes, without sites."""
-        more = {"X": X, "inputs": inputs} | dict.fromkeys(("dual_coef", "site_precision", "location"), np.zeros(len(X)))
-        return replace(self, **{name: np.concatenate([getattr(self, name), new]) for name, new in more.items()})
+        """These and further slopes."""
+        return replace(self, X=np.concatenate([self.X, X]), inputs=np.append(self.inputs, inputs))
+
+    def taken(self, kept: NDArray[np.bool_]) -> Self:
+        """Some of the slopes."""
+        return replace(self, X=self.X[kept], inputs=self.inputs[kept])
 
     def dataset(self) -> xr.Dataset:
         """The arrays as a group of a result."""
@@ -68,13 +72,12 @@ class Slopes:
     def of_dataset(cls, held: xr.Dataset, d: int) -> Self:
         """Read the group of a result of d inputs, and check it."""
         given = check_fields("slopes of result", {str(k): v.values for k, v in held.items()}, cls._AXES)
-        m = len(given["inputs"])
-        shapes = {"signs": (d,), "X": (m, d)}
-        arrays = {name: numbers(f"{name} of result", value, shapes.get(name, (m,))) for name, value in given.items()}
-        arrays["inputs"] = arrays["inputs"].astype(np.intp)
-        if not np.isin(arrays["inputs"], np.flatnonzero(arrays["signs"])).all():
-            raise ValueError("inputs of result must be numbers of the inputs with a sign: it is damaged")
-        return cls(**arrays)
+        shapes: dict[str, tuple[int, ...]] = {"signs": (d,), "X": (len(given["inputs"]), d)}
+        signs, X, place = (numbers(f"{k} of result", v, shapes.get(k)) for k, v in given.items())
+        inputs = place.astype(np.intp)
+        if not np.isin(inputs, np.flatnonzero(signs)).all():
+            raise ValueError(f"slopes of result must be along inputs with a sign, got {inputs.tolist()}: it is damaged")
+        return cls(signs, X, inputs)
 
 
 class Gaps(NamedTuple):
@@ -232,7 +235,7 @@ class SlopeCovariances:
 
     def _forms(self, X: Array) -> list[tuple[Form, Array, Array]]:
         """Each part of the kernel, with the coordinates of the slopes and of other rows."""
-        problem, found = self._problem, dict[str, list[_Term]]()
+        problem = self._problem
 
         def graphs(new: Tensor) -> list[Tensor]:
             terms = _terms(problem.prior.cov_func, new)
@@ -240,7 +243,8 @@ class SlopeCovariances:
 
         m, d = self._slopes.X.shape
         values = iter(problem.evaluate("slopes", graphs, self._point, np.concatenate([self._slopes.X, X])))
-        terms = problem.cached("slope terms", lambda: _terms(problem.prior.cov_func, problem.matrix), any_rows=True)
+        inside = problem.matrix[:, : problem.width]
+        terms = problem.cached("slope terms", lambda: _terms(problem.prior.cov_func, inside), any_rows=True)
         out = []
         for term in terms:
             rows, parameters = next(values), [next(values) for _ in term.parameters]
@@ -256,18 +260,18 @@ class SlopeCovariances:
             out += form.with_values(gaps) / gaps.ls[:, None]
         return self._sign * out
 
-    def with_slopes(self) -> Array:
-        """Covariance (m, m) of the slopes."""
+    def with_slopes(self, noise: float = 0.0) -> Array:
+        """Covariance (m, m) of the slopes, and of independent noise."""
         out = np.zeros((len(self._slopes.X),) * 2)
         for form, U, _ in self._forms(self._slopes.X[:0]):
             gaps = Gaps.of(U, self._slopes.inputs, U, form.ls)
             out += form.with_slopes(gaps) / (gaps.ls[:, None] * gaps.ls)
-        return self._sign * out * self._sign.T
+        return self._sign * out * self._sign.T + noise * np.eye(len(out))
 
 
 @dataclass(frozen=True, eq=False)
 class GivenSlopes(Problem):
-    """A dense problem whose prior of f is given the sites of slopes: another covariance and another mean."""
+    """A dense problem whose prior of f is given slopes: another covariance and another mean."""
 
     slopes: Slopes | None = None
 
@@ -276,18 +280,16 @@ class GivenSlopes(Problem):
         """The problem given slopes; as it is without them."""
         if slopes is None or not len(slopes.X):
             return problem
-        return cls(**{each.name: getattr(problem, each.name) for each in fields(Problem) if each.init and not each.name.startswith("_")} | {"slopes": slopes})
+        kept = {each.name: getattr(problem, each.name) for each in fields(Problem) if not each.name.startswith("_")}
+        return cls(**kept, slopes=slopes)
 
     def _explained(self, point: Mapping[str, ArrayLike], X: Array) -> tuple[Array, Array]:
-        """A root (n, m) of what the sites take from the covariance at inputs, and what they add to the mean (n,)."""
+        """A root (n, m) of what the slopes take from the covariance at inputs, and what they add to the mean (n,)."""
         assert self.slopes is not None
-        slopes, given = self.slopes, SlopeCovariances(self, dict(point), self.slopes)
-        root, own, cross = np.sqrt(slopes.site_precision), given.with_slopes(), given.with_values(X)
-        own += self.prior.jitter * np.eye(root.size)
-        L = cholesky(np.eye(root.size) + root[:, None] * own * root, lower=True)
-        pulled = solve_triangular(L, root * (own @ slopes.location), lower=True)
-        dual = slopes.location - root * solve_triangular(L.T, pulled)
-        return solve_triangular(L, root[:, None] * cross, lower=True).T, dual @ cross
+        given = SlopeCovariances(self, dict(point), self.slopes)
+        L = cholesky(given.with_slopes(noise=WIDTH**2), lower=True)
+        root = solve_triangular(L, given.with_values(X), lower=True).T
+        return root, root @ solve_triangular(L, np.full(len(L), RISE), lower=True)
 
     def dense_at(self, point: Mapping[str, ArrayLike]) -> tuple[Covariance, Array, NoiseModel]:
         """As of `Problem`."""

@@ -420,7 +420,7 @@ class IntervalNoise(NoiseModel):
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        if ((self.weight != 1) & (self.ends[:, 0] < self.ends[:, 1])).any():
+        if (self.weight != 1).any():
             raise ValueError("weight must be 1 where targets are intervals: weights are of exact targets")
 
     def check_targets(self, targets: Array) -> None:
@@ -443,9 +443,9 @@ class IntervalNoise(NoiseModel):
         flat = np.ascontiguousarray(np.broadcast_to(latent, self._shape(latent)).reshape(-1, targets.size))
         return np.reshape(log_factors(flat, self.reference(targets), pieces), latent.shape)
 
-    def at(self, rows: NDArray[np.intp] | NDArray[np.bool_] | slice) -> IntervalNoise:  # type: ignore[override]
+    def at(self, rows: NDArray[np.intp] | NDArray[np.bool_] | slice) -> Self:
         """The noise of some of the intervals."""
-        return NoiseModel(self.kind, self.parameters, self.weight).at(rows).between(*self.ends[rows].T)
+        return replace(super().at(rows), ends=self.ends[rows])
 
     def tilted(self, mean: ArrayLike, variance: ArrayLike, y: ArrayLike) -> tuple[Array, Array, Array]:
         """As `NoiseModel.tilted`, with the probability of each interval; the targets do not matter."""
