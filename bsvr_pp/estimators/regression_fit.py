@@ -93,7 +93,8 @@ class RegressionSpec:
     def _signs(self, kernel: Kernel, columns: Columns, n: int, size: int | None) -> Array:
         """The signs of the slopes along all inputs, if the fit can have them."""
         if kernel not in SMOOTH_KERNELS:
-            raise ValueError(f"monotone takes the kernels {', '.join(SMOOTH_KERNELS)}, whose slopes are known")
+            got = repr(kernel) if isinstance(kernel, str) else "a kernel without a name"
+            raise ValueError(f"monotone takes kernel='auto' or {', '.join(SMOOTH_KERNELS)}, got {got}")
         if size is not None:
             raise ValueError(f"monotone takes a dense fit, and {n} rows need blocks: use blocks=None")
         return self.monotone.signs(columns)

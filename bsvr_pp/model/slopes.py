@@ -31,6 +31,7 @@ SMOOTH_KERNELS = "main_effects", "rational_quadratic", "rbf", "matern32", "mater
 
 
 WIDTH = 1e-2  # standard deviation of a given slope, per unit of the targets and of the input
+_CHUNK = 128  # rows whose covariances are computed together, so that they fit the cache
 RISE = 2e-2  # its value: at 0, the mean falls a little between the points, which need many neighbours
 
 
@@ -256,8 +257,9 @@ class SlopeCovariances:
         """Covariance (m, n) with f at inputs (n, d)."""
         out = np.zeros((len(self._slopes.X), len(X)))
         for form, U, V in self._forms(X):
-            gaps = Gaps.of(U, self._slopes.inputs, V, form.ls)
-            out += form.with_values(gaps) / gaps.ls[:, None]
+            for at in range(0, len(X), _CHUNK):
+                gaps = Gaps.of(U, self._slopes.inputs, V[at : at + _CHUNK], form.ls)
+                out[:, at : at + _CHUNK] += form.with_values(gaps) / gaps.ls[:, None]
         return self._sign * out
 
     def with_slopes(self, noise: float = 0.0) -> Array:
