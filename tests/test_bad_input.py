@@ -876,8 +876,7 @@ PUBLIC = {
                 ({"kernel": lambda Z: pm.gp.cov.Matern52(2, 1.0)}, "takes kernel=.*got a kernel without a name"),
                 ({"kernel": "precomputed", "X": GRAM}, "takes kernel=.*got a kernel without a name"),
                 ({"blocks": 10}, "takes a dense fit, and 20 rows need blocks: use blocks=None"),
-                ({"inference": "laplace"}, "takes inference='auto' or 'mean_field', got 'laplace'"),
-                ({"inference": bp.Integrated()}, "takes inference='auto' or 'mean_field', got Integrated"),
+                ({"inference": "nuts"}, "takes posteriors of f, and NUTS.* has draws: use inference='auto'"),
             )
         ),
         (

@@ -31,7 +31,9 @@ class Directions:
         else:
             values = np.asarray(monotone, dtype=object).tolist()
             if not isinstance(values, list):
-                raise ValueError(f"monotone must be a dict of columns, or have a sign for each column, got {monotone!r}")
+                raise ValueError(
+                    f"monotone must be a dict of columns, or have a sign for each column, got {monotone!r}"
+                )
             made = cls(None, tuple(values))
         for value in values:
             if not isinstance(value, int | float | np.number) or isinstance(value, bool) or value not in (-1, 0, 1):
@@ -47,16 +49,20 @@ class Directions:
         names = list(range(columns.count)) if encoding is None else list(encoding.kinds)
         if self.named is None:
             if len(self.listed) != columns.count:
-                raise ValueError(f"monotone must have a sign for each of {columns.count} columns, got {len(self.listed)}")
+                raise ValueError(
+                    f"monotone must have a sign for each of {columns.count} columns, got {len(self.listed)}"
+                )
             found = dict(enumerate(self.listed))
         else:
             found = {_place(key, names): sign for key, sign in self.named.items()}
         signs = np.zeros(columns.count if encoding is None else len(encoding.names))
         for place, sign in found.items():
-            name = names[place]
-            if sign and encoding is not None and encoding.kinds[name] is not Numbers:
-                raise ValueError(f"monotone takes columns of numbers, column {name!r} has {encoding.kinds[name].plural}")
-            signs[place if encoding is None else encoding.names.index(name)] = sign
+            at, column = place, None if encoding is None else encoding.columns[place]
+            if encoding is not None and column is not None:
+                if sign and not isinstance(column, Numbers):
+                    raise ValueError(f"monotone takes columns of numbers, column {column.name!r} has {column.plural}")
+                at = encoding.names.index(column.name) if sign else 0
+            signs[at] += sign
         return signs
 
 

@@ -85,10 +85,9 @@ class RegressionSpec:
         n = len(rows.y)
         model = replace(self.model, tied=columns.tied, kernel=columns.kernel(self.kernel_for(n)))
         rows, size = self.local.divided(rows, self.method, matrix=columns.matrix is not None)
-        if self.monotone:
-            return replace(self, model=model, signs=self._signs(model.kernel, columns, n, size)), rows
+        signs = self._signs(model.kernel, columns, n, size) if self.monotone else None
         method = _FEW if self.integrate and n <= _INTEGRATED and size is None else self.method
-        return replace(self, model=model, size=size, method=method), rows
+        return replace(self, model=model, size=size, method=method, signs=signs), rows
 
     def _signs(self, kernel: Kernel, columns: Columns, n: int, size: int | None) -> Array:
         """The signs of the slopes along all inputs, if the fit can have them."""
@@ -157,11 +156,11 @@ class RegressionFit(StandardFit):
     @interruptible()
     def monotone(self, slopes: Slopes) -> Self:
         """The fit with a mean of f that has the signs of slopes, which are increased until it is so."""
-        plain, fitted = self.model.problem(self.rows), self.fitted
+        plain, latent = self.model.problem(self.rows), cast(IntegratesLatent, self.method.latent)
         with threads_for(len(self.rows.y)):
-            found = solve_monotone(plain, self.point, fitted.posteriors[0], slopes)
-        problem, posterior = GivenSlopes.of(plain, found.slopes), found.posterior
-        state = fitted.with_posterior(posterior).with_scales(problem, fitted.scales)
+            found = solve_monotone(plain, self.fitted, latent, slopes)
+        problem = GivenSlopes.of(plain, found.slopes)
+        state = found.fitted.with_scales(problem, self.fitted.scales)
         if found.fall > ALLOWED:
             message = f"the mean still falls by {found.fall:.2g} standard deviations where monotone says that it rises"
             state = replace(state, converged=False, message=message)

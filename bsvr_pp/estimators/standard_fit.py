@@ -242,7 +242,7 @@ class StandardFit:
     def result(self) -> xr.DataTree:
         """The result in the format of `bp.fit`."""
         tree = self.fitted.result(self.problem, self.method)
-        if self.slopes is not None:
+        if self.slopes is not None and len(self.slopes.X):
             tree["slopes"] = xr.DataTree(self.slopes.dataset())
         return tree
 

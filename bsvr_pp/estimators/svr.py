@@ -36,8 +36,8 @@ from bsvr_pp.inference.protocol import Method, Options, Samples
 from bsvr_pp.inference.result import hyperparameters_of
 from bsvr_pp.methods import method_of
 from bsvr_pp.model.inputs import CONSTANTS, Warping
-from bsvr_pp.model.slopes import Slopes
 from bsvr_pp.model.priors import BETA, BIAS, Kernel, check_unused
+from bsvr_pp.model.slopes import Slopes
 
 
 @shared
@@ -78,9 +78,9 @@ class BayesianSVR(TargetPredictions, SavedEstimator, RegressorMixin, BaseEstimat
         curvature, which losses with kinks have not ("epsilon_insensitive", "absolute", "pinball", beta = 0).
     monotone : dict or sequence, optional
         Inputs in which the mean of f rises, 1, or falls, -1, by the names or numbers of columns of numbers; or a value
-        for each column, 0 for no direction, as ``monotonic_cst`` of scikit-learn. It holds within the range of the
-        data, up to a thousandth of the standard deviation of the targets. It takes a dense fit by mean field, without
-        integrating the hyperparameters out, and a kernel with a name other than "linear".
+        for each column, 0 for no direction, as ``monotonic_cst`` of scikit-learn. It is so within the range of the
+        data, up to a thousandth of the standard deviation of the targets, in dense fits without `bp.NUTS`, with a
+        kernel that has a name other than "linear" (docs/how-to/monotone-effects.md).
     restarts : int, optional
         Number of starts of the optimiser, as in `bp.fit`: by default 2, or 5 for Laplace.
     outliers : {"set_aside", "keep"}
@@ -308,8 +308,8 @@ class BayesianSVR(TargetPredictions, SavedEstimator, RegressorMixin, BaseEstimat
             )
         quantile = float(self.quantile) if self.noise == "pinball" else 0.5
         monotone = Directions.of(self.monotone)
-        if monotone and not isinstance(method, MeanField):
-            raise ValueError(f"monotone takes inference='auto' or 'mean_field', got {self.inference!r}")
+        if monotone and isinstance(method, Samples):
+            raise ValueError(f"monotone takes posteriors of f, and {method.name} has draws: use inference='auto'")
         return RegressionSpec(
             StandardModel(self.noise, kernel, bool(self.ard), beta, quantile),
             self.kernel == "auto",
@@ -339,7 +339,8 @@ class BayesianSVR(TargetPredictions, SavedEstimator, RegressorMixin, BaseEstimat
         model = replace(spec.model, tied=columns.tied, **known)
         more = {"neighbours": learned["neighbours_"], "outliers": learned["outliers_"].astype(np.intp)}
         if spec.monotone:
-            more["slopes"] = Slopes.of_dataset(result["slopes"].to_dataset(), rows.X.shape[1])
+            slopes = Slopes.none(spec.monotone.signs(columns))
+            more["slopes"] = slopes.read(result["slopes"].to_dataset()) if "slopes" in result.children else slopes
         return RegressionFit.of_result(model, units, rows, method_of(result), result, **more)
 
     def _attributes(self, fit: RegressionFit, columns: Columns) -> Learned:
@@ -422,6 +423,8 @@ class BayesianSVR(TargetPredictions, SavedEstimator, RegressorMixin, BaseEstimat
     def _machine(self) -> Mode:
         fit = self._checked()
         if fit.slopes is not None:
-            raise AttributeError("a function that is monotone by slopes is no sum of kernels of rows: fit without monotone")
+            raise AttributeError(
+                "a function that is monotone by slopes is no sum of kernels of rows: fit without monotone"
+            )
         with self._local().threads():
             return cast(Mode, fit.machine)

@@ -15,49 +15,59 @@ from numpy.typing import NDArray
 from scipy.linalg import cholesky, solve_triangular
 from scipy.optimize import nnls
 
-from bsvr_pp.core.approximations import LatentPosterior, mean_field
+from bsvr_pp.core.approximations import LatentPosterior
 from bsvr_pp.core.arrays import Array
+from bsvr_pp.inference.fitted import Fitted
+from bsvr_pp.inference.protocol import IntegratesLatent
 from bsvr_pp.model.problem import Point, Problem
 from bsvr_pp.model.slopes import RISE, WIDTH, GivenSlopes, SlopeCovariances, Slopes
 
 ALLOWED = 1e-3  # largest fall of the mean along an input, in standard deviations of the targets
 _ROUNDS = 30  # in which points are collected,
+_CALM = 2  # of which so many in a row without falls end the search
 _MOST = 32  # at most so many an input and round,
 _APART = 0.3  # at least so far from one another, in standard deviations of the inputs
+_BEYOND = 0.1  # of the range of an input, by which copies lie beyond it
 _LEVELS = 8  # values of the input in the copies of a row,
 _COPIES = 4000  # so many copies in all, new ones in each round
 
 
 class Monotone(NamedTuple):
-    """The posterior of f at the rows, the slopes that are given, and the largest fall that is left."""
+    """A fit with its posteriors given slopes, these slopes, and the largest fall that is left."""
 
-    posterior: LatentPosterior
+    fitted: Fitted
     slopes: Slopes
     fall: float
 
 
-def solve_monotone(problem: Problem, point: Point, found: LatentPosterior, slopes: Slopes) -> Monotone:
-    """Give slopes until the mean of f is monotone; ``found`` is a posterior of the rows, from which solves start."""
-    rng, candidates, fall = np.random.default_rng(0), slopes, np.inf
+def solve_monotone(problem: Problem, fitted: Fitted, latent: IntegratesLatent, slopes: Slopes) -> Monotone:
+    """Give slopes until the mean of f is monotone, the same at all points of the hyperparameters."""
+    rng, candidates, calm = np.random.default_rng(0), slopes, 0
     if len(slopes.X):
-        found, slopes = _given_some(problem, point, found, candidates)
+        fitted, slopes = _given_some(problem, fitted, latent, candidates)
     for last in range(_ROUNDS + 1):
-        fall, X, inputs = _falls(GivenSlopes.of(problem, slopes), point, found, slopes.signs, rng)
-        if fall <= ALLOWED or last == _ROUNDS or not found.converged:
+        fall, X, inputs = _falls(GivenSlopes.of(problem, slopes), fitted, slopes.signs, rng)
+        calm = calm + 1 if fall <= ALLOWED else 0
+        if calm == _CALM or last == _ROUNDS or not fitted.converged:
             break
-        candidates = candidates.joined(X, inputs)
-        found, slopes = _given_some(problem, point, found, candidates)
-    return Monotone(found, slopes, fall)
+        if calm == 0:
+            candidates = candidates.joined(X, inputs)
+            fitted, slopes = _given_some(problem, fitted, latent, candidates)
+    return Monotone(fitted, slopes, fall)
 
 
 def _given_some(
-    problem: Problem, point: Point, found: LatentPosterior, candidates: Slopes
-) -> tuple[LatentPosterior, Slopes]:
-    """The posterior given those slopes that hold all candidates up, and these slopes."""
-    slopes = candidates.taken(_holding(problem, point, found, candidates))
-    K, mean, noise = GivenSlopes.of(problem, slopes).dense_at(point)
-    sites = np.stack([found.dual_coef, found.site_precision])
-    return mean_field(K, problem.targets, noise, mean=mean, start=sites), slopes
+    problem: Problem, fitted: Fitted, latent: IntegratesLatent, candidates: Slopes
+) -> tuple[Fitted, Slopes]:
+    """The fit given those slopes that hold all candidates up at one of the points, and these slopes."""
+    members = list(zip(fitted.points, fitted.posteriors, strict=True))
+    slopes = candidates.taken(np.any([_holding(problem, *member, candidates) for member in members], axis=0))
+    given, found = GivenSlopes.of(problem, slopes), []
+    for point, old in members:
+        K, mean, noise = given.dense_at(point)
+        sites = np.stack([old.dual_coef, old.site_precision])
+        found.append(latent.solve(K, problem.targets, noise, mean, sites))
+    return fitted.updated(found, latent), slopes
 
 
 def _holding(problem: Problem, point: Point, found: LatentPosterior, slopes: Slopes) -> NDArray[np.bool_]:
@@ -78,31 +88,39 @@ def _holding(problem: Problem, point: Point, found: LatentPosterior, slopes: Slo
 
 
 def _falls(
-    problem: Problem, point: Point, found: LatentPosterior, signs: Array, rng: np.random.Generator
+    problem: Problem, fitted: Fitted, signs: Array, rng: np.random.Generator
 ) -> tuple[float, Array, NDArray[np.intp]]:
     """The largest fall of the mean of f along copies of rows, and points (m, d) and inputs (m,) of steep falls.
 
     Half of the rows are training rows; the others have each input from a row of its own. The copies of a row have
-    ascending values of one input within the range of the data.
+    ascending values of one input, of the data or uniform in their range and a little beyond.
     """
     rows, d = problem.inputs, signs.size
     worst, X, inputs = 0.0, [np.empty((0, d))], [np.empty(0, dtype=np.intp)]
-    for k in np.flatnonzero(signs):
+    for k in np.flatnonzero(signs).tolist():
         shape = _COPIES // _LEVELS, _LEVELS
         of_input = rng.integers(len(rows), size=(shape[0], d))
         of_input[::2] = of_input[::2, :1]
         base = rows[of_input, np.arange(d)]
         known = rows[rng.integers(len(rows), size=shape), k]
-        uniform = rng.uniform(rows[:, k].min(), rows[:, k].max(), shape)
+        margin = _BEYOND * np.ptp(rows[:, k])
+        uniform = rng.uniform(rows[:, k].min() - margin, rows[:, k].max() + margin, shape)
         level = np.sort(np.where(rng.random(shape) < 0.5, known, uniform), axis=1)
         copies = np.repeat(base, _LEVELS, axis=0)
         copies[:, k] = level.ravel()
-        f = signs[k] * found.predict(*problem.cross(point, copies))[0].reshape(shape)
+        f = signs[k] * _mean(problem, fitted, copies).reshape(shape)
         worst = max(worst, float((np.maximum.accumulate(f, axis=1) - f).max()))
         steep, chosen = _steepest(base, k, level, f)
         X.append(steep)
         inputs.append(chosen)
     return worst, np.concatenate(X), np.concatenate(inputs)
+
+
+def _mean(problem: Problem, fitted: Fitted, X: Array) -> Array:
+    """Mean of f at inputs, over the points of the hyperparameters."""
+    members = zip(fitted.weights, fitted.points, fitted.posteriors, strict=True)
+    each = [w * posterior.predict(*problem.cross(point, X))[0] for w, point, posterior in members if w > 0.0]
+    return np.sum(each, axis=0)
 
 
 def _steepest(base: Array, k: int, level: Array, f: Array) -> tuple[Array, NDArray[np.intp]]:

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, fields, replace
-from typing import ClassVar, NamedTuple, Protocol, Self
+from typing import NamedTuple, Protocol, Self
 
 import numpy as np
 import pymc as pm
@@ -25,7 +25,7 @@ from bsvr_pp.core.losses import NoiseModel
 from bsvr_pp.model.gp import localize
 from bsvr_pp.model.inputs import Warped, WithLevels
 from bsvr_pp.model.kernels import FLAT, MainEffects, RationalQuadratic
-from bsvr_pp.model.problem import Point, Problem
+from bsvr_pp.model.problem import Problem
 
 SMOOTH_KERNELS = "main_effects", "rational_quadratic", "rbf", "matern32", "matern52"  # of which f has slopes
 
@@ -46,12 +46,6 @@ class Slopes:
     X: Array  # (m, d)
     inputs: NDArray[np.intp]
 
-    _AXES: ClassVar[dict[str, tuple[str, ...]]] = {
-        "signs": ("input",),
-        "X": ("slope", "input"),
-        "inputs": ("slope",),
-    }
-
     @classmethod
     def none(cls, signs: Array) -> Self:
         """No slopes yet."""
@@ -66,19 +60,17 @@ class Slopes:
         return replace(self, X=self.X[kept], inputs=self.inputs[kept])
 
     def dataset(self) -> xr.Dataset:
-        """The arrays as a group of a result."""
-        return xr.Dataset({name: (axes, getattr(self, name)) for name, axes in self._AXES.items()})
+        """The points as a group of a result."""
+        return xr.Dataset({"points": (("slope", "input"), self.X), "inputs": ("slope", self.inputs)})
 
-    @classmethod
-    def of_dataset(cls, held: xr.Dataset, d: int) -> Self:
-        """Read the group of a result of d inputs, and check it."""
-        given = check_fields("slopes of result", {str(k): v.values for k, v in held.items()}, cls._AXES)
-        shapes: dict[str, tuple[int, ...]] = {"signs": (d,), "X": (len(given["inputs"]), d)}
-        signs, X, place = (numbers(f"{k} of result", v, shapes.get(k)) for k, v in given.items())
-        inputs = place.astype(np.intp)
-        if not np.isin(inputs, np.flatnonzero(signs)).all():
+    def read(self, held: xr.Dataset) -> Self:
+        """These and the slopes of a group of a result, which are checked."""
+        given = check_fields("slopes of result", {str(k): v.values for k, v in held.items()}, ("points", "inputs"))
+        X = numbers("points of result", given["points"], ("m", self.signs.size))
+        inputs = numbers("inputs of result", given["inputs"], (len(X),)).astype(np.intp)
+        if not np.isin(inputs, np.flatnonzero(self.signs)).all():
             raise ValueError(f"slopes of result must be along inputs with a sign, got {inputs.tolist()}: it is damaged")
-        return cls(signs, X, inputs)
+        return self.joined(X, inputs)
 
 
 class Gaps(NamedTuple):
@@ -126,7 +118,7 @@ class Radial(NamedTuple):
     rate: Array = np.empty(0)  # of each category, in h
 
     def _derivatives(self, gaps: Gaps) -> tuple[Array, Array]:
-        h = 0.5 * sum(gap * gap for gap in gaps.each)
+        h = np.asarray(0.5 * sum(gap * gap for gap in gaps.each))
         for rate, unlike in zip(self.rate, gaps.unlike, strict=True):
             h = h + rate * unlike
         first, second = self.profile(h)
@@ -230,7 +222,7 @@ def _terms(kernel: BaseCovariance, X: Tensor) -> list[_Term]:
 class SlopeCovariances:
     """Covariances of given slopes with f and with one another, at given hyperparameters."""
 
-    def __init__(self, problem: Problem, point: Point, slopes: Slopes) -> None:
+    def __init__(self, problem: Problem, point: Mapping[str, ArrayLike], slopes: Slopes) -> None:
         self._problem, self._point, self._slopes = problem, point, slopes
         self._sign = slopes.signs[slopes.inputs, None]
 
@@ -288,7 +280,7 @@ class GivenSlopes(Problem):
     def _explained(self, point: Mapping[str, ArrayLike], X: Array) -> tuple[Array, Array]:
         """A root (n, m) of what the slopes take from the covariance at inputs, and what they add to the mean (n,)."""
         assert self.slopes is not None
-        given = SlopeCovariances(self, dict(point), self.slopes)
+        given = SlopeCovariances(self, point, self.slopes)
         L = cholesky(given.with_slopes(noise=WIDTH**2), lower=True)
         root = solve_triangular(L, given.with_values(X), lower=True).T
         return root, root @ solve_triangular(L, np.full(len(L), RISE), lower=True)

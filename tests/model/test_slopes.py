@@ -1,4 +1,4 @@
-"""Slopes of f: derivatives of kernels against finite differences, and posteriors against joint Gaussians and quadrature."""
+"""Slopes of f: derivatives of kernels against finite differences, posteriors against joint Gaussians and quadrature."""
 
 from dataclasses import replace
 
@@ -29,7 +29,7 @@ def problem_of(kernel, X=X, y=Y, **given):
 
 
 def derivative(problem, point, slopes, covariances, scale):
-    """Finite differences by the input of each slope, on the scale of the kernel, of covariances (m, ., ...) at inputs."""
+    """Finite differences of covariances by the input of each slope, on the scale of the kernel."""
     out = []
     for x, k in zip(slopes.X, slopes.inputs, strict=True):
         near = np.tile(x, (AHEAD.size, 1))
@@ -99,7 +99,8 @@ def test_two_rows_and_slopes_have_the_posterior_of_quadrature(count):
     axes = [m + s * np.linspace(-9, 9, 1201) for m, s in zip(found.mean, np.sqrt(found.variance), strict=True)]
     f = np.stack(np.meshgrid(*axes, indexing="ij"), axis=-1).reshape(-1, 2)
     gap = f - mean
-    log_density = -0.5 * np.einsum("ij,ij->i", gap, np.linalg.solve(K.dense(), gap.T).T) + noise.log_likelihood(y, f).sum(1)
+    square = np.einsum("ij,ij->i", gap, np.linalg.solve(K.dense(), gap.T).T)
+    log_density = noise.log_likelihood(y, f).sum(axis=1) - 0.5 * square
     weight = np.exp(log_density - log_density.max())
     weight /= weight.sum()
     expected = weight @ f
