@@ -57,12 +57,11 @@ class Directions:
             found = {_place(key, names): sign for key, sign in self.named.items()}
         signs = np.zeros(columns.count if encoding is None else len(encoding.names))
         for place, sign in found.items():
-            at, column = place, None if encoding is None else encoding.columns[place]
-            if encoding is not None and column is not None:
-                if sign and not isinstance(column, Numbers):
-                    raise ValueError(f"monotone takes columns of numbers, column {column.name!r} has {column.plural}")
-                at = encoding.names.index(column.name) if sign else 0
-            signs[at] += sign
+            column = None if encoding is None else encoding.columns[place]
+            if sign and not isinstance(column, Numbers | None):
+                raise ValueError(f"monotone takes columns of numbers, column {column.name!r} has {column.plural}")
+            if sign:
+                signs[place if encoding is None else encoding.names.index(names[place])] = sign
         return signs
 
 

@@ -8,6 +8,7 @@ order. The mean is so the nearest monotone one in the norm of the prior. Factors
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import NamedTuple
 
 import numpy as np
@@ -42,18 +43,19 @@ class Monotone(NamedTuple):
 
 def solve_monotone(problem: Problem, fitted: Fitted, latent: IntegratesLatent, slopes: Slopes) -> Monotone:
     """Give slopes until the mean of f is monotone, the same at all points of the hyperparameters."""
-    rng, candidates, calm = np.random.default_rng(0), slopes, 0
+    rng, candidates, calm, searched = np.random.default_rng(0), slopes, 0, fitted.converged
     if len(slopes.X):
         fitted, slopes = _given_some(problem, fitted, latent, candidates)
     for last in range(_ROUNDS + 1):
         fall, X, inputs = _falls(GivenSlopes.of(problem, slopes), fitted, slopes.signs, rng)
         calm = calm + 1 if fall <= ALLOWED else 0
-        if calm == _CALM or last == _ROUNDS or not fitted.converged:
+        if calm == _CALM or last == _ROUNDS:
             break
         if calm == 0:
             candidates = candidates.joined(X, inputs)
             fitted, slopes = _given_some(problem, fitted, latent, candidates)
-    return Monotone(fitted, slopes, fall)
+    converged = searched and all(posterior.converged for posterior in fitted.posteriors)  # of the last round
+    return Monotone(replace(fitted, converged=converged), slopes, fall)
 
 
 def _given_some(
