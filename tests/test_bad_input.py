@@ -48,6 +48,7 @@ INNER = MANY @ MANY.T
 SPARSE = csr_array(np.where(MANY > 0, MANY, 0.0))
 ENDS = np.stack([TARGETS, TARGETS + 1.0], axis=1)
 SIGNS = np.where(Y > 0, 1.0, -1.0)
+WORDS = pd.DataFrame({"x": MANY[:, 0], "word": np.where(MANY[:, 1] > 0, "a", "b")})
 
 
 # What is no (n,) array of numbers, and how an error says so after the argument's name.
@@ -811,6 +812,7 @@ PUBLIC = {
             )
             for o in ({"blocks": None}, {"kernel": pm.gp.cov.ExpQuad})
         ),
+        (lambda s: into_folder(MANY, monotone={0: 1}), "monotone takes a dense fit in memory, not a folder"),
         (lambda s: into_folder(MANY, inference="nuts"), "inference must be mean field or Laplace in a folder, got"),
         (lambda s: into_folder(MANY, blocks=5, noise="absolute", inference="laplace"), "has no curvature to go by"),
         (lambda s: into_folder(MANY, inference=bp.Integrated()), "inference must be mean field or Laplace in a"),
@@ -876,6 +878,26 @@ PUBLIC = {
         (
             lambda s: fitted(bp.BayesianSVR, blocks=10, inference=bp.Integrated()),
             "takes a dense fit, and 20 rows need blocks",
+        ),
+        *(
+            (lambda s, o=o: fitted(bp.BayesianSVR, **({"monotone": {0: 1}} | o)), f"monotone {words}")
+            for o, words in (
+                ({"monotone": "up"}, "must be a dict of columns, or have a sign for each column, got 'up'"),
+                ({"monotone": 1}, "must be a dict of columns, or have a sign for each column, got 1"),
+                ({"monotone": {0: 2}}, r"must have the signs 1 \(f rises\), -1 \(f falls\) or 0 \(either\), got 2"),
+                ({"monotone": [1, True]}, "must have the signs .*got True"),
+                ({"monotone": [1, "up"]}, "must have the signs .*got 'up'"),
+                ({"monotone": [1, 0, -1]}, "must have a sign for each of 2 columns, got 3"),
+                ({"monotone": {"age": 1}}, "has no column 'age' of X; its columns are 0, 1"),
+                ({"monotone": {2: 1}}, "has no column 2 of X; its columns are 0, 1"),
+                ({"monotone": {"word": 1}, "X": WORDS}, "takes columns of numbers, column 'word' has words"),
+                ({"monotone": {"age": 1}, "X": WORDS}, "has no column 'age' of X; its columns are x, word"),
+                ({"kernel": "linear"}, "takes kernel='auto' or main_effects, .*, matern52, got 'linear'"),
+                ({"kernel": lambda Z: pm.gp.cov.Matern52(2, 1.0)}, "takes kernel=.*got a kernel without a name"),
+                ({"kernel": "precomputed", "X": GRAM}, "takes kernel=.*got a kernel without a name"),
+                ({"blocks": 10}, "takes a dense fit, and 20 rows need blocks: use blocks=None"),
+                ({"inference": "nuts"}, "takes posteriors of f, and NUTS.* has draws: use inference='auto'"),
+            )
         ),
         (
             lambda s: estimator(bp.BayesianSVR, intervals=True).fit(MANY, ENDS, 2.0 + LABELS),
@@ -1276,6 +1298,11 @@ def of_one_process(noise=bp.Huber, mean=None, blocks=None, second=False, **param
         return to_botorch(bp.fit(bp.MeanField(), progressbar=False))
 
 
+@cache
+def monotone():
+    return estimator(bp.BayesianSVR, monotone={0: 1}).fit(X, Y - 2.0 * np.exp(-4.0 * X[:, 0] ** 2))
+
+
 ONE = "fitted must have one Gaussian process of real targets, got"
 INTEGRATIONS = {
     "to_botorch": [
@@ -1289,6 +1316,7 @@ INTEGRATIONS = {
         (lambda s: to_botorch(s.mode, s.model), f"{ONE} only the mode of f: fit by mean field"),
         (lambda s: to_botorch(negative(s), s.model), "fitted must have sites of .* got the precision -1"),
         (lambda s: to_botorch(changed(posteriors=[], draws=xr.DataTree())), f"{ONE} draws: fit by mean field"),
+        (lambda s: to_botorch(monotone()), f"{ONE} inputs in which f is monotone: fit without monotone"),
         (lambda s: to_botorch(changed(log_targets=True)), f"{ONE} log_targets=True: fit the logarithms"),
         (lambda s: to_botorch(fit_labels(s), s.labels), f"{ONE} classes: use real targets"),
         (lambda s: of_one_process(blocks=bp.local_blocks(X, rows=3)), f"{ONE} blocks of rows: use blocks=None"),

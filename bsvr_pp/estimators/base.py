@@ -416,8 +416,8 @@ def _plain(value: object) -> object:
     if isinstance(value, np.random.RandomState):
         kind, key, *rest = value.get_state()
         return {"state": [kind, np.asarray(key).tolist(), *rest]}
-    if isinstance(value, np.generic):
-        return value.item()
+    if isinstance(value, np.generic | np.ndarray):
+        return value.tolist()
     return None if value is np.random else to_record(value) if isinstance(value, Method) else value
 
 

@@ -19,9 +19,10 @@ from numpy.typing import NDArray
 
 from bsvr_pp.core.approximations import LatentPosterior, Mode, find_mode
 from bsvr_pp.core.arrays import Array
-from bsvr_pp.core.compiler import threads_for
+from bsvr_pp.core.compiler import interruptible, threads_for
 from bsvr_pp.core.covariance.covariance import each_block
 from bsvr_pp.estimators.base import LocalBlocks, warn_unless_converged
+from bsvr_pp.estimators.monotone import NO_DIRECTIONS, Directions
 from bsvr_pp.estimators.outliers import (
     HALF,
     Mask,
@@ -38,6 +39,7 @@ from bsvr_pp.estimators.training_data import PACKAGE, TrainingData, Units
 from bsvr_pp.estimators.validation import Columns
 from bsvr_pp.inference.fitted import Fitted
 from bsvr_pp.inference.integrated import Integrated
+from bsvr_pp.inference.monotone import ALLOWED, solve_monotone
 from bsvr_pp.inference.prediction.component import Component, draw_jointly, mixture_of
 from bsvr_pp.inference.prediction.distribution import PredictiveDistribution
 from bsvr_pp.inference.prediction.neighbours import (
@@ -54,6 +56,7 @@ from bsvr_pp.inference.search.at_size import AtSize, Stage, subset_of
 from bsvr_pp.model.matrices import OfTrainingRows
 from bsvr_pp.model.priors import Kernel, mostly_equal
 from bsvr_pp.model.problem import Point, Problem
+from bsvr_pp.model.slopes import SMOOTH_KERNELS, GivenSlopes, Slopes
 
 _EFFECTS = 200  # number of rows from which the kernel has main effects,
 _SCALES = 200  # and a dense fit several scales of the noise, of which fewer tell little
@@ -76,6 +79,8 @@ class RegressionSpec:
     logarithm: bool
     warping: bool
     integrate: bool = False  # out the hyperparameters of few rows
+    monotone: Directions = NO_DIRECTIONS
+    signs: Array | None = None  # (d,), if f is monotone in some inputs
     size: int | None = None
 
     def for_rows(self, rows: TrainingData, columns: Columns) -> tuple[Self, TrainingData]:
@@ -84,8 +89,18 @@ class RegressionSpec:
         kernel = self.kernel_for(n) if columns.matrix is None else self.model.kernel
         model = replace(self.model, tied=columns.tied, kernel=columns.kernel(kernel))
         rows, size = self.local.divided(rows, self.method, undivided=columns.undivided)
+        signs = self._signs(model.kernel, columns, n, size) if self.monotone else None
         method = _FEW if self.integrate and n <= _INTEGRATED and size is None else self.method
-        return replace(self, model=model, size=size, method=method), rows
+        return replace(self, model=model, size=size, method=method, signs=signs), rows
+
+    def _signs(self, kernel: Kernel, columns: Columns, n: int, size: int | None) -> Array:
+        """The signs of the slopes along all inputs, if the fit can have them."""
+        if kernel not in SMOOTH_KERNELS:
+            got = repr(kernel) if isinstance(kernel, str) else "a kernel without a name"
+            raise ValueError(f"monotone takes kernel='auto' or {', '.join(SMOOTH_KERNELS)}, got {got}")
+        if size is not None:
+            raise ValueError(f"monotone takes a dense fit, and {n} rows need blocks: use blocks=None")
+        return self.monotone.signs(columns)
 
     def kernel_for(self, n: int) -> Kernel:
         """The kernel of n rows that have inputs."""
@@ -141,6 +156,19 @@ class RegressionFit(StandardFit):
     def cavities(self) -> Cavities:
         """Moments of f at each row given the others, in blocks those near it."""
         return solved_rows(self.problem, self.point) if self.blocks.several else self.fitted.posteriors[0]
+
+    @interruptible()
+    def monotone(self, slopes: Slopes) -> Self:
+        """The fit with a mean of f that has the signs of slopes, which are increased until it is so."""
+        plain, latent = self.model.problem(self.rows), cast(IntegratesLatent, self.method.latent)
+        with threads_for(len(self.rows.y)):
+            found = solve_monotone(plain, self.fitted, latent, slopes)
+        problem = GivenSlopes.of(plain, found.slopes)
+        state = found.fitted.with_scales(problem, self.fitted.scales)
+        if found.fall > ALLOWED:
+            message = f"the mean still falls by {found.fall:.2g} standard deviations where monotone says that it rises"
+            state = replace(state, converged=False, message=message)
+        return replace(self, found=state, slopes=found.slopes).keeping(problem)
 
     @cached_property
     def machine(self) -> Mode:
@@ -220,7 +248,8 @@ class RegressionFit(StandardFit):
                         values[index] = getattr(part, name)
                 found = [replace(old, **vectors, support=old.support[:0], log_evidence=value, converged=converged)]
             state = fitted.updated(found, method).with_scales(problem, fitted.scales)
-        return replace(self, rows=rows, blocks=blocks, found=state).keeping(problem)
+        fit = replace(self, rows=rows, blocks=blocks, found=state).keeping(problem)
+        return fit if self.slopes is None else fit.monotone(self.slopes)
 
 
 class _Determined(NamedTuple):
@@ -373,12 +402,16 @@ def fit_regression(rows: TrainingData, spec: RegressionSpec, rng: np.random.Gene
     spec = replace(spec, set_aside=spec.set_aside and rows.exact)
     whole = units_of(rows, spec)
     model = spec.model.suited(rows.in_units(whole), warping=spec.warping)
+    if spec.signs is not None:  # the effect of a level has no slope
+        model = replace(model, levels=tuple(k for k in model.levels if not spec.signs[k]))
     rounds = _Rounds(spec, model, whole, method, latent, rng)
     with threads_for(len(rows.y)), spec.local.threads():
         chosen = rounds.dense(rows).fit if spec.size is None else rounds.in_blocks(rows)
         if around is not None:
             integrated = chosen.integrated(around)
             chosen = chosen if spec.integrate and not integrated.found.converged else integrated
+        if spec.signs is not None:
+            chosen = chosen.monotone(Slopes.none(spec.signs))
         chosen.predictive(chosen.rows.X[:1], spec.local)  # which makes what other predictions need
     _warn_of_targets(chosen, spec.equal_targets(rows))
     warn_unless_converged(chosen.found, chosen.method)

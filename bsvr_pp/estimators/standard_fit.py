@@ -37,6 +37,7 @@ from bsvr_pp.model.inputs import AS_GIVEN, CONSTANTS, Levels, Warping
 from bsvr_pp.model.matrices import UNITS, MatrixKernel, ProductKernel
 from bsvr_pp.model.priors import Inputs, Kernel, Tied, standard_model, taken_by_main_effects
 from bsvr_pp.model.problem import Point, Problem, read_model
+from bsvr_pp.model.slopes import GivenSlopes, Slopes
 
 
 @dataclass(frozen=True, slots=True)
@@ -120,7 +121,7 @@ def _compiled(model: StandardModel, d: int, of_targets: tuple[str, ...]) -> Prob
 class StandardFit:
     """A default model, fitted to rows in given units; ``at_size`` says how hyperparameters of blocks were found.
 
-    ``found`` has no posteriors where blocks are not solved yet; `fitted` solves them.
+    ``found`` has no posteriors where blocks are not solved yet; `fitted` solves them. ``slopes`` make f monotone.
     """
 
     model: StandardModel
@@ -130,6 +131,7 @@ class StandardFit:
     method: Method
     found: Fitted
     at_size: AtSize | None = None
+    slopes: Slopes | None = None
 
     @classmethod
     @interruptible()
@@ -175,7 +177,7 @@ class StandardFit:
     ) -> Self:
         """Read a fit from its result."""
         blocks = blocks_of(result)
-        problem = model.problem(rows, blocks)
+        problem = GivenSlopes.of(model.problem(rows, blocks), more.get("slopes"))
         return cls(model, units, rows, blocks, method, read_fitted(problem, result), **more).keeping(problem)
 
     def keeping(self, problem: Problem) -> Self:
@@ -197,7 +199,7 @@ class StandardFit:
     @cached_property
     def problem(self) -> Problem:
         """The model with the rows."""
-        return self.model.problem(self.rows, self.blocks)
+        return GivenSlopes.of(self.model.problem(self.rows, self.blocks), self.slopes)
 
     @cached_property
     @interruptible()
@@ -242,7 +244,10 @@ class StandardFit:
 
     def result(self) -> xr.DataTree:
         """The result in the format of `bp.fit`."""
-        return self.fitted.result(self.problem, self.method)
+        tree = self.fitted.result(self.problem, self.method)
+        if self.slopes is not None and len(self.slopes.X):
+            tree["slopes"] = xr.DataTree(self.slopes.dataset())
+        return tree
 
 
 def factors_of(fit: StandardFit) -> dict[str, Array]:

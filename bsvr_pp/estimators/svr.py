@@ -27,6 +27,7 @@ from bsvr_pp.estimators.base import (
     warn_unless_converged,
 )
 from bsvr_pp.estimators.matrices import MatrixOption
+from bsvr_pp.estimators.monotone import Directions, Monotone
 from bsvr_pp.estimators.regression_fit import RegressionFit, RegressionSpec, fit_targets
 from bsvr_pp.estimators.several_targets import FitsOfTargets, attribute_of_each
 from bsvr_pp.estimators.standard_fit import StandardModel, factors_of
@@ -39,6 +40,7 @@ from bsvr_pp.inference.result import hyperparameters_of
 from bsvr_pp.methods import method_of
 from bsvr_pp.model.inputs import CONSTANTS, Warping
 from bsvr_pp.model.priors import BETA, BIAS, Kernel, check_unused
+from bsvr_pp.model.slopes import Slopes
 
 
 @shared
@@ -78,6 +80,11 @@ class BayesianSVR(TargetPredictions, SavedEstimator, RegressorMixin, BaseEstimat
         hyperparameters, whose optimum the attributes describe.
         Mean field gives better predictions than Laplace on most data (the benchmark "quality"). Laplace needs a
         curvature, which losses with kinks have not ("epsilon_insensitive", "absolute", "pinball", beta = 0).
+    monotone : dict or sequence, optional
+        Inputs in which the mean of f rises, 1, or falls, -1, by the names or numbers of columns of numbers; or a value
+        for each column, 0 for no direction, as ``monotonic_cst`` of scikit-learn. It is so within the range of the
+        data, up to a thousandth of the standard deviation of the targets, in dense fits without `bp.NUTS`, with a
+        kernel that has a name other than "linear" (docs/how-to/monotone-effects.md).
     restarts : int, optional
         Number of starts of the optimiser, as in `bp.fit`: by default 2, or 5 for Laplace.
     outliers : {"set_aside", "keep"}
@@ -200,6 +207,7 @@ class BayesianSVR(TargetPredictions, SavedEstimator, RegressorMixin, BaseEstimat
     quantile: float = 0.5
     ard: bool = True
     warping: bool = True
+    monotone: Monotone = None
     inference: str | Method = "auto"
     restarts: int | None = None
     outliers: Literal["set_aside", "keep"] = "set_aside"
@@ -310,6 +318,9 @@ class BayesianSVR(TargetPredictions, SavedEstimator, RegressorMixin, BaseEstimat
                 f"inference='laplace' has no curvature to go by where noise={self.noise!r} has kinks: use 'mean_field'"
             )
         quantile = float(self.quantile) if self.noise == "pinball" else 0.5
+        monotone = Directions.of(self.monotone)
+        if monotone and isinstance(method, Samples):
+            raise ValueError(f"monotone takes posteriors of f, and {method.name} has draws: use inference='auto'")
         return RegressionSpec(
             StandardModel(self.noise, kernel, bool(self.ard), beta, quantile),
             self.kernel == "auto",
@@ -321,6 +332,7 @@ class BayesianSVR(TargetPredictions, SavedEstimator, RegressorMixin, BaseEstimat
             bool(self.log_targets),
             bool(self.warping),
             self.inference == "auto",
+            monotone,
         )
 
     def _read(self, rows: TrainingData, learned: Learned, columns: Columns, result: xr.DataTree) -> RegressionFit:
@@ -337,6 +349,9 @@ class BayesianSVR(TargetPredictions, SavedEstimator, RegressorMixin, BaseEstimat
         known["kernel"] = columns.kernel(learned["kernel_"])
         model = replace(spec.model, tied=columns.tied, **known)
         more = {"neighbours": learned["neighbours_"], "outliers": learned["outliers_"].astype(np.intp)}
+        if spec.monotone:
+            slopes = Slopes.none(spec.monotone.signs(columns))
+            more["slopes"] = slopes.read(result["slopes"].to_dataset()) if "slopes" in result.children else slopes
         return RegressionFit.of_result(model, units, rows, method_of(result), result, **more)
 
     def _attributes(self, fit: RegressionFit | FitsOfTargets, columns: Columns) -> Learned:
@@ -443,5 +458,9 @@ class BayesianSVR(TargetPredictions, SavedEstimator, RegressorMixin, BaseEstimat
 
     def _machine(self) -> Mode:
         fit = self._checked()
+        if fit.slopes is not None:
+            raise AttributeError(
+                "a function that is monotone by slopes is no sum of kernels of rows: fit without monotone"
+            )
         with self._local().threads():
             return cast(Mode, fit.machine)

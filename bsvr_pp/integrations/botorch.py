@@ -21,6 +21,7 @@ from bsvr_pp.inference.fitted import read_fitted
 from bsvr_pp.inference.result import check_match, is_mode
 from bsvr_pp.model.gp import localize
 from bsvr_pp.model.problem import read_model
+from bsvr_pp.model.slopes import GivenSlopes
 
 if TYPE_CHECKING:
     from botorch.models import SingleTaskGP
@@ -85,6 +86,7 @@ def to_botorch(fitted: BayesianSVR | xr.DataTree, model: pm.Model | None = None)
         (not found.posteriors, "draws", "fit by mean field"),
         (mode, "only the mode of f", "fit by mean field"),
         (problem.blocks.several, "blocks of rows", "use blocks=None"),
+        (isinstance(problem, GivenSlopes), "inputs in which f is monotone", "fit without monotone"),
         (logarithm, "log_targets=True", "fit the logarithms as targets"),
         (bool(problem.ends.cutpoints or problem.loss.targets.values), "classes", "use real targets"),
         (noise.n_points is not None, "noise with a value for each training point", "give it numbers"),

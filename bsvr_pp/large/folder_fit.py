@@ -114,6 +114,8 @@ def fit_folder(
         raise ValueError(f"estimator must be a BayesianSVR in a folder, got {type(estimator).__name__}: fit in memory")
     spec = estimator._check_options()
     local = spec.local
+    if spec.monotone:
+        raise ValueError("monotone takes a dense fit in memory, not a folder: leave it out")
     if local.size is None or callable(estimator.kernel) or is_matrix(estimator.kernel):
         raise ValueError("estimator must have blocks and a kernel of inputs with a name in a folder")
     if not isinstance(spec.method, IntegratesLatent):

@@ -150,6 +150,11 @@ def noise_scales(fit, n, path):
     assert np.median(one[NEW[:, 0] > 6.5]) < 2.0 * np.median(one[NEW[:, 0] < 5.5])
 
 
+def monotone(fit, n, path):
+    model = fit(wave(n)[0], monotone={0: 1}, **KEEP)
+    assert np.diff(model.predict(NEW)).min() > -1e-3 and model.converged_
+
+
 def effect(fit, n, path):
     found = bp.effect(fit(wave(n)[0], **KEEP), inputs(n), 0, values=9)
     np.testing.assert_allclose(found["mean"], np.sin(found.index), atol=0.15)
@@ -206,13 +211,15 @@ OPTIONS = {
     each.__name__: each
     for each in (
         *(sample_weight, intervals, censored, two_classes, three_classes, integrated, pinball, default_kernel),
-        *(gross_errors, far_wider_noise, noise_scales, effect, add, sample_y, save_and_load),
+        *(gross_errors, far_wider_noise, noise_scales, monotone, effect, add, sample_y, save_and_load),
         *(several_targets, kernel_matrix, sparse_inputs),
     )
 } | {"ordered_classes": partial(three_classes, by=bp.BayesianOrdinalSVC, **FAST)}
 IN_MEMORY = "estimator must be a BayesianSVR in a folder"
 REFUSED = {
     ("integrated", "blocks"): "takes a dense fit, and .* rows need blocks",
+    ("monotone", "blocks"): "monotone takes a dense fit, and .* rows need blocks: use blocks=None",
+    ("monotone", "folder"): "monotone takes a dense fit in memory, not a folder",
     ("integrated", "folder"): "inference must be mean field or Laplace in a folder",
     **{(option, "folder"): IN_MEMORY for option in ("two_classes", "three_classes", "ordered_classes")},
     ("several_targets", "folder"): "y has 2 columns: .* several targets need a folder each",

@@ -1,0 +1,78 @@
+"""The option ``monotone`` of an estimator: in which inputs the mean rises or falls."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from bsvr_pp.core.arrays import Array
+from bsvr_pp.estimators.validation import Columns
+from bsvr_pp.tables.columns import Numbers
+
+Monotone = Mapping[str | int, int] | Sequence[int] | NDArray[np.integer] | None
+_ALLOWED = "1 (f rises), -1 (f falls) or 0 (either)"
+
+
+@dataclass(frozen=True, slots=True)
+class Directions:
+    """Signs by the name or the number of a column, or of all columns in their order."""
+
+    named: Mapping[str | int, int] | None
+    listed: tuple[int, ...] = ()
+
+    @classmethod
+    def of(cls, monotone: Monotone) -> Directions:
+        """The option, checked as far as it can be without data."""
+        if monotone is None or isinstance(monotone, Mapping):
+            values, made = list((monotone or {}).values()), cls(monotone or {})
+        else:
+            values = np.asarray(monotone, dtype=object).tolist()
+            if not isinstance(values, list):
+                raise ValueError(
+                    f"monotone must be a dict of columns, or have a sign for each column, got {monotone!r}"
+                )
+            made = cls(None, tuple(values))
+        for value in values:
+            if not isinstance(value, int | float | np.number) or isinstance(value, bool) or value not in (-1, 0, 1):
+                raise ValueError(f"monotone must have the signs {_ALLOWED}, got {value!r}")
+        return made
+
+    def __bool__(self) -> bool:
+        return any(self.named.values() if self.named is not None else self.listed)
+
+    def signs(self, columns: Columns) -> Array:
+        """The sign (d,) of each input of a model, 0 for those that have none."""
+        encoding = columns.encoding
+        names = list(range(columns.count)) if encoding is None else list(encoding.kinds)
+        if self.named is None:
+            if len(self.listed) != columns.count:
+                raise ValueError(
+                    f"monotone must have a sign for each of {columns.count} columns, got {len(self.listed)}"
+                )
+            found = dict(enumerate(self.listed))
+        else:
+            found = {_place(key, names): sign for key, sign in self.named.items()}
+        signs = np.zeros(columns.count if encoding is None else len(encoding.names))
+        for place, sign in found.items():
+            column = None if encoding is None else encoding.columns[place]
+            if sign and not isinstance(column, Numbers | None):
+                raise ValueError(f"monotone takes columns of numbers, column {column.name!r} has {column.plural}")
+            if sign:
+                signs[place if encoding is None else encoding.names.index(names[place])] = sign
+        return signs
+
+
+NO_DIRECTIONS = Directions({})
+
+
+def _place(key: str | int, names: Sequence[str | int]) -> int:
+    """The number of a column with a name or a number."""
+    if key in names:
+        return names.index(key)
+    if isinstance(key, int | np.integer) and not isinstance(key, bool) and 0 <= key < len(names):
+        return int(key)
+    known = ", ".join(map(str, names))
+    raise ValueError(f"monotone has no column {key!r} of X; its columns are {known}")
