@@ -99,9 +99,7 @@ def compare(
     )
     model = bp.default_model(X, y)
     fit = partial(bp.fit, model=model, random_seed=seed, progressbar=progress and sys.stderr.isatty())
-    made = _methods(chosen, sampling)
-    console.print("  compilation …")
-    _compile(made, d)
+    made = _compiled(_methods(chosen, sampling), d, console)
     results, skipped = _fit_all(made, fit, n, full_nuts, console, output)
     if not results:
         fail("no method was run: " + "; ".join(f"{method_name}: {why}" for method_name, why in skipped.items()))
@@ -148,11 +146,12 @@ def _methods(chosen: list[str], sampling: dict[str, int]) -> list[Method]:
     return [replace(method, **sampling) if isinstance(method, Samples) else method for method in made]
 
 
-def _compile(made: list[Method], d: int) -> None:
-    """Fit a few rows, so that no method is charged the compilation of what all use."""
+def _compiled(made: list[Method], d: int, console: Console) -> list[Method]:
+    """The methods, after fits of a few rows, so that none is charged the compilation of what all use."""
     import bsvr_pp as bp
     from bsvr_pp.inference.protocol import Samples
 
+    console.print("  compilation …")
     X = np.random.default_rng(0).normal(size=(_COMPILED_ROWS, d))
     small = bp.default_model(X, X[:, 0])
     with warnings.catch_warnings():
@@ -160,6 +159,7 @@ def _compile(made: list[Method], d: int) -> None:
         for method in made:
             if not isinstance(method, Samples):
                 bp.fit(method, small, restarts=1, progressbar=False)
+    return made
 
 
 def _check_train(train: Dataset) -> None:

@@ -345,16 +345,13 @@ def _validate(
                 f"{error}X.rename(columns=str)[list(estimator.feature_names_in_)] has this order"
             ) from None
         kind = TypeError if isinstance(error, TypeError) else ValueError
-        cells = X if encoding is None and not issparse(X) else None
-        _refuse(cells, None if isinstance(y, str) else y, kind, str(error))
+        _refuse(None if encoding or issparse(X) else X, None if isinstance(y, str) else y, kind, str(error))
         raise
     inputs, labels = found if reset else (found, None)
     if sparse and (issparse(inputs) or not reset):
         inputs = csr_array(inputs)  # new ones may be dense
         check_size("X", inputs.data)
-        parts = list[tuple[str, Any]]()
-    else:
-        parts = [("X", inputs)] if table is None or encoding is None else _columns_of(encoding, inputs)
+    parts: list[tuple[str, Any]] = [] if issparse(inputs) else _columns_of(None if table is None else encoding, inputs)
     for name, values in [*parts, ("y", labels)] if reset else parts:
         if values.dtype.kind == "f":
             check_size(name, values)
@@ -374,8 +371,10 @@ def encoded(encoding: Encoding, table: pd.DataFrame) -> Array:
     return inputs
 
 
-def _columns_of(encoding: Encoding, inputs: Array) -> list[tuple[str, Array]]:
-    """Encoded columns with their names."""
+def _columns_of(encoding: Encoding | None, inputs: Array) -> list[tuple[str, Array]]:
+    """Encoded columns with their names, or all inputs."""
+    if encoding is None:
+        return [("X", inputs)]
     return [(f"column {name!r}", column) for name, column in zip(encoding.names, inputs.T, strict=True)]
 
 
