@@ -45,6 +45,8 @@ TARGETS = MANY[:, 0] + 0.1 * RNG.normal(size=20)
 LABELS = np.where(TARGETS > 0, 1, 0)
 GRAM = np.exp(-0.5 * ((MANY[:, None] - MANY) ** 2).sum(axis=2))
 INNER = MANY @ MANY.T
+ALIKE = csr_array(MANY + 1e8)
+GAPS = np.full((20, 2), np.nan)
 SPARSE = csr_array(np.where(MANY > 0, MANY, 0.0))
 ENDS = np.stack([TARGETS, TARGETS + 1.0], axis=1)
 SIGNS = np.where(Y > 0, 1.0, -1.0)
@@ -928,8 +930,8 @@ PUBLIC = {
             for y, o, words in (
                 ({"a": TARGETS, "b": 1.0}, {}, "'b' of y must not be constant, got 1.0 throughout"),
                 ({"a": TARGETS, "b": [1.0, *[None] * 19]}, {}, "'b' of y must not be constant, got 1.0 throughout"),
-                ({"a": TARGETS, "b": np.nan}, {}, "'b' of y must be numbers, got only gaps"),
-                ({"a": TARGETS, "b": "x"}, {}, "'b' of y must be an array of numbers, got Series"),
+                ({"a": TARGETS, "b": np.nan}, {}, "'b' of y must have numbers, got only gaps"),
+                ({"a": TARGETS, "b": "x"}, {}, "'b' of y must be an array of numbers, got object"),
                 ({"a": TARGETS, "b": pd.Timestamp(0)}, {}, "'b' of y must be numbers, got datetime64"),
                 ({"a": TARGETS, "b": np.inf}, {}, "'b' of y must be finite, got inf"),
                 ({"a": TARGETS, "b": 1e200 * TARGETS}, {}, r"'b' of y must stay within ±1e\+150"),
@@ -941,9 +943,9 @@ PUBLIC = {
             lambda s: fitted(bp.BayesianSVR, y=pd.DataFrame(ENDS, columns=["a", "a"])),
             "two columns have the name 'a': rename one",
         ),
-        (lambda s: several().score(MANY, TARGETS), "y must have the targets of fit, y0, y1, got one"),
+        (lambda s: several().score(MANY, TARGETS), "y must have the targets of fit, y0, y1, got one without a"),
         (lambda s: several().score(MANY, pd.DataFrame(ENDS)), "y must have the targets of fit, y0, y1, got 0, 1"),
-        (lambda s: fitted(bp.BayesianSVR).score(MANY, ENDS), "y must have the targets of fit, one, got y0, y1"),
+        (lambda s: fitted(bp.BayesianSVR).score(MANY, ENDS), "y must have the targets of fit, one without .*, got y0"),
         (
             lambda s: several().add(MANY, ENDS),
             "rows are added to the fit of one target, got 2: take one of estimators_",
@@ -975,7 +977,7 @@ PUBLIC = {
             for blocks in (10, bp.LocalBlocks(10))
         ],
         *[
-            (lambda s, cls=cls: fitted(cls, SPARSE), "[Ss]parse data was passed for X, but dense data is required")
+            (lambda s, cls=cls: fitted(cls, SPARSE), f"X must be dense for {cls.__name__}, got a sparse matrix")
             for cls in (bp.BayesianOrdinalSVC, bp.LSSVR, bp.BayesianLSSVR)
         ],
         *[
@@ -983,6 +985,19 @@ PUBLIC = {
             for cls in (bp.BayesianSVR, bp.BayesianSVC)
             for v, words in ((np.nan, "contains NaN"), (np.inf, "contains infinity"), (1e200, "must stay within"))
         ],
+        (
+            lambda s: fitted(bp.BayesianSVR).predict(SPARSE),
+            "X must be dense, as in fit, got a sparse matrix: use X.toa",
+        ),
+        (
+            lambda s: fitted(bp.BayesianSVR, SPARSE * 1e-200),
+            "X must have numbers of at least 1e-150, got .*: use other",
+        ),
+        (
+            lambda s: fitted(bp.BayesianSVR, ALIKE),
+            "X must vary by at least 1e-10 of its squared size, got .*: the diff",
+        ),
+        (lambda s: several().score(MANY, GAPS), "y must have a target that two rows of a weight > 0 have, got none"),
         (lambda s: of_sparse().predict(SPARSE[:, :1]), "X has 1 features, but BayesianSVR is expecting 2 features"),
         (lambda s: of_sparse().predict(MANY[:, :1]), "X has 1 features, but BayesianSVR is expecting 2 features"),
         (lambda s: of_sparse().predict(np.nan * SPARSE), "Input X contains NaN"),

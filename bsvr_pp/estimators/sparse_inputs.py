@@ -5,22 +5,26 @@ No dense copy of the inputs is made. They are divided by one number and are not 
 
 from __future__ import annotations
 
+import warnings
 from dataclasses import dataclass
 from typing import ClassVar, Self
 
 import numpy as np
 import xarray as xr
-from numpy.typing import ArrayLike
+from numpy.typing import ArrayLike, NDArray
 from scipy.sparse import csr_array
 
 from bsvr_pp.core.arrays import Array, check_fields, check_positive, numbers
+from bsvr_pp.estimators.training_data import PACKAGE
 
 _TOGETHER = 256  # rows whose products are made at once
+_SMALLEST, _ROUNDING = 1e-150, 1e-10  # numbers whose squares, and variance of rows whose distances, keep their digits
+_MOST = 0.9  # share of the variance that one column or row may have without a warning
 
 
 @dataclass(frozen=True, slots=True)
 class SparseInputs:
-    """The u different training rows in units of ``scale``, the root of their mean squared norm."""
+    """The u different training rows in units of ``scale``, the root of their mean squared distance from the mean."""
 
     rows: csr_array  # (u, d)
     scale: float
@@ -38,10 +42,9 @@ class SparseInputs:
         content = [X.indices[a:b].astype(np.int64).tobytes() + b"|" + X.data[a:b].tobytes() for a, b in cells]
         known = {row: i for i, row in enumerate(sorted(set(content)))}
         place = np.array([known[row] for row in content])
-        square = float(np.average(_square_norms(X)[used], weights=weight[used]))
-        scale = square**0.5 or 1.0
-        first = np.unique(place, return_index=True)[1]
-        found = cls(csr_array(X[used[first]] / scale), scale)
+        first = used[np.unique(place, return_index=True)[1]]
+        scale = _unit(X[first], np.bincount(place, weight[used]), first)
+        found = cls(csr_array(X[first] / scale), scale)
         rows = np.zeros((X.shape[0], len(known) + 2))
         rows[used] = found.by_products(found.rows, np.arange(len(known)))[place]
         return found, rows
@@ -57,8 +60,9 @@ class SparseInputs:
         return np.column_stack([products, _square_norms(X), place])
 
     def dataset(self) -> xr.Dataset:
-        """The arrays as a group of a result."""
-        arrays = {name: (axis, getattr(self.rows, name)) for name, axis in self._AXES.items()}
+        """The arrays as a group of a result; files have no empty ones, but a zero."""
+        rows = self.rows if self.rows.nnz else csr_array(([0.0], ([0], [0])), shape=self.rows.shape)
+        arrays = {name: (axis, getattr(rows, name)) for name, axis in self._AXES.items()}
         return xr.Dataset(arrays, attrs={"scale": self.scale, "d": self.rows.shape[1]})
 
     @classmethod
@@ -81,6 +85,39 @@ def sorted_rows(X: csr_array) -> csr_array:
     found.sum_duplicates()
     found.eliminate_zeros()
     return found
+
+
+def _unit(X: csr_array, weight: Array, place: NDArray[np.intp]) -> float:
+    """Root of the mean squared distance of rows, at a place each, from their mean.
+
+    Warns where one column or row has nearly all of it.
+    """
+    share = weight / weight.sum()
+    mean, largest = share @ X, float(np.abs(X.data).max(initial=0.0))
+    if not largest:
+        return 1.0
+    if largest < _SMALLEST:
+        raise ValueError(f"X must have numbers of at least {_SMALLEST:g}, got {largest:g}: use other units")
+    norms = _square_norms(X)
+    square = share @ norms
+    of_columns = np.maximum(share @ X.multiply(X) - mean**2, 0.0)
+    of_rows = share * np.maximum(norms - 2.0 * (X @ mean) + mean @ mean, 0.0)
+    total = float(of_columns.sum())
+    if total < _ROUNDING * square:
+        raise ValueError(
+            f"X must vary by at least {_ROUNDING:g} of its squared size, got {total / square:.1g}: the differences are "
+            "lost in rounding, leave constant columns out"
+        )
+    columns = "column", np.arange(X.shape[1]), of_columns, "MaxAbsScaler"
+    for words, numbers_of, each, remedy in (columns, ("row", place, of_rows, "Normalizer")):
+        if each.size > 2 and each.max() > _MOST * total:
+            warnings.warn(
+                f"{words} {numbers_of[np.argmax(each)]} has {100.0 * each.max() / total:.0f} % of the variance of sparse X, "
+                f"which has one unit and one lengthscale: the others hardly count, use sklearn.preprocessing.{remedy}",
+                UserWarning,
+                skip_file_prefixes=(PACKAGE,),
+            )
+    return total**0.5
 
 
 def _square_norms(X: csr_array) -> Array:

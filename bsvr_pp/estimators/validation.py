@@ -132,7 +132,7 @@ class Targets:
     def check_like(self, names: tuple[str, ...] | None) -> None:
         """Check that these are the targets of a fit, of which several have ``names``."""
         if self.names != names:
-            known, got = ("one" if each is None else ", ".join(each) for each in (names, self.names))
+            known, got = ("one without a name" if each is None else ", ".join(each) for each in (names, self.names))
             raise ValueError(f"y must have the targets of fit, {known}, got {got}")
 
     def score(self, predicted: Array, weight: Array) -> float:
@@ -169,7 +169,7 @@ class IntervalTargets(Targets):
 
 @dataclass(frozen=True, slots=True)
 class SeveralTargets(Targets):
-    """Targets of several models: y is the first, with a number in each gap, and ``values`` (n, k) has NaN in gaps."""
+    """Targets of several models: ``values`` (n, k) has NaN in gaps, and y the numbers of the rows."""
 
     values: Array
     given: tuple[str, ...] | None  # names, if the targets came with some
@@ -184,11 +184,10 @@ class SeveralTargets(Targets):
         for j, name in enumerate(found.names):
             column = data.iloc[:, j]
             seen = column.notna().to_numpy()
-            if column.dtype.kind in "mM" or not seen.any():
-                got = "only gaps" if not seen.any() else column.dtype
-                raise ValueError(f"column {name!r} of y must be numbers, got {got}")
-            found.values[seen, j] = numbers(f"column {name!r} of y", column[seen])
-        return cls(found._filled(0), found.values, given)
+            if column.dtype.kind in "mM":
+                raise ValueError(f"column {name!r} of y must be numbers, got {column.dtype}")
+            found.values[seen, j] = numbers(f"column {name!r} of y", column[seen].to_numpy())
+        return cls(np.arange(len(data), dtype=np.float64), found.values, given)
 
     @property
     def names(self) -> tuple[str, ...]:
@@ -197,11 +196,12 @@ class SeveralTargets(Targets):
 
     def _filled(self, j: int) -> Array:
         column = self.values[:, j]
-        return np.where(np.isnan(column), column[~np.isnan(column)][0], column)
+        return np.where(np.isnan(column), next(iter(column[~np.isnan(column)]), 0.0), column)
 
     def each(self, X: Array, y: Array, weight: Array, *, logs: bool) -> dict[str, TrainingData]:
         """A target is learned from the rows that have it; the others have a weight of 0."""
-        if self.values.shape[1] == 2 and not (self.values[:, 1] < self.values[:, 0]).any():
+        both = self.values[~np.isnan(self.values).any(axis=1)]
+        if both.shape[1] == 2 and len(both) and not (both[:, 1] < both[:, 0]).any():
             warnings.warn(
                 "y has two columns, the second nowhere below the first, and each is a target of its own: "
                 "intervals=True takes them as lower and upper ends",
@@ -211,6 +211,8 @@ class SeveralTargets(Targets):
         found = {}
         for j, name in enumerate(f"column {name!r} of y" for name in self.names):
             column, seen = self._filled(j), ~np.isnan(self.values[:, j])
+            if not seen.any():
+                raise ValueError(f"{name} must have numbers, got only gaps")
             check_size(name, column)
             check_spread(name, column)
             found[name] = merge_rows(X, log_of(name, column) if logs else column, weight * seen)
@@ -222,9 +224,11 @@ class SeveralTargets(Targets):
             super(SeveralTargets, self).check_like(names)  # a dataclass with slots is another class
 
     def score(self, predicted: Array, weight: Array) -> float:
-        """Mean coefficient of determination of the targets, each by the rows that have it."""
-        seen = ~np.isnan(self.values)
-        columns = zip(self.values.T, predicted.T, seen.T, strict=True)
+        """Mean coefficient of determination of the targets that two rows or more have, each by these rows."""
+        seen = ~np.isnan(self.values) & (weight > 0)[:, None]
+        columns = [each for each in zip(self.values.T, predicted.T, seen.T, strict=True) if each[2].sum() > 1]
+        if not columns:
+            raise ValueError("y must have a target that two rows of a weight > 0 have, got none")
         return float(np.mean([r2_score(y[at], f[at], sample_weight=weight[at]) for y, f, at in columns]))
 
 
@@ -270,11 +274,14 @@ def training_arrays(
 
 def check_sparse(estimator: BaseEstimator, X: Any) -> None:
     """Check before the fit that an estimator takes sparse inputs by its kernel, and all of these rows together."""
-    if getattr(estimator, "_sparse", False) and not takes_sparse(estimator):
+    if takes_sparse(estimator):
+        if estimator._local().divides(X.shape[0]):
+            raise ValueError(f"{X.shape[0]} rows of a sparse matrix are fitted densely: {SparseInputs.remedy}")
+    elif getattr(estimator, "_sparse", False):
         known = ", ".join(SparseInputs.kernels)
         raise ValueError(f"sparse X needs one of the kernels {known}, got {estimator.kernel!r}: use X.toarray()")
-    if takes_sparse(estimator) and estimator._local().divides(X.shape[0]):
-        raise ValueError(f"{X.shape[0]} rows of a sparse matrix are fitted densely: {SparseInputs.remedy}")
+    else:
+        raise ValueError(f"X must be dense for {type(estimator).__name__}, got a sparse matrix: use X.toarray()")
 
 
 def takes_sparse(estimator: BaseEstimator) -> bool:
@@ -293,6 +300,8 @@ def in_products(X: Array | csr_array, columns: Columns, weight: Array) -> tuple[
 def new_inputs(estimator: BaseEstimator, X: ArrayLike) -> Array:
     """Inputs (n_new, d) for a fitted estimator."""
     check_is_fitted(estimator)
+    if issparse(X) and not isinstance(estimator._columns.matrix, SparseInputs):
+        raise ValueError("X must be dense, as in fit, got a sparse matrix: use X.toarray()")
     return _validate(estimator, X, "no_validation", reset=False)[0]
 
 

@@ -163,7 +163,7 @@ class MatrixKernel(OfTrainingRows):
 class ProductKernel(OfTrainingRows):
     """A kernel of inner products, "linear", "rbf" or "rational_quadratic", with one lengthscale; the values are these.
 
-    Inputs have a mean squared norm of one.
+    Inputs have a mean squared distance of one from their mean.
     """
 
     name: str = "rbf"

@@ -158,7 +158,7 @@ def test_targets_that_are_no_numbers():
     ):
         with pytest.raises(ValueError, match=message):
             machine.fit(X, bad)
-    with pytest.raises(ValueError, match="y must have the targets of fit, one, got y0, y1"):
+    with pytest.raises(ValueError, match="y must have the targets of fit, one without a name, got y0, y1"):
         machine.fit(X, Y).score(X, np.column_stack([Y, Y]))
 
 

@@ -47,7 +47,7 @@ def test_a_regression_is_that_of_dense_inputs_at_the_same_hyperparameters(kernel
     found = svr.predict_f(NEW)
     np.testing.assert_allclose(found[0], fit.units.location + fit.units.unit * mean, rtol=1e-6, atol=1e-6)
     np.testing.assert_allclose(found[1], fit.units.unit * np.sqrt(variance), rtol=1e-5)
-    assert np.isclose(svr._columns.matrix.scale, np.sqrt((COUNTS[:N] ** 2).sum(axis=1).mean()))
+    assert np.isclose(svr._columns.matrix.scale, np.sqrt(COUNTS[:N].var(axis=0).sum()))
     assert svr.kernel_ == kernel and np.corrcoef(svr.predict(NEW), F[N:])[0, 1] > 0.8
     np.testing.assert_allclose(svr.lengthscale_, svr._columns.matrix.scale / fit.point["inverse_lengthscale"])
 
@@ -121,3 +121,33 @@ def test_texts_in_pipelines_and_searches():
     assert svc.predict_proba(["a good film", "the dire plot"])[:, 1].round().tolist() == [1.0, 0.0]
     grid = GridSearchCV(bp.BayesianSVR(**SVR), {"kernel": ["linear", "rbf"]}, cv=2).fit(X, Y)
     assert grid.predict(NEW).shape == (9,) and cross_val_score(bp.BayesianSVR(**SVR), X, Y, cv=3).mean() > 0.5
+
+
+def columns_of(rng, *more):
+    A = sparse.random_array((60, 30), density=0.15, rng=rng, format="csr")
+    y = A @ rng.normal(size=30) + 0.02 * rng.normal(size=60)
+    return sparse.csr_array(sparse.hstack([A, *more])), y
+
+
+@pytest.mark.parametrize("kernel", ["linear", "rbf"])
+def test_a_large_constant_column_hides_no_other(kernel):
+    X, y = columns_of(np.random.default_rng(0), np.full((60, 1), 1e3))
+    assert bp.BayesianSVR(kernel=kernel, random_state=0).fit(X[:40], y[:40]).score(X[40:], y[40:]) > 0.9
+
+
+def test_a_column_or_row_of_nearly_all_variance_is_named():
+    rng = np.random.default_rng(0)
+    X, y = columns_of(rng, 1e3 * rng.normal(size=(60, 1)))
+    with pytest.warns(UserWarning, match="column 30 has 100 % of the variance of sparse X"):
+        bp.BayesianSVR(kernel="linear", random_state=0).fit(X, y)
+    rows = X[:, :30].toarray()
+    rows[7] *= 1e4
+    with pytest.warns(UserWarning, match="row 7 has 9. % of the variance of sparse X"):
+        bp.BayesianSVR(kernel="linear", random_state=0).fit(sparse.csr_array(rows), y)
+
+
+def test_inputs_of_zeros_alone_are_saved(tmp_path):
+    X, y = sparse.csr_array((40, 30)), np.random.default_rng(0).normal(size=40)
+    svr = bp.BayesianSVR(kernel="rbf", random_state=0).fit(X, y)
+    svr.save(tmp_path / "zeros.nc")
+    np.testing.assert_array_equal(bp.BayesianSVR.load(tmp_path / "zeros.nc").predict(X), svr.predict(X))

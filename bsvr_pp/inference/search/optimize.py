@@ -11,7 +11,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
-from math import ceil
+from math import ceil, log
 from typing import Any, Self
 
 import numpy as np
@@ -58,7 +58,8 @@ _FLAT = 200  # number of inputs, such as values of a kernel with all rows, from 
 _TRIED = 100  # most draws from the priors in search of starts
 _ABOVE = 0.5  # nats by which a constant is better than what was found, to be searched from
 _LEVEL = 1e-2  # deviation of f, in standard deviations of the targets, of a constant, from which a search can leave it
-_FAR, _FURTHEST = 7.0, 60.0  # changes of unconstrained values: by the first, twice, only amplitudes change much
+_FAR = 7.0  # change of unconstrained values: twice this one, and f still varies more with amplitudes alone
+_STEPS = 30  # most of them to smaller amplitudes
 _SAMPLE = 20  # rows over which the variation of f is seen
 _SHAPES = {"C": 1.0, "epsilon": 0.01}, {"C": 3.0, "epsilon": 1.0}, {"C": 1e3, "epsilon": 1.0}  # of noise of a constant
 _LEVELS, _UNITS = 100, 80  # quantiles of the targets and scales of the noise, by which its likelihood is seen
@@ -405,8 +406,12 @@ def _flattened(problem: Problem, point: Point, names: Collection[str]) -> Point 
         amplitudes = [name for name in names if deviation([name], 2.0 * _FAR) > _FAR * deviation([name], _FAR)]
     if not amplitudes:
         return None
-    changes = -np.arange(_FURTHEST)
-    return next((moved(amplitudes, change) for change in changes if deviation(amplitudes, change) <= least), None)
+    change = 0.0
+    for _ in range(_STEPS):
+        if (found := deviation(amplitudes, change)) <= 2.0 * least:
+            return moved(amplitudes, change)
+        change += log(least / found)  # exact for the log of an amplitude, half of the way for that of a variance
+    return None
 
 
 def _noise_of_constant(problem: Problem, point: Point, names: Mapping[str, str]) -> Point:
