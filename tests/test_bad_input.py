@@ -1001,7 +1001,7 @@ PUBLIC = {
         (lambda s: of_sparse().predict(SPARSE[:, :1]), "X has 1 features, but BayesianSVR is expecting 2 features"),
         (lambda s: of_sparse().predict(MANY[:, :1]), "X has 1 features, but BayesianSVR is expecting 2 features"),
         (lambda s: of_sparse().predict(np.nan * SPARSE), "Input X contains NaN"),
-        (lambda s: fitted(bp.BayesianSVR).predict(SPARSE), "[Ss]parse data was passed for X, but dense data is"),
+        (lambda s: fitted(bp.BayesianSVR).predict(SPARSE), "X must be dense, as in fit, got a sparse matrix"),
         (lambda s: of_sparse().add(SPARSE, TARGETS), "new rows change the columns of a sparse matrix: fit again"),
         (lambda s: of_sparse().sample_y(SPARSE), "joint=True takes the whole distribution .* sparse inputs"),
         (lambda s: of_sparse().predict(SPARSE, diagonal=np.ones(20)), "diagonal is for kernel='precomputed'"),
