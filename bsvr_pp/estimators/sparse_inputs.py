@@ -92,16 +92,16 @@ def _unit(X: csr_array, weight: Array, place: NDArray[np.intp]) -> float:
 
     Warns where one column or row has nearly all of it.
     """
-    share = weight / weight.sum()
-    mean, largest = share @ X, float(np.abs(X.data).max(initial=0.0))
+    of_each = weight / weight.sum()
+    mean, largest = of_each @ X, float(np.abs(X.data).max(initial=0.0))
     if not largest:
         return 1.0
     if largest < _SMALLEST:
         raise ValueError(f"X must have numbers of at least {_SMALLEST:g}, got {largest:g}: use other units")
     norms = _square_norms(X)
-    square = share @ norms
-    of_columns = np.maximum(share @ X.multiply(X) - mean**2, 0.0)
-    of_rows = share * np.maximum(norms - 2.0 * (X @ mean) + mean @ mean, 0.0)
+    square = of_each @ norms
+    of_columns = np.maximum(of_each @ X.multiply(X) - mean**2, 0.0)
+    of_rows = of_each * np.maximum(norms - 2.0 * (X @ mean) + mean @ mean, 0.0)
     total = float(of_columns.sum())
     if total < _ROUNDING * square:
         raise ValueError(
@@ -111,9 +111,10 @@ def _unit(X: csr_array, weight: Array, place: NDArray[np.intp]) -> float:
     columns = "column", np.arange(X.shape[1]), of_columns, "MaxAbsScaler"
     for words, numbers_of, each, remedy in (columns, ("row", place, of_rows, "Normalizer")):
         if each.size > 2 and each.max() > _MOST * total:
+            share = 100.0 * each.max() / total
             warnings.warn(
-                f"{words} {numbers_of[np.argmax(each)]} has {100.0 * each.max() / total:.0f} % of the variance of sparse X, "
-                f"which has one unit and one lengthscale: the others hardly count, use sklearn.preprocessing.{remedy}",
+                f"{words} {numbers_of[np.argmax(each)]} has {share:.0f} % of the variance of sparse X, which has one "
+                f"unit and one lengthscale: the others hardly count, use sklearn.preprocessing.{remedy}",
                 UserWarning,
                 skip_file_prefixes=(PACKAGE,),
             )

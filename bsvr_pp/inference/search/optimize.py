@@ -11,7 +11,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
-from math import ceil, log
+from math import ceil, isfinite, log
 from typing import Any, Self
 
 import numpy as np
@@ -391,7 +391,7 @@ def _flattened(problem: Problem, point: Point, names: Collection[str]) -> Point 
     With an amplitude the variance of f grows without end. With the inverse of a lengthscale it does not.
     """
     some = problem.take(slice(None, None, 1 + problem.targets.size // _SAMPLE))
-    least = _LEVEL * location_and_scale(problem.targets)[1]
+    least = _LEVEL * (location_and_scale(problem.targets)[1] or 1e-8)
 
     def moved(chosen: Collection[str], change: float) -> Point:
         values = zip(problem.hyperparameters, problem.to_unconstrained(point), strict=True)
@@ -408,8 +408,11 @@ def _flattened(problem: Problem, point: Point, names: Collection[str]) -> Point 
         return None
     change = 0.0
     for _ in range(_STEPS):
-        if (found := deviation(amplitudes, change)) <= 2.0 * least:
+        found = deviation(amplitudes, change)
+        if found <= 2.0 * least:
             return moved(amplitudes, change)
+        if not isfinite(found):
+            break
         change += log(least / found)  # exact for the log of an amplitude, half of the way for that of a variance
     return None
 
