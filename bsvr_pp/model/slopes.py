@@ -285,20 +285,25 @@ class GivenSlopes(Problem):
         root = solve_triangular(L, given.with_values(X), lower=True).T
         return root, root @ solve_triangular(L, np.full(len(L), RISE), lower=True)
 
+    def _of_rows_at(self, point: Mapping[str, ArrayLike]) -> tuple[Array, Array]:
+        """As `_explained`, of the training rows, which all predictions at a point share."""
+        key = "explained", *(np.asarray(point[name], dtype=np.float64).tobytes() for name in self.hyperparameters)
+        return self.cached(key, lambda: self._explained(point, self.inputs))
+
     def dense_at(self, point: Mapping[str, ArrayLike]) -> tuple[Covariance, Array, NoiseModel]:
         """As of `Problem`."""
         K, mean, noise = super().dense_at(point)
-        root, more = self._explained(point, self.inputs)
+        root, more = self._of_rows_at(point)
         return Covariance(K.dense() - root @ root.T, jitter=self.prior.jitter), mean + more, noise
 
     def mean_at(self, point: Mapping[str, ArrayLike]) -> Array:
         """As of `Problem`."""
-        return super().mean_at(point) + self._explained(point, self.inputs)[1]
+        return super().mean_at(point) + self._of_rows_at(point)[1]
 
     def cross(self, point: Mapping[str, ArrayLike], X_new: Array) -> tuple[Array, Array, Array]:
         """As of `Problem`."""
         K_star, diagonal, mean = super().cross(point, X_new)
-        old, (new, more) = self._explained(point, self.inputs)[0], self._explained(point, X_new)
+        old, (new, more) = self._of_rows_at(point)[0], self._explained(point, X_new)
         return K_star - new @ old.T, diagonal - (new * new).sum(axis=1), mean + more
 
     def between(self, point: Mapping[str, ArrayLike], X: Array) -> Covariance:
