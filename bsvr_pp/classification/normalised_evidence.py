@@ -26,7 +26,8 @@ from bsvr_pp.core.losses.registry import LABELS
 from bsvr_pp.inference.approximate import Annealed, MeanField
 from bsvr_pp.inference.fitted import Fitted, fitted_at
 from bsvr_pp.inference.protocol import Anneals, Evidence, HasEvidence, IntegratesLatent, Options, check_latent
-from bsvr_pp.inference.search.optimize import Optimum, SearchObjective, initial_point
+from bsvr_pp.inference.search.optimize import Optimum, SearchObjective
+from bsvr_pp.inference.search.starts import initial_point
 from bsvr_pp.model.compiled import Compiled
 from bsvr_pp.model.inventory import ModelError
 from bsvr_pp.model.operation import CovarianceGraph, TargetsGraph

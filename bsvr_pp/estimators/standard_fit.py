@@ -31,7 +31,7 @@ from bsvr_pp.inference.prediction.component import Component
 from bsvr_pp.inference.protocol import Integrates, Method, Options, Samples
 from bsvr_pp.inference.result import blocks_of
 from bsvr_pp.inference.search.at_size import AtSize, Stage, cut, search_in_blocks
-from bsvr_pp.inference.search.optimize import initial_point
+from bsvr_pp.inference.search.starts import initial_point
 from bsvr_pp.model.blocks import ONE_BLOCK, Partition
 from bsvr_pp.model.inputs import AS_GIVEN, CONSTANTS, Levels, Warping
 from bsvr_pp.model.matrices import UNITS, MatrixKernel, ProductKernel

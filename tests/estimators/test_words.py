@@ -6,7 +6,7 @@ import pytest
 from sklearn.base import clone
 
 import bsvr_pp as bp
-from bsvr_pp.inference.search.optimize import lengthscales
+from bsvr_pp.inference.search.starts import lengthscales
 
 N = 60
 RNG = np.random.default_rng(0)

@@ -6,9 +6,10 @@ import pytest
 
 import bsvr_pp as bp
 from bsvr_pp.inference.protocol import Options, Search
-from bsvr_pp.inference.search import optimize
-from bsvr_pp.inference.search.optimize import SearchObjective, lengthscales, maximize
+from bsvr_pp.inference.search import optimize, starts
+from bsvr_pp.inference.search.optimize import SearchObjective, maximize
 from bsvr_pp.inference.search.quasi_newton import Ascent, ascend
+from bsvr_pp.inference.search.starts import lengthscales
 from bsvr_pp.model.problem import read_model
 
 
@@ -76,8 +77,8 @@ def test_improper_priors_start_from_the_data():
     optima = run(model, restarts=4)
     assert optima[0].converged
     assert 0.5 < optima[0].point["lengthscale"] < 5
-    starts = optimize._starts(read_model(model), 7, np.random.default_rng(0))
-    assert len({(float(start["C"]), float(start["lengthscale"])) for start in starts}) == 7
+    chosen = starts.choose_starts(read_model(model), 7, np.random.default_rng(0))
+    assert len({(float(start["C"]), float(start["lengthscale"])) for start in chosen}) == 7
 
 
 @pytest.mark.parametrize(("curvature", "with_all"), [("exact", 3), ("local", 1)])
@@ -234,7 +235,7 @@ def test_some_rows_have_their_neighbours_beside_them():
     chosen = optimize._some(problem, 10).inputs
     rows = [int(np.flatnonzero((row == X).all(axis=1))[0]) for row in chosen]
     assert len(set(rows)) == 10
-    near = optimize._neighbours(X)
+    near = starts.nearest_others(X)
     assert (near != np.arange(40)).all()
     beside = [near[row] in rows or row in near[rows] for row in rows]
     assert sum(beside) >= 9  # the last one may be alone
@@ -243,11 +244,11 @@ def test_some_rows_have_their_neighbours_beside_them():
 def test_one_start_has_little_noise_where_neighbours_have_the_same_target():
     rng = np.random.default_rng(0)
     X, noise = rng.uniform(-3, 3, (600, 1)), rng.normal(size=600)
-    usual, smallest = optimize._noise_scales(X, 0.3 * noise)
+    usual, smallest = starts._noise_scales(X, 0.3 * noise)
     assert usual == pytest.approx(0.3, rel=0.1) and smallest == pytest.approx(0.3, rel=0.4)
-    usual, smallest = optimize._noise_scales(X, np.round(noise))
+    usual, smallest = starts._noise_scales(X, np.round(noise))
     assert smallest < 0.02 < 0.5 < usual
-    alone = optimize._noise_scales(np.repeat(X, 2, axis=0), np.tile([0.0, 1.0], 600))  # no row is its own neighbour
+    alone = starts._noise_scales(np.repeat(X, 2, axis=0), np.tile([0.0, 1.0], 600))  # no row is its own neighbour
     assert min(alone) > 0.5
 
 
@@ -316,13 +317,13 @@ def test_amplitudes_are_found_by_what_they_do():
         covariance = a**2 * pm.gp.cov.ExpQuad(1, ls=ls) + b * pm.gp.cov.Matern52(1, ls=ls) + pm.gp.cov.Constant(9.0)
         bp.Huber("y", mu=bp.GP(cov_func=covariance).prior("f", X=X), C=1.0, epsilon=0.1, observed=X[:, 0])
     point = {"a": np.array(2.0), "b": np.array(3.0), "ls": np.array(0.5)}
-    flat = optimize._flattened(read_model(model), point, list(point))
+    flat = starts.flatten(read_model(model), point, list(point))
     assert flat["ls"] == pytest.approx(0.5)
     assert max(flat["a"], flat["b"]) < 0.05
 
 
 def test_nearest_rows_of_many_inputs_are_those_of_a_tree(monkeypatch):
     X = np.random.default_rng(0).normal(size=(50, 300))
-    found = optimize._neighbours(X)
-    monkeypatch.setattr(optimize, "_FLAT", 300)
-    np.testing.assert_array_equal(found, optimize._neighbours(X))
+    found = starts.nearest_others(X)
+    monkeypatch.setattr(starts, "_FLAT", 300)
+    np.testing.assert_array_equal(found, starts.nearest_others(X))

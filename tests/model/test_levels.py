@@ -7,7 +7,7 @@ import pytensor.tensor as pt
 import pytest
 
 import bsvr_pp as bp
-from bsvr_pp.inference.search.optimize import lengthscales
+from bsvr_pp.inference.search.starts import lengthscales
 from bsvr_pp.model.inputs import Levels, columns_of_few_values, with_levels
 from bsvr_pp.model.problem import read_model
 

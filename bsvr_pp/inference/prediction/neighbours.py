@@ -33,7 +33,7 @@ from bsvr_pp.core.losses import NoiseModel
 from bsvr_pp.core.losses.noise import widen
 from bsvr_pp.inference.protocol import ConvergenceWarning
 from bsvr_pp.inference.result import check_match, is_mode, is_sampled, points_of
-from bsvr_pp.inference.search.optimize import lengthscales
+from bsvr_pp.inference.search.starts import lengthscales
 from bsvr_pp.model.blocks import local_blocks
 from bsvr_pp.model.priors import mostly_equal
 from bsvr_pp.model.problem import Point, Problem, read_model

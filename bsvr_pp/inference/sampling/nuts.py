@@ -26,7 +26,8 @@ from bsvr_pp.inference.approximate import MeanField
 from bsvr_pp.inference.fitted import Draws
 from bsvr_pp.inference.protocol import IntegratesLatent, Options, check_latent
 from bsvr_pp.inference.recover import recover
-from bsvr_pp.inference.search.optimize import check_continuous, initial_point, maximize
+from bsvr_pp.inference.search.optimize import check_continuous, maximize
+from bsvr_pp.inference.search.starts import initial_point
 from bsvr_pp.model.distributions import NoiseRV
 from bsvr_pp.model.gp import copy_model, set_initial_values
 from bsvr_pp.model.inventory import ModelError

@@ -19,8 +19,9 @@ from bsvr_pp.core.arrays import Array, Rows
 from bsvr_pp.core.compiler import threads_for
 from bsvr_pp.core.covariance.covariance import each_block
 from bsvr_pp.inference.protocol import IntegratesLatent, Options
-from bsvr_pp.inference.search.optimize import Optimum, SearchObjective, lengthscales, maximize
+from bsvr_pp.inference.search.optimize import Optimum, SearchObjective, maximize
 from bsvr_pp.inference.search.quasi_newton import ascend
+from bsvr_pp.inference.search.starts import lengthscales
 from bsvr_pp.model.blocks import ONE_BLOCK, Blocks, Partition, local_blocks
 from bsvr_pp.model.problem import Point, Problem
 

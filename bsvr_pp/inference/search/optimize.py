@@ -9,38 +9,32 @@ itself often ends in a worse optimum.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, replace
-from math import ceil, isfinite, log
+from math import ceil
 from typing import Any, Self
 
 import numpy as np
 import pytensor.tensor as pt
 from numpy.random import Generator
 from pymc.blocking import DictToArrayBijection, RaveledVars
-from pymc.gp.cov import BaseCovariance
-from pymc.initial_point import make_initial_point_fn
-from pymc.pytensorf import find_rng_nodes
-from pytensor.compile import ViewOp
-from pytensor.graph.basic import Apply
-from pytensor.graph.replace import graph_replace
-from pytensor.scalar.basic import Exp, Reciprocal, TrueDiv
-from pytensor.tensor.elemwise import Elemwise
-from pytensor.tensor.subtensor import AdvancedSubtensor
 from pytensor.tensor.variable import TensorVariable as Variable
 from rich.progress import Progress
-from scipy.spatial import cKDTree
-from scipy.stats import norm
 
-from bsvr_pp.core.arrays import Array, Rows
+from bsvr_pp.core.arrays import Array
 from bsvr_pp.inference.protocol import IntegratesLatent, Objective, Options
 from bsvr_pp.inference.search.quasi_newton import Pairs, ascend
+from bsvr_pp.inference.search.starts import (
+    choose_starts,
+    find_roles,
+    flatten,
+    initial_point,
+    nearest_others,
+    noise_of_constant,
+)
 from bsvr_pp.model.gaussian import gradients
-from bsvr_pp.model.inputs import Warped, WithLevels
 from bsvr_pp.model.inventory import ModelError
-from bsvr_pp.model.kernels import MainEffects, RationalQuadratic
 from bsvr_pp.model.operation import TargetsGraph
-from bsvr_pp.model.priors import location_and_scale
 from bsvr_pp.model.problem import Point, Problem
 
 _NEAR = 0.03  # largest change of the unconstrained values for which the last solution is a good start
@@ -48,21 +42,9 @@ _TRIAL = 10  # evaluations of a start, after which the best start continues if t
 _CLOSE = 15.0  # nats by which starts may be behind the best to be continued once before one is chosen
 _DIFFERENCE = 0.05  # step of unconstrained values for second derivatives,
 _SLOPE = 0.1  # and smallest first derivative, in nats on a part of the rows, of a value that has them
-_NEIGHBOURS = 2000  # about the largest number of rows whose neighbours are sought in the many inputs of linear models
 _FINEST = 0.1  # scale of noise, in standard deviations of the jitter, below which predictions no longer change
-_SLIGHT = 0.1  # amplitude of all main effects of the second start, in standard deviations of the targets
-_NARROW = 0.5  # lengthscale of the second start, in standard deviations of the inputs,
-_SMALLEST = 0.1  # and the share of the rows with the smallest differences, from which its noise is estimated
 _HALVED = 2000  # number of rows from which half of them are searched first
-_FLAT = 200  # number of inputs, such as values of a kernel with all rows, from which a tree is slower than products
-_TRIED = 100  # most draws from the priors in search of starts
 _ABOVE = 0.5  # nats by which a constant is better than what was found, to be searched from
-_LEVEL = 1e-2  # deviation of f, in standard deviations of the targets, of a constant, from which a search can leave it
-_FAR = 7.0  # change of unconstrained values: twice this one, and f still varies more with amplitudes alone
-_STEPS = 30  # most of them to smaller amplitudes
-_SAMPLE = 20  # rows over which the variation of f is seen
-_SHAPES = {"C": 1.0, "epsilon": 0.01}, {"C": 3.0, "epsilon": 1.0}, {"C": 1e3, "epsilon": 1.0}  # of noise of a constant
-_LEVELS, _UNITS = 100, 80  # quantiles of the targets and scales of the noise, by which its likelihood is seen
 _CHOSEN = 0  # seed of the choice of some rows, so that no optimum depends on the seed of the caller
 _MANY, _FEW = 400, 200  # rows above which a quarter of them is tried first, and least rows of a quarter
 
@@ -122,7 +104,8 @@ def maximize(
             progress.update(task, advance=1, description=f"hyperparameters, best log objective {best:.3f}")
 
         try:
-            starts = [options.start] if one_optimum and options.start is not None else _starts(problem, restarts, rng)
+            given = one_optimum and options.start is not None
+            starts = [options.start] if given else choose_starts(problem, restarts, rng)
             choose = one_optimum and len(starts) > 1
             for each in starts if choose or few is whole or not one_optimum else []:
                 optima.append(few.climb(each, limit=_TRIAL if choose else np.inf, tolerance=tolerance))
@@ -195,7 +178,7 @@ def _some(problem: Problem, count: int) -> Problem:
     if problem.blocks.several or problem.rank is not None or problem.inputs.shape[1] == 0:
         return problem.take(*problem.blocks.some(count, n, rng))
     order = rng.permutation(n)
-    pairs = np.stack([order, _neighbours(problem.inputs)[order]], axis=1).ravel()
+    pairs = np.stack([order, nearest_others(problem.inputs)[order]], axis=1).ravel()
     return problem.take(np.sort(list(dict.fromkeys(pairs))[:count]))
 
 
@@ -291,7 +274,7 @@ class SearchObjective:
         scale = _FINEST * float(problem.prior.jitter) ** 0.5
         limits = {
             name: np.full(np.shape(point[name]), scale ** problem.loss.parameter(role).power)
-            for name, role in _roles(problem).items()
+            for name, role in find_roles(problem).items()
             if role == "C" and scale > 0.0 and problem.loss.parameter(role).power < 0
         }
         with np.errstate(all="ignore"):
@@ -337,12 +320,12 @@ class SearchObjective:
         problem = self._problem
         if problem.loss.targets.values or problem.ends.classes or not problem.divisible or problem.blocks.several:
             return None
-        roles, free = _roles(problem), set(self._all_values) - set(self._fixed)
+        roles, free = find_roles(problem), set(self._all_values) - set(self._fixed)
         others = [name for name in free if roles.get(name) not in problem.loss.parameters]
-        flat = _flattened(problem, found.point, others)
+        flat = flatten(problem, found.point, others)
         if flat is None:
             return None
-        flat |= _noise_of_constant(problem, flat, {role: name for name, role in roles.items() if name in free})
+        flat |= noise_of_constant(problem, flat, {role: name for name, role in roles.items() if name in free})
         return flat if self(self.pack(flat))[0] > found.objective + _ABOVE else None
 
     def _flat(self, arrays: Sequence[Array]) -> RaveledVars:
@@ -383,237 +366,3 @@ class SearchObjective:
         """Compile graphs, with the gradients of the first."""
         problem = self._problem
         return problem.compile_on(problem.values, [*graphs, *gradients(graphs[0], problem.values)], extra)
-
-
-def _flattened(problem: Problem, point: Point, names: Collection[str]) -> Point | None:
-    """The point with amplitudes at which f hardly varies over the rows; None if there are none.
-
-    With an amplitude the variance of f grows without end. With the inverse of a lengthscale it does not.
-    """
-    some = problem.take(slice(None, None, 1 + problem.targets.size // _SAMPLE))
-    least = _LEVEL * (location_and_scale(problem.targets)[1] or 1e-8)
-
-    def moved(chosen: Collection[str], change: float) -> Point:
-        values = zip(problem.hyperparameters, problem.to_unconstrained(point), strict=True)
-        return problem.to_constrained([value + change * (name in chosen) for name, value in values])
-
-    def deviation(chosen: Collection[str], change: float) -> float:
-        K = some.arrays_at(moved(chosen, change))[0]
-        variance = K.var(axis=0).sum() if problem.covariance.by_root else np.mean(np.diag(K)) - np.mean(K)
-        return float(np.sqrt(np.maximum(variance, 0.0)))
-
-    with np.errstate(all="ignore"):
-        amplitudes = [name for name in names if deviation([name], 2.0 * _FAR) > _FAR * deviation([name], _FAR)]
-    if not amplitudes:
-        return None
-    change = 0.0
-    for _ in range(_STEPS):
-        found = deviation(amplitudes, change)
-        if found <= 2.0 * least:
-            return moved(amplitudes, change)
-        if not isfinite(found):
-            break
-        change += log(least / found)  # exact for the log of an amplitude, half of the way for that of a variance
-    return None
-
-
-def _noise_of_constant(problem: Problem, point: Point, names: Mapping[str, str]) -> Point:
-    """Likely scales of the noise around a constant, by the ``names`` of its parameters; none if not all have one."""
-    noise, loss = problem.noise_at(point), problem.loss
-    scales = [role for role in _SHAPES[0] if role in loss.parameters]
-    if not set(scales) <= set(names) or any(map(np.ndim, noise.parameters.values())):
-        return {}
-    y = np.quantile(problem.targets - problem.mean_at(point), (np.arange(_LEVELS) + 0.5) / _LEVELS)
-    middle, unit = location_and_scale(y)
-    units = np.geomspace(1e-2, 1e2, _UNITS) * (unit or 1e-8)
-    residuals = (y - np.array([middle, y.mean(), 0.5 * (y[0] + y[-1])])[:, None])[:, None] / units[:, None]
-
-    def likely(shape: Mapping[str, float]) -> tuple[float, float]:
-        each = replace(noise, parameters={**noise.parameters, **{role: shape[role] for role in scales}})
-        value = (each.log_density(residuals).mean(axis=2) - np.log(units)).max(axis=0)
-        return float(value.max()), float(units[np.argmax(value)])
-
-    (_, unit), shape = max(((likely(shape), shape) for shape in _SHAPES), key=lambda found: found[0])
-    return {names[role]: np.asarray(shape[role] * unit ** loss.parameter(role).power) for role in scales}
-
-
-def initial_point(problem: Problem) -> Point:
-    """Return the initial point of the model, as hyperparameters."""
-
-    def compute() -> Point:
-        function = problem.function("initial", lambda: make_initial_point_fn(model=problem.model))
-        values = function(0)
-        return problem.to_constrained([values[value.name] for value in problem.values])
-
-    return problem.cached("initial", compute, any_rows=True)
-
-
-def _starts(problem: Problem, restarts: int, rng: Generator) -> list[Point]:
-    """Starting points: from the data with long and with short lengthscales, from the model, and the two of Chu et al.
-
-    Then draws from the priors, or around the first point if one is improper. None has a potential of -inf.
-    """
-    initial, roles = initial_point(problem), _roles(problem)
-    y, X = problem.targets, problem.inputs
-    some = slice(None, None, 1 if problem.rank is None else 1 + y.size // _NEIGHBOURS)
-    labels, scale = bool(problem.loss.targets.values), location_and_scale(y)[1] or 1e-8
-    noise, least = (1.0, 1.0) if labels else _noise_scales(X[some], y[some])
-    widths, d = np.std(X, axis=0), X.shape[1]
-    spread = float(np.median(widths[widths > 0])) if (widths > 0).any() else 1.0
-    n = max((np.size(initial[name]) for name, role in roles.items() if "lengthscale" in role), default=1)
-    if 1 < n < d:  # inputs of one lengthscale are one
-        d, spread = n, float(np.sqrt(np.sum(widths**2) / n))
-
-    def guessed(C: float, epsilon: float, lengthscale: float, bias: float, **more: float) -> Point:
-        guess = {"C": C, "epsilon": epsilon, "lengthscale": lengthscale, "bias": bias, **more}
-        guess["inverse lengthscale"] = 1.0 / lengthscale
-        given = {name: guess[role] for name, role in roles.items() if role in guess}
-        point = initial | {name: np.full(np.shape(initial[name]), value) for name, value in given.items()}
-        with np.errstate(all="ignore"):
-            inside = all(np.isfinite(value).all() for value in problem.to_unconstrained(point))
-        return point if inside else initial
-
-    known = [
-        guessed(2.0**0.5 / noise, 0.3 * noise, spread * d**0.5, scale**2),
-        guessed(2.0**0.5 / least, 0.3 * least, spread * _NARROW, scale**2, effect=_SLIGHT * scale / d**0.5),
-        initial,
-        guessed(1.0 / scale, 0.05 * scale, 2.0**0.5 * spread, 100 * scale**2),
-        guessed(10.0 / scale, 0.05 * scale, d**0.5 * spread, 100 * scale**2),
-    ]
-    if labels:  # which have no scale
-        known = [initial]
-    new = [point for i, point in enumerate(known) if not any(_same(point, other) for other in known[:i])]
-    starts = [point for point in new if _is_possible(problem, point)][:restarts]
-    for _ in range(_TRIED):
-        if len(starts) == restarts:
-            break
-        drawn = _draw(problem, rng, new[0])
-        if _is_possible(problem, drawn):
-            starts.append(drawn)
-    if not starts:
-        terms = " and ".join(str(term.name) for term in problem.terms)
-        raise ModelError(
-            f"{terms} has a density of zero at the initial point and at {_TRIED} draws from the priors: set initial "
-            "values at which it is possible (initval=...)"
-        )
-    return starts
-
-
-def _is_possible(problem: Problem, point: Point) -> bool:
-    """Whether potentials and observed variables of hyperparameters have a density above zero."""
-    return not problem.terms or bool(np.isfinite(problem.log_prior_at(point)).all())
-
-
-def _same(point: Point, other: Point) -> bool:
-    return all(np.array_equal(value, other[name]) for name, value in point.items())
-
-
-def _draw(problem: Problem, rng: Generator, point: Point) -> Point:
-    """Draw the hyperparameters from their priors; around a point if a prior is improper."""
-    sources = find_rng_nodes(problem.variables)
-
-    def compile_() -> Callable[..., list[Array]]:
-        stand_in = [source.type() for source in sources]
-        graphs = graph_replace(problem.variables, dict(zip(sources, stand_in, strict=True)), strict=False)
-        return problem.compile_on(stand_in, graphs)
-
-    seeds = np.random.SeedSequence(int(rng.integers(2**31))).spawn(len(sources))
-    try:
-        drawn = problem.function("draw", compile_)(*map(np.random.default_rng, seeds), *problem.given_data)
-    except NotImplementedError:
-        values = problem.to_unconstrained(point)
-        return problem.to_constrained([value + rng.normal(size=value.shape) for value in values])
-    return {name: np.asarray(value) for name, value in zip(problem.hyperparameters, drawn, strict=True)}
-
-
-def _noise_scales(X: Array, y: Array) -> tuple[float, float]:
-    """Estimate the scale of the noise robustly, from differences between the targets of nearest neighbours.
-
-    The second scale is that of the smallest differences: it is less where many neighbours have the same target.
-    """
-    if y.size < 3 or X.shape[1] == 0:
-        return 2 * (float(np.std(y)) or 1e-3,)
-    levels, least = np.array([0.5, _SMALLEST]), 1e-2 * location_and_scale(y)[1] or 1e-8
-    scales = np.quantile(np.abs(y - y[_neighbours(X)]), levels) / (2.0**0.5 * norm.ppf(0.5 + 0.5 * levels))
-    return max(float(scales[0]), least), max(float(scales.min()), least)
-
-
-def _neighbours(X: Array) -> Rows:
-    """The nearest other row of each row of X (n, d)."""
-    width = np.where(np.std(X, axis=0) > 0, np.std(X, axis=0), 1.0)
-    if X.shape[1] > _FLAT:
-        Z = X / width
-        closeness = Z @ Z.T - 0.5 * np.sum(Z**2, axis=1)
-        np.fill_diagonal(closeness, -np.inf)
-        return np.argmax(closeness, axis=1)
-    nearest = cKDTree(X / width).query(X / width, k=2)[1]
-    return np.where(nearest[:, 0] == np.arange(len(X)), nearest[:, 1], nearest[:, 0])
-
-
-def lengthscales(problem: Problem, point: Point) -> Array | None:
-    """Lengthscales of the inputs at given hyperparameters, (d,); None if the kernel has none, or several.
-
-    Of several kernels that have slopes they are inverse to the expected slope of f, of which only ratios count.
-    """
-    with np.errstate(divide="ignore"):
-        found = problem.evaluate("lengthscales", lambda: _lengthscales(problem), point)
-    return np.broadcast_to(found[0], (problem.inputs.shape[1],)) if len(found) == 1 else None
-
-
-def _lengthscales(problem: Problem) -> list[Variable]:
-    """Graphs of the lengthscales, as `lengthscales` describes."""
-    kernels = [kernel for kernel in _addends(problem.prior.cov_func) if hasattr(kernel, "ls")]
-    with_slopes = [kernel.slopes() for kernel in kernels if isinstance(kernel, MainEffects | RationalQuadratic)]
-    if len(with_slopes) == len(kernels) > 1:
-        return [1.0 / pt.sqrt(sum(with_slopes[1:], start=with_slopes[0]))]
-    named = [(name, k.ls) for k in kernels for name in (_variable(k.ls), _transformed(k.ls)[0])]
-    return list({name: graph for name, graph in named if name in problem.hyperparameters}.values())
-
-
-def _roles(problem: Problem) -> dict[str, str]:
-    """Find the role of each hyperparameter in the model, as far as possible."""
-    roles = {}
-    for name, graph in zip(problem.loss.parameters, problem.parameters, strict=True):
-        if graph.name in problem.hyperparameters:
-            roles[graph.name] = name
-
-    for kernel in _addends(problem.prior.cov_func):
-        each = (("ls", "lengthscale"), ("c", "bias"), ("amplitude", "effect"))
-        found = [(_variable(getattr(kernel, attribute, None)), role) for attribute, role in each]
-        for variable, role in [*found, _transformed(getattr(kernel, "ls", None))]:
-            if variable in problem.hyperparameters:
-                roles[variable] = role
-    return roles
-
-
-def _addends(kernel: BaseCovariance) -> Iterator[BaseCovariance]:
-    """A kernel, after its addends and factors, or the kernel of levels and scales in it."""
-    inner = [kernel.cov_func] if isinstance(kernel, WithLevels | Warped) else []
-    for part in getattr(kernel, "_factor_list", inner):
-        yield from _addends(part)
-    yield kernel
-
-
-def _variable(graph: object) -> str | None:
-    """Name of a variable, or of that whose values are those of several inputs each."""
-    match graph:
-        case Variable(name=None, owner=Apply(op=AdvancedSubtensor(), inputs=[source, *_])):
-            return _variable(source)
-        case Variable(name=str(name)):
-            return name
-    return None
-
-
-def _transformed(graph: object) -> tuple[str | None, str]:
-    """Name of the variable whose inverse or exponential a graph is, if it has a name, and its role."""
-    match graph:
-        case Variable(owner=Apply(op=ViewOp(), inputs=[source])):
-            return _transformed(source)
-        case Variable(owner=Apply(op=Elemwise(scalar_op=Exp()), inputs=[source])):
-            return _variable(source), "log lengthscale"
-        case (
-            Variable(owner=Apply(op=Elemwise(scalar_op=Reciprocal()), inputs=[source]))
-            | Variable(owner=Apply(op=Elemwise(scalar_op=TrueDiv()), inputs=[_, source]))
-        ):
-            return _variable(source), "inverse lengthscale"
-    return None, ""
