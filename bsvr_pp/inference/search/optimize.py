@@ -43,7 +43,8 @@ _CLOSE = 15.0  # nats by which starts may be behind the best to be continued onc
 _DIFFERENCE = 0.05  # step of unconstrained values for second derivatives,
 _SLOPE = 0.1  # and smallest first derivative, in nats on a part of the rows, of a value that has them
 _FINEST = 0.1  # scale of noise, in standard deviations of the jitter, below which predictions no longer change
-_HALVED = 2000  # number of rows from which half of them are searched first
+_MANY_ROWS = 100  # rows above which the tolerance grows with their number: 2 nats of 2,000 rows change no CRPS
+_HALVED = 1500  # number of rows from which half of them are searched first
 _ABOVE = 0.5  # nats by which a constant is better than what was found, to be searched from
 _CHOSEN = 0  # seed of the choice of some rows, so that no optimum depends on the seed of the caller
 _MANY, _FEW = 400, 200  # rows above which a quarter of them is tried first, and least rows of a quarter
@@ -88,7 +89,8 @@ def maximize(
     search = method.search
     restarts, tolerance = options.restarts or search.starts, search.tolerance
     one_optimum, go_on = search.kept == 0, max(ceil(search.kept * restarts), 1)
-    levels = _halves(problem) if one_optimum else [problem]
+    known = options.start if one_optimum else None
+    levels = _halves(problem) if one_optimum and known is None else [problem]
 
     def objective(rows: Problem) -> SearchObjective:
         return SearchObjective(rows, method, fixed, options.objective)
@@ -104,8 +106,7 @@ def maximize(
             progress.update(task, advance=1, description=f"hyperparameters, best log objective {best:.3f}")
 
         try:
-            given = one_optimum and options.start is not None
-            starts = [options.start] if given else choose_starts(problem, restarts, rng)
+            starts = choose_starts(problem, restarts, rng) if known is None else [known]
             choose = one_optimum and len(starts) > 1
             for each in starts if choose or few is whole or not one_optimum else []:
                 optima.append(few.climb(each, limit=_TRIAL if choose else np.inf, tolerance=tolerance))
@@ -117,6 +118,8 @@ def maximize(
             if one_optimum and few is not whole:
                 if choose:
                     begun = [whole.half_way(starts[i], optima[i]) for i in _close(optima)]
+                elif known is not None:
+                    begun = optima = [whole.begun(known)]
                 else:
                     begun = optima = [whole.climb(starts[0], limit=_TRIAL, tolerance=tolerance)]
                 optima = _raced(whole, few, begun, tolerance)
@@ -156,7 +159,7 @@ def check_continuous(problem: Problem, fixed: Collection[str]) -> None:
 
 
 def _halves(problem: Problem) -> list[Problem]:
-    """Halves of the rows, of at least 1000 rows, each of the next, and the problem."""
+    """Halves of the rows, of at least 750 rows, each of the next, and the problem."""
     levels = [problem]
     while not problem.blocks.several and problem.divisible and (n := levels[0].targets.size) >= _HALVED:
         levels.insert(0, _some(levels[0], n // 2))
@@ -282,9 +285,11 @@ class SearchObjective:
         free = self._flat([np.full(value.shape, name in limits) for name, value in self._all_values.items()]).data
         return np.where(free.astype(bool) & np.isfinite(high), high, np.inf)
 
-    def climb(self, start: Point, **options: Any) -> Optimum:
-        """Maximise from a start; the options are those of `ascend`."""
-        found = ascend(self, self.pack(start), self._problem.targets.size, highest=self.highest(), **options)
+    def climb(self, start: Point, *, tolerance: float, **options: Any) -> Optimum:
+        """Maximise from a start; the options are those of `ascend`, and the tolerance grows with many rows."""
+        n = self._problem.targets.size
+        options["tolerance"] = tolerance * max(1.0, n / _MANY_ROWS)
+        found = ascend(self, self.pack(start), n, highest=self.highest(), **options)
         reached = self.unpack(found.x), found.value
         return Optimum(*reached, found.converged, found.message, found.n_evaluations, found.curvature)
 
@@ -294,6 +299,10 @@ class SearchObjective:
             return found
         more = self.climb(found.point, first_step=0.1, curvature=found.curvature, **options)
         return replace(more, n_evaluations=more.n_evaluations + found.n_evaluations)
+
+    def begun(self, point: Point) -> Optimum:
+        """A point from which to search, which is thought to be near the optimum."""
+        return Optimum(point, self(self.pack(point))[0], False, "a start", 1)
 
     def restarted(self, found: Optimum) -> Optimum:
         """The optimum of other rows as a point from which to continue with these."""
