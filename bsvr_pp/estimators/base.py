@@ -21,6 +21,7 @@ from sklearn.utils import Tags, check_random_state
 from sklearn.utils.validation import check_is_fitted
 
 from bsvr_pp.core.arrays import Array, check_count, check_fields, check_positive, check_share, checked_weights, numbers
+from bsvr_pp.core.covariance.covariance import each_block
 from bsvr_pp.core.docs import shared
 from bsvr_pp.estimators.matrices import PairwiseKernel, is_matrix
 from bsvr_pp.estimators.several_targets import FitsOfTargets
@@ -222,6 +223,15 @@ class LocalBlocks:
         """Context in which blocks are solved by this number of threads."""
         return nullcontext() if self.n_jobs is None else joblib.parallel_config(n_jobs=self.n_jobs)
 
+    def each_fit[Fit](self, fit: Callable[[int], Fit], count: int, *, first: int, together: bool) -> list[Fit]:
+        """Fits 0 to ``count`` - 1: the ``first`` ones in turn, and the others ``together`` in these threads."""
+        rest = range(first, count)
+        with self.threads():
+            fits = [fit(k) for k in range(min(first, count))]
+            if together and joblib.effective_n_jobs(None) > 1:
+                return fits + each_block(lambda i: fit(rest[i]), len(rest))
+            return [*fits, *map(fit, rest)]
+
 
 def blocks_from(blocks: LocalBlocks | int | Literal["auto"] | None) -> LocalBlocks:
     """The option ``blocks`` of an estimator: `LocalBlocks`, or their size."""
@@ -271,7 +281,9 @@ class HoldsFit:
     def _keep(self, fit: Any, columns: Columns, given: Mapping[str, Any] | None = None) -> Self:
         """Replace all that an earlier fit has learned, in one statement: what raises before it changes nothing."""
         options = {name: value for name, value in vars(self).items() if not name.endswith("_")}
-        learned = columns.attributes | self._attributes(fit, columns)
+        several = isinstance(fit, FitsOfTargets)
+        found = [self._attributes(one, columns) for one in (fit.fits if several else (fit,))]
+        learned = columns.attributes | (fit.attributes(found) if several else found[0])
         private = {"_fit": fit, "_given": given or self.get_params(deep=False), "_columns": columns}
         self.__dict__ = options | learned | private
         return self

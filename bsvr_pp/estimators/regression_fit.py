@@ -14,13 +14,11 @@ from functools import cached_property, partial
 from typing import Any, NamedTuple, Self, cast
 
 import numpy as np
-from joblib import effective_n_jobs
 from numpy.typing import NDArray
 
 from bsvr_pp.core.approximations import LatentPosterior, Mode, find_mode
 from bsvr_pp.core.arrays import Array
 from bsvr_pp.core.compiler import interruptible, threads_for
-from bsvr_pp.core.covariance.covariance import each_block
 from bsvr_pp.estimators.base import LocalBlocks, warn_unless_converged
 from bsvr_pp.estimators.monotone import NO_DIRECTIONS, Directions
 from bsvr_pp.estimators.outliers import (
@@ -379,19 +377,14 @@ def fit_targets(
     data: Sequence[TrainingData], spec: RegressionSpec, columns: Columns, rng: np.random.Generator
 ) -> list[RegressionFit]:
     """Fit each of several targets as if it were alone; from the second on in the threads of the options."""
+    together = not isinstance(spec.method, Samples)
 
-    def fit_target(rows: TrainingData, local: LocalBlocks) -> RegressionFit:
-        of_rows, rows = replace(spec, local=local).for_rows(rows, columns)
+    def fit_target(j: int) -> RegressionFit:
+        local = replace(spec.local, n_jobs=1) if together and j > 0 else spec.local
+        of_rows, rows = replace(spec, local=local).for_rows(data[j], columns)
         return fit_regression(rows, of_rows, deepcopy(rng))
 
-    first, others = fit_target(data[0], spec.local), data[1:]
-    with spec.local.threads():
-        together = effective_n_jobs(None) > 1 and not isinstance(spec.method, Samples)
-    if not (together and others):
-        return [first, *(fit_target(rows, spec.local) for rows in others)]
-    with spec.local.threads():
-        alone = replace(spec.local, n_jobs=1)
-        return [first, *each_block(lambda j: fit_target(others[j], alone), len(others))]
+    return spec.local.each_fit(fit_target, len(data), first=1, together=together)
 
 
 def fit_regression(rows: TrainingData, spec: RegressionSpec, rng: np.random.Generator) -> RegressionFit:

@@ -354,11 +354,8 @@ class BayesianSVR(TargetPredictions, SavedEstimator, RegressorMixin, BaseEstimat
             more["slopes"] = slopes.read(result["slopes"].to_dataset()) if "slopes" in result.children else slopes
         return RegressionFit.of_result(model, units, rows, method_of(result), result, **more)
 
-    def _attributes(self, fit: RegressionFit | FitsOfTargets, columns: Columns) -> Learned:
+    def _attributes(self, fit: RegressionFit, columns: Columns) -> Learned:
         """What the fit has found, in the units of the data."""
-        if isinstance(fit, FitsOfTargets):
-            each = [self._attributes(one, columns) for one in fit.fits]
-            return {name: fit.attributes([found[name] for found in each]) for name in each[0]}
         kernel = fit.model.kernel
         inverse = None if callable(kernel) else fit.point["inverse_lengthscale"]
         return hyperparameters(fit.problem.noise_at(fit.point), inverse, fit.units, columns) | {

@@ -104,8 +104,8 @@ def maximize(
             progress.update(task, advance=1, description=f"hyperparameters, best log objective {best:.3f}")
 
         try:
-            given = one_optimum and options.start is not None
-            starts = [options.start] if given else choose_starts(problem, restarts, rng)
+            given = options.start if one_optimum else None
+            starts = choose_starts(problem, restarts, rng) if given is None else [given]
             choose = one_optimum and len(starts) > 1
             for each in starts if choose or few is whole or not one_optimum else []:
                 optima.append(few.climb(each, limit=_TRIAL if choose else np.inf, tolerance=tolerance))
