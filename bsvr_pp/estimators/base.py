@@ -34,7 +34,7 @@ from bsvr_pp.inference.netcdf import load, save
 from bsvr_pp.inference.protocol import ConvergenceWarning, Integrates, Method, Normalises, Samples, to_record
 from bsvr_pp.inference.sampling.nuts import NUTS
 from bsvr_pp.methods import from_record
-from bsvr_pp.model.priors import check_kernel
+from bsvr_pp.model.priors import check_ard, check_kernel
 from bsvr_pp.tables.columns import Encoding
 
 _DENSE = 2000  # largest number of rows that are fitted densely without being asked
@@ -59,8 +59,7 @@ def check_prior(kernel: object, ard: object, *more: str) -> None:
     if not isinstance(kernel, PairwiseKernel):
         check_kernel(kernel, *more, "precomputed")
     check_flag("ard", ard)
-    if not ard and (callable(kernel) or is_matrix(kernel)):
-        raise ValueError(f"ard is an option of kernels with lengthscales, got ard=False with kernel={kernel!r}")
+    check_ard(kernel, ard)
 
 
 def check_model_options(estimator: BaseEstimator, methods: dict[str, Method], *kernels: str) -> Method:

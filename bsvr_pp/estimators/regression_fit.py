@@ -78,7 +78,6 @@ class RegressionSpec:
     warping: bool
     integrate: bool = False  # out the hyperparameters of few rows
     monotone: Directions = NO_DIRECTIONS
-    signs: Array | None = None  # (d,), if f is monotone in some inputs
     size: int | None = None
 
     def for_rows(self, rows: TrainingData, columns: Columns) -> tuple[Self, TrainingData]:
@@ -87,18 +86,17 @@ class RegressionSpec:
         kernel = self.kernel_for(n) if columns.matrix is None else self.model.kernel
         model = replace(self.model, tied=columns.tied, kernel=columns.kernel(kernel))
         rows, size = self.local.divided(rows, self.method, undivided=columns.undivided)
-        signs = self._signs(model.kernel, columns, n, size) if self.monotone else None
-        method = _FEW if self.integrate and n <= _INTEGRATED and size is None else self.method
-        return replace(self, model=model, size=size, method=method, signs=signs), rows
-
-    def _signs(self, kernel: Kernel, columns: Columns, n: int, size: int | None) -> Array:
-        """The signs of the slopes along all inputs, if the fit can have them."""
-        if kernel not in SMOOTH_KERNELS:
-            got = repr(kernel) if isinstance(kernel, str) else "a kernel without a name"
+        if self.monotone and model.kernel not in SMOOTH_KERNELS:
+            got = repr(model.kernel) if isinstance(model.kernel, str) else "a kernel without a name"
             raise ValueError(f"monotone takes kernel='auto' or {', '.join(SMOOTH_KERNELS)}, got {got}")
-        if size is not None:
+        if self.monotone and size is not None:
             raise ValueError(f"monotone takes a dense fit, and {n} rows need blocks: use blocks=None")
-        return self.monotone.signs(columns)
+        method = _FEW if self.integrate and n <= _INTEGRATED and size is None else self.method
+        return replace(self, model=model, size=size, method=method), rows
+
+    def slopes(self, columns: Columns) -> Slopes | None:
+        """The slopes of the inputs along which f is monotone, none of them at a row yet; None if there are none."""
+        return Slopes.none(self.monotone.signs(columns)) if self.monotone else None
 
     def kernel_for(self, n: int) -> Kernel:
         """The kernel of n rows that have inputs."""
@@ -381,30 +379,33 @@ def fit_targets(
 
     def fit_target(j: int) -> RegressionFit:
         local = replace(spec.local, n_jobs=1) if together and j > 0 else spec.local
-        of_rows, rows = replace(spec, local=local).for_rows(data[j], columns)
-        return fit_regression(rows, of_rows, deepcopy(rng))
+        return fit_regression(data[j], replace(spec, local=local), columns, deepcopy(rng))
 
     return spec.local.each_fit(fit_target, len(data), first=1, together=together)
 
 
-def fit_regression(rows: TrainingData, spec: RegressionSpec, rng: np.random.Generator) -> RegressionFit:
+def fit_regression(
+    rows: TrainingData, spec: RegressionSpec, columns: Columns, rng: np.random.Generator
+) -> RegressionFit:
     """Fit the rows, and warn of what was set aside and did not converge."""
+    spec, rows = spec.for_rows(rows, columns)
+    slopes = spec.slopes(columns)
     around = spec.method if isinstance(spec.method, Integrates) else None
     method = spec.method if around is None else cast(Method, around.latent)
     latent = cast(Method, method.latent) if isinstance(method, Samples) else method
     spec = replace(spec, set_aside=spec.set_aside and rows.exact)
     whole = units_of(rows, spec)
     model = spec.model.suited(rows.in_units(whole), warping=spec.warping)
-    if spec.signs is not None:  # the effect of a level has no slope
-        model = replace(model, levels=tuple(k for k in model.levels if not spec.signs[k]))
+    if slopes is not None:  # the effect of a level has no slope
+        model = replace(model, levels=tuple(k for k in model.levels if not slopes.signs[k]))
     rounds = _Rounds(spec, model, whole, method, latent, rng)
     with threads_for(len(rows.y)), spec.local.threads():
         chosen = rounds.dense(rows).fit if spec.size is None else rounds.in_blocks(rows)
         if around is not None:
             integrated = chosen.integrated(around)
             chosen = chosen if spec.integrate and not integrated.found.converged else integrated
-        if spec.signs is not None:
-            chosen = chosen.monotone(Slopes.none(spec.signs))
+        if slopes is not None:
+            chosen = chosen.monotone(slopes)
         chosen.predictive(chosen.rows.X[:1], spec.local)  # which makes what other predictions need
     _warn_of_targets(chosen, spec.equal_targets(rows))
     warn_unless_converged(chosen.found, chosen.method)
