@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import warnings
 from collections.abc import Callable, Mapping
 from contextlib import AbstractContextManager, nullcontext
 from copy import copy
@@ -20,18 +19,27 @@ from sklearn.metrics import accuracy_score, r2_score
 from sklearn.utils import Tags, check_random_state
 from sklearn.utils.validation import check_is_fitted
 
-from bsvr_pp.core.arrays import Array, check_count, check_fields, check_positive, check_share, checked_weights, numbers
+from bsvr_pp.core.arrays import (
+    Array,
+    check_count,
+    check_fields,
+    check_positive,
+    check_share,
+    checked_weights,
+    numbers,
+    warn,
+)
 from bsvr_pp.core.covariance.covariance import each_block
 from bsvr_pp.core.docs import shared
 from bsvr_pp.estimators.matrices import PairwiseKernel, is_matrix
 from bsvr_pp.estimators.several_targets import FitsOfTargets
 from bsvr_pp.estimators.sparse_inputs import SparseInputs
-from bsvr_pp.estimators.training_data import PACKAGE, TrainingData
+from bsvr_pp.estimators.training_data import TrainingData
 from bsvr_pp.estimators.validation import Columns, Learned, RandomState, checked_labels
 from bsvr_pp.inference.approximate import Laplace, MeanField
 from bsvr_pp.inference.fitted import Fitted
 from bsvr_pp.inference.netcdf import load, save
-from bsvr_pp.inference.protocol import ConvergenceWarning, Integrates, Method, Normalises, Samples, to_record
+from bsvr_pp.inference.protocol import Integrates, Method, Normalises, Samples, to_record, warn_unconverged
 from bsvr_pp.inference.sampling.nuts import NUTS
 from bsvr_pp.methods import from_record
 from bsvr_pp.model.priors import check_ard, check_kernel
@@ -88,7 +96,7 @@ def warn_unless_converged(fitted: Fitted, method: Method) -> None:
     """Warn that an optimum was not found; NUTS warns itself."""
     if not fitted.converged and fitted.draws is None:
         message = f"{method.name} did not converge: {fitted.message}"
-        warnings.warn(message, ConvergenceWarning, skip_file_prefixes=(PACKAGE,))
+        warn_unconverged(message)
 
 
 def central_levels(coverage: float) -> list[float]:
@@ -200,11 +208,9 @@ class LocalBlocks:
             )
         rows = rows.unmerged()
         if self.size == "auto":
-            warnings.warn(
+            warn(
                 f"{len(rows.y)} rows are fitted in local blocks, between which the function is independent: "
-                "blocks=None fits all rows densely",
-                UserWarning,
-                skip_file_prefixes=(PACKAGE,),
+                "blocks=None fits all rows densely"
             )
         return rows, self.rows
 

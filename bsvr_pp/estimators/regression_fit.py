@@ -6,7 +6,6 @@ subset shows what all rows are judged by.
 
 from __future__ import annotations
 
-import warnings
 from collections.abc import Iterable, Mapping, Sequence
 from copy import deepcopy
 from dataclasses import dataclass, replace
@@ -17,7 +16,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from bsvr_pp.core.approximations import LatentPosterior, Mode, find_mode
-from bsvr_pp.core.arrays import Array
+from bsvr_pp.core.arrays import Array, warn
 from bsvr_pp.core.compiler import interruptible, threads_for
 from bsvr_pp.estimators.base import LocalBlocks, warn_unless_converged
 from bsvr_pp.estimators.monotone import NO_DIRECTIONS, Directions
@@ -33,7 +32,7 @@ from bsvr_pp.estimators.outliers import (
     robust_width,
 )
 from bsvr_pp.estimators.standard_fit import StandardFit, StandardModel
-from bsvr_pp.estimators.training_data import PACKAGE, TrainingData, Units
+from bsvr_pp.estimators.training_data import TrainingData, Units
 from bsvr_pp.estimators.validation import Columns
 from bsvr_pp.inference.fitted import Fitted
 from bsvr_pp.inference.integrated import Integrated
@@ -415,16 +414,12 @@ def fit_regression(
 def _warn_of_targets(fit: RegressionFit, equal: bool) -> None:
     """Warn of targets that were set aside, and of equal ones that predictions miss."""
     if fit.outliers.size:
-        warnings.warn(
+        warn(
             f"gross errors among {fit.rows.place.size} targets, or targets with far wider noise than most, are set "
-            f'aside: {listed(fit.outliers)} (outliers="keep" keeps them)',
-            UserWarning,
-            skip_file_prefixes=(PACKAGE,),
+            f'aside: {listed(fit.outliers)} (outliers="keep" keeps them)'
         )
     if equal and not fit.found.scales.several:
-        warnings.warn(
+        warn(
             "a third of the targets or more have one value, which f follows, and the noise is as wide below f as "
-            "above, so that predictions may be far from the mean of such targets: noise='gaussian' fits the mean",
-            UserWarning,
-            skip_file_prefixes=(PACKAGE,),
+            "above, so that predictions may be far from the mean of such targets: noise='gaussian' fits the mean"
         )

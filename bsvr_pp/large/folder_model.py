@@ -7,7 +7,6 @@ file ends in checksums of its pieces (`core.atomic_write.seal`), which are check
 from __future__ import annotations
 
 import shutil
-import warnings
 from collections.abc import Iterator, Mapping
 from contextlib import ExitStack
 from dataclasses import asdict, dataclass, field, replace
@@ -28,13 +27,13 @@ from bsvr_pp.estimators.regression_fit import RegressionSpec
 from bsvr_pp.estimators.standard_fit import StandardModel
 from bsvr_pp.estimators.svr import BayesianSVR
 from bsvr_pp.estimators.target_predictions import TargetPredictions, hyperparameters
-from bsvr_pp.estimators.training_data import PACKAGE, TrainingData, Units
+from bsvr_pp.estimators.training_data import TrainingData, Units
 from bsvr_pp.estimators.validation import Columns, encoded
 from bsvr_pp.inference.approximate import solve_at
 from bsvr_pp.inference.prediction.component import Component, Member, component, draw_jointly, mixture_of
 from bsvr_pp.inference.prediction.distribution import CHUNK, PredictiveDistribution
 from bsvr_pp.inference.prediction.neighbours import NoiseScales, SolvedRows, few, moments_given, nearest_in, solved_rows
-from bsvr_pp.inference.protocol import ConvergenceWarning, IntegratesLatent
+from bsvr_pp.inference.protocol import IntegratesLatent, warn_unconverged
 from bsvr_pp.large.parts import (
     NO_THREADS,
     Data,
@@ -358,7 +357,7 @@ class FolderModel(TargetPredictions):
         if not converged.all():
             failed = f"the solves of {np.count_nonzero(~converged)} of {converged.size} blocks"
             message = f"{self._spec.method.name} did not converge: {failed}"
-            warnings.warn(message, ConvergenceWarning, skip_file_prefixes=(PACKAGE,))
+            warn_unconverged(message)
 
     def predict_into(
         self,

@@ -10,7 +10,6 @@ offset, the mean residual of its rows. Predictions then have the mean of the tar
 
 from __future__ import annotations
 
-import warnings
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from math import ceil
@@ -31,7 +30,7 @@ from bsvr_pp.core.covariance.covariance import each_block, scatter
 from bsvr_pp.core.docs import shared
 from bsvr_pp.core.losses import NoiseModel
 from bsvr_pp.core.losses.noise import widen
-from bsvr_pp.inference.protocol import ConvergenceWarning
+from bsvr_pp.inference.protocol import warn_unconverged
 from bsvr_pp.inference.result import check_match, is_mode, is_sampled, points_of
 from bsvr_pp.inference.search.starts import lengthscales
 from bsvr_pp.model.blocks import local_blocks
@@ -408,11 +407,7 @@ def moments_given(problem: Problem, point: Point, X: Array, near: Rows, progress
     mean, variance, converged = (np.concatenate(each) for each in zip(*parts, strict=True))
     if not converged.all():
         bad = len(X) - np.count_nonzero(converged)
-        warnings.warn(
-            f"mean field on the {count} nearest rows did not converge for {bad} of {len(X)} new inputs",
-            ConvergenceWarning,
-            stacklevel=2,
-        )
+        warn_unconverged(f"mean field on the {count} nearest rows did not converge for {bad} of {len(X)} new inputs")
     return mean, variance
 
 
