@@ -15,6 +15,7 @@ from pytensor.compile.sharedvalue import SharedVariable
 from pytensor.tensor.variable import TensorConstant
 
 from bsvr_pp.core.approximations import BlockDiagonal, Covariance, LatentPosterior, annealed, laplace, mean_field
+from bsvr_pp.core.approximations.laplace import is_local
 from bsvr_pp.core.approximations.mean_field import TARGET
 from bsvr_pp.core.approximations.smc import AnnealedPosterior, Annealing, LogLikelihood
 from bsvr_pp.core.arrays import Array, warn
@@ -88,8 +89,7 @@ class Laplace(IntegratesLatent):
         return object.__new__(cls)
 
     def __post_init__(self) -> None:
-        if self.curvature not in ("exact", "local"):
-            raise ValueError(f"curvature must be 'exact' or 'local', got {self.curvature!r}")
+        is_local(self.curvature)  # raises the error for another value
 
     @property
     def name(self) -> str:

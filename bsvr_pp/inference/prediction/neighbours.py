@@ -397,10 +397,7 @@ def moments_given(problem: Problem, point: Point, X: Array, near: Rows, progress
         new = slice(i * size, (i + 1) * size)
         rows = near[new]
         K, mean = problem.prior_of_each(point, np.concatenate([X[new, None], problem.inputs[rows]], axis=1))
-        each, start = (
-            noise.at(rows.ravel()),
-            np.stack([solved.site_location[rows], solved.site_precision[rows]], axis=1),
-        )
+        each, start = noise.at(rows.ravel()), np.stack([site[rows] for site in solved[:2]], axis=1)
         return nearest_moments(K, mean, problem.targets[rows], each, jitter=problem.prior.jitter, start=start)
 
     parts = each_block(of_group, -(-len(X) // size), progress)
