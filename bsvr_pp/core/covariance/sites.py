@@ -77,9 +77,10 @@ def factor_sites(K: Structure, precision: Array, points: NDArray[np.int64]) -> S
 @separate(types.Tuple((MATRIX, VECTOR)), STRUCTURE, SITES)
 def site_inverse(K: Structure, sites: Sites) -> tuple[Array, Array]:
     """R = (K + τ⁻¹)⁻¹ over the sites, (m, m), or R·root (m, r) where only the root is known; and the diagonal of R."""
+    m, r = sites.half.shape
+    diagonal = np.empty(m)
     if K.matrix.shape[0] == 0:
-        m, r = sites.half.shape
-        out, diagonal = root_rows(K, sites.points), np.empty(m)
+        out = root_rows(K, sites.points)
         if m > 0:
             cholesky_solve(sites.triangle, out)
         for p in range(m):
@@ -90,7 +91,9 @@ def site_inverse(K: Structure, sites: Sites) -> tuple[Array, Array]:
             diagonal[p] = sites.weight[p] * (1.0 - sites.weight[p] * smooth)
         return out, diagonal
     out = _dense_inverse(sites)
-    return out, np.diag(out)
+    for p in range(m):
+        diagonal[p] = out[p, p]
+    return out, diagonal
 
 
 @compiled

@@ -53,7 +53,9 @@ def split(K: Array, jitter: float) -> Structure:
     """
     n = K.shape[0]
     constant, spread = 0.0, np.inf
-    low = K[0].min()
+    low = K[0, 0]
+    for j in range(n):
+        low = min(low, K[0, j])
     if low >= 10.0 * (K[0, 0] - low):
         low, spread = _range(K)
         constant = low if low >= 10.0 * spread else 0.0
@@ -68,7 +70,10 @@ def split(K: Array, jitter: float) -> Structure:
             taken = 0.0  # K minus a constant may be indefinite
         constant = taken if root.shape[1] > 0 else constant
     rest = K - constant if constant > 0.0 and root.shape[1] == 0 else K
-    return Structure(K, rest, constant, root, np.full(n, jitter), np.diag(K))
+    variance = np.empty(n)
+    for i in range(n):
+        variance[i] = K[i, i]
+    return Structure(K, rest, constant, root, np.full(n, jitter), variance)
 
 
 @compiled
@@ -138,17 +143,28 @@ def _range(K: Array) -> tuple[float, float]:
 
 
 @compiled
+def _largest(x: Array) -> int:
+    """Index of the largest entry."""
+    found = 0
+    for i in range(x.shape[0]):
+        found = i if x[i] > x[found] else found
+    return found
+
+
+@compiled
 def _root(K: Array, constant: float, jitter: float, most: int) -> Array:
     """Root of K - constant - jitter·I by pivoted Cholesky; no columns if it needs more than ``most``."""
     n, noise = K.shape[0], 4e-16 * constant  # of the entries
     columns, nothing = np.empty((most, n)), np.empty((n, 0))
-    variance = np.diag(K) - constant - jitter
-    largest = variance.max()
+    variance = np.empty(n)
+    for i in range(n):
+        variance[i] = K[i, i] - constant - jitter
+    largest = variance[_largest(variance)]
     if not largest > 0.0:
         return nothing
     r = 0
     while True:
-        pivot = np.argmax(variance)
+        pivot = _largest(variance)
         left = variance[pivot]
         if left <= _ROUNDING * largest + noise:
             break
