@@ -329,9 +329,7 @@ def _validate(
     except DataError:
         raise
     except (TypeError, ValueError) as error:
-        known, columns = (
-            list(each) for each in (getattr(estimator, "feature_names_in_", ()), getattr(table, "columns", ()))
-        )
+        known, columns = list(getattr(estimator, "feature_names_in_", ())), list(getattr(table, "columns", ()))
         if not reset and sorted(columns) == sorted(known) and columns != known:
             raise ValueError(
                 f"{error}X.rename(columns=str)[list(estimator.feature_names_in_)] has this order"
