@@ -13,7 +13,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from math import ceil
-from typing import NamedTuple, Protocol, Self
+from typing import NamedTuple, Self
 
 import numpy as np
 import pymc as pm
@@ -54,18 +54,6 @@ _COST = 1.4  # and power of their number by which fewer rows are compared
 _TURNS = 8  # in which weights and offsets are computed
 
 
-class Cavities(Protocol):
-    """Moments of f at each row given the others, as of a posterior."""
-
-    @property
-    def cavity_mean(self) -> Array:
-        """Means (n,)."""
-
-    @property
-    def cavity_variance(self) -> Array:
-        """Variances (n,)."""
-
-
 class SolvedRows(NamedTuple):
     """Rows solved in small blocks: their sites (ν, τ), and moments at each given the others; the prior if that failed.
 
@@ -86,6 +74,9 @@ class SolvedRows(NamedTuple):
     def array(self) -> Array:
         """All together, (n, 4)."""
         return np.column_stack(self)
+
+
+Cavities = SolvedRows | LatentPosterior  # moments of f at each row given the others
 
 
 @dataclass(frozen=True)
