@@ -11,7 +11,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import fields, is_dataclass
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from bsvr_pp.core.arrays import check_fields
+from bsvr_pp.core.arrays import check_choice, check_fields
 
 if TYPE_CHECKING:
     import xarray as xr
@@ -54,8 +54,7 @@ def _classes() -> dict[str, Callable[..., Method]]:
 
 def make_method(key: str) -> Method:
     """Make the method of a key of the registry."""
-    if key not in METHODS:
-        raise ValueError(f"method must be one of {', '.join(METHODS)}, got {key!r}")
+    check_choice("method", key, METHODS)
     entry = METHODS[key]
     options = {name: make_method(of) if name == "latent" else of for name, of in entry.options.items()}
     return _classes()[entry.class_name](**options)

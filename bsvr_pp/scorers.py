@@ -5,8 +5,8 @@ from __future__ import annotations
 import numpy as np
 from numpy.typing import ArrayLike
 from sklearn.base import BaseEstimator
-from sklearn.pipeline import Pipeline
 
+from bsvr_pp.assess.partial_dependence import in_steps
 from bsvr_pp.core.arrays import Array, checked_weights
 from bsvr_pp.core.docs import shared
 from bsvr_pp.inference.prediction.distribution import PredictiveDistribution
@@ -65,10 +65,9 @@ def _mean(values: Array, weight: ArrayLike | None) -> float:
 
 def _distribution(estimator: BaseEstimator, X: ArrayLike) -> PredictiveDistribution:
     """The predictive distribution of an estimator, of the best one of a search, or of the last step of a pipeline."""
-    while isinstance(estimator, Pipeline) or hasattr(estimator, "best_estimator_"):
-        if isinstance(estimator, Pipeline):
-            X = estimator[:-1].transform(X) if len(estimator) > 1 else X
-        estimator = estimator[-1] if isinstance(estimator, Pipeline) else estimator.best_estimator_
+    estimator, steps = in_steps(estimator)
+    for step in steps:
+        X = step.transform(X)
     if not hasattr(estimator, "predict_distribution"):
         raise TypeError(f"estimator must have predict_distribution, got {type(estimator).__name__}")
     found = estimator.predict_distribution(X)

@@ -23,12 +23,12 @@ from scipy.stats import multivariate_t
 
 from bsvr_pp.classification.normalised_evidence import normalised
 from bsvr_pp.classification.normaliser import EvidenceKind, check_kind
-from bsvr_pp.core.approximations.smc import importance
+from bsvr_pp.core.approximations.smc import importance, importance_estimate
 from bsvr_pp.core.arrays import Array, check_count, generator
 from bsvr_pp.core.covariance.covariance import AnyCovariance
 from bsvr_pp.core.docs import shared
 from bsvr_pp.core.losses import NoiseModel
-from bsvr_pp.inference.integrated import GOOD_K, TAIL, importance_estimate, pareto_weights
+from bsvr_pp.inference.integrated import GOOD_K, TAIL, pareto_weights
 from bsvr_pp.inference.protocol import Evidence, HasEvidence, Method, check_evidence
 from bsvr_pp.inference.result import check_match, is_mode, is_sampled, latent_draws, points_of, problem_of
 from bsvr_pp.methods import method_of

@@ -18,6 +18,7 @@ import pymc as pm
 import xarray as xr
 from numpy.typing import ArrayLike
 from scipy import sparse
+from sklearn.pipeline import Pipeline
 
 from bsvr_pp.core.arrays import Array, Rows, check_count, check_share, is_number, numbers
 from bsvr_pp.inference.budget import check_memory
@@ -118,7 +119,12 @@ def effect(
     if isinstance(estimator, xr.DataTree):
         estimator = ResultInUnits.of(estimator, model)
         numbers("X", X, ("m", estimator.parts[0].problem.n_inputs))
-    fitted, steps = _in_steps(estimator)
+    fitted, steps = in_steps(estimator)
+    if not isinstance(fitted, SumsOfF):
+        raise TypeError(
+            "estimator must be a fitted estimator of this package that has a posterior of f, or end in one, got "
+            f"{type(estimator).__name__}"
+        )
     table = table_of(X)
     data = _columns_of(X) if table is None else table
     names = _names(data, feature)
@@ -221,22 +227,14 @@ def _joint_band(drawn: Array, mean: Array, sd: Array, coverage: float) -> tuple[
     return mean - reach, mean + reach
 
 
-def _in_steps(estimator: object) -> tuple[SumsOfF, list[Any]]:
-    """The estimator that a search or a pipeline ends in, and the steps before it."""
-    found: Any = estimator
+def in_steps(estimator: Any) -> tuple[Any, list[Any]]:
+    """The estimator that a search or a pipeline ends in, and the steps before it that change inputs."""
     steps: list[Any] = []
-    while not isinstance(found, SumsOfF):
-        if hasattr(found, "best_estimator_"):
-            found = found.best_estimator_
-        elif hasattr(found, "steps"):
-            steps += [step for _, step in found.steps[:-1] if hasattr(step, "transform")]
-            found = found.steps[-1][1]
-        else:
-            raise TypeError(
-                "estimator must be a fitted estimator of this package that has a posterior of f, or end in one, got "
-                f"{type(estimator).__name__}"
-            )
-    return found, steps
+    while isinstance(estimator, Pipeline) or hasattr(estimator, "best_estimator_"):
+        if isinstance(estimator, Pipeline):
+            steps += [step for _, step in estimator.steps[:-1] if hasattr(step, "transform")]
+        estimator = estimator[-1] if isinstance(estimator, Pipeline) else estimator.best_estimator_
+    return estimator, steps
 
 
 def _columns_of(X: ArrayLike | pd.DataFrame) -> pd.DataFrame:

@@ -12,7 +12,7 @@ from numpy.typing import ArrayLike
 from scipy.stats import norm
 
 from bsvr_pp.classification.svm_label import KnownLabel, SVMLabel
-from bsvr_pp.core.arrays import Array, Tensor
+from bsvr_pp.core.arrays import Array, Tensor, check_choice
 from bsvr_pp.core.losses import LOSSES
 from bsvr_pp.core.losses.registry import LABELS, NOISES
 from bsvr_pp.model.blocks import Partition
@@ -237,9 +237,7 @@ def standard_ordinal_model(
 
 def check_ordinal_noise(noise: str) -> None:
     """Check the noise of a model of ordered classes; the error names what is allowed."""
-    allowed = [name for name in NOISES if name != "pinball"]
-    if noise not in allowed:
-        raise ValueError(f"noise of classes must be one of {', '.join(allowed)}, got {noise!r}")
+    check_choice("noise of classes", noise, [name for name in NOISES if name != "pinball"])
 
 
 def class_thresholds(classes: Array, m: int) -> Array:

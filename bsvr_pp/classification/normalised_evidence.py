@@ -7,7 +7,6 @@ The joint one is log Q(Y|X) - log N̂ (30), up to a constant. The gradient of a 
 
 from __future__ import annotations
 
-import warnings
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
 
@@ -18,7 +17,7 @@ from scipy.optimize import minimize
 
 from bsvr_pp.classification.normaliser import KINDS, EvidenceKind, NormaliserCloud, check_kind
 from bsvr_pp.core.approximations.posterior import Gradient
-from bsvr_pp.core.arrays import Array, Tensor, check_count
+from bsvr_pp.core.arrays import Array, Tensor, check_count, warn
 from bsvr_pp.core.compiler import threads_for
 from bsvr_pp.core.covariance.covariance import Covariance
 from bsvr_pp.core.losses import NoiseModel
@@ -62,11 +61,9 @@ def normalised(
     log_normaliser, error = normaliser(kind, K, noise, method if isinstance(method, Anneals) else NORMALISER, rng)
     value, error = naive.value - log_normaliser, float(np.hypot(naive.standard_error, error))
     if value > 3.0 * error + KINDS[kind].most:
-        warnings.warn(
+        warn(
             f"a conditional evidence is at most -log 2, and {value:.3g} was found: the particles of the normaliser "
-            "have not reached where its mass is; Annealed() with more particles and moves reaches it",
-            UserWarning,
-            stacklevel=3,
+            "have not reached where its mass is; Annealed() with more particles and moves reaches it"
         )
     return Evidence(value, error, naive.converged)
 

@@ -20,7 +20,7 @@ from bsvr_pp.core.arrays import Array, numbers
 from bsvr_pp.core.compiler import compiled, vectorized
 from bsvr_pp.core.covariance.covariance import Covariance, as_covariance
 from bsvr_pp.core.losses import NoiseModel
-from bsvr_pp.core.losses.factors import Differentiable
+from bsvr_pp.core.losses.factors import NoiseLikelihood
 from bsvr_pp.core.losses.pieces import decay
 
 EvidenceKind = Literal["naive", "conditional", "joint"]
@@ -50,10 +50,14 @@ class Known:
 
     def slopes(self, f: ArrayLike) -> tuple[Array, dict[str, Array]]:
         """Derivatives by f, (draws, n), and by C, (draws,) for a number and (draws, n) for a vector."""
-        by_f, by_C, _ = _known_slopes(*_at_points(f, self.C))
-        weight = np.broadcast_to(self.weight, by_f.shape)
-        by_C = weight * by_C
-        return weight * by_f, {"C": by_C if np.ndim(self.C) else by_C.sum(axis=1)}
+        by_f, by_C, known = _known_slopes(*_at_points(f, self.C))
+        share = self._share(known)
+        by_C = share * by_C
+        return share * by_f, {"C": by_C if np.ndim(self.C) else by_C.sum(axis=1)}
+
+    def _share(self, known: Array) -> Array:
+        """Factor of the slopes of log ν in those of this function, where ν (draws, n) is ``known``."""
+        return np.broadcast_to(self.weight, known.shape)
 
 
 @dataclass(frozen=True, slots=True)
@@ -67,15 +71,10 @@ class MeanKnown(Known):
         total = np.average(_known(draws, C), axis=1, weights=weight)
         return np.asarray(weight.sum() * np.log(total))
 
-    def slopes(self, f: ArrayLike) -> tuple[Array, dict[str, Array]]:
-        """Derivatives by f, (draws, n), and by C, (draws,) for a number and (draws, n) for a vector."""
-        draws, C = _at_points(f, self.C)
-        by_f, by_C, known = _known_slopes(draws, C)
-        weight = np.broadcast_to(self.weight, C.shape)
+    def _share(self, known: Array) -> Array:
+        weight = np.broadcast_to(self.weight, known.shape[1:])
         known = known * weight
-        share = weight.sum() * known / known.sum(axis=1, keepdims=True)
-        by_C *= share
-        return share * by_f, {"C": by_C if np.ndim(self.C) else by_C.sum(axis=1)}
+        return np.asarray(weight.sum() * known / known.sum(axis=1, keepdims=True))
 
 
 @dataclass(frozen=True, slots=True)
@@ -100,7 +99,7 @@ def check_kind(kind: str) -> None:
         raise ValueError(f"kind must be 'naive', 'conditional' or 'joint', got {kind!r}")
 
 
-def averaged_gradient(K: ArrayLike | Covariance, likelihood: Differentiable, f: ArrayLike) -> Gradient:
+def averaged_gradient(K: ArrayLike | Covariance, likelihood: NoiseLikelihood | Known, f: ArrayLike) -> Gradient:
     """Gradient of log ∫ N(f; 0, K) q(f) df from draws (draws, n) of the density under the integral."""
     covariance = as_covariance(K)
     draws = numbers("f", f, ("draws", covariance.size))

@@ -1,8 +1,13 @@
-"""Types of arrays and graphs, and checks of arguments: each error names the argument, its value and what is allowed."""
+"""Types of arrays and graphs, checks of arguments, and warnings.
+
+Each error names the argument, its value and what is allowed; a warning names the line of the caller.
+"""
 
 from __future__ import annotations
 
+import warnings
 from collections.abc import Collection
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -18,6 +23,7 @@ Values = NDArray[np.generic]  # of any type
 type Tensor = TensorVariable
 type Number = TensorVariable | Array | float  # of arithmetic, which has numbers or makes graphs
 
+_PACKAGE = str(Path(__file__).parents[1])  # whose lines no warning names
 _LARGEST = 1e150  # so that squares are finite
 _SMALLEST = 1e-150  # so that squares of differences are not 0
 _ROUNDING = 1e-12  # of the largest value: smaller differences have lost most of their digits
@@ -169,3 +175,8 @@ def generator(random_seed: int | np.random.Generator | None, name: str = "random
         return np.random.default_rng(random_seed)
     except (TypeError, ValueError):
         raise ValueError(f"{name} must be an integer of at least 0, a Generator or None, got {random_seed!r}") from None
+
+
+def warn(message: str, kind: type[Warning] = UserWarning) -> None:
+    """Warn at the line outside this package from which it was called."""
+    warnings.warn(message, kind, skip_file_prefixes=(_PACKAGE,))

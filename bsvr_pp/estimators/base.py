@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import warnings
 from collections.abc import Callable, Mapping
 from contextlib import AbstractContextManager, nullcontext
 from copy import copy
@@ -20,20 +19,30 @@ from sklearn.metrics import accuracy_score, r2_score
 from sklearn.utils import Tags, check_random_state
 from sklearn.utils.validation import check_is_fitted
 
-from bsvr_pp.core.arrays import Array, check_count, check_fields, check_positive, check_share, checked_weights, numbers
+from bsvr_pp.core.arrays import (
+    Array,
+    check_count,
+    check_fields,
+    check_positive,
+    check_share,
+    checked_weights,
+    numbers,
+    warn,
+)
+from bsvr_pp.core.covariance.covariance import each_block
 from bsvr_pp.core.docs import shared
 from bsvr_pp.estimators.matrices import PairwiseKernel, is_matrix
 from bsvr_pp.estimators.several_targets import FitsOfTargets
 from bsvr_pp.estimators.sparse_inputs import SparseInputs
-from bsvr_pp.estimators.training_data import PACKAGE, TrainingData
+from bsvr_pp.estimators.training_data import TrainingData
 from bsvr_pp.estimators.validation import Columns, Learned, RandomState, checked_labels
 from bsvr_pp.inference.approximate import Laplace, MeanField
 from bsvr_pp.inference.fitted import Fitted
 from bsvr_pp.inference.netcdf import load, save
-from bsvr_pp.inference.protocol import ConvergenceWarning, Integrates, Method, Normalises, Samples, to_record
+from bsvr_pp.inference.protocol import Integrates, Method, Normalises, Samples, to_record, warn_unconverged
 from bsvr_pp.inference.sampling.nuts import NUTS
 from bsvr_pp.methods import from_record
-from bsvr_pp.model.priors import check_kernel
+from bsvr_pp.model.priors import check_ard, check_kernel
 from bsvr_pp.tables.columns import Encoding
 
 _DENSE = 2000  # largest number of rows that are fitted densely without being asked
@@ -58,8 +67,7 @@ def check_prior(kernel: object, ard: object, *more: str) -> None:
     if not isinstance(kernel, PairwiseKernel):
         check_kernel(kernel, *more, "precomputed")
     check_flag("ard", ard)
-    if not ard and (callable(kernel) or is_matrix(kernel)):
-        raise ValueError(f"ard is an option of kernels with lengthscales, got ard=False with kernel={kernel!r}")
+    check_ard(kernel, ard)
 
 
 def check_model_options(estimator: BaseEstimator, methods: dict[str, Method], *kernels: str) -> Method:
@@ -88,7 +96,7 @@ def warn_unless_converged(fitted: Fitted, method: Method) -> None:
     """Warn that an optimum was not found; NUTS warns itself."""
     if not fitted.converged and fitted.draws is None:
         message = f"{method.name} did not converge: {fitted.message}"
-        warnings.warn(message, ConvergenceWarning, skip_file_prefixes=(PACKAGE,))
+        warn_unconverged(message)
 
 
 def central_levels(coverage: float) -> list[float]:
@@ -200,11 +208,9 @@ class LocalBlocks:
             )
         rows = rows.unmerged()
         if self.size == "auto":
-            warnings.warn(
+            warn(
                 f"{len(rows.y)} rows are fitted in local blocks, between which the function is independent: "
-                "blocks=None fits all rows densely",
-                UserWarning,
-                skip_file_prefixes=(PACKAGE,),
+                "blocks=None fits all rows densely"
             )
         return rows, self.rows
 
@@ -221,6 +227,15 @@ class LocalBlocks:
     def threads(self) -> AbstractContextManager[object]:
         """Context in which blocks are solved by this number of threads."""
         return nullcontext() if self.n_jobs is None else joblib.parallel_config(n_jobs=self.n_jobs)
+
+    def each_fit[Fit](self, fit: Callable[[int], Fit], count: int, *, first: int, together: bool) -> list[Fit]:
+        """Fits 0 to ``count`` - 1: the ``first`` ones in turn, and the others ``together`` in these threads."""
+        rest = range(first, count)
+        with self.threads():
+            fits = [fit(k) for k in range(min(first, count))]
+            if together and joblib.effective_n_jobs(None) > 1:
+                return fits + each_block(lambda i: fit(rest[i]), len(rest))
+            return [*fits, *map(fit, rest)]
 
 
 def blocks_from(blocks: LocalBlocks | int | Literal["auto"] | None) -> LocalBlocks:
@@ -271,7 +286,9 @@ class HoldsFit:
     def _keep(self, fit: Any, columns: Columns, given: Mapping[str, Any] | None = None) -> Self:
         """Replace all that an earlier fit has learned, in one statement: what raises before it changes nothing."""
         options = {name: value for name, value in vars(self).items() if not name.endswith("_")}
-        learned = columns.attributes | self._attributes(fit, columns)
+        several = isinstance(fit, FitsOfTargets)
+        found = [self._attributes(one, columns) for one in (fit.fits if several else (fit,))]
+        learned = columns.attributes | (fit.attributes(found) if several else found[0])
         private = {"_fit": fit, "_given": given or self.get_params(deep=False), "_columns": columns}
         self.__dict__ = options | learned | private
         return self

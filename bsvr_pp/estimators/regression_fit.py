@@ -6,7 +6,6 @@ subset shows what all rows are judged by.
 
 from __future__ import annotations
 
-import warnings
 from collections.abc import Iterable, Mapping, Sequence
 from copy import deepcopy
 from dataclasses import dataclass, replace
@@ -14,13 +13,11 @@ from functools import cached_property, partial
 from typing import Any, NamedTuple, Self, cast
 
 import numpy as np
-from joblib import effective_n_jobs
 from numpy.typing import NDArray
 
 from bsvr_pp.core.approximations import LatentPosterior, Mode, find_mode
-from bsvr_pp.core.arrays import Array
+from bsvr_pp.core.arrays import Array, warn
 from bsvr_pp.core.compiler import interruptible, threads_for
-from bsvr_pp.core.covariance.covariance import each_block
 from bsvr_pp.estimators.base import LocalBlocks, warn_unless_converged
 from bsvr_pp.estimators.monotone import NO_DIRECTIONS, Directions
 from bsvr_pp.estimators.outliers import (
@@ -35,7 +32,7 @@ from bsvr_pp.estimators.outliers import (
     robust_width,
 )
 from bsvr_pp.estimators.standard_fit import StandardFit, StandardModel
-from bsvr_pp.estimators.training_data import PACKAGE, TrainingData, Units
+from bsvr_pp.estimators.training_data import TrainingData, Units
 from bsvr_pp.estimators.validation import Columns
 from bsvr_pp.inference.fitted import Fitted
 from bsvr_pp.inference.integrated import Integrated
@@ -80,7 +77,6 @@ class RegressionSpec:
     warping: bool
     integrate: bool = False  # out the hyperparameters of few rows
     monotone: Directions = NO_DIRECTIONS
-    signs: Array | None = None  # (d,), if f is monotone in some inputs
     size: int | None = None
 
     def for_rows(self, rows: TrainingData, columns: Columns) -> tuple[Self, TrainingData]:
@@ -89,18 +85,17 @@ class RegressionSpec:
         kernel = self.kernel_for(n) if columns.matrix is None else self.model.kernel
         model = replace(self.model, tied=columns.tied, kernel=columns.kernel(kernel))
         rows, size = self.local.divided(rows, self.method, undivided=columns.undivided)
-        signs = self._signs(model.kernel, columns, n, size) if self.monotone else None
-        method = _FEW if self.integrate and n <= _INTEGRATED and size is None else self.method
-        return replace(self, model=model, size=size, method=method, signs=signs), rows
-
-    def _signs(self, kernel: Kernel, columns: Columns, n: int, size: int | None) -> Array:
-        """The signs of the slopes along all inputs, if the fit can have them."""
-        if kernel not in SMOOTH_KERNELS:
-            got = repr(kernel) if isinstance(kernel, str) else "a kernel without a name"
+        if self.monotone and model.kernel not in SMOOTH_KERNELS:
+            got = repr(model.kernel) if isinstance(model.kernel, str) else "a kernel without a name"
             raise ValueError(f"monotone takes kernel='auto' or {', '.join(SMOOTH_KERNELS)}, got {got}")
-        if size is not None:
+        if self.monotone and size is not None:
             raise ValueError(f"monotone takes a dense fit, and {n} rows need blocks: use blocks=None")
-        return self.monotone.signs(columns)
+        method = _FEW if self.integrate and n <= _INTEGRATED and size is None else self.method
+        return replace(self, model=model, size=size, method=method), rows
+
+    def slopes(self, columns: Columns) -> Slopes | None:
+        """The slopes of the inputs along which f is monotone, none of them at a row yet; None if there are none."""
+        return Slopes.none(self.monotone.signs(columns)) if self.monotone else None
 
     def kernel_for(self, n: int) -> Kernel:
         """The kernel of n rows that have inputs."""
@@ -379,39 +374,37 @@ def fit_targets(
     data: Sequence[TrainingData], spec: RegressionSpec, columns: Columns, rng: np.random.Generator
 ) -> list[RegressionFit]:
     """Fit each of several targets as if it were alone; from the second on in the threads of the options."""
+    together = not isinstance(spec.method, Samples)
 
-    def fit_target(rows: TrainingData, local: LocalBlocks) -> RegressionFit:
-        of_rows, rows = replace(spec, local=local).for_rows(rows, columns)
-        return fit_regression(rows, of_rows, deepcopy(rng))
+    def fit_target(j: int) -> RegressionFit:
+        local = replace(spec.local, n_jobs=1) if together and j > 0 else spec.local
+        return fit_regression(data[j], replace(spec, local=local), columns, deepcopy(rng))
 
-    first, others = fit_target(data[0], spec.local), data[1:]
-    with spec.local.threads():
-        together = effective_n_jobs(None) > 1 and not isinstance(spec.method, Samples)
-    if not (together and others):
-        return [first, *(fit_target(rows, spec.local) for rows in others)]
-    with spec.local.threads():
-        alone = replace(spec.local, n_jobs=1)
-        return [first, *each_block(lambda j: fit_target(others[j], alone), len(others))]
+    return spec.local.each_fit(fit_target, len(data), first=1, together=together)
 
 
-def fit_regression(rows: TrainingData, spec: RegressionSpec, rng: np.random.Generator) -> RegressionFit:
+def fit_regression(
+    rows: TrainingData, spec: RegressionSpec, columns: Columns, rng: np.random.Generator
+) -> RegressionFit:
     """Fit the rows, and warn of what was set aside and did not converge."""
+    spec, rows = spec.for_rows(rows, columns)
+    slopes = spec.slopes(columns)
     around = spec.method if isinstance(spec.method, Integrates) else None
     method = spec.method if around is None else cast(Method, around.latent)
     latent = cast(Method, method.latent) if isinstance(method, Samples) else method
     spec = replace(spec, set_aside=spec.set_aside and rows.exact)
     whole = units_of(rows, spec)
     model = spec.model.suited(rows.in_units(whole), warping=spec.warping)
-    if spec.signs is not None:  # the effect of a level has no slope
-        model = replace(model, levels=tuple(k for k in model.levels if not spec.signs[k]))
+    if slopes is not None:  # the effect of a level has no slope
+        model = replace(model, levels=tuple(k for k in model.levels if not slopes.signs[k]))
     rounds = _Rounds(spec, model, whole, method, latent, rng)
     with threads_for(len(rows.y)), spec.local.threads():
         chosen = rounds.dense(rows).fit if spec.size is None else rounds.in_blocks(rows)
         if around is not None:
             integrated = chosen.integrated(around)
             chosen = chosen if spec.integrate and not integrated.found.converged else integrated
-        if spec.signs is not None:
-            chosen = chosen.monotone(Slopes.none(spec.signs))
+        if slopes is not None:
+            chosen = chosen.monotone(slopes)
         chosen.predictive(chosen.rows.X[:1], spec.local)  # which makes what other predictions need
     _warn_of_targets(chosen, spec.equal_targets(rows))
     warn_unless_converged(chosen.found, chosen.method)
@@ -421,16 +414,12 @@ def fit_regression(rows: TrainingData, spec: RegressionSpec, rng: np.random.Gene
 def _warn_of_targets(fit: RegressionFit, equal: bool) -> None:
     """Warn of targets that were set aside, and of equal ones that predictions miss."""
     if fit.outliers.size:
-        warnings.warn(
+        warn(
             f"gross errors among {fit.rows.place.size} targets, or targets with far wider noise than most, are set "
-            f'aside: {listed(fit.outliers)} (outliers="keep" keeps them)',
-            UserWarning,
-            skip_file_prefixes=(PACKAGE,),
+            f'aside: {listed(fit.outliers)} (outliers="keep" keeps them)'
         )
     if equal and not fit.found.scales.several:
-        warnings.warn(
+        warn(
             "a third of the targets or more have one value, which f follows, and the noise is as wide below f as "
-            "above, so that predictions may be far from the mean of such targets: noise='gaussian' fits the mean",
-            UserWarning,
-            skip_file_prefixes=(PACKAGE,),
+            "above, so that predictions may be far from the mean of such targets: noise='gaussian' fits the mean"
         )

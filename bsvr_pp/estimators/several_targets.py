@@ -28,6 +28,8 @@ class FitsOfTargets(NamedTuple):
     def attributes(self, parts: Sequence[Any]) -> Any:
         """What each target has: arrays (k,) of numbers and (k, d) of vectors, rows of a DataFrame, or a list."""
         first = parts[0]
+        if isinstance(first, dict):
+            return {name: self.attributes([part[name] for part in parts]) for name in first}
         if isinstance(first, pd.Series):
             return pd.DataFrame(list(parts), index=list(self.names))
         if isinstance(first, pd.DataFrame):

@@ -5,7 +5,6 @@ No dense copy of the inputs is made. They are divided by one number and are not 
 
 from __future__ import annotations
 
-import warnings
 from dataclasses import dataclass
 from typing import ClassVar, Self
 
@@ -14,8 +13,7 @@ import xarray as xr
 from numpy.typing import ArrayLike, NDArray
 from scipy.sparse import csr_array
 
-from bsvr_pp.core.arrays import Array, check_fields, check_positive, numbers
-from bsvr_pp.estimators.training_data import PACKAGE
+from bsvr_pp.core.arrays import Array, check_fields, check_positive, numbers, warn
 
 _TOGETHER = 256  # rows whose products are made at once
 _SMALLEST, _ROUNDING = 1e-150, 1e-10  # numbers whose squares, and variance of rows whose distances, keep their digits
@@ -112,11 +110,9 @@ def _unit(X: csr_array, weight: Array, place: NDArray[np.intp]) -> float:
     for words, numbers_of, each, remedy in (columns, ("row", place, of_rows, "Normalizer")):
         if each.size > 2 and each.max() > _MOST * total:
             share = 100.0 * each.max() / total
-            warnings.warn(
+            warn(
                 f"{words} {numbers_of[np.argmax(each)]} has {share:.0f} % of the variance of sparse X, which has one "
-                f"unit and one lengthscale: the others hardly count, use sklearn.preprocessing.{remedy}",
-                UserWarning,
-                skip_file_prefixes=(PACKAGE,),
+                f"unit and one lengthscale: the others hardly count, use sklearn.preprocessing.{remedy}"
             )
     return total**0.5
 

@@ -10,7 +10,6 @@ from typing import Any, ClassVar, Literal, Self, cast
 
 import numpy as np
 import xarray as xr
-from joblib import effective_n_jobs
 from numpy.typing import ArrayLike, NDArray
 from scipy.sparse import csr_array
 from scipy.special import logit
@@ -25,7 +24,6 @@ from bsvr_pp.classification.normalised_evidence import NormalisedEvidence
 from bsvr_pp.core.approximations import find_mode
 from bsvr_pp.core.arrays import Array, check_choice, check_count, checked_weights, is_number
 from bsvr_pp.core.compiler import threads_for
-from bsvr_pp.core.covariance.covariance import each_block
 from bsvr_pp.core.docs import shared
 from bsvr_pp.core.losses import LOSSES, NoiseModel
 from bsvr_pp.core.losses.registry import label_probability
@@ -321,14 +319,13 @@ class BayesianSVC(OfStandardModel, SavedEstimator, ClassifierMixin, BaseEstimato
             seeds, alike = rng.spawn(len(parts)), list[Point]()
 
             def fit_class(k: int) -> BinaryFit:
-                return self._binary(model, units, parts[k], size, seeds[k], alike)
+                found = self._binary(model, units, parts[k], size, seeds[k], alike)
+                if k < _ALIKE:
+                    alike.append(found.point)
+                return found
 
-            binaries = [fit_class(k) for k in range(min(_ALIKE, len(parts)))]
-            alike += [each.point for each in binaries[:_ALIKE]]
-            rest = range(_ALIKE, len(parts))
-            together = effective_n_jobs(None) > 1 and model.noise == "known_label"
-            binaries += each_block(lambda i: fit_class(rest[i]), len(rest)) if together else map(fit_class, rest)
-            fit = LabelFit(classes, units, rows, binaries)
+            together = model.noise == "known_label"
+            fit = LabelFit(classes, units, rows, local.each_fit(fit_class, len(parts), first=_ALIKE, together=together))
             for each in fit.binaries:
                 if each.model.noise == "known_label":
                     warn_unless_converged(each.found, each.method)

@@ -40,7 +40,6 @@ from bsvr_pp.inference.result import hyperparameters_of
 from bsvr_pp.methods import method_of
 from bsvr_pp.model.inputs import CONSTANTS, Warping
 from bsvr_pp.model.priors import BETA, BIAS, Kernel, check_unused
-from bsvr_pp.model.slopes import Slopes
 
 
 @shared
@@ -310,7 +309,7 @@ class BayesianSVR(TargetPredictions, SavedEstimator, RegressorMixin, BaseEstimat
         if isinstance(self.inference, Samples) and self.inference.latent is None:
             raise ValueError("inference must integrate the latent function out: NUTS(latent=...), got NUTS()")
         method = check_model_options(self, {"auto": MeanField()}, "auto")
-        check_unused(self.noise, self.kernel, beta=self.beta, quantile=self.quantile, ard=bool(self.ard))
+        check_unused(self.noise, beta=self.beta, quantile=self.quantile)
         local, beta = self._local(), BETA if self.beta == "auto" else float(self.beta)
         kernel = cast(Kernel, "rational_quadratic" if self.kernel == "auto" else self.kernel)
         if self.inference == "laplace" and not unit_noise(self.noise, beta=beta).smooth:
@@ -349,16 +348,12 @@ class BayesianSVR(TargetPredictions, SavedEstimator, RegressorMixin, BaseEstimat
         known["kernel"] = columns.kernel(learned["kernel_"])
         model = replace(spec.model, tied=columns.tied, **known)
         more = {"neighbours": learned["neighbours_"], "outliers": learned["outliers_"].astype(np.intp)}
-        if spec.monotone:
-            slopes = Slopes.none(spec.monotone.signs(columns))
+        if (slopes := spec.slopes(columns)) is not None:
             more["slopes"] = slopes.read(result["slopes"].to_dataset()) if "slopes" in result.children else slopes
         return RegressionFit.of_result(model, units, rows, method_of(result), result, **more)
 
-    def _attributes(self, fit: RegressionFit | FitsOfTargets, columns: Columns) -> Learned:
+    def _attributes(self, fit: RegressionFit, columns: Columns) -> Learned:
         """What the fit has found, in the units of the data."""
-        if isinstance(fit, FitsOfTargets):
-            each = [self._attributes(one, columns) for one in fit.fits]
-            return {name: fit.attributes([found[name] for found in each]) for name in each[0]}
         kernel = fit.model.kernel
         inverse = None if callable(kernel) else fit.point["inverse_lengthscale"]
         return hyperparameters(fit.problem.noise_at(fit.point), inverse, fit.units, columns) | {

@@ -7,16 +7,14 @@ numbers agree to the last bit.
 
 from __future__ import annotations
 
-import warnings
 from dataclasses import dataclass, replace
-from pathlib import Path
 from typing import Any, ClassVar, Self
 
 import numpy as np
 import xarray as xr
 from numpy.typing import ArrayLike, NDArray
 
-from bsvr_pp.core.arrays import Array, check_fields, checked_weights, numbers
+from bsvr_pp.core.arrays import Array, check_fields, checked_weights, numbers, warn
 from bsvr_pp.model.blocks import mean_and_deviation
 from bsvr_pp.model.priors import Tied, location_and_scale, of_inputs
 
@@ -24,7 +22,6 @@ Mask = NDArray[np.bool_]
 
 _RATIO = 1e7  # of the largest weight to the smallest, above which the digits of a solve are lost
 _WORTH = 0.2  # mean weight below which there is a warning
-PACKAGE = str(Path(__file__).parents[1])  # whose lines no warning names
 
 
 @dataclass(frozen=True)
@@ -233,11 +230,9 @@ def used_rows(weight: Array) -> NDArray[np.intp]:
     """Rows of weights other than 0, which must not be too different; warns of weights that make them worth few."""
     used, worth = np.flatnonzero(weight > 0), weight.sum()
     if worth < _WORTH * used.size:
-        warnings.warn(
+        warn(
             f"sample_weight has the sum {worth:.3g}, so that {used.size} rows are worth {worth:.3g}, and the prior "
-            "decides most: multiply it so that the weights average to 1, if each row is a measurement",
-            UserWarning,
-            skip_file_prefixes=(PACKAGE,),
+            "decides most: multiply it so that the weights average to 1, if each row is a measurement"
         )
     ratio = weight.max() / weight[used].min()
     if ratio > _RATIO:

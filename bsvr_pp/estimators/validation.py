@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import warnings
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import Any, Self, cast
@@ -16,19 +15,11 @@ from sklearn.metrics import r2_score
 from sklearn.utils.multiclass import check_classification_targets
 from sklearn.utils.validation import check_array, check_is_fitted, check_X_y, validate_data
 
-from bsvr_pp.core.arrays import Array, check_size, check_spread, check_varies, checked_weights, numbers
+from bsvr_pp.core.arrays import Array, check_size, check_spread, check_varies, checked_weights, numbers, warn
 from bsvr_pp.core.losses.noise import checked_ends
 from bsvr_pp.estimators.matrices import MatrixOption, PairwiseKernel, is_matrix, training_rows, values_of
 from bsvr_pp.estimators.sparse_inputs import SparseInputs
-from bsvr_pp.estimators.training_data import (
-    PACKAGE,
-    IntervalData,
-    TrainingData,
-    Units,
-    as_given,
-    check_unweighted,
-    merge_rows,
-)
+from bsvr_pp.estimators.training_data import IntervalData, TrainingData, Units, as_given, check_unweighted, merge_rows
 from bsvr_pp.model.matrices import MatrixKernel, ProductKernel
 from bsvr_pp.model.priors import Kernel, Tied, of_inputs
 from bsvr_pp.model.row_kinds import representative
@@ -202,11 +193,9 @@ class SeveralTargets(Targets):
         """A target is learned from the rows that have it; the others have a weight of 0."""
         both = self.values[~np.isnan(self.values).any(axis=1)]
         if both.shape[1] == 2 and len(both) and not (both[:, 1] < both[:, 0]).any():
-            warnings.warn(
+            warn(
                 "y has two columns, the second nowhere below the first, and each is a target of its own: "
-                "intervals=True takes them as lower and upper ends",
-                UserWarning,
-                skip_file_prefixes=(PACKAGE,),
+                "intervals=True takes them as lower and upper ends"
             )
         found = {}
         for j, name in enumerate(f"column {name!r} of y" for name in self.names):
@@ -245,11 +234,9 @@ def regression_data(
         check_varies(name, rows.y)
     repeated = max(np.count_nonzero(rows.place >= 0) - len(rows.y) for rows in each.values())
     if all(rows.counted for rows in each.values()) and repeated >= _REPEATED * given.size:
-        warnings.warn(
+        warn(
             f"{repeated} of {given.size} rows repeat others, targets included, and count as measurements of their "
-            "own: drop_duplicates() leaves them out, if a table was joined twice",
-            UserWarning,
-            stacklevel=3,
+            "own: drop_duplicates() leaves them out, if a table was joined twice"
         )
     return list(each.values()), replace(columns, targets=targets.names)
 
@@ -326,11 +313,7 @@ def _validate(
             raise ValueError(f"{name} must be numbers, got {dtype}: subtract a date, and divide by a unit of time")
     index = [] if table is None or not reset else [name for name in table.index.names if name is not None]
     if index:
-        warnings.warn(
-            f"the index of X, {', '.join(map(repr, index))}, is no input: X.reset_index() makes it a column",
-            UserWarning,
-            skip_file_prefixes=(PACKAGE,),
-        )
+        warn(f"the index of X, {', '.join(map(repr, index))}, is no input: X.reset_index() makes it a column")
     try:
         if numeric and targets.kind in "USbO":
             given_y = np.array(y, dtype=object)
@@ -346,9 +329,7 @@ def _validate(
     except DataError:
         raise
     except (TypeError, ValueError) as error:
-        known, columns = (
-            list(each) for each in (getattr(estimator, "feature_names_in_", ()), getattr(table, "columns", ()))
-        )
+        known, columns = list(getattr(estimator, "feature_names_in_", ())), list(getattr(table, "columns", ()))
         if not reset and sorted(columns) == sorted(known) and columns != known:
             raise ValueError(
                 f"{error}X.rename(columns=str)[list(estimator.feature_names_in_)] has this order"
@@ -376,7 +357,7 @@ def encoded(encoding: Encoding, table: pd.DataFrame) -> Array:
     check_columns("X", table.columns, encoding.kinds)
     inputs, notes = encoding.transform(table)
     for note in notes:
-        warnings.warn(note, UserWarning, skip_file_prefixes=(PACKAGE,))
+        warn(note)
     return inputs
 
 

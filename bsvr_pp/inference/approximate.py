@@ -5,7 +5,6 @@ Annealing is an unbiased evidence with a standard error, the reference for the a
 
 from __future__ import annotations
 
-import warnings
 from dataclasses import dataclass, replace
 from typing import ClassVar, Literal
 
@@ -16,9 +15,10 @@ from pytensor.compile.sharedvalue import SharedVariable
 from pytensor.tensor.variable import TensorConstant
 
 from bsvr_pp.core.approximations import BlockDiagonal, Covariance, LatentPosterior, annealed, laplace, mean_field
+from bsvr_pp.core.approximations.laplace import is_local
 from bsvr_pp.core.approximations.mean_field import TARGET
 from bsvr_pp.core.approximations.smc import AnnealedPosterior, Annealing, LogLikelihood
-from bsvr_pp.core.arrays import Array
+from bsvr_pp.core.arrays import Array, warn
 from bsvr_pp.core.covariance.covariance import AnyCovariance
 from bsvr_pp.core.losses import NoiseModel
 from bsvr_pp.core.losses.noise import unit_noise
@@ -89,8 +89,7 @@ class Laplace(IntegratesLatent):
         return object.__new__(cls)
 
     def __post_init__(self) -> None:
-        if self.curvature not in ("exact", "local"):
-            raise ValueError(f"curvature must be 'exact' or 'local', got {self.curvature!r}")
+        is_local(self.curvature)  # raises the error for another value
 
     @property
     def name(self) -> str:
@@ -116,11 +115,9 @@ class Laplace(IntegratesLatent):
         least = float(value_of(beta).min()) if given else 0.0
         smooth = least >= _SMOOTH and unit_noise(problem.loss.name, beta=least).smooth
         if self.curvature == "exact" and not smooth:
-            warnings.warn(
+            warn(
                 f"the evidence of {self.name} is discontinuous where the noise is not smooth (small beta), and NUTS "
-                "then fails without divergences: prefer latent=MeanField() or latent=Laplace(curvature='local')",
-                UserWarning,
-                stacklevel=4,
+                "then fails without divergences: prefer latent=MeanField() or latent=Laplace(curvature='local')"
             )
 
     def solve(

@@ -6,7 +6,6 @@ It contains the checks, seeds, timing, provenance and the treatment of failures;
 from __future__ import annotations
 
 import time
-import warnings
 from collections.abc import Mapping
 from typing import Literal
 
@@ -15,12 +14,11 @@ import pymc as pm
 import xarray as xr
 from numpy.typing import ArrayLike
 
-from bsvr_pp.core.arrays import check_count, generator
+from bsvr_pp.core.arrays import check_count, generator, warn
 from bsvr_pp.core.compiler import interruptible
 from bsvr_pp.core.docs import shared
 from bsvr_pp.inference.budget import check_budget
 from bsvr_pp.inference.protocol import (
-    ConvergenceWarning,
     Integrates,
     Method,
     Normalises,
@@ -28,6 +26,7 @@ from bsvr_pp.inference.protocol import (
     Options,
     Samples,
     attributes_of,
+    warn_unconverged,
 )
 from bsvr_pp.model.distributions import has_labels
 from bsvr_pp.model.inventory import ModelError, NotRead
@@ -61,7 +60,7 @@ def fit(
     restarts : int, optional
         Number of starts of the optimiser: by default 2, or 5 for exact Laplace, whose evidence is discontinuous. Above
         400 rows they are first tried on a quarter of the rows, then those close to the best on all rows, and the best
-        goes on; for exact Laplace the better half of the optima continues. From 2000 rows half of them are searched
+        goes on; for exact Laplace the better half of the optima continues. From 1500 rows half of them are searched
         first.
     objective : {"posterior", "evidence"}
         Objective of the optimisation: evidence times hyperpriors, or only the evidence.
@@ -184,12 +183,10 @@ def _check_problem(problem: Problem, method: Method, fixed: Point, objective: st
     )
     held = [name for name in problem.coefficients() if name in free] if free and not isinstance(method, Samples) else []
     if held:
-        warnings.warn(
+        warn(
             f"{', '.join(held)} of mu: optimised and not integrated out, so that the evidence is another quantity. "
             "What is integrated out has a normal prior without a transform, is linear in mu, and nothing else depends "
-            "on it; bp.NUTS() samples all",
-            UserWarning,
-            stacklevel=3,
+            "on it; bp.NUTS() samples all"
         )
 
 
@@ -197,7 +194,5 @@ def _judge(result: xr.DataTree, began: float) -> xr.DataTree:
     """Note the time that a result took, and warn if it did not converge."""
     result.attrs["sampling_time"] = time.perf_counter() - began
     if not result.attrs["converged"]:
-        warnings.warn(
-            f"{result.attrs['inference']} did not converge: {result.attrs['message']}", ConvergenceWarning, stacklevel=3
-        )
+        warn_unconverged(f"{result.attrs['inference']} did not converge: {result.attrs['message']}")
     return result

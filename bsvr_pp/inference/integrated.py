@@ -18,6 +18,7 @@ from rich.progress import track
 from scipy.special import logsumexp
 from scipy.stats import chi2, multivariate_t, norm, qmc
 
+from bsvr_pp.core.approximations.smc import importance_estimate
 from bsvr_pp.core.arrays import Array, Rows, check_count
 from bsvr_pp.core.compiler import threads_for
 from bsvr_pp.inference.approximate import MeanField, solve_at
@@ -262,12 +263,6 @@ class _Chains:
         if accepted:
             self.x[i], self.found[i] = x, (value, gradient)
         return accepted
-
-
-def importance_estimate(log_ratio: Array) -> tuple[float, float]:
-    """Log of the mean of importance ratios, and its standard error."""
-    value = float(logsumexp(log_ratio) - np.log(log_ratio.size))
-    return value, float(np.exp(log_ratio - value).std(ddof=1) / np.sqrt(log_ratio.size))
 
 
 def bridge_estimate(of_proposal: Array, of_posterior: Array, independent: int) -> tuple[float, float]:

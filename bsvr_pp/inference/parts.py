@@ -75,10 +75,8 @@ def draw_parts(
     """Draw f (size, n) and its parts (size, ...) by name, jointly; with ``plug_in`` the most probable values."""
     affine = problem.composite
     assert affine is not None
-    parts, (A,) = (
-        _at_training(problem, affine, point),
-        problem.evaluate("A", lambda: [affine.loading(problem.matrix)], point),
-    )
+    parts = _at_training(problem, affine, point)
+    (A,) = problem.evaluate("A", lambda: [affine.loading(problem.matrix)], point)
     dual = np.broadcast_to(posterior.dual_coef, (size, problem.targets.size)).copy()
     z = np.zeros((size, affine.size))
     prior = {name: np.zeros((size, part.K.size)) for name, part in parts.items()}

@@ -18,7 +18,7 @@ from numpy.random import Generator
 
 from bsvr_pp.core.approximations import Covariance
 from bsvr_pp.core.approximations.smc import AnnealedPosterior, LogLikelihood
-from bsvr_pp.core.arrays import Array
+from bsvr_pp.core.arrays import Array, warn
 from bsvr_pp.core.covariance.covariance import AnyCovariance
 from bsvr_pp.core.losses import NoiseModel
 from bsvr_pp.model.marginalize import Integrator
@@ -29,6 +29,11 @@ Objective = Literal["posterior", "evidence"]
 
 class ConvergenceWarning(UserWarning):
     """A result did not converge; it is returned with ``converged`` 0."""
+
+
+def warn_unconverged(message: str) -> None:
+    """Warn that something did not converge."""
+    warn(message, ConvergenceWarning)
 
 
 class Options(NamedTuple):

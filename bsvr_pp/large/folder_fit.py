@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import json
 import shutil
-import warnings
 from dataclasses import asdict, replace
 from functools import lru_cache
 from pathlib import Path
@@ -25,7 +24,7 @@ from bsvr_pp.estimators.matrices import is_matrix
 from bsvr_pp.estimators.regression_fit import RegressionSpec
 from bsvr_pp.estimators.svr import BayesianSVR
 from bsvr_pp.inference.prediction.neighbours import SolvedRows, solved_rows
-from bsvr_pp.inference.protocol import ConvergenceWarning, IntegratesLatent
+from bsvr_pp.inference.protocol import IntegratesLatent, warn_unconverged
 from bsvr_pp.inference.search.at_size import search_in_blocks
 from bsvr_pp.large import folder_model
 from bsvr_pp.large.folder_model import FolderModel, rows_in
@@ -225,7 +224,7 @@ def _finish(path: Path, record: Record, work: Path) -> FolderModel:
     model = FolderModel(path)
     if not model.at_size["converged"]:
         message = f"{model._spec.method.name} did not converge: {model.at_size['message']}"
-        warnings.warn(message, ConvergenceWarning, stacklevel=4)
+        warn_unconverged(message)
     return model
 
 

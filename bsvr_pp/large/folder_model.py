@@ -7,7 +7,6 @@ file ends in checksums of its pieces (`core.atomic_write.seal`), which are check
 from __future__ import annotations
 
 import shutil
-import warnings
 from collections.abc import Iterator, Mapping
 from contextlib import ExitStack
 from dataclasses import asdict, dataclass, field, replace
@@ -28,13 +27,13 @@ from bsvr_pp.estimators.regression_fit import RegressionSpec
 from bsvr_pp.estimators.standard_fit import StandardModel
 from bsvr_pp.estimators.svr import BayesianSVR
 from bsvr_pp.estimators.target_predictions import TargetPredictions, hyperparameters
-from bsvr_pp.estimators.training_data import PACKAGE, TrainingData, Units
+from bsvr_pp.estimators.training_data import TrainingData, Units
 from bsvr_pp.estimators.validation import Columns, encoded
 from bsvr_pp.inference.approximate import solve_at
 from bsvr_pp.inference.prediction.component import Component, Member, component, draw_jointly, mixture_of
 from bsvr_pp.inference.prediction.distribution import CHUNK, PredictiveDistribution
 from bsvr_pp.inference.prediction.neighbours import NoiseScales, SolvedRows, few, moments_given, nearest_in, solved_rows
-from bsvr_pp.inference.protocol import ConvergenceWarning, IntegratesLatent
+from bsvr_pp.inference.protocol import IntegratesLatent, warn_unconverged
 from bsvr_pp.large.parts import (
     NO_THREADS,
     Data,
@@ -62,7 +61,7 @@ from bsvr_pp.tables.files import writing_predictions
 FORMAT = "bsvr_pp folder 7"
 ARRAYS = ("inputs.npy", "targets.npy", "row.npy", "solved.npy", "regions.npz")
 POSTERIOR = ("dual_coef.npy", "site_precision.npy", "blocks.npz")  # of all blocks, if they are solved
-UNSOLVED = "its blocks are not solved, which this needs: FolderModel.solve, or bsvr-pp solve, solves them"
+_UNSOLVED = "its blocks are not solved, which this needs: FolderModel.solve, or bsvr-pp solve, solves them"
 _TASK = 5000  # rows of a task of `FolderModel.predict_into`,
 _ROWS = 50_000  # and those that it writes together
 _TOGETHER = 100_000  # rows of blocks that are searched together
@@ -96,6 +95,12 @@ class StoredRows:
         files = _opened(self.folder, "posterior.json", seals, POSTERIOR)
         with np.load(files["blocks.npz"].check().path) as saved:
             return replace(self, files={**self.files, **files}, **dict(saved))
+
+    def check_solved(self, refusal: type[Exception]) -> Array:
+        """Check that the blocks are solved, and return their log evidences."""
+        if self.log_evidence is None:
+            raise refusal(f"{self.folder}: {_UNSOLVED}")
+        return self.log_evidence
 
     def of(self, *blocks: int) -> Rows:
         """Ascending numbers of the rows of some blocks."""
@@ -172,8 +177,7 @@ class FolderFit:
 
     def components(self, X: Array | None = None) -> list[Component]:
         """The posterior of f in the blocks that hold inputs, or in all, which are read."""
-        if self.stored.log_evidence is None:
-            raise ValueError(f"{self.stored.folder}: {UNSOLVED}")
+        self.stored.check_solved(ValueError)
         own = () if X is None else (np.unique(self.stored.regions.assign(X)),)
         rows, blocks = self.stored.in_blocks(*own)
         dual, precision = (self.stored.read(name, rows) for name in ("dual_coef.npy", "site_precision.npy"))
@@ -302,15 +306,13 @@ class FolderModel(TargetPredictions):
     @property
     def log_evidence_(self) -> float:
         """Log evidence of the targets."""
-        if self._stored.log_evidence is None:
-            raise AttributeError(f"{self.folder}: {UNSOLVED}")
-        return float(self._stored.log_evidence.sum() - self._record["data"]["exact"] * np.log(self._fit.units.unit))
+        value = self._stored.check_solved(AttributeError).sum()
+        return float(value - self._record["data"]["exact"] * np.log(self._fit.units.unit))
 
     @property
     def dual_coef_(self) -> Array:
         """Dual coefficients of the mean of f, in the order of the data."""
-        if self._stored.log_evidence is None:
-            raise AttributeError(f"{self.folder}: {UNSOLVED}")
+        self._stored.check_solved(AttributeError)
         rows, _ = self._stored.in_blocks()
         return self._stored.read("dual_coef.npy", rows)[np.argsort(self._stored.read("row.npy", rows))]
 
@@ -355,7 +357,7 @@ class FolderModel(TargetPredictions):
         if not converged.all():
             failed = f"the solves of {np.count_nonzero(~converged)} of {converged.size} blocks"
             message = f"{self._spec.method.name} did not converge: {failed}"
-            warnings.warn(message, ConvergenceWarning, skip_file_prefixes=(PACKAGE,))
+            warn_unconverged(message)
 
     def predict_into(
         self,

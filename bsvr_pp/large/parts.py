@@ -8,7 +8,6 @@ workers of a cluster that see the folder.
 from __future__ import annotations
 
 import json
-import warnings
 from collections import UserDict
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -23,7 +22,7 @@ import pandas as pd
 from numpy.typing import ArrayLike, NDArray
 from scipy.sparse import issparse
 
-from bsvr_pp.core.arrays import Array, checked_weights
+from bsvr_pp.core.arrays import Array, checked_weights, warn
 from bsvr_pp.core.atomic_write import DamagedError, SealedFile, atomic_write
 from bsvr_pp.core.covariance.covariance import each_block
 from bsvr_pp.estimators.training_data import IntervalData, TrainingData, Units, as_given, used_rows, width_of_tied
@@ -359,7 +358,7 @@ def _intact[T](read: Callable[[Path], T], path: Path) -> T | None:
     except FileNotFoundError:
         return None
     except DamagedError as error:
-        warnings.warn(f"{error}; its stage is computed again", UserWarning, stacklevel=6)
+        warn(f"{error}; its stage is computed again")
         return None
 
 

@@ -342,10 +342,11 @@ def default_model(
     inputs, targets, width, location, scale = _scales(X, y)
     check_choice("noise", noise, NOISES)
     check_kernel(kernel)
+    check_ard(kernel, ard)
     if beta is not None and not (is_number(beta) and 0 <= beta <= 1):
         raise ValueError(f"beta must lie between 0 and 1, got {beta!r}")
     check_share("quantile", quantile)
-    check_unused(noise, kernel, beta=beta, quantile=quantile, ard=ard)
+    check_unused(noise, beta=beta, quantile=quantile)
     known = Inputs(inputs, width, ard)
     if kernel == "main_effects":
         levels, scales, pairs = taken_by_main_effects(inputs, None, 1.0, warping)
@@ -393,14 +394,12 @@ def standard_model(
     return model
 
 
-def check_unused(noise: str, kernel: Any, *, beta: Any, quantile: float, ard: bool) -> None:
-    """Check that no option is given that the noise or the kernel would ignore."""
+def check_unused(noise: str, *, beta: Any, quantile: float) -> None:
+    """Check that no option is given that the noise would ignore."""
     if beta not in (None, "auto") and "beta" not in LOSSES[noise].parameters:
         raise ValueError(f"beta is an option of soft_insensitive noise, got beta={beta!r} with {noise} noise")
     if quantile != _MEDIAN and "quantile" not in LOSSES[noise].parameters:
         raise ValueError(f"quantile is an option of pinball noise, got quantile={quantile!r} with {noise} noise")
-    if callable(kernel) and not ard:
-        raise ValueError("ard is an option of kernels with lengthscales, got ard=False with a kernel function")
 
 
 def check_kernel(kernel: Any, *more: str) -> None:
@@ -408,6 +407,12 @@ def check_kernel(kernel: Any, *more: str) -> None:
     names = [*more, *KERNELS]
     if not callable(kernel) and kernel not in names:
         raise ValueError(f"kernel must be {', '.join(names)} or a function of the inputs, got {kernel!r}")
+
+
+def check_ard(kernel: object, ard: object) -> None:
+    """Check that ``ard`` is not given in vain, for a kernel that is a function or comes as a matrix."""
+    if not ard and kernel not in (*KERNELS, "auto"):
+        raise ValueError(f"ard is an option of kernels with lengthscales, got ard=False with kernel={kernel!r}")
 
 
 def _scales(X: ArrayLike, y: ArrayLike) -> tuple[Array, Array, Array, float, float]:

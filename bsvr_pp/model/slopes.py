@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, fields, replace
-from typing import NamedTuple, Protocol, Self
+from typing import NamedTuple, Self
 
 import numpy as np
 import pymc as pm
@@ -95,20 +95,6 @@ class Gaps(NamedTuple):
         return cls(own, each, unlike, inputs, ls[inputs])
 
 
-class Form(Protocol):
-    """A kernel with derivatives, of the parameters of its graph."""
-
-    @property
-    def ls(self) -> Array:
-        """Lengthscales (d,) of its inputs."""
-
-    def with_values(self, gaps: Gaps) -> Array:
-        """Covariance (m, n) of slopes with values of f, times the lengthscale."""
-
-    def with_slopes(self, gaps: Gaps) -> Array:
-        """Covariance (m, m) of slopes with one another, times both lengthscales."""
-
-
 class Radial(NamedTuple):
     """v·g(h) with h = r²/2; ``profile`` has the two derivatives of g."""
 
@@ -125,11 +111,11 @@ class Radial(NamedTuple):
         return self.variance * first, self.variance * second
 
     def with_values(self, gaps: Gaps) -> Array:
-        """As of `Form`."""
+        """Covariance (m, n) of slopes with values of f, times the lengthscale."""
         return self._derivatives(gaps)[0] * gaps.own
 
     def with_slopes(self, gaps: Gaps) -> Array:
-        """As of `Form`."""
+        """Covariance (m, m) of slopes with one another, times both lengthscales."""
         first, second = self._derivatives(gaps)
         return second * gaps.own * gaps.own.T - first * np.equal.outer(gaps.inputs, gaps.inputs)
 
@@ -151,16 +137,19 @@ class Effects(NamedTuple):
         return own, 1.0 + self.pairs**2 * (total - own), details
 
     def with_values(self, gaps: Gaps) -> Array:
-        """As of `Form`."""
+        """As of `Radial`."""
         own, factor, details = self._parts(gaps)
         return -gaps.own * (own * factor + details)
 
     def with_slopes(self, gaps: Gaps) -> Array:
-        """As of `Form`."""
+        """As of `Radial`."""
         own, factor, details = self._parts(gaps)
         square, pull = gaps.own**2, gaps.own * own
         same = own * factor * (1.0 - square) + details * (1.0 - 16.0 * square)
         return np.where(np.equal.outer(gaps.inputs, gaps.inputs), same, self.pairs**2 * pull * pull.T)
+
+
+Form = Radial | Effects  # a kernel with derivatives, of the parameters of its graph
 
 
 def _gaussian(h: Array) -> tuple[Array, Array]:

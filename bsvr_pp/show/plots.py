@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 from itertools import cycle
-from typing import Any, Protocol, runtime_checkable
+from typing import Any
 
 import arviz as az
 import matplotlib.pyplot as plt
@@ -25,6 +25,7 @@ from bsvr_pp.assess.evidence import Judged, evidence_at
 from bsvr_pp.assess.partial_dependence import Column, effect
 from bsvr_pp.core.arrays import Array, generator, is_number, numbers
 from bsvr_pp.core.docs import shared
+from bsvr_pp.estimators.svr import BayesianSVR
 from bsvr_pp.inference.approximate import Annealed, Laplace, MeanField
 from bsvr_pp.inference.fitted import latent_posterior
 from bsvr_pp.inference.predict import predict
@@ -330,14 +331,6 @@ def plot_effect(
     return figure
 
 
-@runtime_checkable
-class HasScales(Protocol):
-    """What `plot_warping` asks of a fitted estimator."""
-
-    def _inputs_on_scales(self) -> Mapping[str, tuple[Array, Array]]:
-        """Inputs by name, as given and on their learned scales."""
-
-
 def plot_warping(estimator: object) -> Figure:
     """Plot the learned scales of the inputs of a fit, with ticks at the training rows.
 
@@ -365,7 +358,7 @@ def plot_warping(estimator: object) -> Figure:
     >>> [axis.get_xlabel() for axis in bp.plot_warping(svr).axes]
     ['x0', 'x1']
     """
-    if not isinstance(estimator, HasScales):
+    if not isinstance(estimator, BayesianSVR):
         raise TypeError(f"estimator must be a BayesianSVR, got {type(estimator).__name__}")
     scales = estimator._inputs_on_scales()
     if not scales:

@@ -28,7 +28,7 @@ from bsvr_pp.assess import assessment
 from bsvr_pp.assess.assessment import GOOD_R_HAT, Comparison, Numbers, Plain, Value, scores
 from bsvr_pp.assess.evidence import Judged
 from bsvr_pp.core import __version__
-from bsvr_pp.core.arrays import generator
+from bsvr_pp.core.arrays import check_choice, generator
 from bsvr_pp.core.docs import shared
 from bsvr_pp.inference.approximate import Annealed, Laplace, MeanField
 from bsvr_pp.inference.integrated import GOOD_K
@@ -188,8 +188,8 @@ def _check_comparable(
         for label in data.keys() & first_data.keys():
             words = f"results[{name!r}] was computed with other {label} than results[{first!r}]"
             check_same(words, data[label], first_data[label])
-    if reference is not None and reference not in results:
-        raise ValueError(f"reference must be one of {', '.join(results)}, got {reference!r}")
+    if reference is not None:
+        check_choice("reference", reference, results)
     if (X_test is None) != (y_test is None):
         raise ValueError("X_test and y_test must be given together")
     if annealed is not None and not isinstance(annealed, Anneals):

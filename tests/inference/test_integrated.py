@@ -9,8 +9,9 @@ from scipy.special import logsumexp
 import bsvr_pp as bp
 from bsvr_pp.approximations import mean_field
 from bsvr_pp.assess import assessment
+from bsvr_pp.core.approximations.smc import importance_estimate
 from bsvr_pp.inference import integrated
-from bsvr_pp.inference.integrated import bridge_estimate, importance_estimate
+from bsvr_pp.inference.integrated import bridge_estimate
 from bsvr_pp.model.problem import read_model
 
 X = np.linspace(-2.0, 2.0, 12)[:, None]

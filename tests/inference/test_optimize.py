@@ -235,7 +235,7 @@ def test_some_rows_have_their_neighbours_beside_them():
     chosen = optimize._some(problem, 10).inputs
     rows = [int(np.flatnonzero((row == X).all(axis=1))[0]) for row in chosen]
     assert len(set(rows)) == 10
-    near = starts.nearest_others(X)
+    near = starts.neighbour_of_each(X)
     assert (near != np.arange(40)).all()
     beside = [near[row] in rows or row in near[rows] for row in rows]
     assert sum(beside) >= 9  # the last one may be alone
@@ -324,6 +324,6 @@ def test_amplitudes_are_found_by_what_they_do():
 
 def test_nearest_rows_of_many_inputs_are_those_of_a_tree(monkeypatch):
     X = np.random.default_rng(0).normal(size=(50, 300))
-    found = starts.nearest_others(X)
+    found = starts.neighbour_of_each(X)
     monkeypatch.setattr(starts, "_FLAT", 300)
-    np.testing.assert_array_equal(found, starts.nearest_others(X))
+    np.testing.assert_array_equal(found, starts.neighbour_of_each(X))

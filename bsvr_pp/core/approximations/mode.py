@@ -58,14 +58,13 @@ class DualSolution(NamedTuple):
 
 def _join(K: BlockDiagonal, parts: list[Mode]) -> Mode:
     """The mode of all rows of the modes of the blocks."""
+    vectors = {name: scatter(K.rows, [getattr(part, name) for part in parts]) for name in ("dual_coef", "f", "support")}
     return Mode(
-        scatter(K.rows, [part.dual_coef for part in parts]),
-        scatter(K.rows, [part.f for part in parts]),
-        scatter(K.rows, [part.support for part in parts]),
-        float(sum(part.objective for part in parts)),
-        max(part.duality_gap for part in parts),
-        max(part.n_iter for part in parts),
-        all(part.converged for part in parts),
+        **vectors,
+        objective=float(sum(part.objective for part in parts)),
+        duality_gap=max(part.duality_gap for part in parts),
+        n_iter=max(part.n_iter for part in parts),
+        converged=all(part.converged for part in parts),
     )
 
 

@@ -161,7 +161,7 @@ class Path:
             f, values = self.move(f[kept], values[kept], float(high), design.moves, rng)
         if not np.isfinite(log_mass).any():
             raise ValueError(_VANISHES)
-        log_evidence, error = _mean_of(log_mass)  # by the delta method
+        log_evidence, error = importance_estimate(log_mass)  # by the delta method
         # Particle j of a group that is chosen with probability proportional to its evidence.
         ratios = np.exp(log_mass - log_evidence)
         chosen = rng.choice(groups, size=groups * particles, p=ratios / ratios.sum())
@@ -234,15 +234,15 @@ def importance(
     """Estimate the evidence without bias by draws of the Gaussian (of each block): its log and standard error."""
     if not isinstance(K, BlockDiagonal):
         path = bridge(K, y, noise, mean)
-        value, error = _mean_of(path.log_ratio(path.draw(particles, rng)))
+        value, error = importance_estimate(path.log_ratio(path.draw(particles, rng)))
         return path.log_mass + value, error
     found = [importance(K.part(b), y[rows], noise, mean[rows], particles, rng) for b, rows in enumerate(K.rows)]
     values, errors = np.transpose(found)
     return float(values.sum()), float(np.sqrt((errors**2).sum()))
 
 
-def _mean_of(log_weight: Array) -> tuple[float, float]:
-    """Compute the log of the mean weight, and its standard error."""
+def importance_estimate(log_weight: Array) -> tuple[float, float]:
+    """Log of the mean of importance weights, and its standard error."""
     log_mean = float(logsumexp(log_weight) - np.log(log_weight.size))
     return log_mean, float(np.exp(log_weight - log_mean).std(ddof=1) / np.sqrt(log_weight.size))
 

@@ -11,7 +11,6 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 from math import copysign, exp, inf, log, log1p, pi, sqrt
-from typing import Protocol
 
 import numpy as np
 from numba import types
@@ -151,16 +150,6 @@ def tilted_moments(mean: Array, variance: Array, pieces: Pieces) -> tuple[Array,
     return log_mass, score, residual, tilted_variance, derivatives
 
 
-class Differentiable(Protocol):
-    """A log likelihood with derivatives."""
-
-    def __call__(self, f: Array) -> Array:
-        """Log likelihood of each row of f (draws, n)."""
-
-    def slopes(self, f: ArrayLike) -> tuple[Array, dict[str, Array]]:
-        """Derivatives by f, (draws, n), and by each parameter, (draws,) if it is a number, else (draws, n)."""
-
-
 @dataclass(frozen=True, slots=True)
 class NoiseLikelihood:
     """Log p(y|f) of a noise model for draws of f; ``residual`` (n,) is y, or y - prior mean if f is relative to it."""
@@ -175,7 +164,10 @@ class NoiseLikelihood:
         return np.asarray(each.sum(axis=1))
 
     def slopes(self, f: ArrayLike) -> tuple[Array, dict[str, Array]]:
-        """As `Differentiable.slopes`; at a kink from the right."""
+        """Derivatives by f, (draws, n), and by each parameter, (draws,) if it is a number, else (draws, n).
+
+        At a kink they are from the right.
+        """
         draws = np.ascontiguousarray(f, dtype=np.float64)
         by_f, by_parameter = _slopes(draws, self.residual, self.pieces)
         named = zip(self.parameters.items(), by_parameter, strict=True)

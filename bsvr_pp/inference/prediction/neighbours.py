@@ -10,11 +10,10 @@ offset, the mean residual of its rows. Predictions then have the mean of the tar
 
 from __future__ import annotations
 
-import warnings
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from math import ceil
-from typing import NamedTuple, Protocol, Self
+from typing import NamedTuple, Self
 
 import numpy as np
 import pymc as pm
@@ -31,7 +30,7 @@ from bsvr_pp.core.covariance.covariance import each_block, scatter
 from bsvr_pp.core.docs import shared
 from bsvr_pp.core.losses import NoiseModel
 from bsvr_pp.core.losses.noise import widen
-from bsvr_pp.inference.protocol import ConvergenceWarning
+from bsvr_pp.inference.protocol import warn_unconverged
 from bsvr_pp.inference.result import check_match, is_mode, is_sampled, points_of
 from bsvr_pp.inference.search.starts import lengthscales
 from bsvr_pp.model.blocks import local_blocks
@@ -55,18 +54,6 @@ _COST = 1.4  # and power of their number by which fewer rows are compared
 _TURNS = 8  # in which weights and offsets are computed
 
 
-class Cavities(Protocol):
-    """Moments of f at each row given the others, as of a posterior."""
-
-    @property
-    def cavity_mean(self) -> Array:
-        """Means (n,)."""
-
-    @property
-    def cavity_variance(self) -> Array:
-        """Variances (n,)."""
-
-
 class SolvedRows(NamedTuple):
     """Rows solved in small blocks: their sites (ν, τ), and moments at each given the others; the prior if that failed.
 
@@ -87,6 +74,9 @@ class SolvedRows(NamedTuple):
     def array(self) -> Array:
         """All together, (n, 4)."""
         return np.column_stack(self)
+
+
+Cavities = SolvedRows | LatentPosterior  # moments of f at each row given the others
 
 
 @dataclass(frozen=True)
@@ -398,21 +388,14 @@ def moments_given(problem: Problem, point: Point, X: Array, near: Rows, progress
         new = slice(i * size, (i + 1) * size)
         rows = near[new]
         K, mean = problem.prior_of_each(point, np.concatenate([X[new, None], problem.inputs[rows]], axis=1))
-        each, start = (
-            noise.at(rows.ravel()),
-            np.stack([solved.site_location[rows], solved.site_precision[rows]], axis=1),
-        )
+        each, start = noise.at(rows.ravel()), np.stack([site[rows] for site in solved[:2]], axis=1)
         return nearest_moments(K, mean, problem.targets[rows], each, jitter=problem.prior.jitter, start=start)
 
     parts = each_block(of_group, -(-len(X) // size), progress)
     mean, variance, converged = (np.concatenate(each) for each in zip(*parts, strict=True))
     if not converged.all():
         bad = len(X) - np.count_nonzero(converged)
-        warnings.warn(
-            f"mean field on the {count} nearest rows did not converge for {bad} of {len(X)} new inputs",
-            ConvergenceWarning,
-            stacklevel=2,
-        )
+        warn_unconverged(f"mean field on the {count} nearest rows did not converge for {bad} of {len(X)} new inputs")
     return mean, variance
 
 

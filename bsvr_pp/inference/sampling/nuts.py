@@ -6,7 +6,6 @@ A model is sampled in the coordinates of `bsvr_pp.model.marginalize`.
 from __future__ import annotations
 
 import json
-import warnings
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from types import MappingProxyType
@@ -20,7 +19,7 @@ from pytensor.graph.traversal import ancestors
 from threadpoolctl import threadpool_limits
 
 from bsvr_pp.core import __version__
-from bsvr_pp.core.arrays import Array, check_count, check_share
+from bsvr_pp.core.arrays import Array, check_count, check_share, warn
 from bsvr_pp.core.compiler import interruptible
 from bsvr_pp.inference.approximate import MeanField
 from bsvr_pp.inference.fitted import Draws
@@ -189,11 +188,7 @@ def _sampler_for(model: pm.Model, method: NUTS, *, takes_discrete: bool = False)
     if method.nuts_sampler is None and takes_discrete and any(np.dtype(v.dtype).kind != "f" for v in model.free_RVs):
         return "pymc"
     if flat and method.nuts_sampler is None:
-        warnings.warn(
-            f"PyMC's NUTS samples the model: nutpie cannot sample {flat[0]}, whose density is flat",
-            UserWarning,
-            stacklevel=5,
-        )
+        warn(f"PyMC's NUTS samples the model: nutpie cannot sample {flat[0]}, whose density is flat")
         return "pymc"
     return method.nuts_sampler or "nutpie"
 

@@ -27,9 +27,7 @@ from bsvr_pp.model.problem import Point, Problem
 
 _SUBSET = 1200  # rows of the random subset, at most half of all,
 _NEIGHBOURHOODS, _NEIGHBOURS = 40, 200  # neighbourhoods that are climbed, and their largest number of rows,
-_SHARE = (
-    2  # beside every second row of the subset: with all of them, or twenty of 500 rows, a climb takes twice as long
-)
+_SHARE = 2  # beside every second row of the subset: with all, or twenty of 500 rows, a climb takes twice as long
 _HELD_OUT = 2000  # and rows whose density decides
 _KNOWN = 1e-12  # variance of f, on standardised targets, where a row repeats another without noise
 _ENOUGH, _LIMIT = 0.3, 40  # ascent of three steps, in nats, below which the climb ends, and its number of evaluations

@@ -29,7 +29,7 @@ from bsvr_pp.inference.search.starts import (
     find_roles,
     flatten,
     initial_point,
-    nearest_others,
+    neighbour_of_each,
     noise_of_constant,
 )
 from bsvr_pp.model.gaussian import gradients
@@ -181,7 +181,7 @@ def _some(problem: Problem, count: int) -> Problem:
     if problem.blocks.several or problem.rank is not None or problem.inputs.shape[1] == 0:
         return problem.take(*problem.blocks.some(count, n, rng))
     order = rng.permutation(n)
-    pairs = np.stack([order, nearest_others(problem.inputs)[order]], axis=1).ravel()
+    pairs = np.stack([order, neighbour_of_each(problem.inputs)[order]], axis=1).ravel()
     return problem.take(np.sort(list(dict.fromkeys(pairs))[:count]))
 
 

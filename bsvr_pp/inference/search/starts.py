@@ -145,11 +145,11 @@ def _noise_scales(X: Array, y: Array) -> tuple[float, float]:
     if y.size < 3 or X.shape[1] == 0:
         return 2 * (float(np.std(y)) or 1e-3,)
     levels, least = np.array([0.5, _SMALLEST]), 1e-2 * location_and_scale(y)[1] or 1e-8
-    scales = np.quantile(np.abs(y - y[nearest_others(X)]), levels) / (2.0**0.5 * norm.ppf(0.5 + 0.5 * levels))
+    scales = np.quantile(np.abs(y - y[neighbour_of_each(X)]), levels) / (2.0**0.5 * norm.ppf(0.5 + 0.5 * levels))
     return max(float(scales[0]), least), max(float(scales.min()), least)
 
 
-def nearest_others(X: Array) -> Rows:
+def neighbour_of_each(X: Array) -> Rows:
     """The nearest other row of each row of X (n, d)."""
     width = np.where(np.std(X, axis=0) > 0, np.std(X, axis=0), 1.0)
     if X.shape[1] > _FLAT:
