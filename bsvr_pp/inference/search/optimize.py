@@ -86,9 +86,8 @@ def maximize(
     An interruption ends the optimisation, and the optima so far are returned.
     """
     check_continuous(problem, fixed)
-    search = method.search
-    restarts, tolerance = options.restarts or search.starts, search.tolerance
-    one_optimum, go_on = search.kept == 0, max(ceil(search.kept * restarts), 1)
+    restarts, tolerance = options.restarts or method.search.starts, method.search.tolerance
+    one_optimum, go_on = method.search.kept == 0, max(ceil(method.search.kept * restarts), 1)
     known = options.start if one_optimum else None
     levels = _halves(problem) if one_optimum and known is None else [problem]
 
