@@ -44,7 +44,7 @@ PUBLISHED = {
     "wine": "-2.72; -1.16; 0.84; 0.91",
     "yacht": "-0.73; 0.56; 1.04; 1.32",
 }
-TABPFN = {  # mean and standard deviation of its negative log density, root of the mean squared error; CRPS of TabResFlow
+TABPFN = {  # mean and standard deviation of its negative log density, RMSE; and the CRPS of TabResFlow
     "concrete": (2.2148, 0.1384, 3.91, 2.4417),
     "energy": (0.1500, 0.1219, 0.43, 0.2943),
     "kin8nm": (-1.2720, 0.0184, 0.071, 0.0387),
