@@ -7,7 +7,7 @@ from typing import Annotated
 import typer
 
 from bsvr_pp.cli.compare_command import compare
-from bsvr_pp.cli.model_commands import fit, predict, solve
+from bsvr_pp.cli.model_commands import example, fit, predict, solve
 from bsvr_pp.core import __version__
 
 __all__ = ["app"]
@@ -24,6 +24,7 @@ def main(version: Annotated[bool, typer.Option("--version", help="Print the vers
 
 
 app.command()(compare)
+app.command()(example)
 app.command()(fit)
 app.command()(predict)
 app.command()(solve)

@@ -1,5 +1,7 @@
 """``bsvr-pp fit`` and ``bsvr-pp predict``: a model of a CSV or Parquet file, and its predictions for another file.
 
+``bsvr-pp example`` writes files to try them with.
+
 The targets are numbers, intervals or censored times (`bsvr_pp.BayesianSVR`), or ordered classes
 (`bsvr_pp.BayesianOrdinalSVC`).
 """
@@ -278,6 +280,27 @@ def solve(model: Annotated[Path, Argument(help="Folder that bsvr-pp fit saved.")
         found.solve()
     print_notes([f"{model}: {warning.message}" for warning in said])
     Console().print(f"{len(found.blocks_)} blocks are solved; the log evidence is {found.log_evidence_:.6g}")
+
+
+def example() -> None:
+    """Write houses.csv, 200 simulated prices of which six are wrong, and new.csv, five houses without a price."""
+    rng, n = np.random.default_rng(0), 205
+    houses = pd.DataFrame({"rooms": rng.integers(2, 9, n), "distance": rng.uniform(0, 20, n).round(1)})
+    houses["district"] = rng.choice(["north", "south", "harbour"], n)
+    houses["built"] = pd.Series(rng.integers(1900, 2020, n)).where(rng.random(n) > 0.1).astype("Int64")  # with gaps
+    of_district = houses["district"].map({"north": 0.0, "south": 15.0, "harbour": 40.0})
+    mean = 60 + 25 * houses["rooms"] + 120 * np.exp(-houses["distance"] / 6) + of_district
+    houses["price"] = (mean + rng.laplace(scale=8, size=n)).round()
+    houses.loc[rng.choice(n - 5, 6, replace=False), "price"] *= 10  # a zero too many
+    files = {"houses.csv": houses[:-5], "new.csv": houses[-5:].drop(columns="price")}
+    with failing(FileExistsError, OSError):
+        for name in files:
+            if Path(name).exists():
+                raise FileExistsError(f"{name} exists: move it, or call the command in another folder")
+        for name, table in files.items():
+            with atomic_write(Path(name)) as fresh:
+                table.to_csv(fresh, index=False)
+    Console().print("houses.csv and new.csv are written: try bsvr-pp compare houses.csv --target price")
 
 
 def _times(survival: str | None) -> list[float] | None:
