@@ -140,7 +140,9 @@ def _warn_of_no_folder() -> None:
 # Python's lock, so that threads can solve several blocks at once.
 compiled = _njit(error_model="numpy", nogil=True)
 
-# For sums over short arrays without branches: their order may change, so that several terms go at once.
+# For sums over short arrays without branches: their order may change, so that several terms go at once. A sum of which
+# compiled functions need the result is `separate`: copies in callers are optimised again, in another order, and which
+# of them runs would depend on what was compiled and what was loaded.
 vectorized = _njit(error_model="numpy", nogil=True, fastmath={"reassoc", "contract", "nsz", "arcp"})
 
 # Types of contiguous arrays, for signatures.
@@ -176,8 +178,8 @@ def rarely_collected() -> Iterator[None]:
 class _Separate:
     """A function that is called by its address from compiled code, and as a compiled function from Python."""
 
-    def __init__(self, function: Callable[..., object], result: types.Type, arguments: tuple[types.Type, ...]) -> None:
-        self.compiled: CPUDispatcher = compiled(function)
+    def __init__(self, made: CPUDispatcher, result: types.Type, arguments: tuple[types.Type, ...]) -> None:
+        self.compiled, function = made, made.py_func
         self.signature = signature(result, *arguments)
         self.__wrapped__, self.__doc__, self.__name__ = function, function.__doc__, function.__name__
         self.__module__ = function.__module__
@@ -252,11 +254,15 @@ def _caller(name: str, result: types.Type, arguments: tuple[types.Type, ...]) ->
     return intrinsic(caller)
 
 
-def separate[F: Callable[..., object]](result: types.Type, *arguments: types.Type) -> Callable[[F], F]:
+def separate[F: Callable[..., object]](
+    result: types.Type,
+    *arguments: types.Type,
+    by: Callable[[Callable[..., object]], Callable[..., object]] = compiled,
+) -> Callable[[F], F]:
     """Compile a function of the given Numba types, passed by position, once and separately from its callers."""
 
     def decorate(function: F) -> F:
-        return cast(F, _Separate(function, result, arguments))
+        return cast(F, _Separate(cast(CPUDispatcher, by(function)), result, arguments))
 
     return decorate
 

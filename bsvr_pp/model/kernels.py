@@ -12,12 +12,13 @@ from typing import NamedTuple
 
 import numpy as np
 import pytensor.tensor as pt
+from numba import types
 from pymc.gp.cov import Covariance, Stationary
 from pytensor.graph.basic import Apply, Variable
 from pytensor.tensor import TensorLike
 
 from bsvr_pp.core.arrays import Array, Tensor, check_count
-from bsvr_pp.core.compiler import compiled, vectorized
+from bsvr_pp.core.compiler import MATRIX, VECTOR, compiled, separate, vectorized
 from bsvr_pp.core.losses.pieces import LN2_HIGH, LN2_LOW, decay
 from bsvr_pp.model.operation import CompiledOp, Graphs, Shape
 
@@ -104,7 +105,11 @@ def _main_effects(x: Points, z: Points, p: Array, i: int, row: Array, work: Arra
                 row[j] += variance if levels[j] == level else 0.0
 
 
-@vectorized
+_POINTS = types.NamedUniTuple(MATRIX, 2, Points)
+_SLOPES = types.NamedTuple((MATRIX, MATRIX, VECTOR), Slopes)
+
+
+@separate(types.void, _POINTS, _POINTS, VECTOR, types.int64, VECTOR, MATRIX, _SLOPES, by=vectorized)
 def _main_effects_gradient(x: Points, z: Points, p: Array, i: int, g: Array, work: Array, out: Slopes) -> None:
     """Add the derivatives of the row times g; ``work`` (d + 2, m) is overwritten."""
     d, m = x.numbers.shape[0], g.shape[0]
@@ -166,7 +171,7 @@ def _rational_quadratic(x: Points, z: Points, p: Array, i: int, row: Array) -> N
         row[j] = variance * decay(log_above(inverse_alpha * row[j]) / inverse_alpha)
 
 
-@vectorized
+@separate(types.void, _POINTS, _POINTS, VECTOR, types.int64, VECTOR, VECTOR, _SLOPES, by=vectorized)
 def _rational_quadratic_gradient(x: Points, z: Points, p: Array, i: int, g: Array, work: Array, out: Slopes) -> None:
     """As `_main_effects_gradient`; ``work`` is overwritten."""
     variance, inverse_alpha = p[0], max(p[1], FLAT)

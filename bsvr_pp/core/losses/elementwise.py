@@ -5,11 +5,12 @@ from __future__ import annotations
 from math import exp, inf, log, pi, sqrt
 
 import numpy as np
+from numba import types
 from numpy.typing import NDArray
 from scipy.special import erfcx
 
 from bsvr_pp.core.arrays import Array
-from bsvr_pp.core.compiler import compiled, vectorized
+from bsvr_pp.core.compiler import VECTOR, compiled, separate, vectorized
 from bsvr_pp.core.losses.intervals import mass_row, tilted_interval
 from bsvr_pp.core.losses.pieces import (
     Pieces,
@@ -154,7 +155,7 @@ def _mass(lower: float, upper: float, j: int, row: Row) -> float:
     return exp(-energy_on(place, j, row)) * peak_integrals(steepness, row[3][j], left, right)[0]
 
 
-@vectorized
+@separate(types.float64, *(types.float64,) * 6, VECTOR, VECTOR, by=vectorized)
 def _shares(
     steepness: float, half: float, left: float, width: float, shift: float, rate: float, nodes: Array, weights: Array
 ) -> float:

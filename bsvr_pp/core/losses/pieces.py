@@ -225,7 +225,7 @@ def decay(u: float) -> float:
     return value * np.int64((1023 - np.int64(np.int32(n))) << 52).view(np.float64)
 
 
-@vectorized
+@separate(types.UniTuple(types.float64, 3), *(types.float64,) * 4, VECTOR, VECTOR, by=vectorized)
 def _sums(
     steepness: float, half: float, left: float, width: float, nodes: Array, weights: Array
 ) -> tuple[float, float, float]:

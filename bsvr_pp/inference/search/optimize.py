@@ -38,6 +38,7 @@ from bsvr_pp.model.operation import TargetsGraph
 from bsvr_pp.model.problem import Point, Problem
 
 _NEAR = 0.03  # largest change of the unconstrained values for which the last solution is a good start
+_SAME = 1e-12  # and for which it is the same point, up to rounding of the constrained values
 _TRIAL = 10  # evaluations of a start, after which the best start continues if the evidence is continuous
 _CLOSE = 15.0  # nats by which starts may be behind the best to be continued once before one is chosen
 _DIFFERENCE = 0.05  # step of unconstrained values for second derivatives,
@@ -239,12 +240,18 @@ class SearchObjective:
             key = f"density without {sorted(fixed)}"
             self._terms.append(problem.function(key, lambda: self._compiled([problem.log_jacobian(fixed)])))
         self._at, self._sites = np.array(np.nan), [np.zeros((2, part.targets.size)) for part in self._parts]
+        self._known: tuple[Array, float, Array] | None = None
         template = problem.to_unconstrained({**initial_point(problem), **fixed})
         self._all_values = dict(zip(problem.hyperparameters, template, strict=True))
         self._shapes = self._flat(template).point_map_info
 
     def __call__(self, x: Array) -> tuple[float, Array]:
-        """Value and gradient (k,) at x (k,); -inf and zeros if a solve fails."""
+        """Value and gradient (k,) at x (k,); -inf and zeros if a solve fails. The last ones are kept."""
+        if self._known is None or np.abs(x - self._known[0]).max(initial=0.0) > _SAME:
+            self._known = x.copy(), *self._evaluated(x)
+        return self._known[1:]
+
+    def _evaluated(self, x: Array) -> tuple[float, Array]:
         if not (self._warm_starts and np.abs(x - self._at).max(initial=0.0) <= _NEAR):
             self._sites = [np.zeros_like(start) for start in self._sites]
         values = self._split(x)
