@@ -8,6 +8,7 @@ Hamiltonian Monte Carlo (Neal 2011), and the evidence is a bridge between both s
 
 from __future__ import annotations
 
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
 from typing import NamedTuple
 
@@ -21,10 +22,13 @@ from scipy.stats import chi2, multivariate_t, norm, qmc
 from bsvr_pp.core.approximations.smc import importance_estimate
 from bsvr_pp.core.arrays import Array, Rows, check_count
 from bsvr_pp.core.compiler import threads_for
+from bsvr_pp.core.covariance.covariance import each_block
 from bsvr_pp.inference.approximate import MeanField, solve_at
 from bsvr_pp.inference.fitted import Cloud, Fitted
 from bsvr_pp.inference.protocol import IntegratesLatent, Options, check_latent
 from bsvr_pp.inference.search.optimize import SearchObjective
+from bsvr_pp.inference.search.quasi_newton import Evaluate
+from bsvr_pp.inference.search.shared import SharedObjective
 from bsvr_pp.model.problem import Point, Problem
 
 GOOD_K = 0.7  # largest k-hat of reliable importance weights (Vehtari et al. 2024)
@@ -110,9 +114,24 @@ class Integrated:
         density = SearchObjective(problem, self.latent, given, "posterior", warm_starts=False, density=True)
         with threads_for(problem.targets.size):
             cloud = _cloud(density, density.pack(found.points[0]), self, rng, progressbar)
-            chosen, weights = cloud.thinned(self.kept)
-            points = [density.unpack(x) for x in chosen]
-            posteriors = [solve_at(problem, self.latent, point) for point in points]
+            return self._of_cloud(cloud, density.unpack, problem, found)
+
+    def around_shared(self, problems: Sequence[Problem], found: Sequence[Fitted], rng: Generator) -> list[Fitted]:
+        """Integrate out what problems share, and their noise, around their optimum: log evidences are of all."""
+        self.latent.check_sampling(problems[0])
+        density = SharedObjective(problems, self.latent, warm_starts=False, density=True)
+        cloud = _cloud(density, density.pack([each.points[0] for each in found]), self, rng, False)
+
+        def of_problem(j: int) -> Fitted:
+            return self._of_cloud(cloud, lambda x: density.unpack(x)[j], problems[j], found[j])
+
+        return each_block(of_problem, len(problems))
+
+    def _of_cloud(self, cloud: _Cloud, unpack: Callable[[Array], Point], problem: Problem, found: Fitted) -> Fitted:
+        """The record of the points of a cloud, after the optimum that was found."""
+        chosen, weights = cloud.thinned(self.kept)
+        points = [unpack(x) for x in chosen]
+        posteriors = [solve_at(problem, self.latent, point) for point in points]
         message, good = found.message, cloud.k_hat <= GOOD_K or cloud.accepted >= _STUCK
         if not good:
             message = (
@@ -129,7 +148,7 @@ class Integrated:
             message=message,
             log_evidence=cloud.log_evidence,
             more={**found.more, **more},
-            cloud=Cloud([density.unpack(x) for x in cloud.x], cloud.weights, self.latent),
+            cloud=Cloud([unpack(x) for x in cloud.x], cloud.weights, self.latent),
         )
 
 
@@ -158,7 +177,7 @@ def _systematic(weights: Array, count: int) -> Rows:
     return np.searchsorted(share, (np.arange(count) + 0.5) / count * share[-1]).clip(0, len(weights) - 1)
 
 
-def _cloud(density: SearchObjective, x: Array, method: Integrated, rng: Generator, progressbar: bool) -> _Cloud:
+def _cloud(density: Evaluate, x: Array, method: Integrated, rng: Generator, progressbar: bool) -> _Cloud:
     """Weighted points around an optimum x (k,) of the hyperparameters."""
     points, chains = method.points, min(method.kept, method.points)
     centre, scale, value = _normal(density, x)
@@ -203,7 +222,7 @@ def _cloud(density: SearchObjective, x: Array, method: Integrated, rng: Generato
     return _Cloud(reached, equal, log_evidence, error, k_hat, float(chains), moved.accepted)
 
 
-def _normal(density: SearchObjective, x: Array) -> tuple[Array, Array, float]:
+def _normal(density: Evaluate, x: Array) -> tuple[Array, Array, float]:
     """Mode (k,) of the density, about, scale (k, k), whose square is the inverse of minus its curvature, and value."""
     value, gradient = density(x)
     turns = [gradient - density(x + step)[1] for step in _STEP * np.eye(x.size)]
@@ -236,7 +255,7 @@ class _Chains:
     """Points that move by Hamiltonian Monte Carlo, on the scale of the posterior; the step size follows acceptance."""
 
     def __init__(
-        self, density: SearchObjective, scale: Array, start: Array, found: list[tuple[float, Array]], rng: Generator
+        self, density: Evaluate, scale: Array, start: Array, found: list[tuple[float, Array]], rng: Generator
     ) -> None:
         self.density, self.scale, self.rng = density, scale, rng
         self.x, self.found, self.size = start.copy(), found, _SIZE

@@ -9,6 +9,7 @@ use it.
 from __future__ import annotations
 
 import json
+from collections.abc import Sequence
 from dataclasses import Field, fields
 from typing import ClassVar, Literal, NamedTuple, Protocol, _ProtocolMeta, runtime_checkable
 
@@ -139,6 +140,11 @@ class Integrates(Method, Protocol):
 
     def around[Found: Solution](self, problem: Problem, given: Point, found: Found, rng: Generator) -> Found:
         """The record of all points, of which the first is the optimum that was found."""
+
+    def around_shared[Found: Solution](
+        self, problems: Sequence[Problem], found: Sequence[Found], rng: Generator
+    ) -> list[Found]:
+        """The same of each of several problems, which share the hyperparameters of a kernel."""
 
 
 def check_latent(latent: object, instead: str = "") -> None:
