@@ -460,7 +460,7 @@ def fit_sharing(
     with spec.local.threads():
         problems, points = [one.fit.problem for one in alone], [one.fit.point for one in alone]
         optima = maximize_shared(problems, cast(IntegratesLatent, most.latent), points)
-        fits = [one.at(*of_one) for one, *of_one in zip(each, optima, data, alone, strict=True)]
+        fits = [each[j].at(optima[j], data[j], alone[j]) for j in range(len(data))]
         if isinstance(spec.method, Integrates):
             found = spec.method.around_shared(problems, [fit.found for fit in fits], np.random.default_rng(0))
             if not spec.integrate or all(one.converged for one in found):

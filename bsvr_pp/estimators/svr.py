@@ -230,10 +230,10 @@ class BayesianSVR(TargetPredictions, SavedEstimator, RegressorMixin, BaseEstimat
         <inputs>
         y : (n,) array, (n, k) array or DataFrame, (n, 2) array or structured array
             Targets; or a column for each of k targets, NaN where a row lacks it, to which models are fitted as if each
-            were alone, unless ``shared``: predictions are (n_new, k, ...), and attributes have an entry a target; or with
-            ``intervals=True`` the ends of the intervals in which they are known to lie, equal for an exact target and
-            one of them infinite for a censored one; or the fields event and time: whether the event was observed, and
-            its time or the time of censoring.
+            were alone, unless ``shared=True``: predictions are (n_new, k, ...), and attributes have an entry a target;
+            or with ``intervals=True`` the ends of the intervals in which they are known to lie, equal for an exact
+            target and one of them infinite for a censored one; or the fields event and time: whether the event was
+            observed, and its time or the time of censoring.
         sample_weight : (n,) array, optional
             Weights of exact targets, >= 0: a row of weight w has the likelihood p(y|f)^w, as if it were there w times,
             and a row of weight 0 is left out. The sum of the weights is the number of rows that the data are worth.

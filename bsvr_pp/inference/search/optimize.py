@@ -11,6 +11,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, replace
+from functools import partial
 from math import ceil
 from typing import Any, Self
 
@@ -246,8 +247,8 @@ class SearchObjective:
         without = {*elsewhere, *(fixed if density else ())}
         if density or without:
             key = f"{'density' if density else 'objective'} without {sorted(without)}"
-            change = lambda: self._compiled([problem.log_change(without, jacobian=density)])
-            self._terms.append(problem.function(key, change))
+            graph = partial(problem.log_change, without, jacobian=density)
+            self._terms.append(problem.function(key, lambda: self._compiled([graph()])))
         self._at, self._sites = np.array(np.nan), [np.zeros((2, part.targets.size)) for part in self._parts]
         template = problem.to_unconstrained({**initial_point(problem), **fixed})
         self._all_values = dict(zip(problem.hyperparameters, template, strict=True))

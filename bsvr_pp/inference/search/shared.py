@@ -47,7 +47,7 @@ class SharedObjective:
         return (value, gradient) if np.isfinite(value) else (-np.inf, np.zeros_like(x))
 
     def pack(self, points: Sequence[Point], first: int = 0) -> Array:
-        """x (k,) of a point of each problem; what is shared is that of the ``first``."""
+        """The x (k,) of a point of each problem; what is shared is that of the ``first``."""
         x = np.empty(self._places.max() + 1)
         for j in (*range(len(points)), first):
             x[self._places[j]] = self._each[j].pack(points[j])
