@@ -18,6 +18,8 @@ from bsvr_pp.inference.search.quasi_newton import ascend
 from bsvr_pp.inference.search.starts import find_roles
 from bsvr_pp.model.problem import Point, Problem
 
+_SHARE = 0.3  # of the tolerance of one problem: of a sum, with more values, some searches ended 2 nats below
+
 
 class SharedObjective:
     """The sum of the `SearchObjective` of problems that share all hyperparameters but those of their noise.
@@ -77,8 +79,8 @@ def maximize_shared(
     starts = [objective.pack(points, j) for j in range(len(points))]
     start = max([*starts, np.mean(starts, axis=0)], key=lambda x: objective(x)[0])
     n = sum(problem.targets.size for problem in problems)
-    tolerance = tolerance_of(method.search.tolerance if tolerance is None else tolerance, n)
-    found = ascend(objective, start, n, 0.1, tolerance=tolerance, highest=objective.highest())
+    tolerance = tolerance_of(_SHARE * method.search.tolerance if tolerance is None else tolerance, n)
+    found = ascend(objective, start, n, tolerance=tolerance, highest=objective.highest())
     end = found.value, found.converged, found.message, found.n_evaluations
     return [Optimum(point, *end) for point in objective.unpack(found.x)]
 
