@@ -9,13 +9,13 @@ from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
+from pytensor.graph.traversal import ancestors
 
 from bsvr_pp.core.arrays import Array
 from bsvr_pp.core.covariance.covariance import each_block
 from bsvr_pp.inference.protocol import IntegratesLatent
 from bsvr_pp.inference.search.optimize import Optimum, SearchObjective, tolerance_of
 from bsvr_pp.inference.search.quasi_newton import ascend
-from bsvr_pp.inference.search.starts import find_roles
 from bsvr_pp.model.problem import Point, Problem
 
 _SHARE = 0.3  # of the tolerance of one problem: of a sum, with more values, some searches ended 2 nats below
@@ -30,7 +30,8 @@ class SharedObjective:
 
     def __init__(self, problems: Sequence[Problem], method: IntegratesLatent, **options: Any) -> None:
         first = problems[0]
-        of_noise = [name for name, role in find_roles(first).items() if role in first.loss.parameters]
+        above = set(ancestors(first.parameters))
+        of_noise = [str(variable.name) for variable in first.variables if variable in above]
         shared = [str(term.name) for term in first.prior_terms if term.name not in of_noise]
         self._each = [
             SearchObjective(problem, method, {}, "posterior", elsewhere=shared if j else (), **options)
