@@ -897,7 +897,7 @@ PUBLIC = {
                 ),
                 ({"intervals": True, "y": ENDS}, "shared=True takes several targets, y .*, got one: use shared=False"),
                 ({"inference": "nuts"}, "shared=True takes one optimum, and NUTS .* has draws: use inference='auto'"),
-                ({"blocks": 10}, "shared=True takes a dense fit, and 20 rows need blocks: use blocks=None or shared"),
+                ({"blocks": 10}, "shared=True takes a dense fit, and 20 rows need blocks: use blocks=None"),
                 (
                     {"kernel": kernel_of_rows, "y": ENDS - np.array([[0.0, 3.0]] * 15 + [[0.0, np.nan]] * 5)},
                     "kernel must have the same hyperparameters for each target with shared=True, got .*: use shared=",

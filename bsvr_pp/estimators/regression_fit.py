@@ -31,10 +31,11 @@ from bsvr_pp.estimators.outliers import (
     listed,
     robust_width,
 )
-from bsvr_pp.estimators.standard_fit import StandardFit, StandardModel
+from bsvr_pp.estimators.standard_fit import StandardFit, StandardModel, integrated
 from bsvr_pp.estimators.training_data import TrainingData, Units
 from bsvr_pp.estimators.validation import Columns
-from bsvr_pp.inference.fitted import Fitted
+from bsvr_pp.inference.approximate import solve_at
+from bsvr_pp.inference.fitted import Fitted, fitted_at
 from bsvr_pp.inference.integrated import Integrated
 from bsvr_pp.inference.monotone import ALLOWED, solve_monotone
 from bsvr_pp.inference.prediction.component import Component, draw_jointly, mixture_of
@@ -88,9 +89,7 @@ class RegressionSpec:
         kernel = self.kernel_for(n) if columns.matrix is None else self.model.kernel
         model = replace(self.model, tied=columns.tied, kernel=columns.kernel(kernel))
         if self.shared and self.local.divides(n):
-            raise ValueError(
-                f"shared=True takes a dense fit, and {n} rows need blocks: use blocks=None or shared=False"
-            )
+            raise ValueError(f"shared=True takes a dense fit, and {n} rows need blocks: use blocks=None")
         rows, size = self.local.divided(rows, self.method, undivided=columns.undivided)
         if self.monotone and model.kernel not in SMOOTH_KERNELS:
             got = repr(model.kernel) if isinstance(model.kernel, str) else "a kernel without a name"
@@ -370,10 +369,10 @@ class _Rounds:
 
     def at(self, optimum: Optimum, rows: TrainingData, alone: _Determined) -> RegressionFit:
         """The fit at another optimum of the hyperparameters, by the rows that determine f."""
-        fit = alone.fit.at(optimum)
-        if not self.has_scales(rows, alone.first):
-            return fit
-        return fit.with_scales(rows.taken(alone.kept & ~alone.near).in_units(fit.units))[0]
+        posterior = solve_at(alone.fit.problem, cast(IntegratesLatent, self.latent), optimum.point)
+        fit = alone.fit.changed(found=fitted_at(optimum.point, posterior, [optimum]))
+        far = rows.taken(alone.kept & ~alone.near).in_units(fit.units)
+        return fit.with_scales(far)[0] if self.has_scales(rows, alone.first) else fit
 
     def in_blocks(self, rows: TrainingData) -> RegressionFit:
         """Fit in blocks; a dense fit of a subset shows whether rows are to be set aside, which all are judged by."""
@@ -416,12 +415,9 @@ def units_of(rows: TrainingData, spec: RegressionSpec) -> Units:
 def fit_targets(
     data: Sequence[TrainingData], spec: RegressionSpec, columns: Columns, rng: np.random.Generator
 ) -> list[RegressionFit]:
-    """Fit each of several targets, as if it were alone or by a kernel that all share.
-
-    From the second on they are fitted in the threads of the options.
-    """
+    """Fit targets, as if each were alone or by a kernel that all share; from the second on in threads."""
     if spec.shared:
-        return fit_sharing(data, spec, columns, rng)
+        return _fit_sharing(data, spec, columns, rng)
     together = not isinstance(spec.method, Samples)
 
     def fit_target(j: int) -> RegressionFit:
@@ -436,16 +432,12 @@ def fit_regression(
 ) -> RegressionFit:
     """Fit the rows, and warn of what was set aside and did not converge."""
     rounds, rows = _Rounds.of(rows, spec, columns, rng)
-    spec = rounds.spec
     with threads_for(len(rows.y)), spec.local.threads():
-        chosen = rounds.dense(rows).fit if spec.size is None else rounds.in_blocks(rows)
-        if isinstance(spec.method, Integrates):
-            integrated = chosen.integrated(spec.method)
-            chosen = chosen if spec.integrate and not integrated.found.converged else integrated
-        return _finished(chosen, rows, spec, columns)
+        chosen = rounds.dense(rows).fit if rounds.spec.size is None else rounds.in_blocks(rows)
+        return _finished([chosen], [rows], rounds.spec, columns)[0]
 
 
-def fit_sharing(
+def _fit_sharing(
     data: Sequence[TrainingData], spec: RegressionSpec, columns: Columns, rng: np.random.Generator
 ) -> list[RegressionFit]:
     """Fit several targets by one kernel, whose hyperparameters maximise the sum of their log evidences.
@@ -453,31 +445,32 @@ def fit_sharing(
     Fits of each target alone find the rows that determine f, and where the search starts. The target with most rows
     decides the kernel and the units of the inputs.
     """
-    most, _ = _Rounds.of(max(data, key=lambda rows: len(rows.y)), spec, columns, rng)
-    spec, each = most.spec, [most.of_target(rows) for rows in data]
-    check_alike([most.model.problem(rows.in_units(one.units)) for one, rows in zip(each, data, strict=True)])
-    alone = spec.local.each_fit(lambda j: each[j].dense(data[j]), len(data), first=1, together=True)
-    with spec.local.threads():
+    longest = max(data, key=lambda rows: len(rows.y))
+    most, _ = _Rounds.of(longest, spec, columns, rng)
+    each, every = [most.of_target(rows) for rows in data], range(len(data))
+    check_alike([most.model.problem(data[j].in_units(each[j].units)) for j in every])
+    with threads_for(len(longest.y)), spec.local.threads():
+        alone = spec.local.each_fit(lambda j: each[j].dense(data[j]), len(data), first=1, together=True)
         problems, points = [one.fit.problem for one in alone], [one.fit.point for one in alone]
         optima = maximize_shared(problems, cast(IntegratesLatent, most.latent), points)
-        fits = [each[j].at(optima[j], data[j], alone[j]) for j in range(len(data))]
-        if isinstance(spec.method, Integrates):
-            found = spec.method.around_shared(problems, [fit.found for fit in fits], np.random.default_rng(0))
-            if not spec.integrate or all(one.converged for one in found):
-                changed = zip(fits, found, strict=True)
-                fits = [fit.changed(found=one, method=spec.method) for fit, one in changed]
-        return [_finished(fit, rows, spec, columns) for fit, rows in zip(fits, data, strict=True)]
+        return _finished([each[j].at(optima[j], data[j], alone[j]) for j in every], data, most.spec, columns)
 
 
-def _finished(fit: RegressionFit, rows: TrainingData, spec: RegressionSpec, columns: Columns) -> RegressionFit:
-    """The fit of the rows with slopes and what predictions need, with a warning of what to know."""
+def _finished(
+    fits: list[RegressionFit], data: Sequence[TrainingData], spec: RegressionSpec, columns: Columns
+) -> list[RegressionFit]:
+    """Integrate hyperparameters out, make f monotone, prepare predictions, and warn of what there is to know."""
+    if isinstance(spec.method, Integrates):
+        around = integrated(fits, spec.method)
+        fits = around if not spec.integrate or all(fit.found.converged for fit in around) else fits
     slopes = spec.slopes(columns)
     if slopes is not None:
-        fit = fit.monotone(slopes)
-    fit.predictive(fit.rows.X[:1], spec.local)  # which makes what other predictions need
-    _warn_of_targets(fit, spec.equal_targets(rows))
-    warn_unless_converged(fit.found, fit.method)
-    return fit
+        fits = [fit.monotone(slopes) for fit in fits]
+    for fit, rows in zip(fits, data, strict=True):
+        fit.predictive(fit.rows.X[:1], spec.local)  # which makes what other predictions need
+        _warn_of_targets(fit, spec.equal_targets(rows))
+        warn_unless_converged(fit.found, fit.method)
+    return fits
 
 
 def _warn_of_targets(fit: RegressionFit, equal: bool) -> None:

@@ -26,12 +26,11 @@ from bsvr_pp.estimators.validation import new_inputs
 from bsvr_pp.inference.approximate import at_optimum, solve_at
 from bsvr_pp.inference.budget import check_budget
 from bsvr_pp.inference.fit import fit
-from bsvr_pp.inference.fitted import Fitted, fitted_at, fitted_draws, light, read_fitted, unsolved
+from bsvr_pp.inference.fitted import Fitted, fitted_draws, light, read_fitted, unsolved
 from bsvr_pp.inference.prediction.component import Component
-from bsvr_pp.inference.protocol import Integrates, IntegratesLatent, Method, Options, Samples
+from bsvr_pp.inference.protocol import Integrates, Method, Options, Samples
 from bsvr_pp.inference.result import blocks_of
 from bsvr_pp.inference.search.at_size import AtSize, Stage, cut, search_in_blocks
-from bsvr_pp.inference.search.optimize import Optimum
 from bsvr_pp.inference.search.starts import initial_point
 from bsvr_pp.model.blocks import ONE_BLOCK, Partition
 from bsvr_pp.model.inputs import AS_GIVEN, CONSTANTS, Levels, Warping
@@ -186,20 +185,6 @@ class StandardFit:
         vars(self)["problem"] = problem
         return self
 
-    @interruptible()
-    def integrated(self, method: Integrates) -> Self:
-        """The fit with the hyperparameters integrated out around its own, by the same points whatever the seed."""
-        with threads_for(len(self.rows.y)):
-            found = method.around(self.problem, {}, self.fitted, np.random.default_rng(0))
-        return self.changed(found=found, method=method)
-
-    def at(self, optimum: Optimum) -> Self:
-        """The fit at another optimum of the hyperparameters."""
-        latent = cast(IntegratesLatent, self.method.latent)
-        with threads_for(len(self.rows.y)):
-            found = fitted_at(optimum.point, solve_at(self.problem, latent, optimum.point), [optimum])
-        return self.changed(found=found)
-
     def changed(self, **fields: Any) -> Self:
         """The fit of the same problem with other fields."""
         return replace(self, **fields).keeping(self.problem)
@@ -256,6 +241,17 @@ class StandardFit:
         if self.slopes is not None and len(self.slopes.X):
             tree["slopes"] = xr.DataTree(self.slopes.dataset())
         return tree
+
+
+@interruptible()
+def integrated[Fit: StandardFit](fits: Sequence[Fit], method: Method) -> list[Fit]:
+    """The fits, which share their kernel if there are several, with the hyperparameters integrated out around theirs.
+
+    The points are the same whatever the seed.
+    """
+    problems, fitted = [fit.problem for fit in fits], [fit.fitted for fit in fits]
+    found = cast(Integrates, method).around(problems, {}, fitted, np.random.default_rng(0))
+    return [fit.changed(found=one, method=method) for fit, one in zip(fits, found, strict=True)]
 
 
 def factors_of(fit: StandardFit) -> dict[str, Array]:

@@ -8,7 +8,7 @@ Hamiltonian Monte Carlo (Neal 2011), and the evidence is a bridge between both s
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 from typing import NamedTuple
 
@@ -22,11 +22,9 @@ from scipy.stats import chi2, multivariate_t, norm, qmc
 from bsvr_pp.core.approximations.smc import importance_estimate
 from bsvr_pp.core.arrays import Array, Rows, check_count
 from bsvr_pp.core.compiler import threads_for
-from bsvr_pp.core.covariance.covariance import each_block
 from bsvr_pp.inference.approximate import MeanField, solve_at
 from bsvr_pp.inference.fitted import Cloud, Fitted
 from bsvr_pp.inference.protocol import IntegratesLatent, Options, check_latent
-from bsvr_pp.inference.search.optimize import SearchObjective
 from bsvr_pp.inference.search.quasi_newton import Evaluate
 from bsvr_pp.inference.search.shared import SharedObjective
 from bsvr_pp.model.problem import Point, Problem
@@ -102,36 +100,33 @@ class Integrated:
         if set(problem.hyperparameters) <= set(given):
             return found
         try:
-            return self.around(problem, given, found, rng, options.progressbar)
+            return self.around([problem], given, [found], rng, options.progressbar)[0]
         except KeyboardInterrupt:
             return replace(found, converged=False, message="interrupted: the hyperparameters are those of the optimum")
 
     def around(
-        self, problem: Problem, given: Point, found: Fitted, rng: Generator, progressbar: bool = False
-    ) -> Fitted:
-        """Integrate the hyperparameters that are not given out around an optimum, which has a weight of zero."""
-        self.latent.check_sampling(problem)
-        density = SearchObjective(problem, self.latent, given, "posterior", warm_starts=False, density=True)
-        with threads_for(problem.targets.size):
-            cloud = _cloud(density, density.pack(found.points[0]), self, rng, progressbar)
-            return self._of_cloud(cloud, density.unpack, problem, found)
+        self,
+        problems: Sequence[Problem],
+        given: Point,
+        found: Sequence[Fitted],
+        rng: Generator,
+        progressbar: bool = False,
+    ) -> list[Fitted]:
+        """Integrate the hyperparameters that are not given out around an optimum, which has a weight of zero.
 
-    def around_shared(self, problems: Sequence[Problem], found: Sequence[Fitted], rng: Generator) -> list[Fitted]:
-        """Integrate out what problems share, and their noise, around their optimum: log evidences are of all."""
+        Several problems share those of the kernel, and their evidence is that of all together.
+        """
         self.latent.check_sampling(problems[0])
-        density = SharedObjective(problems, self.latent, warm_starts=False, density=True)
-        cloud = _cloud(density, density.pack([each.points[0] for each in found]), self, rng, False)
+        density = SharedObjective(problems, self.latent, given, warm_starts=False, density=True)
+        with threads_for(max(problem.targets.size for problem in problems)):
+            cloud = _cloud(density, density.pack([each.points[0] for each in found]), self, rng, progressbar)
+            points = list(zip(*map(density.unpack, cloud.x), strict=True))
+            return [self._averaged(cloud, *each) for each in zip(problems, points, found, strict=True)]
 
-        def of_problem(j: int) -> Fitted:
-            return self._of_cloud(cloud, lambda x: density.unpack(x)[j], problems[j], found[j])
-
-        return each_block(of_problem, len(problems))
-
-    def _of_cloud(self, cloud: _Cloud, unpack: Callable[[Array], Point], problem: Problem, found: Fitted) -> Fitted:
-        """The record of the points of a cloud, after the optimum that was found."""
+    def _averaged(self, cloud: _Cloud, problem: Problem, points: Sequence[Point], found: Fitted) -> Fitted:
+        """The record of a problem at the points of a cloud."""
         chosen, weights = cloud.thinned(self.kept)
-        points = [unpack(x) for x in chosen]
-        posteriors = [solve_at(problem, self.latent, point) for point in points]
+        posteriors = [solve_at(problem, self.latent, points[i]) for i in chosen]
         message, good = found.message, cloud.k_hat <= GOOD_K or cloud.accepted >= _STUCK
         if not good:
             message = (
@@ -141,14 +136,14 @@ class Integrated:
         more = {"log_evidence_error": cloud.error, "k_hat": cloud.k_hat, "effective_points": cloud.effective}
         return replace(
             found,
-            points=[found.points[0], *points],
+            points=[found.points[0], *(points[i] for i in chosen)],
             posteriors=[found.posteriors[0], *posteriors],
             weights=np.append(0.0, weights),
             converged=bool(found.converged and good and all(each.converged for each in posteriors)),
             message=message,
             log_evidence=cloud.log_evidence,
             more={**found.more, **more},
-            cloud=Cloud([unpack(x) for x in cloud.x], cloud.weights, self.latent),
+            cloud=Cloud(list(points), cloud.weights, self.latent),
         )
 
 
@@ -163,12 +158,12 @@ class _Cloud(NamedTuple):
     effective: float
     accepted: float = 1.0  # share of the moves
 
-    def thinned(self, kept: int) -> tuple[Array, Array]:
+    def thinned(self, kept: int) -> tuple[Rows, Array]:
         """At most ``kept`` points with their weights: the last of equal ones, or drawn by weight in their order."""
         if np.ptp(self.weights) == 0 or len(self.x) <= kept:
-            return self.x[-kept:], self.weights[-kept:] / self.weights[-kept:].sum()
+            return np.arange(len(self.x))[-kept:], self.weights[-kept:] / self.weights[-kept:].sum()
         found, counts = np.unique(_systematic(self.weights, kept), return_counts=True)
-        return self.x[found], counts / kept
+        return found, counts / kept
 
 
 def _systematic(weights: Array, count: int) -> Rows:

@@ -138,13 +138,10 @@ class MatchesMoments(IntegratesLatent, Protocol):
 class Integrates(Method, Protocol):
     """Predictions averaged over points of the hyperparameters around an optimum: `Integrated`."""
 
-    def around[Found: Solution](self, problem: Problem, given: Point, found: Found, rng: Generator) -> Found:
-        """The record of all points, of which the first is the optimum that was found."""
-
-    def around_shared[Found: Solution](
-        self, problems: Sequence[Problem], found: Sequence[Found], rng: Generator
+    def around[Found: Solution](
+        self, problems: Sequence[Problem], given: Point, found: Sequence[Found], rng: Generator
     ) -> list[Found]:
-        """The same of each of several problems, which share the hyperparameters of a kernel."""
+        """Records of all points, of which the first is the optimum that was found; problems share their kernel."""
 
 
 def check_latent(latent: object, instead: str = "") -> None:

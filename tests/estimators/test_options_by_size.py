@@ -232,7 +232,7 @@ REFUSED = {
     ("integrated", "folder"): "inference must be mean field or Laplace in a folder",
     **{(option, "folder"): IN_MEMORY for option in ("two_classes", "three_classes", "ordered_classes")},
     ("several_targets", "folder"): "y has 2 columns: .* several targets need a folder each",
-    ("shared", "blocks"): "shared=True takes a dense fit, and .* rows need blocks: use blocks=None or shared=False",
+    ("shared", "blocks"): "shared=True takes a dense fit, and .* rows need blocks: use blocks=None",
     ("shared", "folder"): "shared=True takes several targets in memory, not a folder: use shared=False",
     ("kernel_matrix", "blocks"): "rows of a kernel matrix have no inputs, by which blocks are cut: use blocks=None",
     ("kernel_matrix", "folder"): "estimator must have blocks and a kernel of inputs with a name in a folder",

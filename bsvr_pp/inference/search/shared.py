@@ -28,21 +28,26 @@ class SharedObjective:
     those of `SearchObjective`.
     """
 
-    def __init__(self, problems: Sequence[Problem], method: IntegratesLatent, **options: Any) -> None:
-        first = problems[0]
-        above = set(ancestors(first.parameters))
+    def __init__(
+        self, problems: Sequence[Problem], method: IntegratesLatent, fixed: Point | None = None, **options: Any
+    ) -> None:
+        first, count = problems[0], len(problems)
+        above = set(ancestors(first.parameters)) if count > 1 else set()
         of_noise = [str(variable.name) for variable in first.variables if variable in above]
         shared = [str(term.name) for term in first.prior_terms if term.name not in of_noise]
         self._each = [
-            SearchObjective(problem, method, {}, "posterior", elsewhere=shared if j else (), **options)
+            SearchObjective(problem, method, fixed or {}, "posterior", elsewhere=shared if j else (), **options)
             for j, problem in enumerate(problems)
         ]
         own = self._each[0].are_of(of_noise)
-        self._places = np.tile(np.cumsum(~own) - 1, (len(problems), 1))  # of the values of each problem in x
-        self._places[:, own] = np.sum(~own) + np.arange(own.sum() * len(problems)).reshape(len(problems), -1)
+        self._places = np.tile(np.cumsum(~own) - 1, (count, 1))  # of the values of each problem in x
+        self._places[:, own] = np.sum(~own) + np.arange(own.sum() * count).reshape(count, -1)
+        self._size = np.sum(~own) + own.sum() * count
 
     def __call__(self, x: Array) -> tuple[float, Array]:
         """Value and gradient (k,) at x (k,); -inf and zeros if a solve fails."""
+        if len(self._each) == 1:
+            return self._each[0](x)
         found = each_block(lambda j: self._each[j](x[self._places[j]]), len(self._each))
         value, gradient = sum(each for each, _ in found), np.zeros_like(x)
         for place, (_, slope) in zip(self._places, found, strict=True):
@@ -51,7 +56,7 @@ class SharedObjective:
 
     def pack(self, points: Sequence[Point], first: int = 0) -> Array:
         """The x (k,) of a point of each problem; what is shared is that of the ``first``."""
-        x = np.empty(self._places.max() + 1)
+        x = np.empty(self._size)
         for j in (*range(len(points)), first):
             x[self._places[j]] = self._each[j].pack(points[j])
         return x
@@ -61,10 +66,10 @@ class SharedObjective:
         return [each.unpack(x[place]) for each, place in zip(self._each, self._places, strict=True)]
 
     def highest(self) -> Array:
-        """Upper limits (k,) of x, as of `SearchObjective.highest`."""
-        x = np.full(self._places.max() + 1, np.inf)
-        for each, place in zip(self._each, self._places, strict=True):
-            x[place] = np.minimum(x[place], each.highest())
+        """Upper limits (k,) of x, which are those of noise, as of `SearchObjective.highest`."""
+        x = np.empty(self._size)
+        for place, each in zip(self._places, self._each, strict=True):
+            x[place] = each.highest()
         return x
 
 
@@ -88,10 +93,8 @@ def maximize_shared(
 
 def check_alike(problems: Sequence[Problem]) -> None:
     """Check that problems have the same hyperparameters, which a kernel function may make from the inputs."""
-    of_each = [{name: problem.shape_of(name) for name in problem.hyperparameters} for problem in problems]
-    for shapes in of_each[1:]:
-        if shapes != of_each[0]:
-            raise ValueError(
-                "kernel must have the same hyperparameters for each target with shared=True, got "
-                f"{of_each[0]} and {shapes}: use shared=False"
-            )
+    first, *others = ({name: each.shape_of(name) for name in each.hyperparameters} for each in problems)
+    for other in others:
+        if other != first:
+            words = "kernel must have the same hyperparameters for each target with shared=True, got"
+            raise ValueError(f"{words} {first} and {other}: use shared=False")
