@@ -6,7 +6,6 @@ The objective is the sum of their log evidences, with the priors of what is shar
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any
 
 import numpy as np
 from pytensor.graph.traversal import ancestors
@@ -24,19 +23,24 @@ _SHARE = 0.3  # of the tolerance of one problem: of a sum, with more values, som
 class SharedObjective:
     """The sum of the `SearchObjective` of problems that share all hyperparameters but those of their noise.
 
-    Its x (k,) has the unconstrained values that are shared, and then those of the noise of each problem. Options are
-    those of `SearchObjective`.
+    Its x (k,) has the unconstrained values that are shared, and then those of the noise of each problem. Options
+    are those of `SearchObjective`.
     """
 
     def __init__(
-        self, problems: Sequence[Problem], method: IntegratesLatent, fixed: Point | None = None, **options: Any
+        self,
+        problems: Sequence[Problem],
+        method: IntegratesLatent,
+        fixed: Point | None = None,
+        warm_starts: bool = True,
+        density: bool = False,
     ) -> None:
         first, count = problems[0], len(problems)
         above = set(ancestors(first.parameters)) if count > 1 else set()
         of_noise = [str(variable.name) for variable in first.variables if variable in above]
         shared = [str(term.name) for term in first.prior_terms if term.name not in of_noise]
         self._each = [
-            SearchObjective(problem, method, fixed or {}, "posterior", elsewhere=shared if j else (), **options)
+            SearchObjective(problem, method, fixed or {}, "posterior", warm_starts, density, shared if j else ())
             for j, problem in enumerate(problems)
         ]
         own = self._each[0].are_of(of_noise)
