@@ -212,6 +212,11 @@ def of_matrix(K=GRAM, new=None, cls=bp.BayesianSVR, y=None, **options):
     return made.predict(new, return_std=True, **options) if y is None else made.predict_proba(new, **options)
 
 
+def kernel_of_rows(X):
+    """A kernel with a hyperparameter for each row."""
+    return pm.gp.cov.ExpQuad(2, pm.HalfNormal("scale", 1.0, shape=len(X))[0])
+
+
 @cache
 def several():
     """A fit of two targets."""
@@ -815,6 +820,7 @@ PUBLIC = {
             for o in ({"blocks": None}, {"kernel": pm.gp.cov.ExpQuad})
         ),
         (lambda s: into_folder(MANY, monotone={0: 1}), "monotone takes a dense fit in memory, not a folder"),
+        (lambda s: into_folder(MANY, shared=True), "shared=True takes several targets in memory, not a folder: use"),
         (lambda s: into_folder(MANY, inference="nuts"), "inference must be mean field or Laplace in a folder, got"),
         (lambda s: into_folder(MANY, blocks=5, noise="absolute", inference="laplace"), "has no curvature to go by"),
         (lambda s: into_folder(MANY, inference=bp.Integrated()), "inference must be mean field or Laplace in a"),
@@ -880,6 +886,23 @@ PUBLIC = {
         (
             lambda s: fitted(bp.BayesianSVR, blocks=10, inference=bp.Integrated()),
             "takes a dense fit, and 20 rows need blocks",
+        ),
+        *(
+            (lambda s, o=o: fitted(bp.BayesianSVR, **({"shared": True, "y": ENDS - [[0.0, 3.0]]} | o)), words)
+            for o, words in (
+                ({"shared": "yes"}, "shared must be True or False, got 'yes'"),
+                *(
+                    ({"y": y}, r"shared=True takes several targets, y \(n, k\), got one: use")
+                    for y in (None, TARGETS[:, None])
+                ),
+                ({"intervals": True, "y": ENDS}, "shared=True takes several targets, y .*, got one: use shared=False"),
+                ({"inference": "nuts"}, "shared=True takes one optimum, and NUTS .* has draws: use inference='auto'"),
+                ({"blocks": 10}, "shared=True takes a dense fit, and 20 rows need blocks: use blocks=None"),
+                (
+                    {"kernel": kernel_of_rows, "y": ENDS - np.array([[0.0, 3.0]] * 15 + [[0.0, np.nan]] * 5)},
+                    "kernel must have the same hyperparameters for each target with shared=True, got .*: use shared=",
+                ),
+            )
         ),
         *(
             (lambda s, o=o: fitted(bp.BayesianSVR, **({"monotone": {0: 1}} | o)), f"monotone {words}")

@@ -16,7 +16,7 @@ from bsvr_pp.core.compiler import threads_for
 from bsvr_pp.core.docs import shared
 from bsvr_pp.estimators.base import LocalBlocks, SavedEstimator, check_model_options, seeded, warn_unless_converged
 from bsvr_pp.estimators.matrices import MatrixOption
-from bsvr_pp.estimators.standard_fit import OfStandardModel, StandardFit, StandardModel, factors_of
+from bsvr_pp.estimators.standard_fit import OfStandardModel, StandardFit, StandardModel, factors_of, integrated
 from bsvr_pp.estimators.training_data import TrainingData, Units, as_given
 from bsvr_pp.estimators.validation import Columns, Labels, Learned, RandomState, classes_of, codes_of, training_arrays
 from bsvr_pp.inference.approximate import Laplace
@@ -140,7 +140,7 @@ class BayesianOrdinalSVC(OfStandardModel, SavedEstimator, ClassifierMixin, BaseE
         with threads_for(len(labels)), local.threads():
             fit = OrdinalFit.of_rows(model, units, rows, method, options, rng, size=size, classes=classes)
             if isinstance(method, Integrates):
-                fit = fit.integrated(method)
+                (fit,) = integrated([fit], method)
             warn_unless_converged(fit.found, fit.method)
             return self._keep(fit, columns)
 

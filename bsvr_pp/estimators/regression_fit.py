@@ -31,10 +31,11 @@ from bsvr_pp.estimators.outliers import (
     listed,
     robust_width,
 )
-from bsvr_pp.estimators.standard_fit import StandardFit, StandardModel
+from bsvr_pp.estimators.standard_fit import StandardFit, StandardModel, integrated
 from bsvr_pp.estimators.training_data import TrainingData, Units
 from bsvr_pp.estimators.validation import Columns
-from bsvr_pp.inference.fitted import Fitted
+from bsvr_pp.inference.approximate import solve_at
+from bsvr_pp.inference.fitted import Fitted, fitted_at
 from bsvr_pp.inference.integrated import Integrated
 from bsvr_pp.inference.monotone import ALLOWED, solve_monotone
 from bsvr_pp.inference.prediction.component import Component, draw_jointly, mixture_of
@@ -50,6 +51,8 @@ from bsvr_pp.inference.prediction.neighbours import (
 )
 from bsvr_pp.inference.protocol import Integrates, IntegratesLatent, MatchesMoments, Method, Options, Samples
 from bsvr_pp.inference.search.at_size import AtSize, Stage, subset_of
+from bsvr_pp.inference.search.optimize import Optimum
+from bsvr_pp.inference.search.shared import check_alike, maximize_shared
 from bsvr_pp.model.matrices import OfTrainingRows
 from bsvr_pp.model.priors import Kernel, mostly_equal
 from bsvr_pp.model.problem import Point, Problem
@@ -77,6 +80,7 @@ class RegressionSpec:
     warping: bool
     integrate: bool = False  # out the hyperparameters of few rows
     monotone: Directions = NO_DIRECTIONS
+    shared: bool = False  # whether several targets share the kernel
     size: int | None = None
 
     def for_rows(self, rows: TrainingData, columns: Columns) -> tuple[Self, TrainingData]:
@@ -84,6 +88,8 @@ class RegressionSpec:
         n = len(rows.y)
         kernel = self.kernel_for(n) if columns.matrix is None else self.model.kernel
         model = replace(self.model, tied=columns.tied, kernel=columns.kernel(kernel))
+        if self.shared and self.local.divides(n):
+            raise ValueError(f"shared=True takes a dense fit, and {n} rows need blocks: use blocks=None")
         rows, size = self.local.divided(rows, self.method, undivided=columns.undivided)
         if self.monotone and model.kernel not in SMOOTH_KERNELS:
             got = repr(model.kernel) if isinstance(model.kernel, str) else "a kernel without a name"
@@ -267,6 +273,31 @@ class _Rounds:
     latent: Method
     rng: np.random.Generator
 
+    @classmethod
+    def of(
+        cls, rows: TrainingData, spec: RegressionSpec, columns: Columns, rng: np.random.Generator
+    ) -> tuple[Self, TrainingData]:
+        """The rounds of rows, which come back as they are fitted."""
+        spec, rows = spec.for_rows(rows, columns)
+        slopes = spec.slopes(columns)
+        method = cast(Method, spec.method.latent) if isinstance(spec.method, Integrates) else spec.method
+        latent = cast(Method, method.latent) if isinstance(method, Samples) else method
+        spec = replace(spec, set_aside=spec.set_aside and rows.exact)
+        units = units_of(rows, spec)
+        model = spec.model.suited(rows.in_units(units), warping=spec.warping)
+        if slopes is not None:  # the effect of a level has no slope
+            model = replace(model, levels=tuple(k for k in model.levels if not slopes.signs[k]))
+        return cls(spec, model, units, method, latent, rng), rows
+
+    def of_target(self, rows: TrainingData) -> Self:
+        """The same of one of the targets that share a kernel, whose inputs have one unit."""
+        return replace(self, units=self.units_of(rows), rng=deepcopy(self.rng))
+
+    def units_of(self, rows: TrainingData) -> Units:
+        """Units of some rows."""
+        found = units_of(rows, self.spec)
+        return replace(found, mean=self.units.mean, scale=self.units.scale) if self.spec.shared else found
+
     def fit(
         self,
         rows: TrainingData,
@@ -283,7 +314,7 @@ class _Rounds:
         """
         some, options, spec = rows if kept.all() else rows.taken(kept), self.spec.options, self.spec
         if units is None:
-            units = self.units if kept.all() else units_of(some, spec)
+            units = self.units if kept.all() else self.units_of(some)
         if last is not None and len(last.rows.y) < len(rows.y):
             options = options._replace(start=last.point)  # gross errors move the optimum far; later rounds little
         return RegressionFit.of_rows(
@@ -315,9 +346,7 @@ class _Rounds:
         kept, first = self.explained(rows)
         if spec.set_aside and self.method is not self.latent:
             first = self.fit(rows, kept, first, self.method)
-        enough = rows.exact and isinstance(self.method, MatchesMoments) and n >= _SCALES
-        equal = spec.equal_targets(rows) and len(first.fitted.posteriors) == 1
-        if not (spec.noise_scales and (enough or equal)):
+        if not self.has_scales(rows, first):
             return _Determined(kept, first, kept, first)
 
         def scaled(near: Mask) -> ScaledFit[RegressionFit]:
@@ -331,6 +360,19 @@ class _Rounds:
             return _Determined(kept, first, kept, scaled(kept).fit)
         near, best = determining_rows(scaled, kept, rows.y, rows.weight)
         return _Determined(kept, first, near, best.fit)
+
+    def has_scales(self, rows: TrainingData, first: RegressionFit) -> bool:
+        """Whether a dense fit may have several scales of the noise."""
+        enough = rows.exact and isinstance(self.method, MatchesMoments) and len(rows.y) >= _SCALES
+        equal = self.spec.equal_targets(rows) and len(first.fitted.posteriors) == 1
+        return self.spec.noise_scales and (enough or equal)
+
+    def at(self, optimum: Optimum, rows: TrainingData, alone: _Determined) -> RegressionFit:
+        """The fit at another optimum of the hyperparameters, by the rows that determine f."""
+        posterior = solve_at(alone.fit.problem, cast(IntegratesLatent, self.latent), optimum.point)
+        fit = alone.fit.changed(found=fitted_at(optimum.point, posterior, [optimum]))
+        far = rows.taken(alone.kept & ~alone.near).in_units(fit.units)
+        return fit.with_scales(far)[0] if self.has_scales(rows, alone.first) else fit
 
     def in_blocks(self, rows: TrainingData) -> RegressionFit:
         """Fit in blocks; a dense fit of a subset shows whether rows are to be set aside, which all are judged by."""
@@ -373,7 +415,9 @@ def units_of(rows: TrainingData, spec: RegressionSpec) -> Units:
 def fit_targets(
     data: Sequence[TrainingData], spec: RegressionSpec, columns: Columns, rng: np.random.Generator
 ) -> list[RegressionFit]:
-    """Fit each of several targets as if it were alone; from the second on in the threads of the options."""
+    """Fit targets, as if each were alone or by a kernel that all share; from the second on in threads."""
+    if spec.shared:
+        return _fit_sharing(data, spec, columns, rng)
     together = not isinstance(spec.method, Samples)
 
     def fit_target(j: int) -> RegressionFit:
@@ -387,28 +431,46 @@ def fit_regression(
     rows: TrainingData, spec: RegressionSpec, columns: Columns, rng: np.random.Generator
 ) -> RegressionFit:
     """Fit the rows, and warn of what was set aside and did not converge."""
-    spec, rows = spec.for_rows(rows, columns)
-    slopes = spec.slopes(columns)
-    around = spec.method if isinstance(spec.method, Integrates) else None
-    method = spec.method if around is None else cast(Method, around.latent)
-    latent = cast(Method, method.latent) if isinstance(method, Samples) else method
-    spec = replace(spec, set_aside=spec.set_aside and rows.exact)
-    whole = units_of(rows, spec)
-    model = spec.model.suited(rows.in_units(whole), warping=spec.warping)
-    if slopes is not None:  # the effect of a level has no slope
-        model = replace(model, levels=tuple(k for k in model.levels if not slopes.signs[k]))
-    rounds = _Rounds(spec, model, whole, method, latent, rng)
+    rounds, rows = _Rounds.of(rows, spec, columns, rng)
     with threads_for(len(rows.y)), spec.local.threads():
-        chosen = rounds.dense(rows).fit if spec.size is None else rounds.in_blocks(rows)
-        if around is not None:
-            integrated = chosen.integrated(around)
-            chosen = chosen if spec.integrate and not integrated.found.converged else integrated
-        if slopes is not None:
-            chosen = chosen.monotone(slopes)
-        chosen.predictive(chosen.rows.X[:1], spec.local)  # which makes what other predictions need
-    _warn_of_targets(chosen, spec.equal_targets(rows))
-    warn_unless_converged(chosen.found, chosen.method)
-    return chosen
+        chosen = rounds.dense(rows).fit if rounds.spec.size is None else rounds.in_blocks(rows)
+        return _finished([chosen], [rows], rounds.spec, columns)[0]
+
+
+def _fit_sharing(
+    data: Sequence[TrainingData], spec: RegressionSpec, columns: Columns, rng: np.random.Generator
+) -> list[RegressionFit]:
+    """Fit several targets by one kernel, whose hyperparameters maximise the sum of their log evidences.
+
+    Fits of each target alone find the rows that determine f, and where the search starts. The target with most rows
+    decides the kernel and the units of the inputs.
+    """
+    longest = max(data, key=lambda rows: len(rows.y))
+    most, _ = _Rounds.of(longest, spec, columns, rng)
+    each, every = [most.of_target(rows) for rows in data], range(len(data))
+    check_alike([most.model.problem(data[j].in_units(each[j].units)) for j in every])
+    with threads_for(len(longest.y)), spec.local.threads():
+        alone = spec.local.each_fit(lambda j: each[j].dense(data[j]), len(data), first=1, together=True)
+        problems, points = [one.fit.problem for one in alone], [one.fit.point for one in alone]
+        optima = maximize_shared(problems, cast(IntegratesLatent, most.latent), points)
+        return _finished([each[j].at(optima[j], data[j], alone[j]) for j in every], data, most.spec, columns)
+
+
+def _finished(
+    fits: list[RegressionFit], data: Sequence[TrainingData], spec: RegressionSpec, columns: Columns
+) -> list[RegressionFit]:
+    """Integrate hyperparameters out, make f monotone, prepare predictions, and warn of what there is to know."""
+    if isinstance(spec.method, Integrates):
+        around = integrated(fits, spec.method)
+        fits = around if not spec.integrate or all(fit.found.converged for fit in around) else fits
+    slopes = spec.slopes(columns)
+    if slopes is not None:
+        fits = [fit.monotone(slopes) for fit in fits]
+    for fit, rows in zip(fits, data, strict=True):
+        fit.predictive(fit.rows.X[:1], spec.local)  # which makes what other predictions need
+        _warn_of_targets(fit, spec.equal_targets(rows))
+        warn_unless_converged(fit.found, fit.method)
+    return fits
 
 
 def _warn_of_targets(fit: RegressionFit, equal: bool) -> None:

@@ -185,13 +185,6 @@ class StandardFit:
         vars(self)["problem"] = problem
         return self
 
-    @interruptible()
-    def integrated(self, method: Integrates) -> Self:
-        """The fit with the hyperparameters integrated out around its own, by the same points whatever the seed."""
-        with threads_for(len(self.rows.y)):
-            found = method.around(self.problem, {}, self.fitted, np.random.default_rng(0))
-        return self.changed(found=found, method=method)
-
     def changed(self, **fields: Any) -> Self:
         """The fit of the same problem with other fields."""
         return replace(self, **fields).keeping(self.problem)
@@ -248,6 +241,17 @@ class StandardFit:
         if self.slopes is not None and len(self.slopes.X):
             tree["slopes"] = xr.DataTree(self.slopes.dataset())
         return tree
+
+
+@interruptible()
+def integrated[Fit: StandardFit](fits: Sequence[Fit], method: Method) -> list[Fit]:
+    """The fits, which share their kernel if there are several, with the hyperparameters integrated out around theirs.
+
+    The points are the same whatever the seed.
+    """
+    problems, fitted = [fit.problem for fit in fits], [fit.fitted for fit in fits]
+    found = cast(Integrates, method).around(problems, {}, fitted, np.random.default_rng(0))
+    return [fit.changed(found=one, method=method) for fit, one in zip(fits, found, strict=True)]
 
 
 def factors_of(fit: StandardFit) -> dict[str, Array]:

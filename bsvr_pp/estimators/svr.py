@@ -98,6 +98,10 @@ class BayesianSVR(TargetPredictions, SavedEstimator, RegressorMixin, BaseEstimat
         of log y.
     intervals : bool
         Whether y has two columns, lower and upper ends of intervals.
+    shared : bool
+        Whether several targets share the hyperparameters of the kernel, at the maximum of the sum of their log
+        evidences and of priors that count once. Each has its own noise, unit and posterior. The target with most rows
+        decides "auto", the scales of inputs and their units. Only in dense fits without `bp.NUTS`.
     blocks : "auto", int, `bp.LocalBlocks` or None
         Local blocks of rows, between which the latent function is independent a priori: "auto" is a dense fit up to
         2000 rows and blocks of 1000 rows above, a number is the size of a block; None is always a dense fit.
@@ -212,6 +216,7 @@ class BayesianSVR(TargetPredictions, SavedEstimator, RegressorMixin, BaseEstimat
     outliers: Literal["set_aside", "keep"] = "set_aside"
     log_targets: bool = False
     intervals: bool = False
+    shared: bool = False
     blocks: LocalBlocks | int | Literal["auto"] | None = "auto"
     noise_scales: bool = True
     random_state: RandomState = None
@@ -225,10 +230,10 @@ class BayesianSVR(TargetPredictions, SavedEstimator, RegressorMixin, BaseEstimat
         <inputs>
         y : (n,) array, (n, k) array or DataFrame, (n, 2) array or structured array
             Targets; or a column for each of k targets, NaN where a row lacks it, to which models are fitted as if each
-            were alone: predictions are (n_new, k, ...), and attributes have an entry a target; or with
-            ``intervals=True`` the ends of the intervals in which they are known to lie, equal for an exact target and
-            one of them infinite for a censored one; or the fields event and time: whether the event was observed, and
-            its time or the time of censoring.
+            were alone, unless ``shared=True``: predictions are (n_new, k, ...), and attributes have an entry a target;
+            or with ``intervals=True`` the ends of the intervals in which they are known to lie, equal for an exact
+            target and one of them infinite for a censored one; or the fields event and time: whether the event was
+            observed, and its time or the time of censoring.
         sample_weight : (n,) array, optional
             Weights of exact targets, >= 0: a row of weight w has the likelihood p(y|f)^w, as if it were there w times,
             and a row of weight 0 is left out. The sum of the weights is the number of rows that the data are worth.
@@ -246,6 +251,8 @@ class BayesianSVR(TargetPredictions, SavedEstimator, RegressorMixin, BaseEstimat
         """
         spec, log_targets = self._check_options(), bool(self.log_targets)
         data, columns = regression_data(self, X, y, sample_weight, log_targets=log_targets)
+        if spec.shared and columns.targets is None:
+            raise ValueError("shared=True takes several targets, y (n, k), got one: use shared=False")
         fits = fit_targets(data, spec, columns, seeded(self.random_state))
         names = columns.targets
         return self._keep(fits[0] if names is None else FitsOfTargets(names, tuple(fits)), columns)
@@ -304,7 +311,7 @@ class BayesianSVR(TargetPredictions, SavedEstimator, RegressorMixin, BaseEstimat
         check_share("quantile", self.quantile)
         if self.outliers not in ("set_aside", "keep"):
             raise ValueError(f"outliers must be 'set_aside' or 'keep', got {self.outliers!r}")
-        for name in ("log_targets", "noise_scales", "intervals", "warping"):
+        for name in ("log_targets", "noise_scales", "intervals", "warping", "shared"):
             check_flag(name, getattr(self, name))
         if isinstance(self.inference, Samples) and self.inference.latent is None:
             raise ValueError("inference must integrate the latent function out: NUTS(latent=...), got NUTS()")
@@ -320,6 +327,8 @@ class BayesianSVR(TargetPredictions, SavedEstimator, RegressorMixin, BaseEstimat
         monotone = Directions.of(self.monotone)
         if monotone and isinstance(method, Samples):
             raise ValueError(f"monotone takes posteriors of f, and {method.name} has draws: use inference='auto'")
+        if self.shared and isinstance(method, Samples):
+            raise ValueError(f"shared=True takes one optimum, and {method.name} has draws: use inference='auto'")
         return RegressionSpec(
             StandardModel(self.noise, kernel, bool(self.ard), beta, quantile),
             self.kernel == "auto",
@@ -332,6 +341,7 @@ class BayesianSVR(TargetPredictions, SavedEstimator, RegressorMixin, BaseEstimat
             bool(self.warping),
             self.inference == "auto",
             monotone,
+            bool(self.shared),
         )
 
     def _read(self, rows: TrainingData, learned: Learned, columns: Columns, result: xr.DataTree) -> RegressionFit:

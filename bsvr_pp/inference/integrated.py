@@ -8,6 +8,7 @@ Hamiltonian Monte Carlo (Neal 2011), and the evidence is a bridge between both s
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 from typing import NamedTuple
 
@@ -24,7 +25,8 @@ from bsvr_pp.core.compiler import threads_for
 from bsvr_pp.inference.approximate import MeanField, solve_at
 from bsvr_pp.inference.fitted import Cloud, Fitted
 from bsvr_pp.inference.protocol import IntegratesLatent, Options, check_latent
-from bsvr_pp.inference.search.optimize import SearchObjective
+from bsvr_pp.inference.search.quasi_newton import Evaluate
+from bsvr_pp.inference.search.shared import SharedObjective
 from bsvr_pp.model.problem import Point, Problem
 
 GOOD_K = 0.7  # largest k-hat of reliable importance weights (Vehtari et al. 2024)
@@ -98,21 +100,33 @@ class Integrated:
         if set(problem.hyperparameters) <= set(given):
             return found
         try:
-            return self.around(problem, given, found, rng, options.progressbar)
+            return self.around([problem], given, [found], rng, options.progressbar)[0]
         except KeyboardInterrupt:
             return replace(found, converged=False, message="interrupted: the hyperparameters are those of the optimum")
 
     def around(
-        self, problem: Problem, given: Point, found: Fitted, rng: Generator, progressbar: bool = False
-    ) -> Fitted:
-        """Integrate the hyperparameters that are not given out around an optimum, which has a weight of zero."""
-        self.latent.check_sampling(problem)
-        density = SearchObjective(problem, self.latent, given, "posterior", warm_starts=False, density=True)
-        with threads_for(problem.targets.size):
-            cloud = _cloud(density, density.pack(found.points[0]), self, rng, progressbar)
-            chosen, weights = cloud.thinned(self.kept)
-            points = [density.unpack(x) for x in chosen]
-            posteriors = [solve_at(problem, self.latent, point) for point in points]
+        self,
+        problems: Sequence[Problem],
+        given: Point,
+        found: Sequence[Fitted],
+        rng: Generator,
+        progressbar: bool = False,
+    ) -> list[Fitted]:
+        """Integrate the hyperparameters that are not given out around an optimum, which has a weight of zero.
+
+        Several problems share those of the kernel, and their evidence is that of all together.
+        """
+        self.latent.check_sampling(problems[0])
+        density = SharedObjective(problems, self.latent, given, warm_starts=False, density=True)
+        with threads_for(max(problem.targets.size for problem in problems)):
+            cloud = _cloud(density, density.pack([each.points[0] for each in found]), self, rng, progressbar)
+            points = list(zip(*map(density.unpack, cloud.x), strict=True))
+            return [self._averaged(cloud, *each) for each in zip(problems, points, found, strict=True)]
+
+    def _averaged(self, cloud: _Cloud, problem: Problem, points: Sequence[Point], found: Fitted) -> Fitted:
+        """The record of a problem at the points of a cloud."""
+        chosen, weights = cloud.thinned(self.kept)
+        posteriors = [solve_at(problem, self.latent, points[i]) for i in chosen]
         message, good = found.message, cloud.k_hat <= GOOD_K or cloud.accepted >= _STUCK
         if not good:
             message = (
@@ -122,14 +136,14 @@ class Integrated:
         more = {"log_evidence_error": cloud.error, "k_hat": cloud.k_hat, "effective_points": cloud.effective}
         return replace(
             found,
-            points=[found.points[0], *points],
+            points=[found.points[0], *(points[i] for i in chosen)],
             posteriors=[found.posteriors[0], *posteriors],
             weights=np.append(0.0, weights),
             converged=bool(found.converged and good and all(each.converged for each in posteriors)),
             message=message,
             log_evidence=cloud.log_evidence,
             more={**found.more, **more},
-            cloud=Cloud([density.unpack(x) for x in cloud.x], cloud.weights, self.latent),
+            cloud=Cloud(list(points), cloud.weights, self.latent),
         )
 
 
@@ -144,12 +158,12 @@ class _Cloud(NamedTuple):
     effective: float
     accepted: float = 1.0  # share of the moves
 
-    def thinned(self, kept: int) -> tuple[Array, Array]:
+    def thinned(self, kept: int) -> tuple[Rows, Array]:
         """At most ``kept`` points with their weights: the last of equal ones, or drawn by weight in their order."""
         if np.ptp(self.weights) == 0 or len(self.x) <= kept:
-            return self.x[-kept:], self.weights[-kept:] / self.weights[-kept:].sum()
+            return np.arange(len(self.x))[-kept:], self.weights[-kept:] / self.weights[-kept:].sum()
         found, counts = np.unique(_systematic(self.weights, kept), return_counts=True)
-        return self.x[found], counts / kept
+        return found, counts / kept
 
 
 def _systematic(weights: Array, count: int) -> Rows:
@@ -158,7 +172,7 @@ def _systematic(weights: Array, count: int) -> Rows:
     return np.searchsorted(share, (np.arange(count) + 0.5) / count * share[-1]).clip(0, len(weights) - 1)
 
 
-def _cloud(density: SearchObjective, x: Array, method: Integrated, rng: Generator, progressbar: bool) -> _Cloud:
+def _cloud(density: Evaluate, x: Array, method: Integrated, rng: Generator, progressbar: bool) -> _Cloud:
     """Weighted points around an optimum x (k,) of the hyperparameters."""
     points, chains = method.points, min(method.kept, method.points)
     centre, scale, value = _normal(density, x)
@@ -203,7 +217,7 @@ def _cloud(density: SearchObjective, x: Array, method: Integrated, rng: Generato
     return _Cloud(reached, equal, log_evidence, error, k_hat, float(chains), moved.accepted)
 
 
-def _normal(density: SearchObjective, x: Array) -> tuple[Array, Array, float]:
+def _normal(density: Evaluate, x: Array) -> tuple[Array, Array, float]:
     """Mode (k,) of the density, about, scale (k, k), whose square is the inverse of minus its curvature, and value."""
     value, gradient = density(x)
     turns = [gradient - density(x + step)[1] for step in _STEP * np.eye(x.size)]
@@ -236,7 +250,7 @@ class _Chains:
     """Points that move by Hamiltonian Monte Carlo, on the scale of the posterior; the step size follows acceptance."""
 
     def __init__(
-        self, density: SearchObjective, scale: Array, start: Array, found: list[tuple[float, Array]], rng: Generator
+        self, density: Evaluate, scale: Array, start: Array, found: list[tuple[float, Array]], rng: Generator
     ) -> None:
         self.density, self.scale, self.rng = density, scale, rng
         self.x, self.found, self.size = start.copy(), found, _SIZE

@@ -9,6 +9,7 @@ use it.
 from __future__ import annotations
 
 import json
+from collections.abc import Sequence
 from dataclasses import Field, fields
 from typing import ClassVar, Literal, NamedTuple, Protocol, _ProtocolMeta, runtime_checkable
 
@@ -137,8 +138,10 @@ class MatchesMoments(IntegratesLatent, Protocol):
 class Integrates(Method, Protocol):
     """Predictions averaged over points of the hyperparameters around an optimum: `Integrated`."""
 
-    def around[Found: Solution](self, problem: Problem, given: Point, found: Found, rng: Generator) -> Found:
-        """The record of all points, of which the first is the optimum that was found."""
+    def around[Found: Solution](
+        self, problems: Sequence[Problem], given: Point, found: Sequence[Found], rng: Generator
+    ) -> list[Found]:
+        """Records of all points, of which the first is the optimum that was found; problems share their kernel."""
 
 
 def check_latent(latent: object, instead: str = "") -> None:

@@ -115,6 +115,8 @@ def fit_folder(
     local = spec.local
     if spec.monotone:
         raise ValueError("monotone takes a dense fit in memory, not a folder: leave it out")
+    if spec.shared:
+        raise ValueError("shared=True takes several targets in memory, not a folder: use shared=False")
     if local.size is None or callable(estimator.kernel) or is_matrix(estimator.kernel):
         raise ValueError("estimator must have blocks and a kernel of inputs with a name in a folder")
     if not isinstance(spec.method, IntegratesLatent):

@@ -271,14 +271,15 @@ class Problem(CompiledModel):
         found: list[Tensor] = self.model.replace_rvs_by_values(densities)
         return found
 
-    def log_jacobian(self, fixed: Collection[str] = ()) -> Tensor:
-        """Log density of free ``values`` less that of the hyperparameters, without the prior of fixed ones, a graph."""
+    def log_change(self, without: Collection[str], *, jacobian: bool) -> Tensor:
+        """Graph of what a log density changes by without some priors and terms, by name, and with others' Jacobian."""
         total = pt.constant(0.0)
-        for value, variable, density in zip(self.values, self.variables, self.log_priors(), strict=False):
-            transform = self.model.rvs_to_transforms[variable]
-            if variable.name in fixed:
+        for term, density in zip(self.prior_terms, self.log_priors(), strict=True):
+            if term.name in without:
                 total = total - density.sum()
-            elif transform is not None:
+        for value, variable in zip(self.values, self.variables, strict=True) if jacobian else ():
+            transform = self.model.rvs_to_transforms[variable]
+            if variable.name not in without and transform is not None:
                 total = total + transform.log_jac_det(value, *variable.owner.inputs).sum()
         found: Tensor = self.model.replace_rvs_by_values([total])[0]
         return found

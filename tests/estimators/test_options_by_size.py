@@ -194,6 +194,15 @@ def several_targets(fit, n, path):
     assert np.abs(found - np.column_stack([WAVE, 2.0 - WAVE])).mean() < 0.05
 
 
+def shared(fit, n, path):
+    """The second target has few rows, and the lengthscale of the first."""
+    y, _ = wave(n)
+    few = np.where(np.arange(n) % 20 == 0, 2.0 - y, np.nan)
+    model = fit(np.column_stack([y, few]), shared=True, **KEEP)
+    assert np.abs(model.predict(NEW)[:, 1] - 2.0 + WAVE).mean() < 0.25
+    assert model.lengthscale_[0] == model.lengthscale_[1] and model.C_[0] != model.C_[1]
+
+
 def kernel_matrix(fit, n, path):
     K, new = (np.exp(-0.5 * (A - inputs(n).T) ** 2) for A in (inputs(n), NEW))
     svr = fit(wave(n)[0], X=K, **KEEP | {"kernel": "precomputed"})
@@ -212,7 +221,7 @@ OPTIONS = {
     for each in (
         *(sample_weight, intervals, censored, two_classes, three_classes, integrated, pinball, default_kernel),
         *(gross_errors, far_wider_noise, noise_scales, monotone, effect, add, sample_y, save_and_load),
-        *(several_targets, kernel_matrix, sparse_inputs),
+        *(several_targets, shared, kernel_matrix, sparse_inputs),
     )
 } | {"ordered_classes": partial(three_classes, by=bp.BayesianOrdinalSVC, **FAST)}
 IN_MEMORY = "estimator must be a BayesianSVR in a folder"
@@ -223,6 +232,8 @@ REFUSED = {
     ("integrated", "folder"): "inference must be mean field or Laplace in a folder",
     **{(option, "folder"): IN_MEMORY for option in ("two_classes", "three_classes", "ordered_classes")},
     ("several_targets", "folder"): "y has 2 columns: .* several targets need a folder each",
+    ("shared", "blocks"): "shared=True takes a dense fit, and .* rows need blocks: use blocks=None",
+    ("shared", "folder"): "shared=True takes several targets in memory, not a folder: use shared=False",
     ("kernel_matrix", "blocks"): "rows of a kernel matrix have no inputs, by which blocks are cut: use blocks=None",
     ("kernel_matrix", "folder"): "estimator must have blocks and a kernel of inputs with a name in a folder",
     ("sparse_inputs", "blocks"): "rows of a sparse matrix are fitted densely: use blocks=None, or reduce X by",

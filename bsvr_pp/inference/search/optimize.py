@@ -11,12 +11,14 @@ from __future__ import annotations
 
 from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, replace
+from functools import partial
 from math import ceil
 from typing import Any, Self
 
 import numpy as np
 import pytensor.tensor as pt
 from numpy.random import Generator
+from numpy.typing import NDArray
 from pymc.blocking import DictToArrayBijection, RaveledVars
 from pytensor.tensor.variable import TensorVariable as Variable
 from rich.progress import Progress
@@ -158,6 +160,11 @@ def check_continuous(problem: Problem, fixed: Collection[str]) -> None:
             )
 
 
+def tolerance_of(tolerance: float, n: int) -> float:
+    """The tolerance of a search on n rows, in nats."""
+    return tolerance * max(1.0, n / _MANY_ROWS)
+
+
 def _halves(problem: Problem) -> list[Problem]:
     """Halves of the rows, of at least 750 rows, each of the next, and the problem."""
     levels = [problem]
@@ -218,7 +225,8 @@ class SearchObjective:
 
     The evidence of blocks is a sum, of a function that is compiled once. Each block is warm-started from its previous
     solution if that is near. Without ``warm_starts`` a value depends on its point alone. With ``density`` the function
-    is the log density of the free unconstrained values, without the priors of fixed ones.
+    is the log density of the free unconstrained values, without the priors of fixed ones. The priors of ``elsewhere``
+    count in another objective.
     """
 
     def __init__(
@@ -229,6 +237,7 @@ class SearchObjective:
         objective: Objective,
         warm_starts: bool = True,
         density: bool = False,
+        elsewhere: Collection[str] = (),
     ) -> None:
         self._problem, self._method, self._fixed, self._warm_starts = problem, method, fixed, warm_starts
         self._parts = [problem.part(block) for block in range(len(problem.blocks))]
@@ -236,9 +245,11 @@ class SearchObjective:
         self._terms = []  # of the hyperparameters alone
         if objective == "posterior" and not self._together:
             self._terms.append(problem.function("priors", lambda: self._compiled([self._log_priors()])))
-        if density:
-            key = f"density without {sorted(fixed)}"
-            self._terms.append(problem.function(key, lambda: self._compiled([problem.log_jacobian(fixed)])))
+        without = {*elsewhere, *(fixed if density else ())}
+        if density or without:
+            key = f"{'density' if density else 'objective'} without {sorted(without)}"
+            graph = partial(problem.log_change, without, jacobian=density)
+            self._terms.append(problem.function(key, lambda: self._compiled([graph()])))
         self._at, self._sites = np.array(np.nan), [np.zeros((2, part.targets.size)) for part in self._parts]
         self._known: tuple[Array, float, Array] | None = None
         template = problem.to_unconstrained({**initial_point(problem), **fixed})
@@ -288,13 +299,16 @@ class SearchObjective:
         }
         with np.errstate(all="ignore"):
             high = self.pack(point | limits)
-        free = self._flat([np.full(value.shape, name in limits) for name, value in self._all_values.items()]).data
-        return np.where(free.astype(bool) & np.isfinite(high), high, np.inf)
+        return np.where(self.are_of(limits) & np.isfinite(high), high, np.inf)
+
+    def are_of(self, names: Collection[str]) -> NDArray[np.bool_]:
+        """Which of the free unconstrained values (k,) are of hyperparameters of these names."""
+        return self._flat([np.full(value.shape, name in names) for name, value in self._all_values.items()]).data > 0
 
     def climb(self, start: Point, *, tolerance: float, **options: Any) -> Optimum:
         """Maximise from a start; the options are those of `ascend`, and the tolerance grows with many rows."""
         n = self._problem.targets.size
-        options["tolerance"] = tolerance * max(1.0, n / _MANY_ROWS)
+        options["tolerance"] = tolerance_of(tolerance, n)
         found = ascend(self, self.pack(start), n, highest=self.highest(), **options)
         reached = self.unpack(found.x), found.value
         return Optimum(*reached, found.converged, found.message, found.n_evaluations, found.curvature)
