@@ -92,11 +92,10 @@ def seeded(random_state: RandomState) -> np.random.Generator:
         ) from None
 
 
-def warn_unless_converged(fitted: Fitted, method: Method) -> None:
+def warn_unless_converged(fitted: Fitted, method: Method, where: str = "") -> None:
     """Warn that an optimum was not found; NUTS warns itself."""
     if not fitted.converged and fitted.draws is None:
-        message = f"{method.name} did not converge: {fitted.message}"
-        warn_unconverged(message)
+        warn_unconverged(f"{where}{method.name} did not converge: {fitted.message}")
 
 
 def central_levels(coverage: float) -> list[float]:

@@ -415,26 +415,32 @@ def units_of(rows: TrainingData, spec: RegressionSpec) -> Units:
 def fit_targets(
     data: Sequence[TrainingData], spec: RegressionSpec, columns: Columns, rng: np.random.Generator
 ) -> list[RegressionFit]:
-    """Fit targets, as if each were alone or by a kernel that all share; from the second on in threads."""
-    if spec.shared:
-        return _fit_sharing(data, spec, columns, rng)
+    """Fit targets, as if each were alone or by a kernel that all share; from the second on in threads.
+
+    Warnings of what was set aside and did not converge come at the end, with the name of one of several targets.
+    """
     together = not isinstance(spec.method, Samples)
 
     def fit_target(j: int) -> RegressionFit:
         local = replace(spec.local, n_jobs=1) if together and j > 0 else spec.local
-        return fit_regression(data[j], replace(spec, local=local), columns, deepcopy(rng))
+        return _fit_one(data[j], replace(spec, local=local), columns, deepcopy(rng))
 
-    return spec.local.each_fit(fit_target, len(data), first=1, together=together)
+    if spec.shared:
+        fits = _fit_sharing(data, spec, columns, rng)
+    else:
+        fits = spec.local.each_fit(fit_target, len(data), first=1, together=together)
+    for fit, rows, name in zip(fits, data, columns.targets or [None], strict=True):
+        where = "" if name is None else f"target {name!r}: "
+        _warn_of_targets(fit, spec.equal_targets(rows), where)
+        warn_unless_converged(fit.found, fit.method, where)
+    return fits
 
 
-def fit_regression(
-    rows: TrainingData, spec: RegressionSpec, columns: Columns, rng: np.random.Generator
-) -> RegressionFit:
-    """Fit the rows, and warn of what was set aside and did not converge."""
+def _fit_one(rows: TrainingData, spec: RegressionSpec, columns: Columns, rng: np.random.Generator) -> RegressionFit:
     rounds, rows = _Rounds.of(rows, spec, columns, rng)
     with threads_for(len(rows.y)), spec.local.threads():
         chosen = rounds.dense(rows).fit if rounds.spec.size is None else rounds.in_blocks(rows)
-        return _finished([chosen], [rows], rounds.spec, columns)[0]
+        return _finished([chosen], rounds.spec, columns)[0]
 
 
 def _fit_sharing(
@@ -453,35 +459,31 @@ def _fit_sharing(
         alone = spec.local.each_fit(lambda j: each[j].dense(data[j]), len(data), first=1, together=True)
         problems, points = [one.fit.problem for one in alone], [one.fit.point for one in alone]
         optima = maximize_shared(problems, cast(IntegratesLatent, most.latent), points)
-        return _finished([each[j].at(optima[j], data[j], alone[j]) for j in every], data, most.spec, columns)
+        return _finished([each[j].at(optima[j], data[j], alone[j]) for j in every], most.spec, columns)
 
 
-def _finished(
-    fits: list[RegressionFit], data: Sequence[TrainingData], spec: RegressionSpec, columns: Columns
-) -> list[RegressionFit]:
-    """Integrate hyperparameters out, make f monotone, prepare predictions, and warn of what there is to know."""
+def _finished(fits: list[RegressionFit], spec: RegressionSpec, columns: Columns) -> list[RegressionFit]:
+    """Integrate hyperparameters out, make f monotone, and prepare predictions."""
     if isinstance(spec.method, Integrates):
         around = integrated(fits, spec.method)
         fits = around if not spec.integrate or all(fit.found.converged for fit in around) else fits
     slopes = spec.slopes(columns)
     if slopes is not None:
         fits = [fit.monotone(slopes) for fit in fits]
-    for fit, rows in zip(fits, data, strict=True):
+    for fit in fits:
         fit.predictive(fit.rows.X[:1], spec.local)  # which makes what other predictions need
-        _warn_of_targets(fit, spec.equal_targets(rows))
-        warn_unless_converged(fit.found, fit.method)
     return fits
 
 
-def _warn_of_targets(fit: RegressionFit, equal: bool) -> None:
+def _warn_of_targets(fit: RegressionFit, equal: bool, where: str) -> None:
     """Warn of targets that were set aside, and of equal ones that predictions miss."""
     if fit.outliers.size:
         warn(
-            f"gross errors among {fit.rows.place.size} targets, or targets with far wider noise than most, are set "
-            f'aside: {listed(fit.outliers)} (outliers="keep" keeps them)'
+            f"{where}gross errors among {fit.rows.place.size} targets, or targets with far wider noise than most, are "
+            f'set aside: {listed(fit.outliers)} (outliers="keep" keeps them)'
         )
     if equal and not fit.found.scales.several:
         warn(
-            "a third of the targets or more have one value, which f follows, and the noise is as wide below f as "
-            "above, so that predictions may be far from the mean of such targets: noise='gaussian' fits the mean"
+            f"{where}a third of the targets or more have one value, which f follows, and the noise is as wide below f "
+            "as above, so that predictions may be far from the mean of such targets: noise='gaussian' fits the mean"
         )

@@ -131,3 +131,12 @@ def test_two_columns_that_may_be_ends_are_named():
     with pytest.warns(UserWarning, match="second nowhere below the first.* intervals=True takes them as"):
         svr = bp.BayesianSVR(**OPTIONS).fit(X[20:], ends)
     assert svr.predict(NEW).shape == (7, 2)
+
+
+def test_warnings_name_the_target_and_the_line_of_the_caller():
+    """Also of targets that are fitted in threads."""
+    wrong = TABLE.assign(**{"mass": TABLE["mass"].where(TABLE.index != 40, 50.0)})
+    for shared in (False, True):
+        with pytest.warns(UserWarning, match="target 'mass': gross errors among 60 .* rows 40 ") as caught:
+            bp.BayesianSVR(**OPTIONS, shared=shared, blocks=bp.LocalBlocks("auto", n_jobs=2)).fit(X, wrong)
+        assert [each.filename for each in caught] == [__file__]
