@@ -36,7 +36,7 @@ NO_DIAGONAL = {  # checks that ask for probabilities where the diagonal is not c
     "check_dict_unchanged",
     "check_fit_idempotent",
 }
-LONG = {"check_class_weight_classifiers", "check_classifiers_train"}
+LONG = {"check_class_weight_classifiers", "check_classifiers_train", "check_estimator_sparse_matrix"}
 
 
 def checks():
