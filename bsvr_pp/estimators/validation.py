@@ -191,12 +191,6 @@ class SeveralTargets(Targets):
 
     def each(self, X: Array, y: Array, weight: Array, *, logs: bool) -> dict[str, TrainingData]:
         """A target is learned from the rows that have it; the others have a weight of 0."""
-        both = self.values[~np.isnan(self.values).any(axis=1)]
-        if both.shape[1] == 2 and len(both) and not (both[:, 1] < both[:, 0]).any():
-            warn(
-                "y has two columns, the second nowhere below the first, and each is a target of its own: "
-                "intervals=True takes them as lower and upper ends"
-            )
         found = {}
         for j, name in enumerate(f"column {name!r} of y" for name in self.names):
             column, seen = self._filled(j), ~np.isnan(self.values[:, j])
@@ -206,6 +200,15 @@ class SeveralTargets(Targets):
             check_spread(name, column)
             found[name] = merge_rows(X, log_of(name, column) if logs else column, weight * seen)
         return found
+
+    def warn_of_ends(self) -> None:
+        """Warn of two targets that may be the ends of one."""
+        both = self.values[~np.isnan(self.values).any(axis=1)]
+        if both.shape[1] == 2 and len(both) and not (both[:, 1] < both[:, 0]).any():
+            warn(
+                "y has two columns, the second nowhere below the first, and each is a target of its own: "
+                "intervals=True takes them as lower and upper ends"
+            )
 
     def check_like(self, names: tuple[str, ...] | None) -> None:
         """An array has no names to compare."""
@@ -229,6 +232,8 @@ def regression_data(
     inputs, given, columns = training_arrays(estimator, X, targets.y, y_numeric=True, ensure_min_samples=2)
     weight = checked_weights(sample_weight, inputs.shape[0])
     inputs, columns = in_products(inputs, columns, weight)
+    if isinstance(targets, SeveralTargets) and not estimator.shared:
+        targets.warn_of_ends()
     each = targets.each(inputs, np.asarray(given, np.float64), weight, logs=log_targets)
     for name, rows in each.items():
         check_varies(name, rows.y)
