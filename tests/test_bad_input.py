@@ -470,6 +470,12 @@ PUBLIC = {
     "BayesianOrdinalSVC": [
         *LABELLED(bp.BayesianOrdinalSVC),
         (lambda s: fitted(bp.BayesianOrdinalSVC, y=np.ones(20)), r"y must hold at least two classes, got one class"),
+        (
+            lambda s: fitted(
+                bp.BayesianOrdinalSVC, y=pd.Categorical(["low", "high"] * 10, ["low", "high"], ordered=True)
+            ),
+            r"y must have categories in sorted order, got b < a: give their numbers, pd.Series\(y\).cat.codes",
+        ),
         *options(
             lambda s, **o: fitted(bp.BayesianOrdinalSVC, y=LABELS, **o),
             noise=("x", None, "pinball", "of classes must be one of .*got"),
@@ -915,6 +921,8 @@ PUBLIC = {
                 ({"monotone": [1, 0, -1]}, "must have a sign for each of 2 columns, got 3"),
                 ({"monotone": {"age": 1}}, "has no column 'age' of X; its columns are 0, 1"),
                 ({"monotone": {2: 1}}, "has no column 2 of X; its columns are 0, 1"),
+                ({"monotone": {"x": 1, 0: -1}, "X": WORDS}, "must name a column once, got {'x': 1, 0: -1} of "),
+                ({"monotone": pd.Series([1, 0], ["x", "age"]), "X": WORDS}, "has no column 'age' of X; its"),
                 ({"monotone": {"word": 1}, "X": WORDS}, "takes columns of numbers, column 'word' has words"),
                 ({"monotone": {"age": 1}, "X": WORDS}, "has no column 'age' of X; its columns are x, word"),
                 ({"kernel": "linear"}, "takes kernel='auto' or main_effects, .*, matern52, got 'linear'"),

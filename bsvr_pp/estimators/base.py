@@ -12,6 +12,7 @@ from typing import Any, ClassVar, Literal, Self
 
 import joblib
 import numpy as np
+import pandas as pd
 import xarray as xr
 from numpy.typing import ArrayLike
 from sklearn.base import BaseEstimator
@@ -427,7 +428,9 @@ def _plain(value: object) -> object:
     """An option as plain data."""
     if isinstance(value, LocalBlocks):
         return {"blocks": asdict(value)}
-    if isinstance(value, dict):  # weights of classes
+    if isinstance(value, list | tuple):
+        return [_plain(each) for each in value]
+    if isinstance(value, dict | pd.Series):  # weights of classes, or directions of columns
         return {"classes": [[_plain(label), _plain(weight)] for label, weight in value.items()]}
     if isinstance(value, np.random.RandomState):
         kind, key, *rest = value.get_state()

@@ -6,6 +6,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 import numpy as np
+import pandas as pd
 from numpy.typing import NDArray
 
 from bsvr_pp.core.arrays import Array
@@ -26,6 +27,8 @@ class Directions:
     @classmethod
     def of(cls, monotone: Monotone) -> Directions:
         """The option, checked as far as it can be without data."""
+        if isinstance(monotone, pd.Series):  # whose index has the columns
+            monotone = monotone.to_dict()
         if monotone is None or isinstance(monotone, Mapping):
             values, made = list((monotone or {}).values()), cls(monotone or {})
         else:
@@ -55,6 +58,8 @@ class Directions:
             found = dict(enumerate(self.listed))
         else:
             found = {_place(key, names): sign for key, sign in self.named.items()}
+            if len(found) < len(self.named):
+                raise ValueError(f"monotone must name a column once, got {dict(self.named)} of {names}")
         signs = np.zeros(columns.count if encoding is None else len(encoding.names))
         for place, sign in found.items():
             column = None if encoding is None else encoding.columns[place]

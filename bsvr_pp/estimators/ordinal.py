@@ -6,12 +6,13 @@ from dataclasses import KW_ONLY, dataclass
 from typing import ClassVar, Literal, Self
 
 import numpy as np
+import pandas as pd
 import xarray as xr
 from numpy.typing import ArrayLike
 from sklearn.base import BaseEstimator, ClassifierMixin
 
 from bsvr_pp.classification.default_models import AMPLITUDE, check_ordinal_noise
-from bsvr_pp.core.arrays import Array
+from bsvr_pp.core.arrays import Array, warn
 from bsvr_pp.core.compiler import threads_for
 from bsvr_pp.core.docs import shared
 from bsvr_pp.estimators.base import LocalBlocks, SavedEstimator, check_model_options, seeded, warn_unless_converged
@@ -119,20 +120,21 @@ class BayesianOrdinalSVC(OfStandardModel, SavedEstimator, ClassifierMixin, BaseE
 
         <inputs>
         y : (n,) array
-            Labels of two or more classes, which are ordered by their values.
+            Labels of two or more classes, which are ordered by their values. Numbers give any order.
 
         Raises
         ------
         ValueError
-            If an option is not allowed, the data are not finite, or there is only one class.
+            If an option is not allowed, the data are not finite, there is only one class, or y is an ordered
+            Categorical in whose order the classes are not sorted.
 
         <not_converged>
         UserWarning
-            If rows are fitted in blocks without being asked.
+            If rows are fitted in blocks without being asked, or classes are words, whose order may be another.
         """
         method, local = self._check_options(), self._local()
         inputs, labels, columns = training_arrays(self, X, y)
-        classes = classes_of(labels)
+        classes = _sorted_classes(y, labels)
         rng, rows = seeded(self.random_state), as_given(inputs, codes_of(labels, classes))
         units, options = Units.of(rows, columns.tied), Options(self.restarts, progressbar=local.progressbar)
         rows, size = local.divided(rows.in_units(units), method, classes=True, undivided=columns.undivided)
@@ -199,3 +201,19 @@ class BayesianOrdinalSVC(OfStandardModel, SavedEstimator, ClassifierMixin, BaseE
         else:
             chosen = np.minimum((np.cumsum(probability, axis=1) < 0.5).sum(axis=1), self._fit.classes.size - 1)
         return np.asarray(self._fit.classes[chosen])
+
+
+def _sorted_classes(y: ArrayLike, labels: Labels) -> Labels:
+    """The classes in the order of their values, which must be that of the data if these have one."""
+    found, dtype = classes_of(labels), getattr(y, "dtype", None)
+    classes = found.tolist()
+    if isinstance(dtype, pd.CategoricalDtype) and dtype.ordered:
+        order = [label for label in dtype.categories if label in classes]
+        if order != classes:
+            raise ValueError(
+                f"y must have categories in sorted order, got {' < '.join(map(str, order))}: give their numbers, "
+                "pd.Series(y).cat.codes"
+            )
+    elif any(isinstance(label, str) and len(label) > 1 for label in classes):  # letters are sorted as they are meant
+        warn(f"the order of the classes is that of their names, {' < '.join(map(str, classes))}: numbers give another")
+    return found

@@ -55,6 +55,17 @@ def test_the_mean_is_monotone_and_nearer_to_the_truth(free, held):
         assert getattr(held, name) == getattr(free, name)
 
 
+def test_a_series_names_its_columns_and_is_saved(tmp_path):
+    table = pd.DataFrame(X, columns=["a", "b"])
+    options = QUICK | {"inference": "mean_field", "kernel": "rbf"}
+    named = bp.BayesianSVR(monotone={"a": 1}, **options).fit(table, NOISY).predict(table)
+    for given in (pd.Series([0, 1], ["b", "a"]), [np.int64(1), 0]):
+        model = bp.BayesianSVR(monotone=given, **options).fit(table, NOISY)
+        np.testing.assert_array_equal(model.predict(table), named)
+        model.save(tmp_path / "model.nc")
+        np.testing.assert_array_equal(bp.BayesianSVR.load(tmp_path / "model.nc").predict(table), named)
+
+
 def test_a_monotone_function_is_not_changed():
     y = 2 * X[:, 0] - X[:, 1] + 0.02 * RNG.normal(size=60)
     free, held = (

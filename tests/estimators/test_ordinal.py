@@ -1,6 +1,7 @@
 """The classifier of ordered classes: any labels, probabilities, decisions, scikit-learn's conventions."""
 
 import numpy as np
+import pandas as pd
 import pytest
 
 import bsvr_pp as bp
@@ -34,6 +35,14 @@ def test_labels_of_any_kind(svc):
     for labels in (np.array(["a", "b", "c"]), np.array([10, 20, 35])):
         other = bp.BayesianOrdinalSVC(**OPTIONS).fit(X, labels[Y])
         np.testing.assert_array_equal(other.predict(X), labels[svc.predict(X)])
+
+
+def test_words_are_sorted_with_a_warning_unless_their_order_is_known(svc):
+    words = np.array(["0 low", "1 mid", "2 high"])
+    known = pd.Series(pd.Categorical(words[Y], [*words, "3 none"], ordered=True))
+    np.testing.assert_array_equal(bp.BayesianOrdinalSVC(**OPTIONS).fit(X, known).predict(X), words[svc.predict(X)])
+    with pytest.warns(UserWarning, match="order of the classes is that of their names, high < low < mid: numbers"):
+        bp.BayesianOrdinalSVC(**OPTIONS).fit(X, np.array(["low", "mid", "high"])[Y])
 
 
 def test_median_and_mode_differ_where_they_should(svc):

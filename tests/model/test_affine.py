@@ -16,6 +16,7 @@ import pytensor.tensor as pt
 import pytest
 from pymc.model.transform.optimization import freeze_dims_and_data
 from scipy import stats
+from scipy.optimize import minimize_scalar
 
 import bsvr_pp as bp
 from bsvr_pp.model.inventory import ModelError
@@ -568,6 +569,24 @@ def test_what_is_computed_over_rows_is_refused_at_new_ones(name):
     for some in (slice(None), slice(0, 3)):
         with pytest.raises(ValueError, match=r"has a value for each training (row|point)"):
             bp.predict(result, model=model, data={name: values[some] for name, values in NEW.items()})
+
+
+def test_hyperparameters_are_found_where_rows_of_f_are_mixed():
+    x = np.linspace(-3, 3, 12)[:, None]
+    y = np.cumsum(np.sin(x[:, 0])) + 0.1 * np.cos(9 * x[:, 0])
+    with pm.Model() as model:
+        ls = pm.LogNormal("ls", 0, 1)
+        f = bp.GP(cov_func=pm.gp.cov.ExpQuad(1, ls=ls)).prior("f", X=x)
+        pm.Normal("y", pt.cumsum(f), 0.2, observed=y)
+    result = bp.fit(bp.MeanField(), model, progressbar=False)
+    root, sums = x - x.T, np.tril(np.ones((12, 12)))
+
+    def log_posterior(log_ls):
+        K = sums @ np.exp(-0.5 * (root / np.exp(log_ls)) ** 2) @ sums.T + 0.04 * np.eye(12)
+        return stats.multivariate_normal(cov=K).logpdf(y) - 0.5 * log_ls**2 - log_ls
+
+    best = minimize_scalar(lambda v: -log_posterior(v), bounds=(-2, 2), method="bounded").x
+    assert np.log(result["posterior"]["ls"][0, 0].item()) == pytest.approx(best, abs=0.02)
 
 
 @pytest.mark.parametrize(

@@ -69,7 +69,7 @@ def choose_starts(problem: Problem, restarts: int, rng: Generator) -> list[Point
     some = slice(None, None, 1 if problem.rank is None else 1 + y.size // _NEIGHBOURS)
     labels, scale = bool(problem.loss.targets.values), location_and_scale(y)[1] or 1e-8
     noise, least = (1.0, 1.0) if labels else _noise_scales(X[some], y[some])
-    widths, d = np.std(X, axis=0), X.shape[1]
+    widths, d = np.std(X, axis=0), max(1, X.shape[1])
     spread = float(np.median(widths[widths > 0])) if (widths > 0).any() else 1.0
     n = max((np.size(initial[name]) for name, role in roles.items() if "lengthscale" in role), default=1)
     if 1 < n < d:  # inputs of one lengthscale are one
