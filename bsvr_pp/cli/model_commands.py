@@ -81,7 +81,7 @@ def fit(
         if not into_folder:
             table = _read(data, target, lower, upper, event, ordinal)
             dataset, _ = table.encode()
-        check_writable("--out", out, folder=into_folder)
+        check_writable("--out", out, folder=into_folder, read=[data])
     import bsvr_pp as bp
     from bsvr_pp.estimators.base import blocks_from
 
@@ -228,7 +228,7 @@ def predict(
         if not 0 < coverage < 1:
             raise ValueError(f"--coverage must lie strictly between 0 and 1, got {coverage}")
         times = _times(survival)
-        check_writable("--out", out)
+        check_writable("--out", out, read=[model, data])
         if neighbours is not None and neighbours < 0:
             raise ValueError(f"--neighbours must be at least 0, got {neighbours}")
         found, target = _open(model)

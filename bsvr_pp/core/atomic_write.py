@@ -7,7 +7,7 @@ import platform
 import sys
 import tempfile
 import warnings
-from collections.abc import Collection, Iterator
+from collections.abc import Collection, Iterable, Iterator
 from contextlib import contextmanager, suppress
 from functools import partial
 from hashlib import sha256
@@ -28,13 +28,19 @@ class DamagedError(ValueError):
     """A file is not what was written."""
 
 
-def check_writable(name: str, path: str | Path, *, folder: bool = False) -> Path:
-    """Check before any work that a path can be written, by a small file in the folder that is nearest to it."""
+def check_writable(name: str, path: str | Path, *, folder: bool = False, read: Iterable[object] = ()) -> Path:
+    """Check before any work that a path can be written, by a small file in the folder that is nearest to it.
+
+    It must not replace what is ``read``: paths, among which anything else is passed over.
+    """
     path = Path(path)
     wanted = "folder" if folder else "file"
     found = "folder" if path.is_dir() else "file" if path.is_file() else "device"
     if path.exists() and found != wanted:
         raise ValueError(f"{name} must be a {wanted}, got the {found} {path}")
+    for other in read:
+        if isinstance(other, str | Path) and path.exists() and Path(other).exists() and path.samefile(other):
+            raise ValueError(f"{name} must be another file than the one that is read, {other}")
     place = path.absolute() if folder else path.absolute().parent
     nearest = next(each for each in (place, *place.parents) if each.exists())
     if not nearest.is_dir():

@@ -393,7 +393,7 @@ class FolderModel(TargetPredictions):
         """
         values = None if times is None else self._checked_times(times).tolist()
         central_levels(coverage)
-        path = check_writable("out", out).absolute()
+        path = check_writable("out", out, read=[data]).absolute()
         source, local = new_rows_of(data, self.encoding_), self._local()
         run = {
             "model": str(self.folder),
