@@ -1088,6 +1088,14 @@ PUBLIC = {
         (lambda s: of_matrix(0.0 * GRAM), "X must have a positive diagonal, got only zeros"),
         (lambda s: of_matrix(np.where(np.eye(20) > 0, np.nan, GRAM)), "Input X contains NaN"),
         (lambda s: of_matrix(np.full((20, 20, 2), np.nan)), "Input X contains NaN"),
+        (
+            lambda s: of_matrix(pd.DataFrame(GRAM), pd.DataFrame(GRAM).iloc[:, ::-1]),
+            "feature names should match .*\n.*same order as they were in fit",
+        ),
+        (
+            lambda s: fitted(bp.BayesianSVR, pd.DataFrame(MANY), kernel=bp.PairwiseKernel(np.dot)),
+            r"X must be a list of objects with PairwiseKernel, got a table: use X.to_numpy\(\)",
+        ),
         (lambda s: of_matrix(new=GRAM[:, :19]), "X has 19 features, but BayesianSVR is expecting 20"),
         (lambda s: of_matrix(new=np.ones((2, 19, 1))), "X has 19 features, but BayesianSVR is expecting 20"),
         (lambda s: of_matrix(new=np.ones((2, 20, 3))), "X must have the values of 1 kernels, as in fit, got 3"),
@@ -1577,6 +1585,11 @@ def test_bad_options_of_commands_leave_nothing_behind(tmp_path, monkeypatch):
         (["compare", "good.csv", "--test-fraction", "0"], "test_fraction must lie strictly between 0 and 1, got 0.0"),
         (["compare", "none.csv"], "none.csv: there is no such file"),
         (["compare", "--target", "y"], "--target needs a CSV file"),
+        (["fit", "good.csv", "-o", "good.csv"], "--out must be another file than the one that is read, good.csv"),
+        (
+            ["predict", "none.nc", "good.csv", "-o", "./good.csv"],
+            "--out must be another file than the one that is read",
+        ),
         (["fit", "good.csv", "-o", "folder"], "--out must be a file, got the folder folder"),
         (["fit", "good.csv", "-o", "good.csv/model.nc"], "--out must lie in a folder, and"),
         (["fit", "good.csv", "-o", "good.csv/"], "--out must be a folder, got the file good.csv"),

@@ -50,6 +50,10 @@ class PairwiseKernel:
 
     def between(self, A: Sequence[object], B: Sequence[object]) -> Array:
         """The values (n, m) or (n, m, q)."""
+        for objects in (A, B):
+            if table_of(objects) is not None:  # whose list is that of its columns
+                raise ValueError("X must be a list of objects with PairwiseKernel, got a table: use X.to_numpy()")
+        A, B = list(A), list(B)
         found = numbers("what the function of PairwiseKernel gives", self.function(A, B))
         if found.shape[:2] != (len(A), len(B)):
             raise ValueError(
@@ -72,11 +76,11 @@ def is_matrix(kernel: object) -> bool:
 
 
 def values_of(kernel: object, X: ArrayLike | Sequence[object], others: Sequence[object]) -> ArrayLike:
-    """The values of a kernel between objects and others, or X, which has them, as an array."""
+    """The values of a kernel between objects and others, or X, which has them, with names of the columns of a table."""
     if isinstance(kernel, PairwiseKernel):
         return kernel.between(cast(Sequence[object], X), others)
     table = table_of(X)
-    return cast(ArrayLike, X) if table is None else table.to_numpy()
+    return cast(ArrayLike, X if table is None else table)
 
 
 def training_rows(K: Array) -> Array:

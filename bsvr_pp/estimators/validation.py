@@ -253,10 +253,11 @@ def training_arrays(
         X = values_of(blank.kernel, given, cast(Sequence[object], given))
     inputs, targets = _validate(blank, X, y, reset=True, numeric=y_numeric, least=ensure_min_samples)
     assert targets is not None
+    names, objects = getattr(blank, "feature_names_in_", None), None
     if matrix:
+        inputs = training_rows(inputs)
         objects = list(cast(Sequence[object], given)) if isinstance(blank.kernel, PairwiseKernel) else []
-        return training_rows(inputs), targets, Columns(blank.n_features_in_, matrix=objects)
-    return inputs, targets, Columns(blank.n_features_in_, getattr(blank, "feature_names_in_", None), blank.encoding_)
+    return inputs, targets, Columns(blank.n_features_in_, names, blank.encoding_, objects)
 
 
 def check_sparse(estimator: BaseEstimator, X: Any) -> None:
@@ -296,9 +297,10 @@ def _validate(
     estimator: BaseEstimator, X: ArrayLike, y: ArrayLike, *, reset: bool, numeric: bool = False, least: int = 1
 ) -> tuple[Array, Labels | None]:
     """Data as arrays of numbers, by scikit-learn's checks; the columns of a table are encoded (`tables.columns`)."""
-    table, targets = table_of(X), np.asarray(y).dtype if numeric else np.dtype(object)
+    matrix = is_matrix(getattr(estimator, "kernel", None))
+    table, targets = None if matrix else table_of(X), np.asarray(y).dtype if numeric else np.dtype(object)
     options: dict[str, Any] = {"y_numeric": numeric, "ensure_min_samples": least} if reset else {}
-    options["allow_nd"] = is_matrix(getattr(estimator, "kernel", None))  # of several kernels
+    options["allow_nd"] = matrix  # of several kernels
     sparse = takes_sparse(estimator) if reset else isinstance(estimator._columns.matrix, SparseInputs)
     if reset:
         estimator.encoding_ = None if table is None else Encoding.of_table(table)

@@ -213,6 +213,16 @@ def test_objects():
         bp.BayesianSVR.from_result(svr.result_)
 
 
+def test_the_function_takes_lists_whatever_holds_the_objects(svr):
+    def function(A, B):
+        assert isinstance(A, list) and isinstance(B, list)
+        return rbf(np.array(A), np.array(B))
+
+    for given in (X, pd.Series(list(X), index=np.arange(50)[::-1])):
+        model = bp.BayesianSVR(**SVR | {"kernel": bp.PairwiseKernel(function)}).fit(given, Y)
+        np.testing.assert_array_equal(model.predict(NEW, return_std=True), svr.predict(K_NEW, return_std=True))
+
+
 def test_above_the_dense_limit_a_matrix_is_refused_before_the_fit():
     for cls, y in ((bp.BayesianSVR, Y), (bp.BayesianSVC, LABELS), (bp.BayesianOrdinalSVC, CLASSES)):
         made = cls(kernel="precomputed", blocks=20)
