@@ -471,10 +471,8 @@ PUBLIC = {
         *LABELLED(bp.BayesianOrdinalSVC),
         (lambda s: fitted(bp.BayesianOrdinalSVC, y=np.ones(20)), r"y must hold at least two classes, got one class"),
         (
-            lambda s: fitted(
-                bp.BayesianOrdinalSVC, y=pd.Categorical(["low", "high"] * 10, ["low", "high"], ordered=True)
-            ),
-            r"y must have categories in sorted order, got low < high: give their numbers, pd.Series\(y\).cat.codes",
+            lambda s: fitted(bp.BayesianOrdinalSVC, y=pd.Categorical(["b", "a"] * 10, ["b", "a"], ordered=True)),
+            r"y must have categories in sorted order, got b < a: give their numbers, pd.Series\(y\).cat.codes",
         ),
         *options(
             lambda s, **o: fitted(bp.BayesianOrdinalSVC, y=LABELS, **o),
@@ -970,6 +968,12 @@ PUBLIC = {
                 ({"a": np.exp(TARGETS), "b": TARGETS}, {"log_targets": True}, "'b' of y must be positive with log_t"),
             )
         ],
+        (
+            lambda s: estimator(bp.BayesianSVR).fit(
+                MANY, pd.DataFrame({"a": TARGETS, "b": np.where(LABELS > 0, TARGETS, np.nan)}), LABELS == 0
+            ),
+            "column 'b' of y must have numbers, got only gaps in rows of a weight above 0",
+        ),
         (
             lambda s: fitted(bp.BayesianSVR, y=pd.DataFrame(ENDS, columns=["a", "a"])),
             "two columns have the name 'a': rename one",

@@ -194,8 +194,8 @@ class SeveralTargets(Targets):
         found = {}
         for j, name in enumerate(f"column {name!r} of y" for name in self.names):
             column, seen = self._filled(j), ~np.isnan(self.values[:, j])
-            if not seen.any():
-                raise ValueError(f"{name} must have numbers, got only gaps")
+            if not (seen & (weight > 0)).any():
+                raise ValueError(f"{name} must have numbers, got only gaps in rows of a weight above 0")
             check_size(name, column)
             check_spread(name, column)
             found[name] = merge_rows(X, log_of(name, column) if logs else column, weight * seen)
