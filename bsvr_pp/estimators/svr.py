@@ -383,7 +383,7 @@ class BayesianSVR(TargetPredictions, SavedEstimator, RegressorMixin, BaseEstimat
         fit = self._checked()
         if not isinstance(fit, FitsOfTargets):
             raise AttributeError("estimators_ are of several targets, and the fit has one")
-        return self._each(fit)
+        return [one.set_params(shared=False) for one in self._each(fit)]
 
     @property
     @attribute_of_each
