@@ -293,10 +293,10 @@ def example() -> None:
     houses["price"] = (mean + rng.laplace(scale=8, size=n)).round()
     houses.loc[rng.choice(n - 5, 6, replace=False), "price"] *= 10  # a zero too many
     files = {"houses.csv": houses[:-5], "new.csv": houses[-5:].drop(columns="price")}
-    with failing(FileExistsError, OSError):
-        for name in files:
-            if Path(name).exists():
-                raise FileExistsError(f"{name} exists: move it, or call the command in another folder")
+    for name in files:
+        if Path(name).exists():
+            fail(f"{name} exists: move it, or call the command in another folder")
+    with failing(OSError):
         for name, table in files.items():
             with atomic_write(Path(name)) as fresh:
                 table.to_csv(fresh, index=False)

@@ -50,9 +50,8 @@ class PairwiseKernel:
 
     def between(self, A: Sequence[object], B: Sequence[object]) -> Array:
         """The values (n, m) or (n, m, q)."""
-        for objects in (A, B):
-            if table_of(objects) is not None:  # whose list is that of its columns
-                raise ValueError("X must be a list of objects with PairwiseKernel, got a table: use X.to_numpy()")
+        if table_of(A) is not None:  # whose list is that of its columns
+            raise ValueError("X must be a list of objects with PairwiseKernel, got a table: use X.to_numpy()")
         A, B = list(A), list(B)
         found = numbers("what the function of PairwiseKernel gives", self.function(A, B))
         if found.shape[:2] != (len(A), len(B)):
