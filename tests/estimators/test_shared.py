@@ -189,3 +189,12 @@ def test_kernel_matrices_have_one_amplitude():
     first, second = fits_of(svr)
     assert first.point["amplitude"] == second.point["amplitude"] and first.point["C"] != second.point["C"]
     assert svr.score(np.exp(-2.0 * (X - X.T) ** 2), Y) > 0.9
+
+
+def test_targets_of_different_inputs_are_both_followed():
+    """All starts from one target alone are constants in the input of the other."""
+    rng = np.random.default_rng(3)
+    X = rng.uniform(0.0, 5.0, (40, 2))
+    Y = np.column_stack([np.sin(X[:, 0]), X[:, 1] ** 2]) + 0.05 * rng.normal(size=(40, 2))
+    svr = bp.BayesianSVR(shared=True, inference="mean_field", restarts=1).fit(X, Y)
+    assert min(one.score(X, y) for one, y in zip(svr.estimators_, Y.T, strict=True)) > 0.95

@@ -83,11 +83,13 @@ def maximize_shared(
     """Maximise the sum of the evidences; return the optimum as one of each problem.
 
     ``points`` are optima of each problem alone. The search starts where the sum is largest: at what is shared of one of
-    them, or at the mean of all.
+    them, or at the mean, the largest or the smallest of each value. Where problems depend on different inputs, all of
+    one alone are constants in the inputs of the others, and so is their mean: the sum may have an optimum there.
     """
     objective = SharedObjective(problems, method)
     starts = [objective.pack(points, j) for j in range(len(points))]
-    start = max([*starts, np.mean(starts, axis=0)], key=lambda x: objective(x)[0])
+    starts += [of_each(starts, axis=0) for of_each in (np.mean, np.max, np.min)]
+    start = max(starts, key=lambda x: objective(x)[0])
     n = sum(problem.targets.size for problem in problems)
     tolerance = tolerance_of(_SHARE * method.search.tolerance if tolerance is None else tolerance, n)
     found = ascend(objective, start, n, tolerance=tolerance, highest=objective.highest())
