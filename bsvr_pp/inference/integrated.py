@@ -223,6 +223,7 @@ def _normal(density: Evaluate, x: Array) -> tuple[Array, Array, float]:
     turns = [gradient - density(x + step)[1] for step in _STEP * np.eye(x.size)]
     curvature = np.stack(turns) / _STEP
     values, vectors = np.linalg.eigh(0.5 * (curvature + curvature.T))
+    vectors = vectors * np.where(np.sum(vectors**3, axis=0) < 0.0, -1.0, 1.0)  # LAPACK's signs go by the order of x
     scale = np.asarray(vectors / np.sqrt(np.maximum(np.abs(values), _FLATTEST)))
     step = scale.T @ gradient
     step = scale @ (step * min(1.0, _NEWTON / max(float(np.abs(step).max()), 1e-300)))

@@ -52,7 +52,7 @@ def test_two_hyperparameters_against_a_grid(grid, potential):
     weight = np.exp(density - logsumexp(density))
     value, mean = logsumexp(density) + np.log(6.0 / 30 * 5.0 / 30), logs @ weight
     deviation = np.sqrt((logs - mean[:, None]) ** 2 @ weight)
-    found = bp.fit(bp.Integrated(points=1024), two(potential), random_seed=0, progressbar=False)
+    found = bp.fit(bp.Integrated(points=1024), two(potential), random_seed=0, progressbar=False, draws=4000)
     assert found.attrs["log_evidence"] == pytest.approx(value, abs=0.02)
     assert found.attrs["k_hat"] < 0.7 and found.attrs["effective_points"] > 512
     drawn = np.log(np.stack([found["posterior"][name].values.ravel() for name in ("C", "ls")]))
@@ -104,7 +104,7 @@ def test_the_result_is_one_of_draws_and_the_same_for_a_seed():
     # Draws of one point are together, so that the effective size is about the number of points.
     distinct = np.unique(first["posterior"]["C"].values.ravel())
     changes = np.count_nonzero(np.diff(first["posterior"]["C"].values.ravel()))
-    assert distinct.size - 1 <= changes <= 31
+    assert changes == distinct.size - 1 > 30
     assert np.isfinite(bp.loo(first, model=model).elpd)
     assert assessment.integrated(first, model, 0)["p(y)"] == first.attrs["log_evidence"]
     assert bp.verify(first, model=model, draws=120, particles=100, random_seed=0, progressbar=False).k_hat < 1.0
@@ -128,6 +128,16 @@ def test_points_that_do_not_move_are_reported_and_the_default_stays_at_the_optim
         assert bp.fit(bp.Integrated(), two(), random_seed=0, progressbar=False).attrs["converged"] == 0
     svr = bp.BayesianSVR(kernel="rbf", restarts=1, random_state=0).fit(X, Y)
     assert svr.converged_ and svr.result_.attrs["inference"] == "mean field"
+
+
+def test_the_order_of_the_inputs_does_not_matter():
+    rng = np.random.default_rng(0)
+    inputs, new = rng.uniform(-3, 3, (25, 2)), rng.uniform(-3, 3, (9, 2))
+    y = np.sin(inputs[:, 0]) + 0.1 * rng.laplace(size=25)
+    svr = bp.BayesianSVR(kernel="rbf", restarts=1, outliers="keep", random_state=0)
+    found = svr.fit(inputs, y).predict(new, return_std=True)
+    other = svr.fit(inputs[:, ::-1], y).predict(new[:, ::-1], return_std=True)
+    np.testing.assert_allclose(other, found, rtol=1e-6, atol=1e-6)
 
 
 def test_an_interruption_leaves_the_optimum(monkeypatch):
