@@ -142,6 +142,13 @@ class IntervalTargets(Targets):
         """Targets of their ends."""
         return cls(representative(ends[:, 0], ends[:, 1]), ends)
 
+    def each(self, X: Array, y: Array, weight: Array, *, logs: bool) -> dict[str, TrainingData]:
+        """Training data for a fit, which needs a bound on either side: else the prior decides the scale."""
+        for side, infinite in zip(("right", "left"), np.isinf(self.ends).all(axis=0)[::-1], strict=True):
+            if infinite:
+                raise ValueError(f"y must have targets that are not {side}-censored, got none of {len(self.ends)}")
+        return Targets.each(self, X, y, weight, logs=logs)
+
     def rows(self, X: Array, y: Array, weight: Array, *, logs: bool) -> TrainingData:
         """Intervals are not merged, and have no weights; a lower end below 0 has no log."""
         check_unweighted(bool((weight == 1).all()))
@@ -168,7 +175,7 @@ class SeveralTargets(Targets):
     @classmethod
     def of(cls, y: ArrayLike) -> Self:
         """Check that all columns of a table or an array are numbers or gaps, and at least one of each a number."""
-        table = table_of(y)
+        table = table_of(y, "columns of y")
         data = pd.DataFrame(np.asarray(y)) if table is None else table
         given = None if table is None else tuple(map(str, data.columns))
         found = cls(0.0, np.full(data.shape, np.nan), given)

@@ -74,12 +74,12 @@ class Summary:
         return Summary(self.kind, sum(counts), gaps, words, values, self.zone)
 
 
-def table_of(data: object) -> pd.DataFrame | None:
+def table_of(data: object, which: str = "columns") -> pd.DataFrame | None:
     """A table of pandas or with ``to_pandas``, as of Polars, with names of columns as text; None for anything else."""
     found = data.to_pandas() if hasattr(data, "to_pandas") else data
     if not isinstance(found, pd.DataFrame):
         return None
-    table = found.set_axis(unique(map(str, found.columns)), axis=1)
+    table = found.set_axis(unique(map(str, found.columns), which), axis=1)
     arrow = [name for name, dtype in table.dtypes.items() if isinstance(dtype, pd.ArrowDtype)]
     return table.astype(dict.fromkeys(arrow, object)) if arrow else table
 
