@@ -38,8 +38,13 @@ _LONG = (
 )
 
 
+@pytest.hookimpl(tryfirst=True)  # before pytest selects by marks
 def pytest_collection_modifyitems(items):
-    """Put the long files first, each in its order."""
+    """Mark the slow ones of the cases of a test, and put the long files first, each in its order."""
+    for item in items:
+        for mark in item.iter_markers("slow_cases"):
+            if item.callspec.id in mark.args:
+                item.add_marker("slow")
     order = {name: place for place, name in enumerate(_LONG)}
     items.sort(key=lambda item: order.get(item.path.name, len(order)))
 

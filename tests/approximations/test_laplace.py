@@ -122,6 +122,7 @@ def largest_jump(values):
     return np.abs(steps[1:-1] - 0.5 * (steps[:-2] + steps[2:])).max()
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("along", ["epsilon", "C", "lengthscale"])
 def test_local_curvature_is_continuous_where_the_exact_one_jumps(along):
     K, y = smooth(30)

@@ -147,6 +147,7 @@ def drawn():
     return model, results, grid, share
 
 
+@pytest.mark.slow
 @pytest.mark.filterwarnings("ignore:Estimated shape parameter")
 @pytest.mark.parametrize("kind", ["integrated", "sampled"])
 def test_draws_are_weighted(drawn, kind):

@@ -104,6 +104,7 @@ def fits():
     }
 
 
+@pytest.mark.slow
 def test_effects_of_integrated_hyperparameters_are_those_at_the_optimum():
     options = {"kernel": "rbf", "restarts": 1, "random_state": 0}
     averaged, alone = (bp.BayesianSVR(inference=by, **options).fit(X, Y) for by in ("auto", "mean_field"))
@@ -124,6 +125,7 @@ def moments(fit, rows):
     return mean, np.sqrt(variance)
 
 
+@pytest.mark.slow
 def test_the_effect_on_one_row_is_a_prediction():
     for name, fit in fits().items():
         some = np.repeat(X[3:4], 5, axis=0)

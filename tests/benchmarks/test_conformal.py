@@ -23,6 +23,7 @@ def test_the_worst_slab_is_where_coverage_fails():
     assert 0.85 < np.mean(by_chance) < 0.95  # measured on other rows than those that chose it
 
 
+@pytest.mark.slow
 def test_intervals_of_all_methods_hold_new_targets(monkeypatch):
     def machine(noise="soft_insensitive", quantile=0.5):
         return bp.BayesianSVR(noise, quantile=quantile, kernel="rbf", restarts=1, random_state=0)

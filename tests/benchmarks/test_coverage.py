@@ -38,6 +38,7 @@ def test_functions_are_of_the_process(monkeypatch):
     assert np.array_equal(X, coverage.drawn("noise-free", 2, 0)[0]) and np.ptp(y) > 0
 
 
+@pytest.mark.slow
 def test_a_known_distribution_has_its_coverage(tmp_path, monkeypatch):
     monkeypatch.setattr(coverage, "METHODS", {"GPR": lambda X, y: lambda X: norm(np.zeros(len(X)), 1.0)})
     monkeypatch.setattr(

@@ -33,6 +33,7 @@ def test_the_synthetic_set_has_its_covariance():
     assert np.mean((y[:, 15:] - y[:, :-15]) ** 2) == pytest.approx(2.02 - 2 * np.exp(-0.5 * (15 * step) ** 2), rel=0.1)
 
 
+@pytest.mark.slow
 def test_a_robust_peer_ignores_an_error_and_finished_parts_are_kept(tmp_path, monkeypatch):
     monkeypatch.setattr(outliers, "PEERS", {name: outliers.PEERS[name] for name in ("GPR", "Huber")})
     monkeypatch.setattr(outliers, "_warm_up", lambda: None)

@@ -39,6 +39,7 @@ def wrapper(tmp_path, monkeypatch):
     return importlib.import_module("wrappers_of_scoringbench.bsvr_pp_wrapper").BayesianSVRWrapper
 
 
+@pytest.mark.slow
 def test_the_model_has_the_quantiles_of_its_predictive_distribution(wrapper):
     rng = np.random.default_rng(0)
     X = pd.DataFrame({"at": rng.uniform(-2, 2, 40), "kind": rng.choice(["low", "high"], 40)})

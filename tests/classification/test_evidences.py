@@ -62,6 +62,7 @@ def test_three_points_against_quadrature(kind):
     assert abs(found.value - exact(kind)) < 4 * found.standard_error
 
 
+@pytest.mark.slow_cases("conditional")
 @pytest.mark.parametrize("kind", ["naive", "conditional", "joint"])
 def test_a_weight_is_a_number_of_equal_rows(kind):
     weighted = model(X3, Y3, COPIES.astype(float))
@@ -118,6 +119,7 @@ def test_a_large_amplitude_is_classification_without_noise(kind):
         assert abs(found.value - orthant) < 4 * found.standard_error + 1e-3
 
 
+@pytest.mark.slow
 def test_the_conditional_evidence_sums_to_one_over_labels():
     total = 0.0
     for labels in np.stack(np.meshgrid(*[[-1, 1]] * 3), axis=-1).reshape(-1, 3):

@@ -77,6 +77,7 @@ def classified():
     return X, y, built, result
 
 
+@pytest.mark.slow
 def test_the_result_is_like_the_others(classified):
     X, y, built, result = classified
     posterior = result["posterior"].to_dataset()

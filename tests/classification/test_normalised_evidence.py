@@ -59,6 +59,7 @@ def test_gradients_of_the_prior_and_the_evidence_against_differences(exactly):
     assert held.gradient(held.start, []).size == 3
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("kind", "factor"), [("conditional", Known), ("joint", MeanKnown)])
 def test_the_ascent_ends_where_the_objective_is_largest(kind, factor):
     """Three points, by quadrature: no step of any hyperparameter does better by more than the noise."""
@@ -79,6 +80,7 @@ def test_the_ascent_ends_where_the_objective_is_largest(kind, factor):
             assert objective(best + step * np.eye(best.size)[i]) < top + 0.01
 
 
+@pytest.mark.slow
 def test_each_evidence_is_larger_at_its_own_optimum():
     rng = np.random.default_rng(3)
     X = rng.uniform(-2, 2, (60, 1))
@@ -155,6 +157,7 @@ def test_a_straight_boundary_makes_the_linear_part_the_larger():
     assert shares[0] > 2 * shares[1]
 
 
+@pytest.mark.slow
 def test_through_the_front_door():
     """No flag is needed; the evidence of the result is the normalised one, and what is given stays."""
     rng = np.random.default_rng(5)

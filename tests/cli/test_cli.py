@@ -40,6 +40,7 @@ def test_help_is_not_cut_in_eighty_columns(command):
     assert max(map(len, run.output.splitlines())) <= 80
 
 
+@pytest.mark.slow
 def test_a_file_of_a_spreadsheet_is_fitted_and_predicted(tmp_path):
     """Semicolons, decimal commas and row labels; a header that a spreadsheet would run as a formula is quoted."""
     write(tmp_path / "plain.csv", rows=15)

@@ -49,6 +49,7 @@ def test_censored_times(predicted):
     assert "sd" not in found  # it may be infinite
 
 
+@pytest.mark.slow
 def test_ordered_classes(predicted):
     grade = np.array(["a", "b", "c"])[np.digitize(Y, [-0.4, 0.4])]
     said, found = predicted({"grade": grade}, ["--ordinal"])

@@ -30,6 +30,7 @@ def assert_solved(machine):
     assert machine.converged_ and fitted.weights.sum() == pytest.approx(1.0)
 
 
+@pytest.mark.slow_cases("{'kernel': 'main_effects'}")
 @pytest.mark.parametrize(
     "options",
     [
@@ -53,6 +54,7 @@ def test_it_is_the_solve_with_all_rows(options):
     assert_solved(machine)
 
 
+@pytest.mark.slow
 def test_points_of_the_hyperparameters_get_the_weights_of_all_rows():
     X, y = data()
     machine = svr().fit(X[:N], y[:N])

@@ -45,6 +45,7 @@ def test_concordance_counts_known_pairs():
         concordance([[1.0, np.inf], [2.0, np.inf]], [1.0, 2.0])
 
 
+@pytest.mark.slow
 def test_censoring_is_not_ignored(svr):
     assert svr.converged_
     kept = bp.BayesianSVR(**OPTIONS).fit(X, ENDS[:, 0])

@@ -36,7 +36,13 @@ NO_DIAGONAL = {  # checks that ask for probabilities where the diagonal is not c
     "check_dict_unchanged",
     "check_fit_idempotent",
 }
-LONG = {"check_class_weight_classifiers", "check_classifiers_train", "check_estimator_sparse_matrix"}
+LONG = {
+    "check_class_weight_classifiers",
+    "check_classifiers_train",
+    "check_dtype_object",
+    "check_estimator_sparse_array",
+    "check_estimator_sparse_matrix",
+}
 
 
 def checks():

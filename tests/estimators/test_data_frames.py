@@ -60,6 +60,7 @@ def fitted(request):
     return clone(estimator).fit(TABLE, y), clone(estimator).fit(encoded, y), encoded
 
 
+@pytest.mark.slow_cases("BayesianOrdinalSVC")
 def test_a_table_is_its_encoded_columns(fitted):
     of_table, of_array, encoded = fitted
     np.testing.assert_array_equal(of_table.predict(TABLE), of_array.predict(encoded))
@@ -93,6 +94,7 @@ def test_unseen_words_and_new_gaps_are_warned_of_once(fitted):
         predict(TABLE.head(3))
 
 
+@pytest.mark.slow_cases("BayesianSVR", "BayesianOrdinalSVC")
 def test_saved_estimators_keep_the_encoding(fitted, tmp_path):
     machine, of_array, encoded = fitted
     again = [pickle.loads(pickle.dumps(machine))]
@@ -162,6 +164,7 @@ def test_targets_that_are_no_numbers():
         machine.fit(X, Y).score(X, np.column_stack([Y, Y]))
 
 
+@pytest.mark.slow
 def test_weights_and_repeated_rows():
     X, svr = TABLE[["size"]], bp.BayesianSVR(kernel="linear", restarts=1, random_state=0)
     for machine in (svr, bp.LSSVR(), bp.ResidualIntervals(Ridge())):
@@ -201,6 +204,7 @@ def test_tables_of_numbers_are_their_arrays():
         bp.LSSVR().fit(table.set_axis([0, 1], axis=1), Y).predict(table.set_axis([0, 2], axis=1))
 
 
+@pytest.mark.slow
 def test_times_are_on_the_clock_of_the_fit(tmp_path):
     """Instants in another zone are the same inputs, also for a saved machine; without a zone they are refused."""
     day = pd.Series(pd.date_range("2024-03-30", periods=N, freq="5h", tz="Europe/Berlin"))
@@ -220,6 +224,7 @@ def test_times_are_on_the_clock_of_the_fit(tmp_path):
     assert str(effect.index.tz) == "UTC" and effect["mean"].notna().all()
 
 
+@pytest.mark.slow
 def test_names_that_are_numbers(tmp_path):
     spectra = pd.DataFrame(RNG.normal(size=(N, 3)), columns=[400, 410, 420])
     svr = bp.BayesianSVR(kernel="rbf", restarts=1, random_state=0).fit(spectra, Y)

@@ -38,6 +38,7 @@ def mean_by_quadrature(found):
     return trapezoid(y[:, None] * density, t, axis=0) / trapezoid(density, t, axis=0)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("share", [0.4, 0.9])
 def test_predictions_have_the_mean_of_new_targets(share):
     X, y = data(share)
@@ -70,6 +71,7 @@ def test_the_prediction_is_the_mean_of_the_distribution(zeros):
     np.testing.assert_allclose(found.latent.std(), zeros.predict_f(new)[1], rtol=1e-6)
 
 
+@pytest.mark.slow
 def test_loaded_and_grown_machines_keep_it(zeros, tmp_path):
     new = np.array([[0.0, 0.0], [1.5, -1.0]])
     zeros.save(tmp_path / "zeros.nc")
@@ -79,6 +81,7 @@ def test_loaded_and_grown_machines_keep_it(zeros, tmp_path):
     np.testing.assert_allclose(again.predict(new), zeros.predict(new), rtol=0.1)
 
 
+@pytest.mark.slow
 def test_blocks_have_it():
     X, y = data(0.7, 240)
     with small_stages():
@@ -87,6 +90,7 @@ def test_blocks_have_it():
     np.testing.assert_array_equal(machine.predict(X[:9]), machine.predict_distribution(X[:9]).mean())
 
 
+@pytest.mark.slow_cases("options1", "options2")
 @pytest.mark.parametrize(
     "options",
     [{}, {"noise": "pinball"}, {"noise": "gaussian"}, {"inference": "mean_field"}, {"inference": "laplace"}],
@@ -103,6 +107,7 @@ def test_ordinary_predictions_are_the_means_of_their_distributions(options):
         np.testing.assert_allclose(mean, mean_by_quadrature(found), rtol=1e-8)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("options", "warns"),
     [

@@ -64,6 +64,7 @@ def test_predictions_make_and_compile_nothing(options, monkeypatch):
     assert not any(made.values())
 
 
+@pytest.mark.slow
 def test_a_kernel_function_is_one_model_of_its_rows(monkeypatch):
     calls = []
 

@@ -139,6 +139,7 @@ def test_three_classes_need_the_diagonal():
     np.testing.assert_array_equal(svc.predict(L_NEW), np.argmax(by_mean, axis=1))
 
 
+@pytest.mark.slow
 def test_several_matrices_have_an_amplitude_each():
     noise = linear(*2 * [RNG.normal(size=(50, 3))])
     several = bp.BayesianSVR(**SVR).fit(np.stack([1e3 * K, noise, L], axis=2), Y)
@@ -178,6 +179,7 @@ def test_gross_errors_and_scales_of_the_noise_go_by_the_kernel():
     np.testing.assert_allclose(sd, of_inputs.predict(new, return_std=True)[1], rtol=0.25)
 
 
+@pytest.mark.slow
 def test_weights_intervals_tables_and_saved_fits(tmp_path, svr):
     weight = np.where(np.arange(50) < 10, 0.0, 1.0)
     kept = bp.BayesianSVR(**SVR).fit(K[10:, 10:], Y[10:])

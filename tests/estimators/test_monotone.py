@@ -114,6 +114,7 @@ def test_a_fit_without_a_fall_is_saved_with_its_directions(tmp_path):
     np.testing.assert_array_equal(again._fit.slopes.signs, [1.0, 0.0])
 
 
+@pytest.mark.slow
 def test_levels_weights_intervals_and_logs():
     rng = np.random.default_rng(1)
     x = np.column_stack([rng.integers(0, 6, 210).astype(float), rng.uniform(-2, 2, 210)])
@@ -142,6 +143,7 @@ def test_all_noises_have_it(noise):
     assert max(fall(model, 0, 1), fall(model, 1, -1)) <= 2e-3
 
 
+@pytest.mark.slow
 def test_hyperparameters_are_integrated_out(tmp_path):
     model = bp.BayesianSVR(monotone=[1, -1], kernel="rbf", **QUICK).fit(X, NOISY)
     assert len(model._fit.found.points) > 3 and len(model._fit.slopes.X) > 0

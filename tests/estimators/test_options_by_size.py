@@ -251,6 +251,7 @@ def check(option, size, n, path):
             OPTIONS[option](fit, n, path)
 
 
+@pytest.mark.slow_cases("two_classes-dense", "three_classes-dense", "three_classes-blocks", "save_and_load-dense")
 @pytest.mark.filterwarnings("ignore:gross errors")
 @pytest.mark.parametrize("size", ["dense", "blocks", "folder"])
 @pytest.mark.parametrize("option", OPTIONS)

@@ -20,6 +20,7 @@ def svc():
     return bp.BayesianOrdinalSVC(**OPTIONS).fit(X, Y)
 
 
+@pytest.mark.slow
 def test_classes_are_found_and_probabilities_agree(svc):
     assert svc.converged_
     new = np.array([[-1.5, 0.0], [0.0, 0.0], [1.5, 0.0]])
@@ -74,6 +75,7 @@ def in_blocks():
         yield bp.BayesianOrdinalSVC(blocks=70, **OPTIONS).fit(inputs, y), inputs, y
 
 
+@pytest.mark.slow
 def test_many_rows_are_fitted_in_blocks(in_blocks, tmp_path):
     """Truth: a dense solve of the rows of each block, and a dense fit."""
     svc, inputs, y = in_blocks

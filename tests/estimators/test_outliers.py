@@ -164,6 +164,7 @@ def contaminated(seed, share, n=220):
     return X, y, wrong
 
 
+@pytest.mark.slow_cases("0.15")
 @pytest.mark.parametrize("share", [0.15, 0.3])
 def test_many_wrong_targets_are_found_and_count_for_the_noise(share):
     """They are within six robust standard deviations of the target, and no gross errors."""
@@ -191,6 +192,7 @@ def test_the_log_density_of_a_row_that_is_left_out_is_that_of_its_prediction():
     np.testing.assert_allclose(log_density[-far.sum() :], expected, rtol=1e-8, atol=1e-10)
 
 
+@pytest.mark.slow
 def test_equal_targets_and_quantiles_lose_no_row():
     """Equal targets would be the narrow noise, and a quantile is that of all targets."""
     X, y, _ = contaminated(0, 0.2)
@@ -200,6 +202,7 @@ def test_equal_targets_and_quantiles_lose_no_row():
     assert bp.BayesianSVR(**FAST).fit(X, equal).outliers_.size == 0
 
 
+@pytest.mark.slow_cases("laplace")
 @pytest.mark.parametrize("noise", NOISES)
 def test_long_tails_lose_few_rows_to_the_scales(noise):
     rng = np.random.default_rng(0)
@@ -208,6 +211,7 @@ def test_long_tails_lose_few_rows_to_the_scales(noise):
     assert bp.BayesianSVR(ard=False, **FAST).fit(X, y).outliers_.size <= 4
 
 
+@pytest.mark.slow
 def test_gross_errors_in_blocks_are_those_of_a_dense_fit():
     """Before, 2 of 60 errors were found in blocks of 200 of 700 rows."""
     X, y = wave(440)
@@ -223,6 +227,7 @@ def test_gross_errors_in_blocks_are_those_of_a_dense_fit():
     assert np.sqrt(np.mean((svr.predict(new) - np.sin(2 * new[:, 0])) ** 2)) < 0.05
 
 
+@pytest.mark.slow
 def test_rows_of_far_wider_noise_in_blocks_count_for_its_scales():
     """A quarter of the rows has noise thirty times as wide: targets are covered as often as asked."""
     rng = np.random.default_rng(0)

@@ -36,6 +36,7 @@ def svc():
     return bp.BayesianSVC(random_state=3, class_weight={"no": 1.0, "yes": 2.5}).fit(X, np.where(Y > 0, "yes", "no"))
 
 
+@pytest.mark.slow
 def test_all_options_come_back_and_predictions_are_equal(svr, svc, tmp_path):
     state = np.random.RandomState(7)
     local = bp.LocalBlocks(None, n_jobs=2, progressbar=True)

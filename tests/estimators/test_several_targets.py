@@ -98,6 +98,7 @@ def test_the_score_is_the_mean_over_targets(svr, alone):
     assert cross_val_score(bp.BayesianSVR(**OPTIONS), X, Y, cv=3).min() > 0.8
 
 
+@pytest.mark.slow
 def test_saved_fits(svr, tmp_path):
     svr.save(tmp_path / "svr.nc")
     for other in (bp.BayesianSVR.load(tmp_path / "svr.nc"), pickle.loads(pickle.dumps(svr))):
@@ -110,6 +111,7 @@ def test_saved_fits(svr, tmp_path):
         bp.BayesianSVR.from_result(result)
 
 
+@pytest.mark.slow
 def test_options():
     weight = np.where(np.arange(N) < 20, 0.0, 2.0)
     weighted = bp.BayesianSVR(**OPTIONS).fit(X, Y, sample_weight=weight)

@@ -56,6 +56,7 @@ def total(fits, points):
     return log_posterior(fits[0], points[0], 1.0) + log_posterior(fits[1], points[1], 0.0)
 
 
+@pytest.mark.slow
 def test_the_sum_of_the_evidences_is_largest(svr):
     fits = fits_of(svr)
     points = [fit.point for fit in fits]
@@ -184,6 +185,7 @@ def test_the_number_of_threads_changes_nothing(svr):
     np.testing.assert_array_equal(other.predict(NEW), svr.predict(NEW))
 
 
+@pytest.mark.slow
 def test_kernel_matrices_have_one_amplitude():
     svr = bp.BayesianSVR(**OPTIONS | {"kernel": "precomputed"}, shared=True).fit(np.exp(-2.0 * (X - X.T) ** 2), Y)
     first, second = fits_of(svr)

@@ -85,6 +85,7 @@ def test_weights_and_repeated_rows():
     assert one.dual_coef_.shape == (N,) and (one.dual_coef_[weight == 0] == 0.0).all()
 
 
+@pytest.mark.slow
 def test_classes_options_and_several_targets():
     svc = bp.BayesianSVC(random_state=0).fit(X, np.digitize(Y, [-1.0, 0.0]))
     assert svc.predict_proba(NEW).shape == (9, 3) and svc.lengthscale_.shape == (3, D)
@@ -113,6 +114,7 @@ def test_saved_fits(tmp_path):
         bp.BayesianSVC.from_result(result)
 
 
+@pytest.mark.slow
 def test_texts_in_pipelines_and_searches():
     words = {"pos": ["good", "fine", "great"], "neg": ["bad", "poor", "dire"], "both": ["film", "plot", "the", "a"]}
     y = np.arange(40) % 2
@@ -146,6 +148,7 @@ def test_a_column_or_row_of_nearly_all_variance_is_named():
         bp.BayesianSVR(kernel="linear", random_state=0).fit(sparse.csr_array(rows), y)
 
 
+@pytest.mark.slow
 def test_inputs_of_zeros_alone_are_saved(tmp_path):
     X, y = sparse.csr_array((40, 30)), np.random.default_rng(0).normal(size=40)
     svr = bp.BayesianSVR(kernel="rbf", random_state=0).fit(X, y)

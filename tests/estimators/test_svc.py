@@ -52,6 +52,7 @@ def test_three_classes_one_against_the_rest():
     assert (machine.classes_[odds.argmax(axis=1)] == machine.predict(X)).all()
 
 
+@pytest.mark.slow_cases("conditional")
 @pytest.mark.parametrize("evidence", ["conditional", "pointwise"])
 def test_an_input_that_does_not_matter_gets_a_long_scale(evidence):
     X, y = data(80)
@@ -118,6 +119,7 @@ def test_the_decision_function_is_that_of_the_machine_inside():
     assert ((machine.decision_function(X) > 0) == (machine.predict(X) == "b")).all()
 
 
+@pytest.mark.slow_cases("mean_field-3")
 @pytest.mark.parametrize(("inference", "classes"), [("mean_field", 2), ("mean_field", 3), ("exchange", 2)])
 def test_a_saved_classifier_is_the_same(tmp_path, inference, classes):
     X, y = data(30)
@@ -158,6 +160,7 @@ def find_f(machine, X):
     return np.where(np.abs(odds) <= 2, odds / 2, odds - np.sign(odds))
 
 
+@pytest.mark.slow
 def test_the_penalty_may_be_fixed():
     X, y = data()
     free = bp.BayesianSVC(random_state=0).fit(X, y)
@@ -191,6 +194,7 @@ def test_many_rows_are_fitted_in_blocks(in_blocks):
     assert machine.dual_coef_.shape == (300,) and machine.n_support_.sum() == machine.support_.size
 
 
+@pytest.mark.slow
 def test_blocks_are_saved_and_threads_do_not_matter(in_blocks, tmp_path):
     machine, X, _ = in_blocks
     machine.save(tmp_path / "svc.nc")
@@ -254,6 +258,7 @@ def test_large_weights_take_no_more_evaluations_and_time(weight):
     assert seconds[weight] < 10 * seconds[1.0] + 1.0
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("wrong", [0.02, 0.2])
 def test_the_lapse_is_about_the_share_of_wrong_labels(wrong):
     rng = np.random.default_rng(1)

@@ -107,6 +107,7 @@ def test_quantile_noise_predicts_the_quantile():
     assert 0.7 < np.mean(y[100:] < machine.predict(X[100:])) < 0.9
 
 
+@pytest.mark.slow_cases("options0", "options2")
 @pytest.mark.parametrize(
     "options", [{}, {"inference": "mean_field"}, {"noise": "pinball", "quantile": 0.8, "kernel": "linear"}]
 )
@@ -178,6 +179,7 @@ def test_a_kernel_may_be_a_function():
         bp.BayesianSVR.from_result(machine.result_)
 
 
+@pytest.mark.slow
 def test_conformal_predictions_by_mapie_take_it(fitted):
     mapie = pytest.importorskip("mapie.regression", reason="MAPIE is not installed")
     _, X, y = fitted
@@ -187,6 +189,7 @@ def test_conformal_predictions_by_mapie_take_it(fitted):
     assert np.mean((intervals[:, 0, 0] <= y) & (y <= intervals[:, 1, 0])) > 0.7
 
 
+@pytest.mark.slow
 def test_concurrent_predictions_are_those_of_one_thread():
     """Machines of one structure and of different data share compiled functions, and no thread waits for another."""
     sets = [data(40, seed=seed) for seed in range(3)]
@@ -214,6 +217,7 @@ def test_fits_of_one_structure_compile_once(monkeypatch):
     assert machine.score(*second) > 0.5
 
 
+@pytest.mark.slow
 def test_the_kernel_has_main_effects_from_200_rows(tmp_path):
     rng = np.random.default_rng(0)
     inputs = rng.normal(size=(203, 2))

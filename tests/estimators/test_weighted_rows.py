@@ -48,6 +48,7 @@ ESTIMATORS = {
 }
 
 
+@pytest.mark.slow_cases("mean field", "laplace")
 @pytest.mark.parametrize("name", ESTIMATORS)
 def test_whole_weights_are_repeated_rows_in_any_order(name):
     X, y, weight, rows = data()
@@ -106,6 +107,7 @@ def test_fractional_weights_lie_between():
     assert wide > narrow
 
 
+@pytest.mark.slow_cases("options1")
 @pytest.mark.parametrize("options", [{}, {"probability": "map", "evidence": "joint"}])
 def test_weights_of_labels_are_repeated_rows(options):
     X, y, weight, rows = data()
@@ -177,6 +179,7 @@ def test_folds_may_be_given():
     assert np.isnan(found.residuals_[weight == 0]).all()
 
 
+@pytest.mark.slow
 def test_a_saved_machine_keeps_its_weights(tmp_path):
     X, y, weight, _ = data()
     machine = fitted(lambda: bp.BayesianSVR(restarts=1, random_state=0), X, y, weight)
@@ -224,6 +227,7 @@ MIRRORED = {
 }
 
 
+@pytest.mark.slow_cases("10000.0-mean field")
 @pytest.mark.parametrize("name", MIRRORED)
 @pytest.mark.parametrize("scale", [1e-4, 1 / 40, 1e4])
 def test_the_fit_of_the_mirrored_targets_is_the_mirror_image(name, scale):

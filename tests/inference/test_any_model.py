@@ -105,6 +105,7 @@ def model_of(build: Callable[[], None], **options: Any) -> pm.Model:
     return model
 
 
+@pytest.mark.slow_cases("exponential", "student", "two_observed")
 @pytest.mark.parametrize("build", REASONS, ids=lambda build: build.__name__)
 def test_nuts_samples_what_other_methods_refuse(build: Callable[[], None]):
     model = model_of(build)
@@ -137,6 +138,7 @@ def named() -> tuple[pm.Model, Any]:
         return model, bp.fit(METHOD, model, hyperparameters={"s": 0.2}, progressbar=False, random_seed=1)
 
 
+@pytest.mark.slow
 def test_the_tree_is_that_of_pymc_under_the_names_of_the_model(named: Any, tmp_path: Any):
     _, result = named
     assert "s" not in result["posterior"] and result["constant_data"]["s"] == 0.2

@@ -41,6 +41,7 @@ def test_what_cannot_fit_is_refused_at_once(large, small_machine, method):
     assert time.perf_counter() - began < 10
 
 
+@pytest.mark.slow
 def test_estimators_and_commands_refuse_too(large, small_machine, tmp_path):
     _, X = large
     with pytest.raises(MemoryError, match="20000 rows"):

@@ -84,6 +84,7 @@ def test_the_marginal_model_has_the_same_density_and_gradient(model):
         assert gradient[i] == pytest.approx((total(up) - total(down)) / 2e-5, rel=1e-4, abs=1e-4)
 
 
+@pytest.mark.slow
 def test_draws_of_the_prior_are_independent_between_blocks(model, dense):
     f = pm.draw(pm.do(model, AT)["f"], 3000, random_seed=0)
     K, mean, _ = dense

@@ -221,6 +221,7 @@ def test_the_estimator_uses_it(svr):
         pickle.loads(pickle.dumps(found)).rvs(joint=True)
 
 
+@pytest.mark.slow
 def test_of_a_result(sinc_results, sinc_model):
     model, data = sinc_model
     X = data.X[:3]

@@ -68,6 +68,7 @@ def test_other_units(fitted):
     assert scaled.attrs["share"] == pytest.approx(found.attrs["share"])
 
 
+@pytest.mark.slow
 def test_shares_of_a_sum_of_functions():
     rng = np.random.default_rng(1)
     inputs = rng.normal(size=(60, 3))
@@ -83,6 +84,7 @@ def test_shares_of_a_sum_of_functions():
     np.testing.assert_allclose(found - found.mean(), 2.0 * (found.index - found.index.to_numpy().mean()), atol=0.1)
 
 
+@pytest.mark.slow
 def test_share_of_words_and_gaps():
     rng = np.random.default_rng(4)
     table = pd.DataFrame({"town": rng.choice(["u", "v", "w"], 80), "x": rng.normal(size=80)})

@@ -45,6 +45,7 @@ def grid() -> tuple[np.ndarray, np.ndarray]:
     return logs, np.array(density)
 
 
+@pytest.mark.slow_cases("True")
 @pytest.mark.parametrize("potential", [False, True])
 def test_two_hyperparameters_against_a_grid(grid, potential):
     logs, density = grid

@@ -89,6 +89,7 @@ def gaussian_model():
     return model
 
 
+@pytest.mark.slow
 def test_a_method_of_ones_own_chooses_hyperparameters_and_is_judged(gaussian_model, exactly):
     """For Gaussian noise it must agree with mean field, which is exact there."""
     options = {"model": gaussian_model, "random_seed": 0, "progressbar": False}

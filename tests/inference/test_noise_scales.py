@@ -146,6 +146,7 @@ def test_noise_of_the_model_and_noise_that_is_four_times_wider_are_found(factor)
     assert probability_of(factor, problem, point) > 0.9
 
 
+@pytest.mark.slow
 def test_intervals_follow_noise_that_differs_between_regions(in_blocks):
     new, target = simulated(500, two_regions, seed=1)
     assert in_blocks.noise_scales_.shared > 1
@@ -160,6 +161,7 @@ def test_intervals_follow_noise_that_differs_between_regions(in_blocks):
     assert width[True] < 0.5 * width[False]
 
 
+@pytest.mark.slow
 def test_far_targets_among_exact_ones_are_a_mixture_without_regions():
     rng = np.random.default_rng(3)
     X, y = simulated(400, lambda x: np.where(rng.random(x.size) < 0.1, 1.0, 0.02))
@@ -186,6 +188,7 @@ def test_probabilities_of_scales():
     assert same.shared == 2.0
 
 
+@pytest.mark.slow
 def test_a_model_predicts_as_the_estimator():
     X, y = simulated(300, two_regions)
     model = bp.default_model(X, y, kernel="rbf", noise="absolute")
@@ -209,6 +212,7 @@ def test_a_model_predicts_as_the_estimator():
         bp.predict(result, new, model=model, neighbours=replace(scales, densities=scales.densities[:9]))
 
 
+@pytest.mark.slow
 def test_a_saved_estimator_predicts_the_same(in_blocks):
     svr = in_blocks
     assert svr.noise_scales_.several
@@ -242,6 +246,7 @@ def test_draws_have_the_quantiles_of_the_predictions(in_one):
     assert (np.abs(drawn - exact) < 0.04 * np.ptp(exact, axis=1)[:, None]).all()
 
 
+@pytest.mark.slow_cases("options1")
 @pytest.mark.parametrize("options", [{"inference": "laplace"}, {"noise_scales": False}])
 def test_other_dense_fits_have_one_noise(options):
     X, y = simulated(210, two_regions)
@@ -255,6 +260,7 @@ def test_few_rows_and_noise_of_the_model_have_one_noise():
     assert not dense(X, y).noise_scales_.several
 
 
+@pytest.mark.slow
 def test_repeated_rows_count_as_often_as_they_are_there():
     X, y = simulated(250, two_regions)
     weight = np.random.default_rng(0).integers(1, 4, 250)

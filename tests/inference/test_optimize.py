@@ -81,6 +81,7 @@ def test_improper_priors_start_from_the_data():
     assert len({(float(start["C"]), float(start["lengthscale"])) for start in chosen}) == 7
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("curvature", "with_all"), [("exact", 3), ("local", 1)])
 def test_beyond_many_rows_the_best_go_on_with_all(monkeypatch, curvature, with_all):
     """Of exact Laplace the better half: which of its optima is best is not known before."""
@@ -214,6 +215,7 @@ def test_half_of_very_many_rows_are_searched_first(monkeypatch):
     assert found.n_evaluations in (28, 35)  # from the other or the better start, which has one more search
 
 
+@pytest.mark.slow_cases("15")
 @pytest.mark.parametrize("blocks", [None, 15])
 def test_the_optimum_does_not_depend_on_the_seed(monkeypatch, blocks):
     """A part of the rows, or of the blocks, chooses between starts, and is the same one for each seed."""
@@ -269,6 +271,7 @@ def test_values_that_a_part_does_not_move_have_no_second_derivative():
     assert (second[~steep] == 0).all() and (second[:, ~steep] == 0).all()
 
 
+@pytest.mark.slow
 def test_noise_is_resolved_down_to_the_jitter():
     """Repeated rows with one target have no largest C; the jitter is 1e-6, and C at most ten over its root."""
     rng = np.random.default_rng(0)

@@ -86,6 +86,7 @@ def test_draws_of_the_parts_are_joint_and_add_up(fitted):
     np.testing.assert_allclose(table["mean"], mean[2 * N :], atol=0.2 * sd[-1])
 
 
+@pytest.mark.slow
 def test_components_are_predicted_exactly(fitted):
     model, result = fitted
     mean, covariance, S, mean_y = exact()
@@ -143,6 +144,7 @@ def drawn(request):
     return model, from_samples(problem, sampled, {}, attributes, rng)
 
 
+@pytest.mark.slow
 def test_draws_are_predicted_by_component(drawn, fitted):
     """Up to the error of 150 draws."""
     (model, result), (fit_model, expected) = drawn, fitted
@@ -174,6 +176,7 @@ def test_effects_and_their_scale_are_found_together():
     assert (np.abs(b.mean(("chain", "draw")) - B) < 4 * b.std(("chain", "draw"))).all()
 
 
+@pytest.mark.slow
 def test_bad_components_and_data_are_named(fitted):
     model, result = fitted
     for change, message in (
@@ -193,6 +196,7 @@ def test_bad_components_and_data_are_named(fitted):
         bp.predict(held, NEW, model=constant)
 
 
+@pytest.mark.slow
 def test_a_part_is_averaged_over_points_by_weight():
     model, options = build(), {"random_seed": 1, "progressbar": False}
     points = AT, {"scale": 0.5, "sigma": 0.8}

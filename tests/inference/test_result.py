@@ -71,6 +71,7 @@ def arrays(tree, group):
     return {str(name): v.values for name, v in tree[group].to_dataset().data_vars.items()}
 
 
+@pytest.mark.slow
 def test_groups_have_the_same_draws(at_lengthscale, problem, posterior):
     made = [of_posterior(problem, posterior, plug_in=plug_in) for plug_in in (True, False)]
     f, C, drawn = of_draws(at_lengthscale, 2, 1100)

@@ -49,6 +49,7 @@ def model(kind, rows, blocks=None):
     return made
 
 
+@pytest.mark.slow_cases("method0-intervals", "method0-censored")
 @pytest.mark.parametrize("kind", [weighted, noisy, intervals, censored, classes])
 @pytest.mark.parametrize("method", [bp.MeanField(), bp.Laplace(curvature="local")])
 def test_blocks_are_models_of_their_rows(kind, method):
@@ -101,6 +102,7 @@ def test_the_modes_of_blocks_are_those_of_their_rows(kind):
         np.testing.assert_allclose(found[rows], known, atol=1e-7)
 
 
+@pytest.mark.slow_cases("intervals")
 @pytest.mark.parametrize("kind", [weighted, intervals, classes])
 def test_predictions_from_nearest_rows(kind):
     """Truth: a dense model of the nearest rows."""

@@ -181,6 +181,7 @@ def test_a_large_file_is_read_where_it_is_needed(tmp_path, monkeypatch):
         stored.read("rows.npy", np.array([0, 10, 999]))
 
 
+@pytest.mark.slow
 def test_files_of_stages_that_are_damaged_are_named_and_made_again(fitted, tmp_path):
     """Each file of an interrupted fit in turn, cut and with another byte; the bits are those of a fit at once."""
     first = tmp_path / "first"

@@ -85,6 +85,7 @@ def test_a_folder_chooses_the_number_of_nearest_rows_of_the_estimator(data, tmp_
     assert json.loads((model.folder / "model.json").read_text())["neighbours"] == 12
 
 
+@pytest.mark.slow
 def test_default_kernels_and_intervals_of_a_folder_are_those_of_the_estimator(data, tmp_path):
     """Before, a folder had no main effects, and took no intervals."""
     X = np.column_stack([np.exp(data[0] / 4), np.arange(300) % 3])
@@ -140,6 +141,7 @@ def test_a_prediction_reads_only_the_blocks_that_it_needs(data, tmp_path, monkey
         assert read == own if neighbours is None else 0 < len(read) <= most
 
 
+@pytest.mark.slow_cases("linear")
 @pytest.mark.parametrize("kernel", ["rational_quadratic", "linear"])
 def test_the_nearest_rows_are_those_of_all_rows(data, tmp_path, kernel):
     """Also where blocks have fewer rows than are wanted, and where there are fewer rows altogether."""

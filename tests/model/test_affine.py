@@ -326,6 +326,15 @@ def check(model: pm.Model, expected: Exact, at: dict[str, Any] = AT) -> Any:
     return result
 
 
+@pytest.mark.slow_cases(
+    "f by MvNormal",
+    "f[idx] and a line",
+    "z * f",
+    "varying coefficients",
+    "mean function with coefficients",
+    "basis",
+    "a known offset",
+)
 @pytest.mark.parametrize("name", mostly_slow(CASES))
 def test_evidence_variables_and_new_rows_are_exact(name):
     mu, refusal = CASES[name], REFUSALS.get(name)
@@ -385,6 +394,7 @@ COPIES: dict[str, tuple[Callable[[Any], Any], Callable[[Any], pm.Model]]] = {
 }
 
 
+@pytest.mark.slow_cases("pm.do", "pm.observe of a scale beside f")
 @pytest.mark.parametrize("name", COPIES)
 def test_copies_and_labels_change_nothing(name):
     mu, make = COPIES[name]

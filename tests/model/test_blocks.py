@@ -30,6 +30,7 @@ def inputs(draw):
     return X
 
 
+@pytest.mark.slow
 @settings(max_examples=150, deadline=None)
 @given(inputs(), st.integers(1, 60), st.integers(0, 5))
 def test_every_row_is_in_one_block_and_no_block_is_too_large(X, rows, seed):

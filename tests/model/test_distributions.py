@@ -267,6 +267,7 @@ def test_density_in_a_model_is_zero_outside_the_parameters():
     assert np.isfinite(log_density({"epsilon": 0.1}))
 
 
+@pytest.mark.slow
 def test_truncated_and_censored():
     noise, base = (10.0, 0.1, 0.3), SoftInsensitive.dist(0.0, **PAPER)
     y = np.array([-0.1, 0.05, 0.3])
@@ -289,6 +290,7 @@ def test_truncated_and_censored():
     assert abs(np.mean(draws == 0.3) - (1 - upper)) < 0.03
 
 
+@pytest.mark.slow
 @pytest.mark.filterwarnings("ignore:.*missing values")
 def test_model_with_missing_targets_predicts_and_gives_pointwise_log_likelihood():
     y = np.array([0.1, np.nan, -0.3])
@@ -343,6 +345,7 @@ def test_every_linker_gives_the_same(mode):
     assert stats.kstest(draws, lambda r: np.exp(evaluate(pm.logcdf, r, **PAPER)[0])).pvalue > 1e-3
 
 
+@pytest.mark.slow
 def test_single_precision():
     with pytensor.config.change_flags(floatX="float32"):
         value = pt.fvector("value")

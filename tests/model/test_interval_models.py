@@ -45,6 +45,7 @@ def models():
     return {kind: model_of(kind) for kind in ("censored", "interval", "ordinal")}
 
 
+@pytest.mark.slow
 def test_densities_are_masses_of_the_noise():
     noise = soft_insensitive(5.0, 0.1, 0.3)
     given = {"C": 5.0, "epsilon": 0.1, "beta": 0.3}

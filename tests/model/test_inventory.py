@@ -296,6 +296,7 @@ def test_evidences_of_sampled_hyperparameters_have_the_potential():
     assert bp.verify(result, model=made, draws=50, progressbar=False).k_hat < 0.7
 
 
+@pytest.mark.slow
 def test_noise_that_is_sampled_is_sampled_by_pymc():
     """nutpie fails where the log density of a variable has no slope."""
     made = model(lambda ls, f: bp.SoftInsensitive("z", mu=0.0, C=20.0, epsilon=0.5, beta=0.1))

@@ -88,6 +88,7 @@ def numbered():
     return inputs, target + 0.05 * rng.normal(size=260), target
 
 
+@pytest.mark.slow
 def test_names_written_as_numbers_are_learned(numbered, tmp_path):
     inputs, y, truth = numbered
     train, test = inputs[:210], inputs[210:]

@@ -57,6 +57,7 @@ def fit(method, model, **options):
 SLOW = [pytest.param(kind, marks=pytest.mark.slow) for kind in ("normal", "by data", "censored", "interval")]
 
 
+@pytest.mark.slow_cases("soft")
 @pytest.mark.parametrize("kind", ["errors", "soft", "ordinal", *SLOW])
 def test_the_model_is_that_of_the_known_rows(kind):
     model, known = build(kind), build(kind, KNOWN)

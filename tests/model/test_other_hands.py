@@ -72,6 +72,7 @@ def test_constrained_priors_have_the_mass(distribution: Any, guess: Any, fixed: 
     assert abs(inside - 0.9) < 0.01
 
 
+@pytest.mark.slow
 def test_a_mixture_has_the_density_of_its_parts_and_is_sampled():
     model = mixture()
     at = {"f_rotated_": np.linspace(-1.0, 1.0, N)}

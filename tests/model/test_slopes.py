@@ -64,6 +64,7 @@ def test_covariances_of_slopes_are_derivatives(kernel):
     assert np.linalg.eigvalsh(own).min() > 0
 
 
+@pytest.mark.slow
 def test_a_prior_given_slopes_is_that_of_the_joint_gaussian():
     problem, point = problem_of("main_effects")
     found = SlopeCovariances(problem, point, SLOPES)

@@ -54,6 +54,7 @@ def test_weights_are_repetitions():
     np.testing.assert_allclose(one.array, other.array, rtol=1e-5)
 
 
+@pytest.mark.slow
 @settings(deadline=None, max_examples=25)
 @given(st.sampled_from([0.0, 1e-12, 0.4, 1.0, 1.7, 2.0]), arrays(float, 12, elements=st.floats(-1e8, 1e8)))
 def test_scales_increase_on_the_whole_line(power, values):
@@ -113,6 +114,7 @@ def ages():
     return table, y
 
 
+@pytest.mark.slow
 def test_a_logarithm_is_learned_and_kept(ages, tmp_path):
     table, y = ages
     train, test = table[:210], table[210:]
@@ -141,6 +143,7 @@ def test_a_logarithm_is_learned_and_kept(ages, tmp_path):
         bp.plot_warping(bp.LSSVR())
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("make", [bp.BayesianSVC, bp.BayesianOrdinalSVC])
 def test_classes_have_scales_and_levels_on_request(make, tmp_path):
     rng = np.random.default_rng(0)
@@ -163,6 +166,7 @@ def test_the_default_model_has_the_same_scales():
     assert AS_GIVEN.array.shape == (0, 6)
 
 
+@pytest.mark.slow_cases("as given")
 @pytest.mark.parametrize("scale", [lambda x: x, np.exp], ids=["as given", "to be a logarithm"])
 def test_nearest_rows_are_predicted_on_the_scales(scale):
     x, new = np.random.default_rng(0).uniform(0.0, 4.0, 300), np.linspace(0.2, 3.8, 50)
@@ -173,6 +177,7 @@ def test_nearest_rows_are_predicted_on_the_scales(scale):
     assert np.sqrt(np.mean(error**2)) < 0.05
 
 
+@pytest.mark.slow
 def test_the_share_of_a_product_is_an_interaction():
     rng = np.random.default_rng(0)
     inputs = rng.uniform(-1.0, 1.0, (220, 3))

@@ -19,6 +19,7 @@ def table(sinc_model, sinc_results):
     return bp.compare(sinc_results, reference="NUTS", **test, model=sinc_model[0], integrated=False)
 
 
+@pytest.mark.slow
 def test_table(table, sinc_results):
     assert list(table.index) == list(sinc_results)
     assert np.isnan(table.loc["MAP", "log_evidence"])
