@@ -432,7 +432,8 @@ def read_model(model: pm.Model | None = None, *, samples_f: bool = False) -> Pro
             problem.check_integrable()
     except ModelError as error:
         raise NotRead(str(error)) from None
-    check_random(problem.model, [problem.K, problem.mean, *problem.site_parameters, *problem.ends.bounds])
+    given = [pt.as_tensor_variable(problem.X), problem.latent, problem.y]
+    check_random(problem.model, [problem.K, problem.mean, *problem.site_parameters, *problem.ends.bounds, *given])
     _check_data(problem)
     return problem
 
