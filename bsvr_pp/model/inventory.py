@@ -74,7 +74,9 @@ def check_random(model: pm.Model, graphs: Sequence[Tensor]) -> None:
     known = {*model.free_RVs, *model.observed_RVs}
     for v in ancestors(graphs):
         if v.owner is not None and isinstance(v.owner.op, MinibatchOp):
-            raise ModelError("the model uses a pm.Minibatch, and f is integrated out at all rows: give the whole arrays")
+            raise ModelError(
+                "the model uses a pm.Minibatch, and f is integrated out at all rows: give the whole arrays"
+            )
     for v in ancestors(graphs, blockers=known):
         if v not in known and v.owner is not None and isinstance(v.owner.op, MeasurableOp):
             raise ModelError(
