@@ -947,8 +947,8 @@ PUBLIC = {
             for y, words in (
                 (np.stack([TARGETS, TARGETS - 1.0], axis=1), "lower must be at most upper"),
                 (np.tile([-np.inf, np.inf], (20, 1)), "lower or upper must be finite"),
-                (ENDS + [0.0, np.inf], "y must have targets that are not right-censored, got none of 20"),
-                (ENDS - [np.inf, 0.0], "y must have targets that are not left-censored, got none of 20"),
+                (ENDS + np.array([0.0, np.inf]), "y must have targets that are not right-censored, got none of 20"),
+                (ENDS - np.array([np.inf, 0.0]), "y must have targets that are not left-censored, got none of 20"),
                 (
                     np.zeros(20, [("event", bool), ("time", float), ("x", float)]),
                     "y must have the fields event and time",

@@ -15,7 +15,7 @@ import numpy as np
 import pandas as pd
 import xarray as xr
 from numpy.typing import ArrayLike
-from sklearn.base import BaseEstimator
+from sklearn.base import BaseEstimator, ClassifierMixin
 from sklearn.metrics import accuracy_score, r2_score
 from sklearn.utils import Tags, check_random_state
 from sklearn.utils.validation import check_is_fitted
@@ -131,6 +131,17 @@ class CentralIntervals:
             If coverage is out of range.
         """
         return np.asarray(self.predict_quantiles(X, central_levels(coverage), **given))
+
+
+class ClassProbabilities(ClassifierMixin):  # type: ignore[misc]
+    """A classifier with probabilities, and so with their logs."""
+
+    predict_proba: Callable[..., Array]
+
+    def predict_log_proba(self, X: ArrayLike, diagonal: ArrayLike | None = None) -> Array:
+        """Predict the logs (n_new, n_classes) of `predict_proba`."""
+        with np.errstate(divide="ignore"):
+            return np.log(self.predict_proba(X, diagonal))
 
 
 @dataclass(frozen=True, slots=True)

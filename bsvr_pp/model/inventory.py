@@ -11,6 +11,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 
 import pymc as pm
+from pymc.data import MinibatchOp
 from pymc.logprob.abstract import MeasurableOp
 from pytensor.graph.traversal import ancestors
 
@@ -69,8 +70,13 @@ def inventory_of(
 
 
 def check_random(model: pm.Model, graphs: Sequence[Tensor]) -> None:
-    """Check that graphs have no random variables from outside the model: draws would change the result at each call."""
+    """Check that graphs have no minibatch, and no random variables from outside the model: draws would change them."""
     known = {*model.free_RVs, *model.observed_RVs}
+    for v in ancestors(graphs):
+        if v.owner is not None and isinstance(v.owner.op, MinibatchOp):
+            raise ModelError(
+                "the model uses a pm.Minibatch, and f is integrated out at all rows: give the whole arrays"
+            )
     for v in ancestors(graphs, blockers=known):
         if v not in known and v.owner is not None and isinstance(v.owner.op, MeasurableOp):
             raise ModelError(

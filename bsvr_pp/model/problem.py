@@ -117,15 +117,15 @@ class Problem(CompiledModel):
         """Values of graphs at given hyperparameters, at the training rows or at another matrix.
 
         ``graphs`` makes them from a variable for each of the other given arrays, whose first axis may have any length.
-        They are compiled once for the model, under the name ``key``.
+        They are compiled once for the model and the lengths of other axes, under the name ``key``.
         """
+        shapes = [(None, *array.shape[1:])[: array.ndim] for array in given]
 
         def compile_() -> Compiled:
-            shapes = ((None, *array.shape[1:])[: array.ndim] for array in given)
             variables = [pt.tensor(dtype=a.dtype, shape=shape) for a, shape in zip(given, shapes, strict=True)]
             return self.compile(list(graphs(*variables)), extra=variables)
 
-        found: list[Array] = self.function(key, compile_)(*self.arguments(point, matrix), *given)
+        found: list[Array] = self.function(f"{key} {shapes}", compile_)(*self.arguments(point, matrix), *given)
         return found
 
     def at(self, point: Mapping[str, ArrayLike], progress: str = "") -> tuple[AnyCovariance, Array, NoiseModel]:
@@ -432,7 +432,8 @@ def read_model(model: pm.Model | None = None, *, samples_f: bool = False) -> Pro
             problem.check_integrable()
     except ModelError as error:
         raise NotRead(str(error)) from None
-    check_random(problem.model, [problem.K, problem.mean, *problem.site_parameters, *problem.ends.bounds])
+    given = [pt.as_tensor_variable(problem.X), problem.latent, problem.y]
+    check_random(problem.model, [problem.K, problem.mean, *problem.site_parameters, *problem.ends.bounds, *given])
     _check_data(problem)
     return problem
 

@@ -26,6 +26,7 @@ def test_classes_are_found_and_probabilities_agree(svc):
     new = np.array([[-1.5, 0.0], [0.0, 0.0], [1.5, 0.0]])
     probability = svc.predict_proba(new)
     np.testing.assert_allclose(probability.sum(axis=1), 1.0)
+    np.testing.assert_array_equal(svc.predict_log_proba(new), np.log(probability))
     assert svc.predict(new).tolist() == [0, 1, 2]
     assert svc.score(X, Y) > 0.8
     assert (np.diff(svc.cutpoints_) > 0).all() and svc.lengthscale_.shape == (2,)

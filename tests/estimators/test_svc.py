@@ -34,6 +34,7 @@ def test_labels_are_the_most_probable_ones(probability, evidence):
     machine = bp.BayesianSVC(probability=probability, evidence=evidence, steps=15, random_state=1).fit(X, y)
     P = machine.predict_proba(X)
     assert machine.classes_.tolist() == ["a", "b"] and np.allclose(P.sum(axis=1), 1)
+    np.testing.assert_array_equal(machine.predict_log_proba(X), np.log(P))
     assert (machine.predict(X) == machine.classes_[P.argmax(axis=1)]).all()
     assert machine.score(X, y) > 0.8
 

@@ -729,3 +729,23 @@ def test_a_coefficient_has_any_name(name):
         coefficient = pm.Normal(name, shape=2)
         pm.Normal("y", mu=pm.math.dot(TRAIN["W"], coefficient), sigma=SIGMA, observed=Y)
     assert set(read_model(model).composite.variables) == {name}
+
+
+def test_rows_of_data_may_become_fewer_between_fits():
+    """Compiled functions of draws have no number of rows: a model whose data were set is that of these data."""
+    inputs, few = np.linspace(-3.0, 3.0, 12)[:, None], slice(0, 7)
+
+    def made(rows: slice) -> pm.Model:
+        with pm.Model() as model:
+            X, z = pm.Data("X", inputs[rows]), pm.Data("z", np.cos(inputs[rows, 0]))
+            f = bp.GP(cov_func=pm.gp.cov.ExpQuad(1, ls=1.0)).prior("f", X=X)
+            mu = pm.Deterministic("mu", f + pm.Normal("b") * z)
+            pm.Normal("y", mu, SIGMA, observed=pm.Data("targets", np.sin(inputs[rows, 0])))
+        return model
+
+    model, fresh = made(slice(None)), made(few)
+    bp.fit(bp.Laplace(), model, random_seed=0, progressbar=False)
+    pm.set_data({name: fresh[name].get_value() for name in ("X", "z", "targets")}, model=model)
+    found, expected = (bp.fit(bp.Laplace(), m, random_seed=0, progressbar=False) for m in (model, fresh))
+    assert found.attrs["log_evidence"] == pytest.approx(expected.attrs["log_evidence"], abs=1e-9)
+    np.testing.assert_allclose(found["posterior"]["mu"], expected["posterior"]["mu"], atol=1e-8)

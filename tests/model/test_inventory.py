@@ -164,6 +164,9 @@ IDIOMS = {
         lambda: model(kernel=lambda ls: ls * pt.exp(pm.Normal.dist())),
         "the model uses the random variable .* which it does not have",
     ),
+    "a minibatch": Idiom(
+        lambda: model(inputs=lambda ls: pm.Minibatch(X, batch_size=N)), "the model uses a pm.Minibatch, and f is"
+    ),
     "random inputs": Idiom(
         lambda: model(inputs=lambda ls: X + pm.Normal("shift")), "the inputs X of f depend on shift: they must be data"
     ),
