@@ -217,7 +217,7 @@ class LocalBlocks:
                 f"{method.name} in blocks takes exact targets without sample_weight, and no classes: use blocks=None, "
                 "or inference='mean_field'"
             )
-        rows = rows.unmerged()
+        rows = rows.unmerged() if isinstance(method, Samples) else rows
         if self.size == "auto":
             warn(
                 f"{len(rows.y)} rows are fitted in local blocks, between which the function is independent: "

@@ -296,8 +296,6 @@ class BayesianSVR(TargetPredictions, SavedEstimator, RegressorMixin, BaseEstimat
         inputs, targets = new_inputs(self, X), targets_of(y, allowed=True)
         weight, values = checked_weights(sample_weight, len(inputs)), numbers("y", targets.y, (len(inputs),))
         new = fit.rows.like(targets.rows(inputs, values, weight, logs=fit.units.logarithm))
-        if fit.blocks.local:
-            new = new.unmerged()
         with self._local().threads():
             fit = fit.with_rows(new)
         warn_unless_converged(fit.fitted, fit.method)
