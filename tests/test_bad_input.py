@@ -165,6 +165,17 @@ def of_pymc():
     return xr.DataTree(xr.Dataset(attrs={"inference": "NUTS", "other_methods": "do not apply: x"}))
 
 
+def with_names(columns=("a", "b")):
+    """Predict at a table with columns of other names than those of the model, which has a line besides."""
+    table = pd.DataFrame(np.c_[X[:, 0], X[:, 0] ** 2], columns=["a", "b"])
+    with pm.Model() as model:
+        f = bp.GP(cov_func=pm.gp.cov.ExpQuad(2, ls=1.0)).prior("f", X=table)
+        bp.SoftInsensitive("y", pm.Normal("level") + f, C=2.0, epsilon=0.1, beta=0.3, observed=Y)
+    found = bp.fit(bp.MAP(), model, progressbar=False)
+    assert bp.predict(found, table, model=model)["f_mean"].shape == Y.shape
+    return bp.predict(found, table.set_axis(list(columns), axis=1), model=model)
+
+
 def fitted_in_intervals():
     """Fit a model of intervals, and return it with its result."""
     with pm.Model() as model:
@@ -594,6 +605,8 @@ PUBLIC = {
         ],
         (lambda s: bp.predict(s.result, 1e200 * X, model=s.model), r"X_new must stay within ±1e\+150"),
         (lambda s: bp.predict(s.result, X, model=s.model, y_new=1e200 * Y), r"y_new must stay within ±1e\+150"),
+        (lambda s: with_names(columns=["b", "a"]), "X_new must have the columns a, b, in this order, got b, a"),
+        (lambda s: with_names(columns=["b", "b"]), "X_new must have the columns a, b, in this order, got b, b"),
         (lambda s: bp.predict("a", X, model=s.model), f"result {BY_FIT} str"),
         (lambda s: bp.predict(of_pymc(), X, model=s.model), "result is one for PyMC and ArviZ.* do not apply: x"),
         (lambda s: bp.predict(xr.DataTree(), X, model=s.model), f"result {BY_FIT} DataTree"),

@@ -12,7 +12,7 @@ from numpy.typing import ArrayLike
 from scipy.stats import norm
 
 from bsvr_pp.classification.svm_label import KnownLabel, SVMLabel
-from bsvr_pp.core.arrays import Array, Tensor, check_choice
+from bsvr_pp.core.arrays import Array, Tensor, check_choice, names_of
 from bsvr_pp.core.losses import LOSSES
 from bsvr_pp.core.losses.registry import LABELS, NOISES
 from bsvr_pp.model.blocks import Partition
@@ -91,7 +91,7 @@ def default_label_model(
     if (unlike := LABELS.unlike(labels)).size:
         raise ValueError(f"y must hold the {LABELS.words}, got {unlike[0]}")
     check_kernel(kernel)
-    return standard_label_model(Inputs(inputs, width, ard), labels, kernel, known=known)
+    return standard_label_model(Inputs(inputs, width, ard, names=names_of(X)), labels, kernel, known=known)
 
 
 def standard_label_model(
@@ -112,7 +112,7 @@ def standard_label_model(
         covariance = kernel(inputs.X) if callable(kernel) else _label_covariance(kernel, inputs)
         offset = pm.LogNormal("offset", 0.0, 1.0)
         f = GP(cov_func=covariance + pm.gp.cov.Constant(offset)).prior(
-            "f", X=pm.Data("X", inputs.X), blocks=blocks, jitter=1e-5
+            "f", X=pm.Data("X", inputs.X), blocks=blocks, jitter=1e-5, columns=inputs.names
         )
         targets = pm.Data("targets", y)
         if "weight" in of_targets:
@@ -208,7 +208,7 @@ def default_ordinal_model(
     check_ordinal_noise(noise)
     check_kernel(kernel)
     m = int(classes.max())
-    return standard_ordinal_model(Inputs(inputs, width, ard), classes, m, noise, kernel)
+    return standard_ordinal_model(Inputs(inputs, width, ard, names=names_of(X)), classes, m, noise, kernel)
 
 
 def standard_ordinal_model(
@@ -223,7 +223,7 @@ def standard_ordinal_model(
             amplitude = pm.HalfStudentT("amplitude", nu=3.0, sigma=AMPLITUDE)
             covariance = inputs.seen(covariance_of(kernel, inputs, lengthscales(inputs), amplitude**2, AMPLITUDE))
             scale = pt.sqrt(1.0 + amplitude**2)
-        f = GP(cov_func=covariance).prior("f", X=at, blocks=blocks, jitter=1e-6)
+        f = GP(cov_func=covariance).prior("f", X=at, blocks=blocks, jitter=1e-6, columns=inputs.names)
         first = pm.Normal("first_cutpoint", z[0], _SPREAD)
         points = first[None]
         if m > 1:

@@ -29,6 +29,17 @@ _SMALLEST = 1e-150  # so that squares of differences are not 0
 _ROUNDING = 1e-12  # of the largest value: smaller differences have lost most of their digits
 
 
+def names_of(table: object) -> tuple[str, ...]:
+    """Names of the columns of a table as text; none of anything else."""
+    return tuple(map(str, getattr(table, "columns", ())))
+
+
+def check_names(name: str, table: object, names: tuple[str, ...]) -> None:
+    """Check that a table, where it is one, has the columns with these names, if there are any, in their order."""
+    if names and (given := names_of(table)) and given != names:
+        raise ValueError(f"{name} must have the columns {', '.join(names)}, in this order, got {', '.join(given)}")
+
+
 def numbers(
     name: str, given: ArrayLike | None, shape: tuple[int | str, ...] | None = None, *, infinite: bool = False
 ) -> Array:

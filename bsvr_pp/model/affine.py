@@ -94,7 +94,9 @@ class Affine:
         jitter = sum((process.prior.jitter for process in self.processes.values()), 0.0) if plain else 0.0
         name = taken or f"{target.name}_mu"
         root = self.loading if not self.processes and 0 < self.size < self.n else None
-        return Prior(name, self.rows, self, self.at, jitter, None, parts=frozenset(self.names()), root=root)
+        columns = {process.prior.columns for process in self.processes.values()}
+        parts, names = frozenset(self.names()), columns.pop() if len(columns) == 1 else ()
+        return Prior(name, self.rows, self, self.at, jitter, None, parts=parts, root=root, columns=names)
 
     def values(self, z: Tensor) -> dict[str, Tensor]:
         """The Gaussian variables as graphs of given z."""

@@ -8,7 +8,7 @@ the original model, and `localize` replaces them.
 from __future__ import annotations
 
 import warnings
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import cast
 
@@ -27,7 +27,7 @@ from pytensor.tensor.blockwise import Blockwise
 from pytensor.tensor.linalg.decomposition.cholesky import Cholesky
 from pytensor.tensor.variable import TensorVariable
 
-from bsvr_pp.core.arrays import Array, Tensor, check_jitter, numbers
+from bsvr_pp.core.arrays import Array, Tensor, check_jitter, names_of, numbers
 from bsvr_pp.model.blocks import ONE_BLOCK, Partition
 
 
@@ -44,6 +44,7 @@ class Prior:
     blocks: Partition = ONE_BLOCK
     parts: frozenset[str] = frozenset()  # of a sum, names of the variables of its parts
     root: Callable[[TensorVariable], TensorVariable] | None = None  # of a sum, one of few columns, from rows
+    columns: tuple[str, ...] = ()  # names of the inputs, which new ones in a table must have
 
     @property
     def latents(self) -> set[str]:
@@ -81,6 +82,7 @@ class GP(pm.gp.Latent):
         blocks: Partition | None = None,
         reparameterize: bool = True,
         jitter: float = JITTER_DEFAULT,
+        columns: Sequence[str] | None = None,
         **kwargs: object,
     ) -> TensorVariable:
         """Make the prior of the function at the inputs, as `pm.gp.Latent.prior`.
@@ -99,6 +101,8 @@ class GP(pm.gp.Latent):
             Whether f is a linear map of a standard normal vector (default) or a multivariate normal variable.
         jitter : float
             Number added to the diagonal of the covariance.
+        columns : sequence of str, optional
+            Names of the inputs, which a table of new ones must have in this order; by default those of a table X.
         **kwargs
             Arguments that are passed on, such as ``dims``.
 
@@ -112,6 +116,7 @@ class GP(pm.gp.Latent):
         """
         if not isinstance(self.cov_func, BaseCovariance):
             raise TypeError(f"cov_func must be a kernel of pm.gp.cov, got {self.cov_func!r}")
+        names = names_of(X) if columns is None else tuple(columns)
         X = X if isinstance(X, TensorVariable) else numbers("X", X, ("n", "d"))
         if X.ndim != 2:
             raise ValueError(f"X must have two axes, got {X.ndim}")
@@ -132,6 +137,7 @@ class GP(pm.gp.Latent):
             float(jitter),
             model.name_for(f"{name}_rotated_") if reparameterize else None,
             partition if partition.several else ONE_BLOCK,
+            columns=names,
         )
         mean, covariance = self.mean_func(X), stabilize(prior.blocks.between(self.cov_func(X)), jitter)
         if reparameterize:

@@ -18,6 +18,7 @@ from bsvr_pp.core.arrays import (
     check_spread,
     check_varies,
     is_number,
+    names_of,
     numbers,
 )
 from bsvr_pp.core.losses import LOSSES
@@ -55,6 +56,7 @@ class Inputs(NamedTuple):
     levels: Levels = NO_LEVELS
     warping: Warping = AS_GIVEN
     pairs: bool = False
+    names: tuple[str, ...] = ()
 
     @classmethod
     def standardised(cls, X: Array, **known: Any) -> Inputs:
@@ -347,7 +349,7 @@ def default_model(
         raise ValueError(f"beta must lie between 0 and 1, got {beta!r}")
     check_share("quantile", quantile)
     check_unused(noise, beta=beta, quantile=quantile)
-    known = Inputs(inputs, width, ard)
+    known = Inputs(inputs, width, ard, names=names_of(X))
     if kernel == "main_effects":
         levels, scales, pairs = taken_by_main_effects(inputs, None, 1.0, warping)
         known = known._replace(levels=Levels.of(inputs, levels), warping=scales, pairs=pairs)
@@ -380,7 +382,7 @@ def standard_model(
             variance = unit**2 if getattr(kernel, "name", kernel) == "linear" else _amplitude(unit) ** 2
             covariance = inputs.seen(covariance_of(kernel, inputs, lengthscales(inputs), variance, unit))
         gp = GP(cov_func=covariance + pm.gp.cov.Constant(BIAS * scale.square))
-        f = gp.prior("f", X=at, blocks=blocks, jitter=1e-6 * unit**2)
+        f = gp.prior("f", X=at, blocks=blocks, jitter=1e-6 * unit**2, columns=inputs.names)
         parameters = {**of_noise, **_noise_priors(unit, noise)}
         if "beta" in LOSSES[noise].parameters:
             parameters["beta"] = pm.Data("beta", float(of_noise["beta"]))

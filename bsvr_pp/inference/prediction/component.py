@@ -17,7 +17,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from bsvr_pp.core.approximations.posterior import from_sites
-from bsvr_pp.core.arrays import Array, check_size, numbers
+from bsvr_pp.core.arrays import Array, check_names, check_size, numbers
 from bsvr_pp.core.losses import NoiseModel
 from bsvr_pp.core.losses.noise import widen
 from bsvr_pp.inference.parts import Gaussian, given_parts, given_white, part_cross
@@ -205,6 +205,7 @@ def new_rows(problem: Problem, X_new: ArrayLike | None, data: Mapping[str, Array
             raise ValueError("f has no inputs X: leave out X_new, and give data={...} of the new rows")
         X = np.zeros((len(np.atleast_1d(np.asarray(next(iter(given.values()))))), 0))
     else:
+        check_names("X_new", X_new, problem.prior.columns)
         X = numbers("X_new", X_new, ("n_new", problem.n_inputs))
         check_size("X_new", X)
     affine = problem.composite
