@@ -55,7 +55,8 @@ def bands(seed, n):
     lssvr = bp.BayesianLSSVR(gamma=1.0, lengthscale=LENGTHSCALE, epsilon=1e-4).fit(X, np.sinc(X[:, 0]))
     grid = np.linspace(-3 * np.pi, 3 * np.pi, 601)[:, None]
     mean, sd = lssvr.predict_f(grid)
-    return {"x": grid[:, 0], "mean": mean, "sd": sd, "sd of b": float(np.sqrt(lssvr.covariance_[0, 0]))}
+    noise = np.sqrt(lssvr.noise_variance_)  # 1 in the paper
+    return {"x": grid[:, 0], "mean": mean, "sd": sd / noise, "sd of b": float(np.sqrt(lssvr.covariance_[0, 0]) / noise)}
 
 
 def run(job):

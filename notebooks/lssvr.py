@@ -30,10 +30,9 @@ print(f"root mean square of the leave-one-out residuals {np.sqrt(np.mean(lssvr.l
 
 # %%
 grid = np.linspace(-16, 16, 200)[:, None]
-scale = 1 / np.sqrt(lssvr.noise_variance_)  # the network's noise has variance 1
 for epsilon in (1.0, 1e-2, 1e-4):
-    bayesian = bp.BayesianLSSVR(lssvr.gamma_, lssvr.lengthscale_, epsilon=epsilon).fit(X, y * scale)
-    gap = np.abs(bayesian.predict(grid) / scale - lssvr.predict(grid)).max()
+    bayesian = bp.BayesianLSSVR(lssvr.gamma_, lssvr.lengthscale_, epsilon=epsilon).fit(X, y)
+    gap = np.abs(bayesian.predict(grid) - lssvr.predict(grid)).max()
     print(
         f"epsilon {epsilon:.0e}: largest difference {gap:.1e}; the stated prior is proper: {bayesian.prior_is_proper_}"
     )
@@ -41,8 +40,8 @@ for epsilon in (1.0, 1e-2, 1e-4):
 # %%
 mean, sd = bayesian.predict(grid, return_std=True)
 plt.figure(figsize=(7, 3))
-plt.fill_between(grid[:, 0], (mean - 2 * sd) / scale, (mean + 2 * sd) / scale, alpha=0.25, lw=0)
-plt.plot(grid, mean / scale)
+plt.fill_between(grid[:, 0], mean - 2 * sd, mean + 2 * sd, alpha=0.25, lw=0)
+plt.plot(grid, mean)
 plt.plot(X, y, "o", ms=3, color="0.4")
 plt.show()
 

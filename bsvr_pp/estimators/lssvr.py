@@ -208,9 +208,9 @@ class LSSVR(SavedEstimator, RegressorMixin, BaseEstimator):  # type: ignore[misc
 class BayesianLSSVR(LSSVR):
     """A radial basis function network whose most probable weights approximate those of LS-SVR (Mesquita et al. 2019).
 
-    y_n ~ N(b + Σ_i α_i k(x_n, x_i), 1), and [b, α] has the Gaussian prior that the paper defines so that the posterior
-    precision is ΨᵀΨ + ε·s₁s₁ᵀ, with Ψ the matrix of (6) and s₁ the first unit vector. For small ε this prior is not a
-    proper density, but the posterior is. As ε → 0 the posterior mean converges to the weights of `LSSVR`.
+    y_n ~ N(b + Σ_i α_i k(x_n, x_i), σ²), and [b, α] has the Gaussian prior that the paper defines so that the posterior
+    precision is (ΨᵀΨ + ε·s₁s₁ᵀ)/σ², with Ψ the matrix of (6) and s₁ the first unit vector. For small ε this prior is
+    not a proper density, but the posterior is. As ε → 0 the posterior mean converges to the weights of `LSSVR`.
 
     Parameters
     ----------
@@ -229,8 +229,8 @@ class BayesianLSSVR(LSSVR):
 
     Notes
     -----
-    As in the paper, the noise variance is 1 in the squared units of the targets: scale the targets accordingly. With
-    increasing distance from the data the standard deviation first increases, and then decreases to that of the bias,
+    The paper has σ² = 1 in the units of the targets. Here it is the ``noise_variance_`` of `LSSVR`, so that predictions
+    do not depend on the units: the network is that of the paper for targets divided by σ. With increasing distance from the data the standard deviation first increases, and then decreases to that of the bias,
     where the kernels vanish.
 
     Examples
@@ -239,7 +239,7 @@ class BayesianLSSVR(LSSVR):
     >>> X = np.linspace(-3, 3, 20)[:, None]
     >>> svr = bp.BayesianLSSVR(gamma=10.0, lengthscale=1.0).fit(X, 5 * np.sin(X[:, 0]))
     >>> mean, sd = svr.predict([[0.5]], return_std=True)
-    >>> bool(sd[0] > 1.0)
+    >>> bool(sd[0] > np.sqrt(svr.noise_variance_))
     True
     """
 
@@ -337,13 +337,11 @@ class NetworkFit(LSSVRFit):
         inverse = np.linalg.inv(psi)
         plain = inverse / np.append(1.0, times) @ inverse.T
         shrink = epsilon / (1.0 + epsilon * plain[0, 0])
-        self.covariance: Array = plain - shrink * np.outer(plain[:, 0], plain[0])
+        self.covariance: Array = self.noise_variance * (plain - shrink * np.outer(plain[:, 0], plain[0]))
         weights = np.concatenate([[self.b], self.alpha])
         self.mean_weights: Array = weights - shrink * self.b * plain[:, 0]
         inner = np.linalg.solve(2 * omega / gamma + np.diag(1.0 / (gamma**2 * times)), np.ones(n)).sum()
         self.prior_is_proper = bool(epsilon > inner / (gamma**2 * (1 + inner)))
-
-    noise_variance = 1.0
 
     def mean(self, new: Array) -> Array:
         """The mean (15)."""

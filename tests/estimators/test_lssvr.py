@@ -95,7 +95,7 @@ def test_the_lemma(epsilon):
     prior = np.block([[np.array([[epsilon]]), one.T / 3], [one / 3, one @ one.T + 2 * omega / 3 + np.eye(10) / 9]])
     features = np.column_stack([one, omega])
     precision = prior + features.T @ features
-    np.testing.assert_allclose(machine.covariance_ @ precision, np.eye(11), atol=1e-8)
+    np.testing.assert_allclose(machine.covariance_ @ precision, machine.noise_variance_ * np.eye(11), atol=1e-8)
     mean = np.linalg.solve(precision, features.T @ y + np.concatenate([[0.0], y]) / 3)
     np.testing.assert_allclose(machine.mean_weights_, mean, atol=1e-8)
     assert machine.prior_is_proper_ == (np.linalg.eigvalsh(prior).min() > 0)
@@ -120,7 +120,15 @@ def test_the_band_far_from_the_data_is_that_of_the_bias():
     assert mean[0] == pytest.approx(machine.mean_weights_[0])
     assert sd[0] == pytest.approx(np.sqrt(machine.covariance_[0, 0]))
     _, of_y = machine.predict([[100.0, 100.0]], return_std=True)
-    assert of_y[0] == pytest.approx(np.sqrt(1 + sd[0] ** 2))
+    assert of_y[0] == pytest.approx(np.sqrt(machine.noise_variance_ + sd[0] ** 2))
+
+
+def test_intervals_of_the_network_hold_new_targets_in_any_unit():
+    (X, y), (new, y_new) = data(100), data(400, seed=1)
+    for unit in (1e-3, 1e4):
+        machine = bp.BayesianLSSVR().fit(X, unit * y)
+        low, high = machine.predict_distribution(new).interval(0.9)
+        assert np.mean((low < unit * y_new) & (unit * y_new < high)) == pytest.approx(0.9, abs=0.06)
 
 
 def weighted(n=60):
