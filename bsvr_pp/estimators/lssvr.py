@@ -229,9 +229,10 @@ class BayesianLSSVR(LSSVR):
 
     Notes
     -----
-    The paper has σ² = 1 in the units of the targets. Here it is the ``noise_variance_`` of `LSSVR`, so that predictions
-    do not depend on the units: the network is that of the paper for targets divided by σ. With increasing distance from the data the standard deviation first increases, and then decreases to that of the bias,
-    where the kernels vanish.
+    The paper has σ² = 1 in the units of the targets. Here it is the ``noise_variance_`` of `LSSVR`, so that
+    predictions do not depend on the units: the network is that of the paper for targets divided by σ. With
+    increasing distance from the data the standard deviation first increases, and then decreases to that of the
+    bias, where the kernels vanish.
 
     Examples
     --------

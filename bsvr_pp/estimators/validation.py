@@ -448,7 +448,7 @@ def classes_of(labels: Labels) -> Labels:
     check_classification_targets(labels)
     classes = np.unique(labels)
     if classes.size < 2:
-        raise ValueError(f"y must hold at least two classes, got one class, {classes[0]!r}")
+        raise ValueError(f"y must hold at least two classes, got one class, {classes[0]}")
     return classes
 
 

@@ -46,7 +46,8 @@ _FEWEST, _NUMBERS = 20, 2_000_000  # fewer where there are many rows: about this
 def check_result(name: str, result: object) -> None:
     """Check that an object is a result, of a model that was read."""
     if not isinstance(result, xr.DataTree) or "inference" not in result.attrs:
-        raise TypeError(f"{name} must be a result of fit, got {type(result).__name__}")
+        other = ": draws of bp.marginalize have bp.recover_latent(X_new=...)" if isinstance(result, xr.DataTree) else ""
+        raise TypeError(f"{name} must be a result of fit, got {type(result).__name__}{other}")
     if "other_methods" in result.attrs:
         raise ModelError(
             f"{name} is one for PyMC and ArviZ, such as pm.sample_posterior_predictive and az.loo: other methods "
