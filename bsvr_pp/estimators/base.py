@@ -15,7 +15,7 @@ import numpy as np
 import pandas as pd
 import xarray as xr
 from numpy.typing import ArrayLike
-from sklearn.base import BaseEstimator, ClassifierMixin
+from sklearn.base import BaseEstimator
 from sklearn.metrics import accuracy_score, r2_score
 from sklearn.utils import Tags, check_random_state
 from sklearn.utils.validation import check_is_fitted
@@ -133,7 +133,7 @@ class CentralIntervals:
         return np.asarray(self.predict_quantiles(X, central_levels(coverage), **given))
 
 
-class ClassProbabilities(ClassifierMixin):  # type: ignore[misc]
+class ClassProbabilities:
     """A classifier with probabilities, and so with their logs."""
 
     predict_proba: Callable[..., Array]

@@ -9,7 +9,7 @@ import numpy as np
 import pandas as pd
 import xarray as xr
 from numpy.typing import ArrayLike
-from sklearn.base import BaseEstimator
+from sklearn.base import BaseEstimator, ClassifierMixin
 
 from bsvr_pp.classification.default_models import AMPLITUDE, check_ordinal_noise
 from bsvr_pp.core.arrays import Array, warn
@@ -42,7 +42,7 @@ class OrdinalFit(StandardFit):
 
 @shared
 @dataclass(eq=False, repr=False)
-class BayesianOrdinalSVC(OfStandardModel, SavedEstimator, ClassProbabilities, BaseEstimator):  # type: ignore[misc]
+class BayesianOrdinalSVC(OfStandardModel, SavedEstimator, ClassProbabilities, ClassifierMixin, BaseEstimator):  # type: ignore[misc]
     """Ordered classes as intervals of a latent target: a Gaussian process plus support vector noise.
 
     The model is `bp.classification.default_ordinal_model` on standardised inputs: a class is the number of cut points

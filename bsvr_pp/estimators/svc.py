@@ -14,7 +14,7 @@ from numpy.typing import ArrayLike, NDArray
 from scipy.sparse import csr_array
 from scipy.special import logit
 from scipy.stats import entropy
-from sklearn.base import BaseEstimator
+from sklearn.base import BaseEstimator, ClassifierMixin
 from sklearn.utils.class_weight import compute_class_weight
 from sklearn.utils.multiclass import check_classification_targets
 
@@ -173,7 +173,7 @@ def of_each_class(above: Array) -> Array:
 
 @shared
 @dataclass(eq=False, repr=False)
-class BayesianSVC(OfStandardModel, SavedEstimator, ClassProbabilities, BaseEstimator):  # type: ignore[misc]
+class BayesianSVC(OfStandardModel, SavedEstimator, ClassProbabilities, ClassifierMixin, BaseEstimator):  # type: ignore[misc]
     """Support vector classifier as a probability model, which gives the hyperparameters and the class probabilities.
 
     Labels have the hinge's probabilities, normalised at each point (`bp.classification.KnownLabel`). A label may be

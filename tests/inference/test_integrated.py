@@ -53,7 +53,7 @@ def test_two_hyperparameters_against_a_grid(grid, potential):
     weight = np.exp(density - logsumexp(density))
     value, mean = logsumexp(density) + np.log(6.0 / 30 * 5.0 / 30), logs @ weight
     deviation = np.sqrt((logs - mean[:, None]) ** 2 @ weight)
-    found = bp.fit(bp.Integrated(points=1024), two(potential), random_seed=0, progressbar=False, draws=4000)
+    found = bp.fit(bp.Integrated(points=1024), two(potential), random_seed=0, progressbar=False, draws=1000)
     assert found.attrs["log_evidence"] == pytest.approx(value, abs=0.02)
     assert found.attrs["k_hat"] < 0.7 and found.attrs["effective_points"] > 512
     drawn = np.log(np.stack([found["posterior"][name].values.ravel() for name in ("C", "ls")]))
