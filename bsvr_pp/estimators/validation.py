@@ -245,12 +245,18 @@ def regression_data(
     for name, rows in each.items():
         check_varies(name, rows.y)
     repeated = max(np.count_nonzero(rows.place >= 0) - len(rows.y) for rows in each.values())
-    if all(rows.counted for rows in each.values()) and repeated >= _REPEATED * given.size:
-        warn(
-            f"{repeated} of {given.size} rows repeat others, targets included, and count as measurements of their "
-            "own: drop_duplicates() leaves them out, if a table was joined twice"
-        )
+    if all(rows.counted for rows in each.values()):
+        warn_of_repeated(repeated, given.size)
     return list(each.values()), replace(columns, targets=targets.names)
+
+
+def warn_of_repeated(repeated: int, n: int) -> None:
+    """Warn of many repeated rows of n."""
+    if repeated >= _REPEATED * n:
+        warn(
+            f"{repeated} of {n} rows repeat others, targets included, and count as measurements of their own: "
+            "drop_duplicates() leaves them out, if a table was joined twice"
+        )
 
 
 def training_arrays(

@@ -26,7 +26,7 @@ from bsvr_pp.core.arrays import Array, checked_weights, warn
 from bsvr_pp.core.atomic_write import DamagedError, SealedFile, atomic_write
 from bsvr_pp.core.covariance.covariance import each_block
 from bsvr_pp.estimators.training_data import IntervalData, TrainingData, Units, as_given, used_rows, width_of_tied
-from bsvr_pp.estimators.validation import IntervalTargets, log_of
+from bsvr_pp.estimators.validation import IntervalTargets, log_of, warn_of_repeated
 from bsvr_pp.estimators.validation import targets_of as targets_in_memory
 from bsvr_pp.model.blocks import mean_and_deviation
 from bsvr_pp.model.priors import location_and_scale
@@ -222,9 +222,13 @@ def encode(source: Source, folder: Path, *, rows: int, log_targets: bool) -> Rec
     mean, deviation = mean_and_deviation(encoded, targets.weight)
     scale = width_of_tied(deviation, None if encoding is None else encoding.tied)
     location, unit = location_and_scale(targets.y, targets.weight)
+    sums, factors = np.empty(n), np.random.default_rng(0).normal(size=d)  # sums are equal only where rows are
     with writing_rows(folder / "inputs.npy") as add:
         for at in range(0, n, _ROWS):
             add((encoded[at : at + _ROWS] - mean) / scale)
+            sums[at : at + _ROWS] = np.sum(encoded[at : at + _ROWS] * factors, axis=1)
+    if targets.counted:
+        warn_of_repeated(n - np.unique(sums + 1j * targets.y).size, n)
     targets = targets.in_units(Units(mean[:0], scale[:0], location, unit))
     write_array(folder / "targets.npy", np.column_stack([targets.y, *targets.of_targets.values()]))
     raw.unlink()

@@ -116,6 +116,11 @@ def test_weights_of_a_folder_are_those_of_its_rows(data, tmp_path):
         bp.fit_folder(machine(), *data, folder=tmp_path / "model")
 
 
+def test_repeated_rows_are_named(data, tmp_path):
+    with pytest.warns(UserWarning, match="300 of 600 rows repeat others, targets included"):
+        bp.fit_folder(machine(), *(np.concatenate([each, each]) for each in data), folder=tmp_path / "model")
+
+
 def test_a_copy_predicts_the_same_and_a_table_of_predictions_agrees(model, tmp_path):
     copy = bp.FolderModel(shutil.copytree(model.folder, tmp_path / "copy"))
     np.testing.assert_array_equal(copy.predict(NEW), model.predict(NEW))
