@@ -133,17 +133,6 @@ class CentralIntervals:
         return np.asarray(self.predict_quantiles(X, central_levels(coverage), **given))
 
 
-class ClassProbabilities:
-    """A classifier with probabilities, and so with their logs."""
-
-    predict_proba: Callable[..., Array]
-
-    def predict_log_proba(self, X: ArrayLike, diagonal: ArrayLike | None = None) -> Array:
-        """Predict the logs (n_new, n_classes) of `predict_proba`."""
-        with np.errstate(divide="ignore"):
-            return np.log(self.predict_proba(X, diagonal))
-
-
 @dataclass(frozen=True, slots=True)
 class LocalBlocks:
     """How many rows are fitted: in blocks of near rows, between which the function is independent a priori.
@@ -422,6 +411,17 @@ class SavedEstimator(HoldsFit):
         if not callable(given.get("kernel")) and not isinstance(given.get("kernel"), PairwiseKernel):
             options = {name: _plain(value) for name, value in given.items()}
         return {"estimator": type(self).__name__, "options": options}
+
+
+class SavedClassifier(SavedEstimator):
+    """A classifier with probabilities, and so with their logs."""
+
+    predict_proba: Callable[..., Array]
+
+    def predict_log_proba(self, X: ArrayLike, diagonal: ArrayLike | None = None) -> Array:
+        """Predict the logs (n_new, n_classes) of `predict_proba`."""
+        with np.errstate(divide="ignore"):
+            return np.log(self.predict_proba(X, diagonal))
 
 
 def _contents(tree: xr.DataTree) -> list[str]:

@@ -15,14 +15,7 @@ from bsvr_pp.classification.default_models import AMPLITUDE, check_ordinal_noise
 from bsvr_pp.core.arrays import Array, warn
 from bsvr_pp.core.compiler import threads_for
 from bsvr_pp.core.docs import shared
-from bsvr_pp.estimators.base import (
-    ClassProbabilities,
-    LocalBlocks,
-    SavedEstimator,
-    check_model_options,
-    seeded,
-    warn_unless_converged,
-)
+from bsvr_pp.estimators.base import LocalBlocks, SavedClassifier, check_model_options, seeded, warn_unless_converged
 from bsvr_pp.estimators.matrices import MatrixOption
 from bsvr_pp.estimators.standard_fit import OfStandardModel, StandardFit, StandardModel, factors_of, integrated
 from bsvr_pp.estimators.training_data import TrainingData, Units, as_given
@@ -42,7 +35,7 @@ class OrdinalFit(StandardFit):
 
 @shared
 @dataclass(eq=False, repr=False)
-class BayesianOrdinalSVC(OfStandardModel, SavedEstimator, ClassProbabilities, ClassifierMixin, BaseEstimator):  # type: ignore[misc]
+class BayesianOrdinalSVC(OfStandardModel, SavedClassifier, ClassifierMixin, BaseEstimator):  # type: ignore[misc]
     """Ordered classes as intervals of a latent target: a Gaussian process plus support vector noise.
 
     The model is `bp.classification.default_ordinal_model` on standardised inputs: a class is the number of cut points

@@ -27,14 +27,7 @@ from bsvr_pp.core.compiler import threads_for
 from bsvr_pp.core.docs import shared
 from bsvr_pp.core.losses import LOSSES, NoiseModel
 from bsvr_pp.core.losses.registry import label_probability
-from bsvr_pp.estimators.base import (
-    ClassProbabilities,
-    LocalBlocks,
-    SavedEstimator,
-    check_prior,
-    seeded,
-    warn_unless_converged,
-)
+from bsvr_pp.estimators.base import LocalBlocks, SavedClassifier, check_prior, seeded, warn_unless_converged
 from bsvr_pp.estimators.coupling import LEAST, Coupling
 from bsvr_pp.estimators.matrices import MatrixOption
 from bsvr_pp.estimators.standard_fit import OfStandardModel, StandardFit, StandardModel, factors_of
@@ -173,7 +166,7 @@ def of_each_class(above: Array) -> Array:
 
 @shared
 @dataclass(eq=False, repr=False)
-class BayesianSVC(OfStandardModel, SavedEstimator, ClassProbabilities, ClassifierMixin, BaseEstimator):  # type: ignore[misc]
+class BayesianSVC(OfStandardModel, SavedClassifier, ClassifierMixin, BaseEstimator):  # type: ignore[misc]
     """Support vector classifier as a probability model, which gives the hyperparameters and the class probabilities.
 
     Labels have the hinge's probabilities, normalised at each point (`bp.classification.KnownLabel`). A label may be

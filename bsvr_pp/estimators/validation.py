@@ -244,7 +244,7 @@ def regression_data(
     each = targets.each(inputs, np.asarray(given, np.float64), weight, logs=log_targets)
     for name, rows in each.items():
         check_varies(name, rows.y)
-    repeated = max(np.count_nonzero(rows.place >= 0) - len(rows.y) for rows in each.values())
+    repeated = max(int(np.sum(rows.place >= 0)) - len(rows.y) for rows in each.values())
     if all(rows.counted for rows in each.values()):
         warn_of_repeated(repeated, given.size)
     return list(each.values()), replace(columns, targets=targets.names)
