@@ -15,7 +15,7 @@ from sklearn.metrics import r2_score
 from sklearn.utils.multiclass import check_classification_targets
 from sklearn.utils.validation import check_array, check_is_fitted, check_X_y, validate_data
 
-from bsvr_pp.core.arrays import Array, check_size, check_spread, check_varies, checked_weights, numbers, warn
+from bsvr_pp.core.arrays import Array, check_size, check_spread, check_varies, checked_weights, names_of, numbers, warn
 from bsvr_pp.core.losses.noise import checked_ends
 from bsvr_pp.estimators.matrices import MatrixOption, PairwiseKernel, is_matrix, training_rows, values_of
 from bsvr_pp.estimators.sparse_inputs import SparseInputs
@@ -177,7 +177,7 @@ class SeveralTargets(Targets):
         """Check that all columns of a table or an array are numbers or gaps, and at least one of each a number."""
         table = table_of(y, "columns of y")
         data = pd.DataFrame(np.asarray(y)) if table is None else table
-        given = None if table is None else tuple(map(str, data.columns))
+        given = names_of(table) or None
         found = cls(0.0, np.full(data.shape, np.nan), given)
         for j, name in enumerate(found.names):
             column = data.iloc[:, j]

@@ -222,14 +222,15 @@ def encode(source: Source, folder: Path, *, rows: int, log_targets: bool) -> Rec
     mean, deviation = mean_and_deviation(encoded, targets.weight)
     scale = width_of_tied(deviation, None if encoding is None else encoding.tied)
     location, unit = location_and_scale(targets.y, targets.weight)
-    sums, factors = np.empty(n), np.random.default_rng(0).normal(size=d)  # sums are equal only where rows are
+    targets = targets.in_units(Units(mean[:0], scale[:0], location, unit))
+    sums, factors = targets.y.copy(), np.random.default_rng(0).normal(size=d)  # sums are equal only where rows are
     with writing_rows(folder / "inputs.npy") as add:
         for at in range(0, n, _ROWS):
-            add((encoded[at : at + _ROWS] - mean) / scale)
-            sums[at : at + _ROWS] = np.sum(encoded[at : at + _ROWS] * factors, axis=1)
+            part = (encoded[at : at + _ROWS] - mean) / scale
+            add(part)
+            sums[at : at + _ROWS] += np.sum(part * factors, axis=1)
     if targets.counted:
-        warn_of_repeated(n - np.unique(sums + 1j * targets.y).size, n)
-    targets = targets.in_units(Units(mean[:0], scale[:0], location, unit))
+        warn_of_repeated(n - np.unique(sums).size, n)
     write_array(folder / "targets.npy", np.column_stack([targets.y, *targets.of_targets.values()]))
     raw.unlink()
     return {

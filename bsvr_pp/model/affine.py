@@ -95,8 +95,8 @@ class Affine:
         name = taken or f"{target.name}_mu"
         root = self.loading if not self.processes and 0 < self.size < self.n else None
         columns = {process.prior.columns for process in self.processes.values()}
-        parts, names = frozenset(self.names()), columns.pop() if len(columns) == 1 else ()
-        return Prior(name, self.rows, self, self.at, jitter, None, parts=parts, root=root, columns=names)
+        parts, inputs = frozenset(self.names()), columns.pop() if len(columns) == 1 else ()
+        return Prior(name, self.rows, self, self.at, jitter, None, parts=parts, root=root, columns=inputs)
 
     def values(self, z: Tensor) -> dict[str, Tensor]:
         """The Gaussian variables as graphs of given z."""
