@@ -2,52 +2,18 @@
 
 from __future__ import annotations
 
+from importlib import import_module
+
 import typer
 
-from benchmarks import (
-    classify,
-    clouds,
-    conformal,
-    cost,
-    coverage,
-    extrapolate,
-    gaps,
-    integrated,
-    large,
-    marginal,
-    middle,
-    outliers,
-    page,
-    quality,
-    sampling,
-    tables,
-    uci,
-)
-
 app = typer.Typer(add_completion=False, help="Running times and scores compared with other packages.")
-TIMINGS = {
-    "cost": cost.main,
-    "sampling": sampling.main,
-    "marginal": marginal.main,
-}
-OTHERS = {
-    "conformal": conformal.main,
-    "classify": classify.main,
-    "clouds": clouds.main,
-    "coverage": coverage.main,
-    "extrapolate": extrapolate.main,
-    "gaps": gaps.main,
-    "integrated": integrated.main,
-    "large": large.main,
-    "middle": middle.main,
-    "page": page.main,
-    "outliers": outliers.main,
-    "quality": quality.main,
-    "tables": tables.main,
-    "uci": uci.main,
-}
-for name, command in {**TIMINGS, **OTHERS}.items():
-    app.command(name)(command)
+TIMINGS = ("cost", "sampling", "marginal")
+OTHERS = (
+    *("conformal", "classify", "clouds", "coverage", "extrapolate", "gaps", "integrated"),
+    *("large", "middle", "page", "outliers", "quality", "tables", "uci"),
+)
+for name in (*TIMINGS, *OTHERS):
+    app.command(name)(import_module(f"benchmarks.{name}").main)
 
 
 @app.callback(invoke_without_command=True)

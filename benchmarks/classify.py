@@ -45,10 +45,9 @@ from sklearn.svm import SVC
 import bsvr_pp as bp
 from benchmarks.finished import finished
 from benchmarks.large import read
+from benchmarks.scores import Array
 from benchmarks.side_by_side import Timing, publish
 from bsvr_pp.datasets import load
-
-Array = NDArray[np.float64]
 
 ARFF = {
     "kr-vs-kp": (3, "class"),
@@ -229,7 +228,3 @@ def main(
     ]
     found = finished(out, parts, measured)
     publish("classify", [table_of(found, share) for share in shares], save)
-
-
-if __name__ == "__main__":
-    typer.run(main)

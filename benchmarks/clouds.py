@@ -14,15 +14,14 @@ from typing import Annotated
 
 import numpy as np
 import typer
-from numpy.typing import NDArray
 from scipy.special import expit
 from sklearn.metrics import log_loss
 
 import bsvr_pp as bp
 from benchmarks.finished import finished
+from benchmarks.scores import Array
 from benchmarks.side_by_side import Timing, publish
 
-Array = NDArray[np.float64]
 FILE = Path(__file__).with_suffix(".csv")
 _TEST_ROWS = 4000
 
@@ -67,7 +66,3 @@ def main(
             means = f"{loss.mean():.4f}", f"{each['truth'].mean():.4f}", int(each["warnings"].sum())
             table.add(*cell, f"{gain.mean():.4f}", f"{gain.min():.4f}", *means, f"{each['seconds'].mean():.2f}")
     publish("clouds", [table], save)
-
-
-if __name__ == "__main__":
-    typer.run(main)

@@ -16,14 +16,12 @@ import numpy as np
 import pandas as pd
 import typer
 from mapie.regression import ConformalizedQuantileRegressor, CrossConformalRegressor, SplitConformalRegressor
-from numpy.typing import NDArray
 from sklearn.base import BaseEstimator, RegressorMixin
 from sklearn.model_selection import train_test_split
 
 import bsvr_pp as bp
+from benchmarks.scores import Array
 from bsvr_pp.datasets import load
-
-Array = NDArray[np.float64]
 
 SETS = ("abalone", "bodyfat", "boston_housing", "concrete")
 COVERAGE = 0.9
@@ -127,7 +125,3 @@ def main(
         tables.append(rows.groupby(["set", "method"], sort=False).mean().round(3))
         print(tables[-1].to_string(), flush=True)
     pd.concat(tables).to_csv(out)
-
-
-if __name__ == "__main__":
-    typer.run(main)

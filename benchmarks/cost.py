@@ -201,7 +201,3 @@ def fit_and_interval(repeats: int = 15, n: int = 300) -> Timing:
             made = (str(found[each]) for each in COUNTED)
             table.add(name, call, f"{1e3 * seconds[call]:.2f}", *made, str(both["files"]) if call == "fit" else "")
     return table
-
-
-if __name__ == "__main__":
-    typer.run(main)

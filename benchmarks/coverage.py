@@ -30,16 +30,13 @@ import matplotlib.pyplot as plt
 import numpy as np
 import pandas as pd
 import typer
-from numpy.typing import NDArray
 from scipy.stats import norm
 
 import bsvr_pp as bp
 from benchmarks.finished import finished
 from benchmarks.quality import regression_process
-from benchmarks.scores import LEVELS, crps
+from benchmarks.scores import LEVELS, Array, crps
 from benchmarks.side_by_side import Timing, publish
-
-Array = NDArray[np.float64]
 
 INPUTS, LENGTHSCALE, DEVIATION, COSINES, TEST_ROWS = 3, 0.5, 0.3, 500, 1000
 COVERAGES = (50, 90, 99)
@@ -191,7 +188,3 @@ def main(
     rows = finished(out, parts, measured)
     publish("coverage", summary(rows), save)
     plot(rows, figure)
-
-
-if __name__ == "__main__":
-    typer.run(main)

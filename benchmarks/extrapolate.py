@@ -90,7 +90,3 @@ def main(
         for package in packages or [name for name in ("bsvr_pp", "GPR") if name in PEERS]
     ]
     publish("extrapolate", summary(finished(out, parts, measured)), save)
-
-
-if __name__ == "__main__":
-    typer.run(main)

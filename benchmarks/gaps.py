@@ -19,7 +19,6 @@ import pandas as pd
 import pymc as pm
 import pytensor.tensor as pt
 import typer
-from numpy.typing import NDArray
 from scipy.stats import rankdata
 from sklearn.experimental import enable_iterative_imputer  # noqa: F401
 from sklearn.impute import IterativeImputer, SimpleImputer
@@ -27,11 +26,9 @@ from sklearn.preprocessing import FunctionTransformer
 
 import bsvr_pp as bp
 from benchmarks.finished import finished
-from benchmarks.scores import LEVELS, crps
+from benchmarks.scores import LEVELS, Array, crps
 from benchmarks.side_by_side import Timing, publish
 from bsvr_pp.datasets import load
-
-Array = NDArray[np.float64]
 
 SETS = ("abalone", "auto_mpg", "boston_housing", "concrete")
 SHARES = (0.1, 0.3)
@@ -134,20 +131,14 @@ def table_of(lines: pd.DataFrame) -> Timing:
     first, *others = [way for way in WAYS if way in CRPS]
     table = Timing("Missing inputs: CRPS relative to medians with indicators; more NLPD", ("set", "missing", *others))
     ratio, more = CRPS.div(CRPS[first], axis=0), NLPD.sub(NLPD[first], axis=0)
-    groups = [((*key, "by value" if key[2] else "at random"), *each) for key, each in _groups(ratio, more)]
-    for (name, share, _, how), one, two in groups:
+    for (name, share, by_value), one in ratio.groupby(level=[0, 1, 2], sort=False):
+        two, how = more.loc[one.index], "by value" if by_value else "at random"
         cells = (f"{one[way].mean():.3f} ± {one[way].sem():.3f}; {two[way].mean():+.3f}" for way in others)
         table.add(name, f"{share:.0%} {how}", *cells)
     table.add(
         "all", "", *(f"{ratio[way].mean():.3f} ± {ratio[way].sem():.3f}; {more[way].mean():+.3f}" for way in others)
     )
     return table
-
-
-def _groups(*frames: pd.DataFrame) -> Any:
-    """The splits of each case."""
-    for key, part in frames[0].groupby(level=[0, 1, 2], sort=False):
-        yield key, [frame.loc[part.index] for frame in frames]
 
 
 def main(
@@ -166,7 +157,3 @@ def main(
         for each in way or WAYS
     ]
     publish("gaps", [table_of(finished(out, parts, scores))], save)
-
-
-if __name__ == "__main__":
-    typer.run(main)

@@ -19,9 +19,8 @@ import typer
 
 import bsvr_pp as bp
 from benchmarks.finished import finished
-from benchmarks.middle import Array
 from benchmarks.middle import table as middle_table
-from benchmarks.scores import LEVELS, crps
+from benchmarks.scores import LEVELS, Array, crps
 from benchmarks.side_by_side import Timing, publish
 from benchmarks.uci import table as uci_table
 

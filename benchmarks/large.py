@@ -38,13 +38,12 @@ from sklearn.ensemble import HistGradientBoostingRegressor
 import bsvr_pp as bp
 from benchmarks.finished import finished
 from benchmarks.peers import Density, catboost, lightgbm
-from benchmarks.scores import LEVELS, crps
+from benchmarks.scores import LEVELS, Array, crps
 from benchmarks.side_by_side import Timing, publish
 from bsvr_pp.datasets import data_folder
 from bsvr_pp.losses import soft_insensitive
 from bsvr_pp.model.priors import BETA, location_and_scale
 
-Array = NDArray[np.float64]
 Scores = dict[str, float]
 Lines = dict[str, Scores]  # by the label of the line
 Splits = tuple[Array, Array, Array, Array]  # training inputs, test inputs, training targets, test targets
@@ -213,23 +212,13 @@ def svgp(X: Array, X_test: Array, y: Array, y_test: Array) -> Lines:
     return {"SVGP": _scores(y_test, mean, log_density, quantiles[:-2], quantiles[-2:]) | {"epochs": len(history)}}
 
 
-def quantile_boosting(X: Array, X_test: Array, y: Array, y_test: Array) -> Lines:
-    """Scores of LightGBM, nine quantiles and the mean."""
-    return {"LightGBM": _of_density(lightgbm(X, y), X_test, y_test)}
-
-
-def normal_boosting(X: Array, X_test: Array, y: Array, y_test: Array) -> Lines:
-    """Scores of CatBoost with the uncertainty of normal targets."""
-    return {"CatBoost": _of_density(catboost(X, y), X_test, y_test)}
-
-
 METHODS: dict[str, Callable[..., Lines]] = {
     "BayesianSVR": bayesian,
     "dense 4000": dense,
     "SVGP": svgp,
     "boosting": boosting,
-    "LightGBM": quantile_boosting,
-    "CatBoost": normal_boosting,
+    "LightGBM": lambda X, X_test, y, y_test: {"LightGBM": _of_density(lightgbm(X, y), X_test, y_test)},
+    "CatBoost": lambda X, X_test, y, y_test: {"CatBoost": _of_density(catboost(X, y), X_test, y_test)},
     "constant": constant,
 }
 NEEDS = {"SVGP": ("gpytorch", "torch"), "LightGBM": ("lightgbm",), "CatBoost": ("catboost",)}
@@ -312,7 +301,3 @@ def main(
     parts = [{"set": name, "method": method} for name in sets.split(",") for method in chosen]
     found = finished(out, parts, lambda **part: measure(part["set"], part["method"], rows, test_rows))
     publish("large", [table(found)], save)
-
-
-if __name__ == "__main__":
-    typer.run(main)

@@ -77,7 +77,3 @@ def main(
             *(f"{1e3 * found[k]:.2f} ({found['peer'] / found[k]:.0f}), {values[k]:.2f}" for k in OURS),
         )
     publish("marginal", [table], save)
-
-
-if __name__ == "__main__":
-    typer.run(main)

@@ -29,17 +29,14 @@ from typing import Annotated, Any, Literal
 import numpy as np
 import pandas as pd
 import typer
-from numpy.typing import NDArray
 
 import bsvr_pp as bp
 from benchmarks.finished import finished
 from benchmarks.large import read
 from benchmarks.peers import Density, catboost, explainable, gaussian_process, lightgbm, ngboost
-from benchmarks.scores import LEVELS, crps
+from benchmarks.scores import LEVELS, Array, crps
 from benchmarks.side_by_side import Timing, publish
 from bsvr_pp.datasets import data_folder, load
-
-Array = NDArray[np.float64]
 
 FILES = ("abalone", "auto_mpg", "boston_housing", "concrete", "cpusmall", "space_ga", "stock")
 LARGE = ("elevators", "era_wind", "nycflights13", "pol", "protein")
@@ -221,7 +218,3 @@ def main(
     ]
     make = table_of if part == "scores" else table_of_times
     publish(title, [make(finished(file, parts, measured))], save)
-
-
-if __name__ == "__main__":
-    typer.run(main)

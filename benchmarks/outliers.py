@@ -45,10 +45,10 @@ from sklearn.pipeline import make_pipeline
 import bsvr_pp as bp
 from benchmarks.finished import finished
 from benchmarks.quality import regression_process
+from benchmarks.scores import Array
 from benchmarks.side_by_side import Timing, publish
 from bsvr_pp.datasets import load
 
-Array = NDArray[np.float64]
 Rows = NDArray[np.intp]
 Fitted = tuple[Callable[[Array], Array], Rows | None]  # prediction, and rows set aside where a method does so
 
@@ -273,7 +273,3 @@ def main(
         for package in packages or PEERS
     ]
     publish("outliers", summary(finished(out, parts, lambda **part: measured(folder, **part))), save)
-
-
-if __name__ == "__main__":
-    typer.run(main)

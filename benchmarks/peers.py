@@ -6,13 +6,11 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 from scipy.stats import norm
 
 from benchmarks.quality import regression_process
-from benchmarks.scores import LEVELS
+from benchmarks.scores import LEVELS, Array
 
-Array = NDArray[np.float64]
 Density = tuple[Array, Array, Array]  # log density of the test targets, 99 quantiles (99, m), and means
 
 

@@ -18,7 +18,6 @@ from typing import Annotated, Any
 
 import numpy as np
 import typer
-from numpy.typing import NDArray
 from scipy.stats import norm
 from sklearn.datasets import load_diabetes
 from sklearn.ensemble import HistGradientBoostingRegressor
@@ -31,11 +30,10 @@ from sklearn.svm import SVR
 
 import bsvr_pp as bp
 from benchmarks.finished import finished
-from benchmarks.scores import LEVELS, crps
+from benchmarks.scores import LEVELS, Array, crps
 from benchmarks.side_by_side import Timing, publish
 from bsvr_pp.datasets import load
 
-Array = NDArray[np.float64]
 Splits = tuple[Array, Array, Array, Array]  # training inputs, test inputs, training targets, test targets
 
 FILES = (
@@ -143,7 +141,8 @@ def _timed(model: Any, X: Array, y: Array) -> dict[str, float]:
 def _scores(
     y: Array, y_test: Array, prediction: Array, deviation: Array | None = None, quantiles: Array | None = None
 ) -> dict[str, float]:
-    unit = float(np.std(y)) if np.ptp(y) < 20 * np.subtract(*np.percentile(y, [75, 25])) else _robust(y)
+    quartiles = float(np.subtract(*np.percentile(y, [75, 25])))  # where gross errors inflate the deviation
+    unit = float(np.std(y)) if np.ptp(y) < 20 * quartiles else quartiles / 1.349
     error = (y_test - prediction) / unit
     out = {"absolute error": float(np.mean(np.abs(error))), "rms error": float(np.sqrt(np.mean(error**2)))}
     if deviation is not None and quantiles is not None:
@@ -152,11 +151,6 @@ def _scores(
         out["log density"] = float(np.mean(norm.logpdf(y_test, prediction, deviation)) + np.log(unit))
         out["coverage"] = float(np.mean((y_test >= low) & (y_test <= high)))
     return out
-
-
-def _robust(y: Array) -> float:
-    """Standard deviation by the interquartile range, where gross errors inflate it."""
-    return float(np.subtract(*np.percentile(y, [75, 25]))) / 1.349
 
 
 def measured(**part: Any) -> dict[str, float]:
@@ -227,7 +221,3 @@ def main(
         for method in (methods.split(";") if methods else METHODS)
     ]
     publish("quality", summarize(finished(out, parts, measured)), save)
-
-
-if __name__ == "__main__":
-    typer.run(main)

@@ -179,7 +179,3 @@ def main(
             moments.add(*row)
         tables.append(moments)
     publish("sampling", tables, save)
-
-
-if __name__ == "__main__":
-    typer.run(main)

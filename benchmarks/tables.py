@@ -23,7 +23,6 @@ import numpy as np
 import pandas as pd
 import sklearn
 import typer
-from numpy.typing import NDArray
 from scipy.linalg import cho_solve, lapack
 from sklearn.compose import make_column_selector, make_column_transformer
 from sklearn.gaussian_process import GaussianProcessRegressor
@@ -35,10 +34,9 @@ from sklearn.preprocessing import OneHotEncoder, StandardScaler
 from benchmarks.finished import finished
 from benchmarks.middle import bayesian, scores
 from benchmarks.peers import Density, catboost, normal_density
+from benchmarks.scores import Array
 from benchmarks.side_by_side import Timing, publish
 from bsvr_pp.datasets import data_folder
-
-Array = NDArray[np.float64]
 
 CASES = (
     ("auto_mpg", 300),
@@ -206,7 +204,3 @@ def main(
         for peer in PEERS
     ]
     publish("tables", [table_of(finished(out, parts, measured))], save)
-
-
-if __name__ == "__main__":
-    typer.run(main)

@@ -27,11 +27,11 @@ from scipy.stats import rankdata
 
 from benchmarks.finished import finished
 from benchmarks.middle import PEERS
-from benchmarks.scores import LEVELS, crps
+from benchmarks.scores import LEVELS, Array, crps
 from benchmarks.side_by_side import Timing, publish
 from bsvr_pp.datasets import data_folder
 
-Array, Rows = NDArray[np.float64], NDArray[np.intp]
+Rows = NDArray[np.intp]
 
 PUBLISHED = {  # of Boston the best of a table; of the others TabResFlow; XGBoost; CatBoost
     "boston": "2.37",
@@ -180,7 +180,3 @@ def main(
         if package != "GPR" or len(table(name)[1]) <= MOST_OF_PROCESS
     ]
     publish("uci", summary(finished(out, parts, measured)), save)
-
-
-if __name__ == "__main__":
-    typer.run(main)

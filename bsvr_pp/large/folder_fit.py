@@ -38,10 +38,10 @@ from bsvr_pp.large.parts import (
     encode,
     open_rows,
     run_tasks,
+    saved,
     source_of,
-    write_array,
     write_arrays,
-    writing_rows,
+    write_rows,
 )
 from bsvr_pp.model.blocks import Blocks
 from bsvr_pp.model.problem import Point
@@ -128,27 +128,25 @@ def fit_folder(
     path = check_writable("folder", folder, folder=True).absolute()
     run = _run_of(estimator, source)
     with local.threads(), locked(path):
-        model = _fitted(path, run) or _run_stages(spec, local, source, _begun(path, run), path, rng)
+        begun = _begun(path, run)
+        model = begun if isinstance(begun, FolderModel) else _run_stages(spec, local, source, begun, path, rng)
     if local.neighbours is None:  # predictions come from the own block
         model.blocks = local
         model.solve()
     return model
 
 
-def _fitted(path: Path, run: Record) -> FolderModel | None:
-    """The model of this fit, if it has ended."""
-    if not (path / "model.json").is_file():
-        return None
-    model = FolderModel(path)
-    _check_same(path, "a model", model.run, run)
-    return model
-
-
-def _begun(path: Path, run: Record) -> Records:
-    """The records of this fit, which has not ended."""
-    work = Records(path / "work")
-    if any(file.name != LOCK for file in path.iterdir()):
-        _check_same(path, "files", work.get("run", {}), run)
+def _begun(path: Path, run: Record) -> FolderModel | Records:
+    """The model of this fit if it has ended, else its records; anything else in the folder is refused."""
+    ended = (path / "model.json").is_file()
+    model, work = FolderModel(path) if ended else None, Records(path / "work")
+    found, what = (work.get("run", {}), "files") if model is None else (model.run, "a model")
+    if any(file.name != LOCK for file in path.iterdir()) and found != run:
+        version = found.get("version", __version__)
+        by = "" if version == __version__ else f", by version {version} of bsvr_pp"
+        raise ValueError(f"{path}: has {what} of other data or options{by}: choose another folder, or remove it")
+    if model is not None:
+        return model
     work["run"] = run
     return work
 
@@ -166,14 +164,6 @@ def _run_of(estimator: BayesianSVR, source: Source) -> Record:
         "random_state": int(seed) if isinstance(seed, int | np.integer) else None,
     }
     return json.loads(json.dumps(run))
-
-
-def _check_same(path: Path, what: str, found: Record, run: Record) -> None:
-    """Check that what is in a folder is of the same data, options and version."""
-    if found != run:
-        version = found.get("version", __version__)
-        by = "" if version == __version__ else f", by version {version} of bsvr_pp"
-        raise ValueError(f"{path}: has {what} of other data or options{by}: choose another folder, or remove it")
 
 
 def _run_stages(
@@ -248,23 +238,17 @@ def _find_hyperparameters(spec: RegressionSpec, work: Records, local: LocalBlock
 
 def _sort(source: Path, path: Path, blocks: Blocks) -> None:
     """Write the rows sorted by block, in their own order within a block."""
-    n = blocks.n
     for name in ("inputs.npy", "targets.npy"):
         values = open_rows(source / name)
-        with writing_rows(path / name) as add:
-            for at in range(0, n, _ROWS):
-                add(values[blocks.order[at : at + _ROWS]])
-    write_array(path / "row.npy", blocks.order)
+        write_rows(path / name, (values[blocks.order[at : at + _ROWS]] for at in range(0, blocks.n, _ROWS)))
+    write_rows(path / "row.npy", [blocks.order])
 
 
 def _solve_small_blocks(path: Path, work: Records, sizes: Rows, local: LocalBlocks) -> None:
     """Solve the sorted rows of a folder in small blocks, those of a block in a task."""
-    write_array(work.folder / "offsets.npy", np.append(0, np.cumsum(sizes)))
+    write_rows(work.folder / "offsets.npy", [np.append(0, np.cumsum(sizes))])
     files = run_tasks(_solve, work, sizes.size, "small blocks" if local.progressbar else "")
-    with writing_rows(path / "solved.npy") as add:
-        for file in files:
-            with np.load(file) as found:
-                add(found["solved"])
+    write_rows(path / "solved.npy", saved(files, "solved"))
 
 
 def _choose_neighbours(spec: RegressionSpec, work: Records, path: Path) -> None:

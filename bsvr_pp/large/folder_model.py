@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import shutil
 from collections.abc import Iterator, Mapping
-from contextlib import ExitStack
 from dataclasses import asdict, dataclass, field, replace
 from functools import cached_property, lru_cache, partial
 from pathlib import Path
@@ -47,9 +46,9 @@ from bsvr_pp.large.parts import (
     read_record,
     rows_of,
     run_tasks,
-    write_array,
+    saved,
     write_arrays,
-    writing_rows,
+    write_rows,
 )
 from bsvr_pp.model.blocks import ONE_BLOCK, Blocks, Partition, Regions
 from bsvr_pp.model.inputs import Warping
@@ -339,15 +338,9 @@ class FolderModel(TargetPredictions):
             work, model = Records(path / "work"), checksum(self._record)
             work["solve"] = {"model": model}
             files = run_tasks(_solve, work, self._stored.size.size, "blocks" if local.progressbar else "")
-            each = list[tuple[Array, Array]]()
-            with ExitStack() as stack:
-                adds = [stack.enter_context(writing_rows(path / name)) for name in POSTERIOR[:2]]
-                for file in files:
-                    with np.load(file) as found:
-                        for add, name in zip(adds, ("dual_coef", "site_precision"), strict=True):
-                            add(found[name])
-                        each.append((found["log_evidence"], found["converged"]))
-            evidence, converged = (np.array(values) for values in zip(*each, strict=True))
+            for name in ("dual_coef", "site_precision"):
+                write_rows(path / f"{name}.npy", saved(files, name))
+            evidence, converged = (np.array(list(saved(files, name))) for name in ("log_evidence", "converged"))
             write_arrays(path / "blocks.npz", log_evidence=evidence, converged=converged)
             seals = {name: SealedFile(path / name).seal for name in POSTERIOR}
             Records(path)["posterior"] = {"model": model, "files": seals}
@@ -407,10 +400,8 @@ class FolderModel(TargetPredictions):
         place = path.parent / f".bsvr-pp-{path.name}"
         with local.threads(), locked(place):
             work = Records(place)
-            if work.get("run") != run:
-                for name in work:
-                    (place / f"{name}.json").unlink()
-                work = Records(place)
+            if work.get("run") != run and work.pop("order", {}):
+                (place / "order.json").unlink()
             work["run"] = run
             if "order" not in work or not all_whole(place / "inputs.npy", place / "order.npy"):
                 with of_file(source.name):
@@ -466,14 +457,17 @@ def _model(folder: str, stamp: str) -> FolderModel:
 
 def _order(model: FolderModel, source: Source, work: Records) -> None:
     """Write the encoded inputs, and the order of their blocks."""
-    own = []
-    with writing_rows(work.folder / "inputs.npy") as add:
+    own = list[Rows]()
+
+    def encoded() -> Iterator[Array]:
         for inputs, _ in source.parts():
             X = model._encoded(inputs)
-            add(X)
             own.append(model._stored.regions.assign(model._standardised(X)))
+            yield X
+
+    write_rows(work.folder / "inputs.npy", encoded())
     order = np.argsort(np.concatenate(own), kind="stable")
-    write_array(work.folder / "order.npy", order)
+    write_rows(work.folder / "order.npy", [order])
     work["order"] = {"rows": order.size}
 
 
@@ -499,12 +493,10 @@ def _predict(folder: str, stamp: str, part: int) -> dict[str, NDArray[np.generic
 
 def _join(parts: list[Path], path: Path, n: int) -> None:
     """Write the predictions in the order of the rows."""
-    with np.load(parts[0]) as saved:
-        names = saved["names"].tolist()
+    names = next(saved(parts, "names")).tolist()
     found = np.lib.format.open_memmap(parts[0].with_name("found.npy"), "w+", float, (n, len(names)))
-    for part in parts:
-        with np.load(part) as saved:
-            found[saved["rows"]] = saved["values"]
+    for rows, values in zip(saved(parts, "rows"), saved(parts, "values"), strict=True):
+        found[rows] = values
     with atomic_write(path) as fresh, writing_predictions(path, fresh) as add:
         for at in range(0, n, _ROWS):
             add(pd.DataFrame(found[at : at + _ROWS], columns=names))

@@ -9,8 +9,7 @@ from __future__ import annotations
 
 import json
 from collections import UserDict
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, replace
 from hashlib import sha256
 from pathlib import Path
@@ -107,40 +106,22 @@ def new_rows_of(data: Data, encoding: Encoding | None) -> Source:
     return _of_table(data, None, encoding)
 
 
-def tables_of(data: ParquetTable | pd.DataFrame, columns: list[str] | None = None) -> Iterator[pd.DataFrame]:
-    """Parts of Parquet files or of a data frame of pandas or Dask, with rows numbered from 1 and names as text."""
-    if isinstance(data, ParquetTable):
-        frames = data.parts(columns, _ROWS)
-    else:
-        data = _with_index(data)
-        check_columns("data", [str(name) for name in data.columns], columns or [])
-        if isinstance(data, pd.DataFrame):
-            frames = (data.iloc[at : at + _ROWS] for at in range(0, len(data), _ROWS))
-        else:
-            frames = (data.partitions[i].compute() for i in range(data.npartitions))
-    first = 1
-    for part in frames:
-        if len(part):
-            table = table_of(part)
-            assert table is not None
-            yield table.set_axis(pd.RangeIndex(first, first + len(part)))[table.columns if columns is None else columns]
-            first += len(part)
-    if first == 1:
-        raise DataError(f"{data.path if isinstance(data, ParquetTable) else 'data'}: has no rows")
-
-
-def _with_index(data: pd.DataFrame) -> pd.DataFrame:
-    """A data frame of pandas or Dask with an index that has a name as first columns, as files have it."""
-    names = [name for name in getattr(data.index, "names", [data.index.name]) if name is not None]
-    unique(str(name) for name in [*names, *data.columns])
-    return data.reset_index() if names else data
+def _frames(table: ParquetTable | pd.DataFrame, columns: list[str]) -> Iterator[pd.DataFrame]:
+    """Parts of Parquet files with some columns, or of a data frame of pandas or Dask."""
+    if isinstance(table, ParquetTable):
+        return table.parts(columns, _ROWS)
+    if isinstance(table, pd.DataFrame):
+        return (table.iloc[at : at + _ROWS] for at in range(0, len(table), _ROWS))
+    return (table.partitions[i].compute() for i in range(table.npartitions))
 
 
 def _of_table(data: str | Path | pd.DataFrame, target: str | None, encoding: Encoding | None) -> Source:
     """A table with a column to predict, or with the columns of an encoding; files are identified by their times."""
     name, files, notes = "data", list[Path](), tuple[str, ...]()
     if not isinstance(data, str | Path):
-        table = _with_index(data)
+        index = [each for each in getattr(data.index, "names", [data.index.name]) if each is not None]
+        unique(str(each) for each in [*index, *data.columns])
+        table = data.reset_index() if index else data  # first columns, as files have them
     elif is_parquet(data):
         table = ParquetTable(data)
         name, files, notes = str(data), table.files, table.notes
@@ -154,16 +135,22 @@ def _of_table(data: str | Path | pd.DataFrame, target: str | None, encoding: Enc
     names, chosen = [str(column) for column in table.columns], ""
     if encoding is None:
         chosen = names[-1] if target is None else str(target)
-        check_columns(name, names, [chosen])
-        if len(names) == 1:
-            raise DataError(f"{name}: has no column except the target {chosen!r}")
+    wanted = names if encoding is None else list(encoding.kinds)
+    check_columns(name, names, [chosen] if encoding is None else wanted)
+    if names == [chosen]:
+        raise DataError(f"{name}: has no column except the target {chosen!r}")
 
     def parts() -> Iterator[tuple[pd.DataFrame, Array]]:
-        for part in tables_of(table, None if encoding is None else list(encoding.kinds)):
-            if encoding is None:
-                yield part.drop(columns=chosen), targets_of(name, chosen, part[chosen])
-            else:
-                yield part, np.empty(0)
+        first = 1  # rows are numbered from 1
+        for frame in _frames(table, wanted):
+            part = table_of(frame)
+            if part is not None and len(part):
+                part = part.set_axis(pd.RangeIndex(first, first + len(part)))[wanted]
+                first += len(part)
+                y = np.empty(0) if encoding else targets_of(name, chosen, part.pop(chosen))
+                yield part, y
+        if first == 1:
+            raise DataError(f"{name}: has no rows")
 
     stats = [[str(file.relative_to(name)), file.stat().st_size, file.stat().st_mtime_ns] for file in files]
     return Source(name, checksum(stats) if files else _of_content(parts()), chosen, parts, notes)
@@ -205,15 +192,18 @@ def encode(source: Source, folder: Path, *, rows: int, log_targets: bool) -> Rec
     if n <= rows:
         raise DataError(f"{source.name}: has {n} rows, and a folder needs more than one block of {rows}")
     names = tuple(f"x{i}" for i in range(d)) if encoding is None else encoding.names
-    raw, given = folder / "encoded.npy", []
+    raw, given = folder / "encoded.npy", list[Array]()
     notes = dict.fromkeys(() if encoding is None else encoding.notes)
-    with writing_rows(raw) as add:
-        for inputs, part in source.parts():
+
+    def inputs() -> Iterator[Array]:
+        for part, of_part in source.parts():
             with of_file(source.name):
-                X, said = (inputs, ()) if encoding is None else encoding.transform(inputs)
-            add(X)
-            given.append(part)
-            notes |= dict.fromkeys(said)
+                X, said = (part, ()) if encoding is None else encoding.transform(part)
+            given.append(of_part)
+            notes.update(dict.fromkeys(said))
+            yield X
+
+    write_rows(raw, inputs())
     y, encoded = np.concatenate(given), open_rows(raw)
     lowest, highest = (*encoded.min(axis=0), y.min()), (*encoded.max(axis=0), y.max())
     for name, *ends in zip((*names, source.target or "y"), lowest, highest, strict=True):
@@ -224,14 +214,17 @@ def encode(source: Source, folder: Path, *, rows: int, log_targets: bool) -> Rec
     location, unit = location_and_scale(targets.y, targets.weight)
     targets = targets.in_units(Units(mean[:0], scale[:0], location, unit))
     sums, factors = targets.y.copy(), np.random.default_rng(0).normal(size=d)  # sums are equal only where rows are
-    with writing_rows(folder / "inputs.npy") as add:
+
+    def standardised() -> Iterator[Array]:
         for at in range(0, n, _ROWS):
             part = (encoded[at : at + _ROWS] - mean) / scale
-            add(part)
             sums[at : at + _ROWS] += np.sum(part * factors, axis=1)
+            yield part
+
+    write_rows(folder / "inputs.npy", standardised())
     if targets.counted:
         warn_of_repeated(n - np.unique(sums).size, n)
-    write_array(folder / "targets.npy", np.column_stack([targets.y, *targets.of_targets.values()]))
+    write_rows(folder / "targets.npy", [np.column_stack([targets.y, *targets.of_targets.values()])])
     raw.unlink()
     return {
         "rows": n,
@@ -282,30 +275,19 @@ def _summarise(source: Source) -> tuple[Encoding | None, int, int]:
     return encoding, n, len(encoding.names)
 
 
-def write_array(path: Path, array: NDArray[np.generic]) -> None:
-    """Write an array."""
+def write_rows(path: Path, parts: Iterable[NDArray[np.generic]]) -> None:
+    """Write an array from its parts, of which one is in memory at a time."""
     with atomic_write(path, sealed=True) as fresh, fresh.open("wb") as file:
-        np.save(file, array)
-
-
-@contextmanager
-def writing_rows(path: Path) -> Iterator[Callable[[NDArray[np.generic]], None]]:
-    """Write a large array part by part: the function that is yielded adds rows."""
-    with atomic_write(path, sealed=True) as fresh, fresh.open("wb") as file:
-        empty: NDArray[np.generic] = np.empty(0)
+        none: NDArray[np.generic] = np.empty(0)
         count = 0
-
-        def add(rows: NDArray[np.generic]) -> None:
-            nonlocal empty, count
-            if count == 0:
-                empty = rows[:0]
-                np.save(file, empty)
+        for rows in parts:
+            if not count:
+                none = rows[:0]
+                np.save(file, none)
             rows.tofile(file)
             count += len(rows)
-
-        yield add
         file.seek(0)  # NumPy leaves place for any number of rows
-        header = {"descr": empty.dtype.str, "fortran_order": False, "shape": (count, *empty.shape[1:])}
+        header = {"descr": none.dtype.str, "fortran_order": False, "shape": (count, *none.shape[1:])}
         np.lib.format.write_array_header_1_0(file, header)  # type: ignore[arg-type]
 
 
@@ -372,7 +354,7 @@ def run_tasks(task: Task, work: Records, count: int, progress: str) -> list[Path
     folder, stamp = str(work.folder), checksum(work.data)
     files = [work.folder / "done" / f"{number}.npz" for number in range(count)]
     # Files of this stamp that are there as they were written are not computed again.
-    todo = [number for number in range(count) if not (all_whole(files[number]) and _stamp(files[number]) == stamp)]
+    todo = [i for i, file in enumerate(files) if not (all_whole(file) and next(saved([file], "stamp")) == stamp)]
     each_block(lambda i: _write(task, folder, stamp, todo[i]), len(todo), progress, anywhere=True)
     return files
 
@@ -391,7 +373,8 @@ def write_arrays(path: Path, **arrays: Any) -> None:
         np.savez(fresh, **arrays)
 
 
-def _stamp(file: Path) -> str:
-    """Stamp of the records that a task was computed for."""
-    with np.load(file) as found:
-        return str(found["stamp"])
+def saved(files: Iterable[Path], name: str) -> Iterator[NDArray[Any]]:
+    """The array of a name in each of some files."""
+    for file in files:
+        with np.load(file) as arrays:
+            yield arrays[name]

@@ -86,7 +86,14 @@ def table_of(data: object, which: str = "columns") -> pd.DataFrame | None:
 
 def summarize(table: pd.DataFrame) -> dict[str, Summary]:
     """Summarize the columns of a table: numbers, words (text or categories) and dates, possibly with gaps."""
-    return {str(name): _summary(str(name), table[name]) for name in table.columns}
+    found = {}
+    for name, values in table.items():
+        present = values[values.notna()]
+        kind, n = kind_of(str(name), present) if len(present) else Words, len(present)
+        words, columns, zone = kind._content(str(name), present) if n else ({}, (), None)
+        numbers = tuple(_thinned((column,), (n,)) for column in columns)
+        found[str(name)] = Summary(kind, n, len(values) - n, words, numbers, zone)
+    return found
 
 
 def merged(one: Mapping[str, Summary], other: Mapping[str, Summary]) -> dict[str, Summary]:
@@ -164,16 +171,6 @@ def _word(value: object) -> str:
     return re.sub(_WHOLE, r"\1", str(float(value) if isinstance(value, Decimal) else value))
 
 
-def _summary(name: str, values: pd.Series) -> Summary:
-    present = values[values.notna()]
-    n, gaps = len(present), len(values) - len(present)
-    if not n:
-        return Summary(Words, 0, gaps, {}, ())
-    kind = kind_of(name, present)
-    words, columns, zone = kind._content(name, present)
-    return Summary(kind, n, gaps, words, tuple(_thinned((column,), (n,)) for column in columns), zone)
-
-
 def refuse_written_numbers(name: str, words: Collection[str]) -> None:
     """Refuse words of which more than three quarters are numbers, with a sign, a symbol or one unit beside them.
 
@@ -248,11 +245,6 @@ class Column(ABC):
         """The encoding of a column, or why it has none."""
         return cls(name, (), tuple(float(np.median(values)) for values in summary.values), summary.gaps)
 
-    @classmethod
-    def labels(cls, name: str, values: pd.Series) -> NDArray[np.int64] | NDArray[np.str_]:
-        """Labels of ordered classes, without gaps."""
-        raise DataError(f"column {name!r} must have numbers or words to be ordered classes, it has {cls.plural}")
-
     @property
     def names(self) -> tuple[str, ...]:
         """Names of the encoded columns."""
@@ -299,17 +291,6 @@ class Numbers(Column):
     def _content(cls, name: str, values: pd.Series) -> tuple[Mapping[str, int], Sequence[Array], None]:
         return {}, [finite_numbers(name, values)], None
 
-    @classmethod
-    def labels(cls, name: str, values: pd.Series) -> NDArray[np.int64]:
-        """Whole numbers."""
-        numbers = finite_numbers(name, values)
-        for row in np.flatnonzero(numbers != np.round(numbers)):
-            raise DataError(
-                f"column {name!r} must have whole numbers or words to be ordered classes, it has {numbers[row]:g} in "
-                f"row {values.index[row]}"
-            )
-        return numbers.astype(np.int64)
-
 
 class Words(Column):
     """A column of words: each has an indicator (0 or 1), unknown ones have none, and all have one lengthscale."""
@@ -338,13 +319,6 @@ class Words(Column):
             )
         common = sorted(words, key=lambda word: (-words[word], word))[:_MOST]
         return cls(name, tuple(sorted(common)), (), summary.gaps, len(words) - len(common))
-
-    @classmethod
-    def labels(cls, name: str, values: pd.Series) -> NDArray[np.str_]:
-        """The words, which must be no numbers."""
-        words: NDArray[np.str_] = values.to_numpy().astype(str)
-        refuse_written_numbers(name, dict.fromkeys(words.tolist()))
-        return words
 
     @property
     def notes(self) -> tuple[str, ...]:

@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 
 from bsvr_pp.core.arrays import Array, check_share, check_size, check_spread, generator
 from bsvr_pp.tables import DataError, check_columns, of_file
-from bsvr_pp.tables.columns import Column, Encoding, Numbers, finite_numbers, kind_of
+from bsvr_pp.tables.columns import Column, Encoding, Numbers, Words, finite_numbers, kind_of, refuse_written_numbers
 from bsvr_pp.tables.files import open_table
 
 Rows = NDArray[np.intp]
@@ -124,12 +124,29 @@ def read_classes(path: str | Path, target: str | None = None) -> Table:
     frame, (chosen,), notes = _read(path, [target], None)
     values = frame[chosen]
     _refuse_gaps(str(path), chosen, values)
-    kind = kind_of(chosen, values)
     with of_file(path):
-        labels = kind.labels(chosen, values)
+        labels = _labels(chosen, values)
     classes, number = np.unique(labels, return_inverse=True)
     notes += (f"{path}: column {chosen!r} has {classes.size} classes, in this order: {', '.join(map(str, classes))}",)
     return Table(str(path), frame.drop(columns=chosen), number.astype(np.float64), chosen, notes, labels)
+
+
+def _labels(name: str, values: pd.Series) -> NDArray[np.int64] | NDArray[np.str_]:
+    """Labels of ordered classes: whole numbers, or words that are no numbers; without gaps."""
+    kind = kind_of(name, values)
+    if kind is Words:
+        words: NDArray[np.str_] = values.to_numpy().astype(str)
+        refuse_written_numbers(name, dict.fromkeys(words.tolist()))
+        return words
+    if kind is not Numbers:
+        raise DataError(f"column {name!r} must have numbers or words to be ordered classes, it has {kind.plural}")
+    found = finite_numbers(name, values)
+    for row in np.flatnonzero(found != np.round(found)):
+        raise DataError(
+            f"column {name!r} must have whole numbers or words to be ordered classes, it has {found[row]:g} in "
+            f"row {values.index[row]}"
+        )
+    return found.astype(np.int64)
 
 
 def read_new(path: str | Path, encoding: Encoding) -> tuple[pd.DataFrame, tuple[str, ...]]:
