@@ -186,13 +186,18 @@ def _run_stages(
         for name in ("row.npy", "solved.npy"):
             (path / name).unlink(missing_ok=True)
         _find_hyperparameters(spec, work, local, rng)
-    with np.load(work.folder / "partition.npz") as saved:
-        blocks = Blocks.from_arrays(dict(saved))
+    with np.load(work.folder / "partition.npz") as arrays:
+        blocks = Blocks.from_arrays(dict(arrays))
     if not all_whole(*(path / name for name in ("row.npy", "inputs.npy", "targets.npy"))):
-        _sort(work.folder, path, blocks)
+        for name in ("inputs.npy", "targets.npy"):
+            values = open_rows(work.folder / name)
+            write_rows(path / name, (values[blocks.order[at : at + _ROWS]] for at in range(0, blocks.n, _ROWS)))
+        write_rows(path / "row.npy", [blocks.order])  # sorted by block, in their own order within a block
     assert blocks.regions is not None
     if not all_whole(path / "solved.npy"):
-        _solve_small_blocks(path, work, blocks.sizes, local)
+        write_rows(work.folder / "offsets.npy", [blocks.offsets])
+        files = run_tasks(_solve, work, len(blocks), "small blocks" if local.progressbar else "")
+        write_rows(path / "solved.npy", saved(files, "solved"))
     if "predictions" not in work:
         _choose_neighbours(spec, work, path)
     write_arrays(path / "regions.npz", size=blocks.sizes, **vars(blocks.regions))
@@ -234,21 +239,6 @@ def _find_hyperparameters(spec: RegressionSpec, work: Records, local: LocalBlock
         "at_size": json.loads(found.record()),
         "partition": SealedFile(work.folder / "partition.npz").seal,
     }
-
-
-def _sort(source: Path, path: Path, blocks: Blocks) -> None:
-    """Write the rows sorted by block, in their own order within a block."""
-    for name in ("inputs.npy", "targets.npy"):
-        values = open_rows(source / name)
-        write_rows(path / name, (values[blocks.order[at : at + _ROWS]] for at in range(0, blocks.n, _ROWS)))
-    write_rows(path / "row.npy", [blocks.order])
-
-
-def _solve_small_blocks(path: Path, work: Records, sizes: Rows, local: LocalBlocks) -> None:
-    """Solve the sorted rows of a folder in small blocks, those of a block in a task."""
-    write_rows(work.folder / "offsets.npy", [np.append(0, np.cumsum(sizes))])
-    files = run_tasks(_solve, work, sizes.size, "small blocks" if local.progressbar else "")
-    write_rows(path / "solved.npy", saved(files, "solved"))
 
 
 def _choose_neighbours(spec: RegressionSpec, work: Records, path: Path) -> None:

@@ -60,7 +60,6 @@ from bsvr_pp.tables.files import writing_predictions
 FORMAT = "bsvr_pp folder 7"
 ARRAYS = ("inputs.npy", "targets.npy", "row.npy", "solved.npy", "regions.npz")
 POSTERIOR = ("dual_coef.npy", "site_precision.npy", "blocks.npz")  # of all blocks, if they are solved
-_UNSOLVED = "its blocks are not solved, which this needs: FolderModel.solve, or bsvr-pp solve, solves them"
 _TASK = 5000  # rows of a task of `FolderModel.predict_into`,
 _ROWS = 50_000  # and those that it writes together
 _TOGETHER = 100_000  # rows of blocks that are searched together
@@ -84,21 +83,22 @@ class StoredRows:
     def opened(cls, folder: Path, seals: Mapping[str, str]) -> Self:
         """Read the index, and check the seals of the files and what was not too large."""
         files = _opened(folder, "model.json", seals, ARRAYS)
-        with np.load(files["regions.npz"].check().path) as saved:
-            arrays = dict(saved)
+        with np.load(files["regions.npz"].check().path) as held:
+            arrays = dict(held)
         regions = Regions(**{name: arrays.pop(name) for name in Regions.__dataclass_fields__})
         return cls(folder, regions, **arrays, files=files)
 
     def with_posterior(self, seals: Mapping[str, str]) -> Self:
         """The same with the posteriors of all blocks."""
         files = _opened(self.folder, "posterior.json", seals, POSTERIOR)
-        with np.load(files["blocks.npz"].check().path) as saved:
-            return replace(self, files={**self.files, **files}, **dict(saved))
+        with np.load(files["blocks.npz"].check().path) as arrays:
+            return replace(self, files={**self.files, **files}, **dict(arrays))
 
     def check_solved(self, refusal: type[Exception]) -> Array:
         """Check that the blocks are solved, and return their log evidences."""
         if self.log_evidence is None:
-            raise refusal(f"{self.folder}: {_UNSOLVED}")
+            cure = "FolderModel.solve, or bsvr-pp solve, solves them"
+            raise refusal(f"{self.folder}: its blocks are not solved, which this needs: {cure}")
         return self.log_evidence
 
     def of(self, *blocks: int) -> Rows:

@@ -373,7 +373,7 @@ def write_arrays(path: Path, **arrays: Any) -> None:
         np.savez(fresh, **arrays)
 
 
-def saved(files: Iterable[Path], name: str) -> Iterator[NDArray[Any]]:
+def saved(files: Iterable[Path], name: str) -> Iterator[NDArray[np.generic]]:
     """The array of a name in each of some files."""
     for file in files:
         with np.load(file) as arrays:
