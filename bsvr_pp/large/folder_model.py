@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import shutil
 from collections.abc import Iterator, Mapping
-from dataclasses import asdict, dataclass, field, replace
+from dataclasses import asdict, dataclass, replace
 from functools import cached_property, lru_cache, partial
 from pathlib import Path
 from typing import Self
@@ -75,7 +75,7 @@ class StoredRows:
     folder: Path
     regions: Regions
     size: Rows
-    files: Mapping[str, SealedFile] = field(default_factory=dict)
+    files: Mapping[str, SealedFile]
     log_evidence: Array | None = None  # of the blocks, None if they are not solved
     converged: NDArray[np.bool_] | None = None
 
@@ -109,10 +109,9 @@ class StoredRows:
     def read(self, name: str, rows: Rows) -> Array:
         """Values of rows with ascending numbers, of a file that is mapped no longer, after a check of its pieces."""
         found = open_rows(self.folder / name)
-        if name in self.files:
-            first, last = (((found.offset + (rows + i) * found.strides[0] - i) // PIECE) for i in (0, 1))
-            opened = np.bincount(first, minlength=last[-1] + 2) - np.bincount(last + 1, minlength=last[-1] + 2)
-            self.files[name].check(np.flatnonzero(np.cumsum(opened)).tolist())
+        first, last = (((found.offset + (rows + i) * found.strides[0] - i) // PIECE) for i in (0, 1))
+        opened = np.bincount(first, minlength=last[-1] + 2) - np.bincount(last + 1, minlength=last[-1] + 2)
+        self.files[name].check(np.flatnonzero(np.cumsum(opened)).tolist())
         return np.asarray(found[rows])
 
     def in_blocks(self, used: Rows | None = None) -> tuple[Rows, Blocks]:

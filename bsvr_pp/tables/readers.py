@@ -213,8 +213,7 @@ def check_column(path: str, name: str, values: Array) -> None:
 
 
 def checked(data: Dataset, path: str) -> Dataset:
-    """Check that a model can be fitted to data, and return them."""
-    check_rows(path, len(data.y))
+    """Check that a model can be fitted to the columns of data, and return them."""
     for name, column in zip((*data.inputs, data.target), (*data.X.T, data.y), strict=True):
         check_column(path, name, column)
     if not data.inputs:
