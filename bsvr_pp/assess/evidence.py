@@ -7,7 +7,7 @@ posterior. The weights are smoothed, and k-hat says whether they are reliable (V
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from functools import cached_property
 
@@ -159,9 +159,9 @@ def integrated_evidence(
 ) -> Evidence:
     """Estimate the natural log of p(y), with the latent function and the hyperparameters integrated out.
 
-    The method is importance sampling from a Student t distribution that is fitted to the sampled hyperparameters, on
-    their unconstrained scale. If f was integrated out, p(y|θ) comes from the approximation. If f was sampled, p(y|θ) is
-    an unbiased estimate by particles as in `verify`, and p(y) is exact up to its standard error.
+    The method is importance sampling from a Student t distribution (docs/explanation/evidence.md). If f was integrated
+    out, p(y|θ) comes from the approximation. If f was sampled, p(y|θ) is an unbiased estimate by particles as in
+    `verify`, and p(y) is exact up to its standard error.
 
     Parameters
     ----------
@@ -318,26 +318,22 @@ def verify(
         ratio[i] = log_mean - used[chosen[i]]
     smoothed, k_hat = pareto_weights(ratio)
     weights = np.exp(smoothed)
-    rows = {}
-    for name in fitted.problem.hyperparameters:
-        values = np.stack([fitted.points[s][name] for s in chosen]).reshape(chosen.size, -1)
-        for j, x in enumerate(values.T):
-            rows[name if values.shape[1] == 1 else f"{name}[{j}]"] = _moments(x, weights)
-    table = pd.DataFrame.from_dict(rows, orient="index")
-    return Verification(k_hat, table, smoothed, chosen, ratio, float(np.median(error)))
+    drawn = pd.DataFrame(entries_of(result, fitted.problem.hyperparameters)).iloc[chosen]
+    mean, corrected = drawn.mean(), drawn.T @ weights
+    sd = np.sqrt(((drawn - corrected) ** 2).T @ weights)
+    shift = ((corrected - mean) / sd).where(drawn.nunique() > 1, 0.0)
+    columns = {"mean": mean, "sd": drawn.std(), "corrected mean": corrected, "corrected sd": sd, "shift": shift}
+    return Verification(k_hat, pd.DataFrame(columns), smoothed, chosen, ratio, float(np.median(error)))
 
 
-def _moments(x: Array, weights: Array) -> dict[str, float]:
-    """Mean and sd of draws without and with weights, and the shift of the mean."""
-    mean, corrected = float(x.mean()), float(weights @ x)
-    sd = float(np.sqrt(weights @ (x - corrected) ** 2))
-    return {
-        "mean": mean,
-        "sd": float(x.std(ddof=1)),
-        "corrected mean": corrected,
-        "corrected sd": sd,
-        "shift": (corrected - mean) / sd if np.ptp(x) > 0 else 0.0,
-    }
+def entries_of(result: xr.DataTree, names: Iterable[str]) -> dict[str, Array]:
+    """Draws of every entry of variables of a posterior, by name, as ``C`` or ``lengthscale[1]``."""
+    posterior = result["posterior"].to_dataset()
+    out: dict[str, Array] = {}
+    for name in names:
+        flat = posterior[name].values.reshape(posterior.sizes["chain"] * posterior.sizes["draw"], -1)
+        out |= {f"{name}[{i}]" if flat.shape[1] > 1 else name: each for i, each in enumerate(flat.T)}
+    return out
 
 
 def latent_k_hat(result: xr.DataTree) -> float:
