@@ -29,7 +29,7 @@ from bsvr_pp.core.covariance.covariance import AnyCovariance
 from bsvr_pp.core.docs import shared
 from bsvr_pp.core.losses import NoiseModel
 from bsvr_pp.inference.integrated import GOOD_K, TAIL, pareto_weights
-from bsvr_pp.inference.protocol import Evidence, HasEvidence, Method, check_evidence
+from bsvr_pp.inference.protocol import Evidence, HasEvidence, check_evidence
 from bsvr_pp.inference.result import check_match, is_mode, is_sampled, latent_draws, points_of, problem_of
 from bsvr_pp.methods import method_of
 from bsvr_pp.model.problem import Point, Problem, read_model
@@ -46,11 +46,6 @@ class Judged:
         if purpose and (refusal := loss.targets.refusal(purpose, name=loss.name)):
             raise ValueError(refusal)
         check_match(self.problem, result, name)
-
-    @property
-    def method(self) -> Method:
-        """The method of the result."""
-        return method_of(self.result)
 
     @cached_property
     def points(self) -> list[Point]:
@@ -194,11 +189,13 @@ def integrated_evidence(
     check_count("draws", draws, 25)
     check_count("particles", particles, 2)
     fitted = Judged(result, model)
-    method, problem, names = fitted.method, fitted.problem, fitted.problem.hyperparameters
+    latent, problem, names = method_of(result).latent, fitted.problem, fitted.problem.hyperparameters
     posterior = result["posterior"].to_dataset()
     sampled = [name for name in names if name in posterior and np.ptp(posterior[name].values) > 0]
     if sampled != list(names) or not sampled:
-        raise ValueError(f"result must have sampled hyperparameters, as of fit(NUTS(...)), got one of {method.name}")
+        raise ValueError(
+            f"result must have sampled hyperparameters, as of fit(NUTS(...)), got one of {result.attrs['inference']}"
+        )
     rng = generator(random_seed)
     unconstrained = [dict(zip(names, problem.to_unconstrained(point), strict=True)) for point in fitted.points]
     drawn = [DictToArrayBijection.map(values) for values in unconstrained]
@@ -212,11 +209,11 @@ def integrated_evidence(
     for s, flat in enumerate(proposed):
         values = list(DictToArrayBijection.rmap(RaveledVars(flat, shapes)).values())
         point = problem.to_constrained(values)
-        if method.latent is None:
+        if latent is None:
             K, mean, noise = integrable_at(problem, point)
             evidence, _ = importance(K, problem.targets, noise, mean, particles, rng)
         else:
-            evidence = evidence_at(problem, point, method.latent, rng).value
+            evidence = evidence_at(problem, point, latent, rng).value
         weight[s] = evidence + float(prior(*values)) - proposal.logpdf(flat)
     return Evidence(*importance_estimate(weight), pareto_weights(weight[np.isfinite(weight)])[1] <= GOOD_K)
 

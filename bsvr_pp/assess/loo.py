@@ -97,7 +97,7 @@ def loo(
         found = predict_distribution(result, fitted.problem.inputs, model=model, neighbours=neighbours)
         in_sample = found.logpdf(fitted.targets)
     observed = result["observed_data"].to_dataset()[fitted.target]
-    source, blocks = f"{fitted.method.name} at fixed hyperparameters, ", len(fitted.problem.blocks)
+    source, blocks = f"{result.attrs['inference']} at fixed hyperparameters, ", len(fitted.problem.blocks)
     if count or blocks > 1:
         source += f"each target from its {f'{count} nearest rows' if count else f'own block of {blocks}'}, "
     return CavityLOO(
@@ -212,7 +212,7 @@ def _checked(
     """Check that a result has a posterior of f and targets that are no labels; also the number of nearest rows."""
     fitted = Judged(result, model, purpose="leave one out")
     if is_mode(result):
-        name = fitted.method.name
+        name = result.attrs["inference"]
         raise ValueError(
             f"result must have a posterior of f, and {name} has none: use Laplace(), MeanField() or NUTS()"
         )

@@ -107,8 +107,8 @@ def compare(
         table.loc[method_name, "verdict"] = why
     output.write("comparison.csv", without_formulas(table).to_csv)
     for file, picture in pictures.items():
-        output.write(f"{file}.png", picture.png)
-    output.write("report.html", page.encode())
+        output.write(f"{file}.png", partial(Path.write_bytes, data=picture.png))
+    output.write("report.html", partial(Path.write_bytes, data=page.encode()))
     output.close()
     console.print(f"Table, results and pictures are in [bold]{escape(str(output.folder))}[/]", soft_wrap=True)
     console.print(f"The page to read: [bold]{escape(str(output.folder / 'report.html'))}[/]", soft_wrap=True)

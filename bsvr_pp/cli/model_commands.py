@@ -82,8 +82,8 @@ def fit(
 
     options: dict[str, Any] = {"kernel": kernel, "inference": inference, "ard": ard, "restarts": restarts}
     with failing(TypeError, ValueError):
-        local = replace(blocks_from("auto" if blocks is None else blocks), n_jobs=jobs)
-        options["blocks"] = replace(local, progressbar=sys.stdout.isatty() and into_folder)
+        local = blocks_from("auto" if blocks is None else blocks)
+        options["blocks"] = replace(local, n_jobs=jobs, progressbar=sys.stdout.isatty() and into_folder)
         if ordinal:
             options = {name: value for name, value in options.items() if value != "auto"}  # of regressions
             model = bp.BayesianOrdinalSVC(noise, **options, random_state=seed)
