@@ -122,8 +122,7 @@ def log_evidence(
     Warns
     -----
     UserWarning
-        If a conditional evidence is above its bound -log 2. This happens if C is large and the amplitude small: then
-        all labels are known for only few functions, and annealing finds too few of them.
+        If a conditional evidence is above its bound -log 2 (docs/classification.md).
 
     Examples
     --------
