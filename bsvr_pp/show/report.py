@@ -195,7 +195,12 @@ def _check_comparable(
 def to_table(comparison: Comparison) -> ComparisonTable:
     """Write a comparison as a table."""
     results, far = comparison.results, comparison.far
-    held = columns(comparison)
+    held: dict[str, list[Value]] = {}  # numbers that were computed for a result, and their errors
+    for key, error in ((key, text["error"]) for text in _TEXTS for key in text["columns"]):
+        for entry, rows in _rows(comparison, key).items():
+            for column in (key, f"{key} {error}"):
+                if any(column in row for row in rows):
+                    held[column.format(entry)] = [row.get(column, nan) for row in rows]
     held["note"] = [found.message for found in results.values()]
     held["inference"] = [found.inference for found in results.values()]
     if comparison.reference is not None:
@@ -373,17 +378,6 @@ def sections(comparison: Comparison, names: Mapping[str, Sequence[str]] | None =
                     lines.append(Line(label.format(in_words(named.get(entry, entry))), cells))
         if lines:
             out.append(Section(text["title"].format(**facts), text["explanation"].format(**facts), lines))
-    return out
-
-
-def columns(comparison: Comparison) -> dict[str, list[Value]]:
-    """Return the columns of the table: numbers that were computed for a result, and their errors."""
-    out = {}
-    for key, error in ((key, text["error"]) for text in _TEXTS for key in text["columns"]):
-        for entry, rows in _rows(comparison, key).items():
-            for column in (key, f"{key} {error}"):
-                if any(column in row for row in rows):
-                    out[column.format(entry)] = [row.get(column, nan) for row in rows]
     return out
 
 
