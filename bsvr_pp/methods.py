@@ -11,8 +11,6 @@ from collections.abc import Callable, Mapping
 from dataclasses import fields, is_dataclass
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from bsvr_pp.core.arrays import check_choice, check_fields
-
 if TYPE_CHECKING:
     import xarray as xr
 
@@ -54,6 +52,8 @@ def _classes() -> dict[str, Callable[..., Method]]:
 
 def make_method(key: str) -> Method:
     """Make the method of a key of the registry."""
+    from bsvr_pp.core.arrays import check_choice
+
     check_choice("method", key, METHODS)
     entry = METHODS[key]
     options = {name: make_method(of) if name == "latent" else of for name, of in entry.options.items()}
@@ -62,6 +62,8 @@ def make_method(key: str) -> Method:
 
 def from_record(record: object) -> Method:
     """Make the method of a record: one of this package, or a dataclass that the running program has defined."""
+    from bsvr_pp.core.arrays import check_fields
+
     name, module = (str(record.get(key)) if isinstance(record, dict) else "" for key in ("method", "module"))
     # A file does not make Python import another module.
     found: Any = _classes().get(name) or vars(sys.modules.get(module, object)).get(name)

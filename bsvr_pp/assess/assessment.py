@@ -19,7 +19,7 @@ import xarray as xr
 from numpy.typing import ArrayLike
 from scipy.stats import binom
 
-from bsvr_pp.assess.evidence import evidence_at, integrated_evidence, latent_k_hat, verify
+from bsvr_pp.assess.evidence import entries_of, evidence_at, integrated_evidence, latent_k_hat, verify
 from bsvr_pp.assess.loo import CavityLOO, loo
 from bsvr_pp.core.arrays import Array, generator, numbers
 from bsvr_pp.core.docs import shared
@@ -43,6 +43,7 @@ _SIGMAS = 3.0
 _SHIFT = 1.0  # limit of the shift at the worst point, in posterior standard deviations of f
 _RARE = 0.01  # probability of a coverage at least as wrong if the intervals are right
 _UNITS = {"ase": 2, "aae": 1, "crps": 1}  # powers of the unit of the targets in scores
+_UNKNOWN = Evidence(nan, nan, False)
 
 
 @dataclass(frozen=True, slots=True)
@@ -61,13 +62,6 @@ class Assessment:
     def number(self, column: str) -> float:
         """Return a number by its column, or NaN."""
         return float(self.numbers.get(column, nan))
-
-    def in_units(self, scale: float) -> Assessment:
-        """Rescale the scores to targets that are ``scale`` times as large; scores of labels have no units."""
-        if "crps" not in self.numbers:
-            return self
-        scaled = {column: self.number(column) * scale**power for column, power in _UNITS.items()}
-        return replace(self, numbers=self.numbers | scaled | {"mlpd": self.number("mlpd") - log(scale)})
 
 
 class Status(Enum):
@@ -219,8 +213,13 @@ class Comparison:
         return Recommendation(best, tuple(name for name in good if name != best), warned)
 
     def in_units(self, scale: float) -> Comparison:
-        """Scores of targets that are ``scale`` times as large as in the model."""
-        return replace(self, results={name: found.in_units(scale) for name, found in self.results.items()})
+        """Scores of targets that are numbers, ``scale`` times as large as in the model."""
+        results = {}
+        for name, found in self.results.items():
+            scaled: Numbers = {column: found.number(column) * scale**power for column, power in _UNITS.items()}
+            scaled["mlpd"] = found.number("mlpd") - log(scale)
+            results[name] = replace(found, numbers=found.numbers | scaled)
+        return replace(self, results=results)
 
 
 def describe(result: xr.DataTree, numbers: Numbers, n_test: int, reference: xr.DataTree | None) -> Assessment:
@@ -283,16 +282,16 @@ def evidences(
         return {"log_evidence": own}
     # Where f was sampled as well, the evidence is the exact one.
     known = latent or (annealed if sampled else None)
-    there = evidence(theta, known) if known is not None else Evidence(nan, nan, False)
+    there = _UNKNOWN if known is None else evidence(theta, known)
     out = {"log_evidence": own, **_pair("evidence at theta", *there[:2])}
     if annealed is None:
         return out
-    if latent is None:
-        return out | _pair("error at theta") | _pair("evidence error")
-    point, exact = own_point(result), evidence(theta, annealed)
-    out |= _pair("error at theta", there.value - exact.value, exact.standard_error)
-    exact, here = evidence(point, annealed), evidence(point, latent).value if sampled else own
-    return out | _pair("evidence error", here - exact.value, exact.standard_error)
+    point = own_point(result)
+    here = evidence(point, latent).value if sampled and latent is not None else own
+    for column, at, value in (("error at theta", theta, there.value), ("evidence error", point, here)):
+        exact = _UNKNOWN if latent is None else evidence(at, annealed)
+        out |= _pair(column, value - exact.value, exact.standard_error)
+    return out
 
 
 def _pair(column: str, value: float = nan, error: float = nan) -> Numbers:
@@ -323,15 +322,9 @@ def _distances(result: xr.DataTree, reference: xr.DataTree) -> Numbers:
 
 
 def hyperparameter_draws(result: xr.DataTree) -> dict[str, Array]:
-    """Draws of every scalar hyperparameter, as ``C`` or ``lengthscale[1]``; a point is one draw."""
-    posterior = result["posterior"].to_dataset()
-    sampled = is_sampled(result)
-    out = {}
-    for name in shown_names(result):
-        flat = posterior[name].values.reshape(posterior.sizes["chain"] * posterior.sizes["draw"], -1)
-        for i in range(flat.shape[1]):
-            out[f"{name}[{i}]" if flat.shape[1] > 1 else name] = flat[:, i] if sampled else flat[:1, i]
-    return out
+    """Draws of every scalar hyperparameter; a point is one draw."""
+    found = entries_of(result, shown_names(result))
+    return found if is_sampled(result) else {entry: draws[:1] for entry, draws in found.items()}
 
 
 def leave_one_out(result: xr.DataTree, model: pm.Model) -> Numbers:
@@ -402,24 +395,21 @@ def scores(prediction: xr.Dataset, y: ArrayLike) -> dict[str, float]:
         labels = prediction["y_class_probability"].values.argmax(axis=0)
     if labels is not None:
         return {"error rate": float((labels != targets).mean()), "mlpd": log_density}
-    error = targets - prediction["f_mean"].values
+    error, coverages = targets - prediction["f_mean"].values, {}
+    for column, probability in COVERAGES.items():
+        ends = [0.5 - probability / 2, 0.5 + probability / 2]
+        if "y_quantile" not in prediction or not np.isclose(prediction["quantile"].values[:, None], ends).any(0).all():
+            raise ValueError(f"prediction must have the quantiles {ends[0]:g} and {ends[1]:g}, for the coverage")
+        low, high = prediction["y_quantile"].sel(quantile=ends, method="nearest").values
+        coverages[column] = float(np.mean((low <= targets) & (targets <= high)))
     return {
         "ase": float(np.mean(error**2)),
         "aae": float(np.mean(np.abs(error))),
         "mlpd": log_density,
         "crps": float(prediction["y_crps"].mean()),
-        **{column: _covered(prediction, targets, probability) for column, probability in COVERAGES.items()},
+        **coverages,
         "calibration error": calibration_error(prediction["y_cdf"].values),
     }
-
-
-def _covered(prediction: xr.Dataset, targets: Array, probability: float) -> float:
-    """Share of the targets in the central intervals of a probability."""
-    ends = [0.5 - probability / 2, 0.5 + probability / 2]
-    if "y_quantile" not in prediction or not np.isclose(prediction["quantile"].values[:, None], ends).any(0).all():
-        raise ValueError(f"prediction must have the quantiles {ends[0]:g} and {ends[1]:g}, for the coverage")
-    low, high = prediction["y_quantile"].sel(quantile=ends, method="nearest").values
-    return float(np.mean((low <= targets) & (targets <= high)))
 
 
 def calibration_error(pit: ArrayLike) -> float:

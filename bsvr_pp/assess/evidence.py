@@ -7,7 +7,7 @@ posterior. The weights are smoothed, and k-hat says whether they are reliable (V
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from functools import cached_property
 
@@ -29,7 +29,7 @@ from bsvr_pp.core.covariance.covariance import AnyCovariance
 from bsvr_pp.core.docs import shared
 from bsvr_pp.core.losses import NoiseModel
 from bsvr_pp.inference.integrated import GOOD_K, TAIL, pareto_weights
-from bsvr_pp.inference.protocol import Evidence, HasEvidence, Method, check_evidence
+from bsvr_pp.inference.protocol import Evidence, HasEvidence, check_evidence
 from bsvr_pp.inference.result import check_match, is_mode, is_sampled, latent_draws, points_of, problem_of
 from bsvr_pp.methods import method_of
 from bsvr_pp.model.problem import Point, Problem, read_model
@@ -46,11 +46,6 @@ class Judged:
         if purpose and (refusal := loss.targets.refusal(purpose, name=loss.name)):
             raise ValueError(refusal)
         check_match(self.problem, result, name)
-
-    @property
-    def method(self) -> Method:
-        """The method of the result."""
-        return method_of(self.result)
 
     @cached_property
     def points(self) -> list[Point]:
@@ -127,8 +122,7 @@ def log_evidence(
     Warns
     -----
     UserWarning
-        If a conditional evidence is above its bound -log 2. This happens if C is large and the amplitude small: then
-        all labels are known for only few functions, and annealing finds too few of them.
+        If a conditional evidence is above its bound -log 2 (docs/classification.md).
 
     Examples
     --------
@@ -159,9 +153,9 @@ def integrated_evidence(
 ) -> Evidence:
     """Estimate the natural log of p(y), with the latent function and the hyperparameters integrated out.
 
-    The method is importance sampling from a Student t distribution that is fitted to the sampled hyperparameters, on
-    their unconstrained scale. If f was integrated out, p(y|θ) comes from the approximation. If f was sampled, p(y|θ) is
-    an unbiased estimate by particles as in `verify`, and p(y) is exact up to its standard error.
+    The method is importance sampling from a Student t distribution (docs/explanation/evidence.md). If f was integrated
+    out, p(y|θ) comes from the approximation. If f was sampled, p(y|θ) is an unbiased estimate by particles as in
+    `verify`, and p(y) is exact up to its standard error.
 
     Parameters
     ----------
@@ -194,11 +188,13 @@ def integrated_evidence(
     check_count("draws", draws, 25)
     check_count("particles", particles, 2)
     fitted = Judged(result, model)
-    method, problem, names = fitted.method, fitted.problem, fitted.problem.hyperparameters
+    latent, problem, names = method_of(result).latent, fitted.problem, fitted.problem.hyperparameters
     posterior = result["posterior"].to_dataset()
     sampled = [name for name in names if name in posterior and np.ptp(posterior[name].values) > 0]
     if sampled != list(names) or not sampled:
-        raise ValueError(f"result must have sampled hyperparameters, as of fit(NUTS(...)), got one of {method.name}")
+        raise ValueError(
+            f"result must have sampled hyperparameters, as of fit(NUTS(...)), got one of {result.attrs['inference']}"
+        )
     rng = generator(random_seed)
     unconstrained = [dict(zip(names, problem.to_unconstrained(point), strict=True)) for point in fitted.points]
     drawn = [DictToArrayBijection.map(values) for values in unconstrained]
@@ -212,11 +208,11 @@ def integrated_evidence(
     for s, flat in enumerate(proposed):
         values = list(DictToArrayBijection.rmap(RaveledVars(flat, shapes)).values())
         point = problem.to_constrained(values)
-        if method.latent is None:
+        if latent is None:
             K, mean, noise = integrable_at(problem, point)
             evidence, _ = importance(K, problem.targets, noise, mean, particles, rng)
         else:
-            evidence = evidence_at(problem, point, method.latent, rng).value
+            evidence = evidence_at(problem, point, latent, rng).value
         weight[s] = evidence + float(prior(*values)) - proposal.logpdf(flat)
     return Evidence(*importance_estimate(weight), pareto_weights(weight[np.isfinite(weight)])[1] <= GOOD_K)
 
@@ -318,26 +314,22 @@ def verify(
         ratio[i] = log_mean - used[chosen[i]]
     smoothed, k_hat = pareto_weights(ratio)
     weights = np.exp(smoothed)
-    rows = {}
-    for name in fitted.problem.hyperparameters:
-        values = np.stack([fitted.points[s][name] for s in chosen]).reshape(chosen.size, -1)
-        for j, x in enumerate(values.T):
-            rows[name if values.shape[1] == 1 else f"{name}[{j}]"] = _moments(x, weights)
-    table = pd.DataFrame.from_dict(rows, orient="index")
-    return Verification(k_hat, table, smoothed, chosen, ratio, float(np.median(error)))
+    drawn = pd.DataFrame(entries_of(result, fitted.problem.hyperparameters)).iloc[chosen]
+    mean, corrected = drawn.mean(), drawn.T @ weights
+    sd = np.sqrt(((drawn - corrected) ** 2).T @ weights)
+    shift = ((corrected - mean) / sd).where(drawn.nunique() > 1, 0.0)
+    columns = {"mean": mean, "sd": drawn.std(), "corrected mean": corrected, "corrected sd": sd, "shift": shift}
+    return Verification(k_hat, pd.DataFrame(columns), smoothed, chosen, ratio, float(np.median(error)))
 
 
-def _moments(x: Array, weights: Array) -> dict[str, float]:
-    """Mean and sd of draws without and with weights, and the shift of the mean."""
-    mean, corrected = float(x.mean()), float(weights @ x)
-    sd = float(np.sqrt(weights @ (x - corrected) ** 2))
-    return {
-        "mean": mean,
-        "sd": float(x.std(ddof=1)),
-        "corrected mean": corrected,
-        "corrected sd": sd,
-        "shift": (corrected - mean) / sd if np.ptp(x) > 0 else 0.0,
-    }
+def entries_of(result: xr.DataTree, names: Iterable[str]) -> dict[str, Array]:
+    """Draws of every entry of variables of a posterior, by name, as ``C`` or ``lengthscale[1]``."""
+    posterior = result["posterior"].to_dataset()
+    out: dict[str, Array] = {}
+    for name in names:
+        flat = posterior[name].values.reshape(posterior.sizes["chain"] * posterior.sizes["draw"], -1)
+        out |= {f"{name}[{i}]" if flat.shape[1] > 1 else name: each for i, each in enumerate(flat.T)}
+    return out
 
 
 def latent_k_hat(result: xr.DataTree) -> float:

@@ -34,17 +34,10 @@ class CavityLOO(ELPDData):
 
     _kind: ClassVar[str] = "loo"
 
-    inference: str
-    n_blocks: int = 1
-    neighbours: int | None = None
+    source: str  # the approximation, and the rows that each target is predicted from
 
     def _header(self) -> str:
-        return (
-            f"Leave-one-out from the cavities of {self.inference} at fixed hyperparameters, "
-            + (f"each target from its own block of {self.n_blocks}, " if self.n_blocks > 1 else "")
-            + (f"each target from its {self.neighbours} nearest rows, " if self.neighbours else "")
-            + f"{self.n_data_points} observations."
-        )
+        return f"Leave-one-out from the cavities of {self.source}{self.n_data_points} observations."
 
 
 @shared
@@ -60,8 +53,7 @@ def loo(
     N(f_i; mean_i - v_i·dual_coef_i, v_i) p(y_i|f_i) df_i with v_i = 1/(1/variance_i - site_precision_i). For mean field
     this is exact if the other sites do not change. For Laplace it treats the sites as Gaussian; it is least reliable
     for a point that determines its fit alone. With blocks each target is predicted from the others of its own block.
-    For NUTS the draws are reweighted by PSIS (`arviz.loo`); if f was integrated out, the cavity densities of each draw
-    replace p(y_i|f_i).
+    Draws are reweighted by PSIS (docs/how-to/arviz.md).
 
     Parameters
     ----------
@@ -105,6 +97,9 @@ def loo(
         found = predict_distribution(result, fitted.problem.inputs, model=model, neighbours=neighbours)
         in_sample = found.logpdf(fitted.targets)
     observed = result["observed_data"].to_dataset()[fitted.target]
+    source, blocks = f"{result.attrs['inference']} at fixed hyperparameters, ", len(fitted.problem.blocks)
+    if count or blocks > 1:
+        source += f"each target from its {f'{count} nearest rows' if count else f'own block of {blocks}'}, "
     return CavityLOO(
         elpd=float(pointwise.sum()),
         se=float(np.sqrt(pointwise.size) * pointwise.std()),
@@ -115,9 +110,7 @@ def loo(
         warning=not result.attrs["converged"],
         good_k=np.nan,
         elpd_i=observed.copy(data=pointwise),
-        inference=fitted.method.name,
-        n_blocks=1 if count else len(fitted.problem.blocks),
-        neighbours=count,
+        source=source,
     )
 
 
@@ -219,7 +212,7 @@ def _checked(
     """Check that a result has a posterior of f and targets that are no labels; also the number of nearest rows."""
     fitted = Judged(result, model, purpose="leave one out")
     if is_mode(result):
-        name = fitted.method.name
+        name = result.attrs["inference"]
         raise ValueError(
             f"result must have a posterior of f, and {name} has none: use Laplace(), MeanField() or NUTS()"
         )

@@ -61,9 +61,8 @@ def effect(
 ) -> pd.DataFrame:
     """Compute the effect of a column, or of two together, on the function of a fit, with a joint band.
 
-    It is the mean of f over the rows of X with the column set to a value (a partial dependence; Friedman 2001). Where
-    columns are correlated, some of these rows are like no data, and the band is wide. Of a `BayesianSVR` whose
-    hyperparameters are integrated out the effect is that at their optimum.
+    It is the mean of f over the rows of X with the column set to a value (a partial dependence; Friedman 2001).
+    docs/how-to/effects.md says what it is for each estimator, and of correlated columns.
 
     Parameters
     ----------
@@ -80,8 +79,7 @@ def effect(
         Largest number of values of a column; by default 30, or 10 for each of two. Numbers and dates are quantiles of
         the column, words its most frequent ones, without gaps.
     rows : int, optional
-        Number of rows of X, chosen at random with a fixed seed, over which f is averaged; by default 100, or 40 for two
-        columns. Time grows as the square of rows times values.
+        Number of rows of X, chosen at random with a fixed seed; by default 100, or 40 for two columns.
     ice : int
         Number of rows whose own curves are added (individual conditional expectations).
     coverage : float
@@ -90,12 +88,10 @@ def effect(
     Returns
     -------
     DataFrame
-        Indexed by the values: ``mean`` and standard deviation ``sd`` of the effect, exact given the hyperparameters,
-        and the ends ``lower`` and ``upper`` of the band; then the means of single rows, "row 3" for row number 3.
-        In units of the target; of log y with log_targets, of f for classes. With blocks f comes from the block of each
-        row, and not of its nearest rows as in `predict`. The attribute ``share`` (in ``attrs``) is the expected
-        variance of the effect over the rows, divided by the variance of f. For two columns ``interaction`` is the share
-        of what is left of their effect without the effect of each.
+        Indexed by the values, in units of the target: ``mean`` and standard deviation ``sd`` of the effect, exact given
+        the hyperparameters, and the ends ``lower`` and ``upper`` of the band; then the means of single rows, "row 3"
+        for row number 3. Its ``attrs`` have the ``share`` of the variance of f and, for two columns, their
+        ``interaction``.
 
     Raises
     ------
@@ -157,9 +153,11 @@ def effect(
     draw = partial(rng.multivariate_normal, method="eigh", check_valid="ignore")  # the covariance may be singular
     sizes = rng.multinomial(_DRAWS, shares)
     drawn = [draw(m[:k], C[:k, :k], size) for (m, C), size in zip(gaussians, sizes, strict=True)]
-    lower, upper = _joint_band(np.concatenate(drawn), mean[:k], sd[:k], coverage)
+    largest = np.max(np.abs(np.concatenate(drawn) - mean[:k]) / np.where(sd[:k] > 0, sd[:k], 1.0), axis=1)
+    reach = np.quantile(largest, coverage) * sd[:k]  # as wide at each value as its deviation says
     curves = {f"row {row}": curve for row, curve in zip(chosen[single], mean[k:-r].reshape(-1, k), strict=True)}
-    out = pd.DataFrame({"mean": mean[:k], "sd": sd[:k], "lower": lower, "upper": upper} | curves, index)
+    band = {"mean": mean[:k], "sd": sd[:k], "lower": mean[:k] - reach, "upper": mean[:k] + reach}
+    out = pd.DataFrame(band | curves, index)
     of_f = _variance(shares, [(m[-r:], C[-r:, -r:]) for m, C in gaussians], np.eye(r))
 
     def share(*weights: Array) -> float:
@@ -218,13 +216,6 @@ def _variance(shares: Array, gaussians: Sequence[Moments], weights: Array) -> fl
     centred = weights - weights.mean(axis=0)
     each = [np.mean((centred @ m) ** 2 + np.einsum("ik,kl,il->i", centred, C, centred)) for m, C in gaussians]
     return float(shares @ each)
-
-
-def _joint_band(drawn: Array, mean: Array, sd: Array, coverage: float) -> tuple[Array, Array]:
-    """Ends (k,) of the band that holds this share of drawn curves (draws, k), as wide at each value as ``sd`` says."""
-    largest = np.max(np.abs(drawn - mean) / np.where(sd > 0, sd, 1.0), axis=1)
-    reach = np.quantile(largest, coverage) * sd
-    return mean - reach, mean + reach
 
 
 def in_steps(estimator: Any) -> tuple[Any, list[Any]]:

@@ -23,8 +23,5 @@ def main(version: Annotated[bool, typer.Option("--version", help="Print the vers
         raise typer.Exit
 
 
-app.command()(compare)
-app.command()(example)
-app.command()(fit)
-app.command()(predict)
-app.command()(solve)
+for command in (compare, example, fit, predict, solve):
+    app.command()(command)

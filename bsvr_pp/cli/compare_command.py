@@ -10,31 +10,22 @@ import warnings
 from collections.abc import Callable
 from dataclasses import replace
 from functools import partial
-from importlib.resources import files
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
-import numpy as np
 from rich.console import Console
 from rich.markup import escape
 from typer import Argument, Option
 
+import bsvr_pp as bp
 from bsvr_pp.cli.messages import Output, Seed, Target, fail, failing, print_notes
-from bsvr_pp.core.arrays import check_spread
-from bsvr_pp.datasets import sinc
 from bsvr_pp.methods import METHODS, make_method, method_of
-from bsvr_pp.tables import DataError
-from bsvr_pp.tables.files import without_formulas
-from bsvr_pp.tables.readers import read_data
 
 if TYPE_CHECKING:
-    import pymc as pm
     import xarray as xr
-    from arviz_plots import PlotCollection
-    from matplotlib.figure import Figure
 
     from bsvr_pp.assess.assessment import Comparison
-    from bsvr_pp.core.arrays import Array
+    from bsvr_pp.estimators.training_data import Units
     from bsvr_pp.inference.protocol import Method
     from bsvr_pp.show.report import Picture
     from bsvr_pp.tables.readers import Dataset
@@ -68,63 +59,56 @@ def compare(
     Inputs and target are standardised by the training rows; every input has its own lengthscale. Errors and densities
     are in the units of the target, hyperparameters in standardised units.
     """
-    sampling = {"draws": draws, "tune": tune, "chains": chains}
     with failing(ValueError):
         chosen = _chosen(methods)
+        sampling = {"draws": draws, "tune": tune, "chains": chains}
         for option, value in sampling.items():
             if value < 1:
                 raise ValueError(f"--{option} must be at least 1, got {value}")
         if data is None and target is not None:
             raise ValueError("--target needs a CSV file")
-        rows = sinc(125, random_seed=seed) if data is None else read_data(data, target)
-        train, test = rows.split(test_fraction, seed)
-        _check_train(train)
+        train, test = _read(data, target, test_fraction, seed)
         output = Output(out)
     # PyMC is slow to import; the input is checked before.
-    import bsvr_pp as bp
+    from bsvr_pp.estimators.training_data import Units
+    from bsvr_pp.inference.result import is_sampled
     from bsvr_pp.show.report import print_comparison, to_table
+    from bsvr_pp.tables.files import without_formulas
 
     logging.getLogger("pymc").setLevel(logging.WARNING)
-    console = Console()
-    name = "sinc" if data is None else data.stem
-    centre, width = train.X.mean(axis=0), train.X.std(axis=0)
-    location, scale = float(train.y.mean()), float(train.y.std())
-    X, X_test = (train.X - centre) / width, (test.X - centre) / width
-    y, y_test = (train.y - location) / scale, (test.y - location) / scale
-    n, d = X.shape
+    console, name, d = Console(), "sinc" if data is None else data.stem, len(train.inputs)
     print_notes(train.notes)
-    console.print(
-        f"[bold]{escape(name)}[/]: {n} rows to train on, {len(y_test)} to test, {d} input{'s' * (d > 1)}, "
-        f"target {escape(train.target)}"
-    )
-    model = bp.default_model(X, y)
+    rows = f"{len(train.y)} rows to train on, {len(test.y)} to test"
+    console.print(f"[bold]{escape(name)}[/]: {rows}, {d} input{'s' * (d > 1)}, target {escape(train.target)}")
+    units = Units(train.X.mean(axis=0), train.X.std(axis=0), float(train.y.mean()), float(train.y.std()))
+    model = bp.default_model(units.inputs(train.X), units.targets(train.y))
+    known = {"X_test": units.inputs(test.X), "y_test": units.targets(test.y), "model": model}
     fit = partial(bp.fit, model=model, random_seed=seed, progressbar=progress and sys.stderr.isatty())
-    made = _compiled(_methods(chosen, sampling), d, console)
-    results, skipped = _fit_all(made, fit, n, full_nuts, console, output)
+    made = _compiled(chosen, sampling, d, console)
+    results, skipped = _fit_all(made, fit, len(train.y), full_nuts, console, output)
     if not results:
         fail("no method was run: " + "; ".join(f"{method_name}: {why}" for method_name, why in skipped.items()))
     console.print("  comparison …")
-    options = {"X_test": X_test, "y_test": y_test, "model": model, "random_seed": seed}
-    standardised = bp.compare(results, _reference(results), **options).comparison
+    sampled = [method_name for method_name, result in results.items() if is_sampled(result)]
+    reference = max(sampled, key=lambda method_name: bool(results[method_name].attrs["converged"]), default=None)
+    standardised = bp.compare(results, reference, **known, random_seed=seed).comparison
     assert standardised is not None
-    comparison = standardised.in_units(scale)
+    comparison = standardised.in_units(units.unit)
     errors = f"Test errors in units of {train.target}"
-    known: dict[str, Any] = {"names": {"lengthscale": train.inputs}, "skipped": skipped}
-    print_comparison(console, comparison, title=f"{errors}; hyperparameters standardised", **known)
-    units = {"input_units": (centre[0], width[0]), "target_units": (location, scale)}
-    pictures = _pictures(results, comparison, model, (X_test, y_test), units, train)
-    table = to_table(comparison)
+    shown: dict[str, Any] = {"names": {"lengthscale": train.inputs}, "skipped": skipped}
+    print_comparison(console, comparison, title=f"{errors}; hyperparameters standardised", **shown)
+    pictures, table = _pictures(results, comparison, known, units, train), to_table(comparison)
     description = (
-        f"Support vector regression of {train.target} on {', '.join(train.inputs)}: {n} rows to train on, "
-        f"{len(y_test)} to test. {errors}; inputs, target and hyperparameters standardised."
+        f"Support vector regression of {train.target} on {', '.join(train.inputs)}: {rows}. {errors}; inputs, target "
+        "and hyperparameters standardised."
     )
-    page = bp.report_page(table, title=name, description=description, pictures=list(pictures.values()), **known)
+    page = bp.report_page(table, title=name, description=description, pictures=list(pictures.values()), **shown)
     for method_name, why in skipped.items():
         table.loc[method_name, "verdict"] = why
     output.write("comparison.csv", without_formulas(table).to_csv)
     for file, picture in pictures.items():
-        output.write(f"{file}.png", picture.png)
-    output.write("report.html", page.encode())
+        output.write(f"{file}.png", partial(Path.write_bytes, data=picture.png))
+    output.write("report.html", partial(Path.write_bytes, data=page.encode()))
     output.close()
     console.print(f"Table, results and pictures are in [bold]{escape(str(output.folder))}[/]", soft_wrap=True)
     console.print(f"The page to read: [bold]{escape(str(output.folder / 'report.html'))}[/]", soft_wrap=True)
@@ -138,36 +122,34 @@ def _chosen(methods: str) -> list[str]:
     return list(dict.fromkeys(chosen))
 
 
-def _methods(chosen: list[str], sampling: dict[str, int]) -> list[Method]:
-    """The methods, with the options of sampling."""
-    from bsvr_pp.inference.protocol import Samples
+def _read(data: Path | None, target: str | None, test_fraction: float, seed: int) -> tuple[Dataset, Dataset]:
+    """The rows to train on, which vary in each column, and to test."""
+    from bsvr_pp.datasets import sinc
+    from bsvr_pp.tables.readers import check_column, read_data
 
-    made = [make_method(key) for key in chosen]
-    return [replace(method, **sampling) if isinstance(method, Samples) else method for method in made]
+    rows = sinc(125, random_seed=seed) if data is None else read_data(data, target)
+    train, test = rows.split(test_fraction, seed)
+    for name, values in zip((*train.inputs, train.target), (*train.X.T, train.y), strict=True):
+        check_column("the training rows", name, values)
+    return train, test
 
 
-def _compiled(made: list[Method], d: int, console: Console) -> list[Method]:
+def _compiled(chosen: list[str], sampling: dict[str, int], d: int, console: Console) -> list[Method]:
     """The methods, after fits of a few rows, so that none is charged the compilation of what all use."""
-    import bsvr_pp as bp
+    import numpy as np
+
     from bsvr_pp.inference.protocol import Samples
 
     console.print("  compilation …")
     X = np.random.default_rng(0).normal(size=(_COMPILED_ROWS, d))
     small = bp.default_model(X, X[:, 0])
+    made = [make_method(key) for key in chosen]
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")  # of rows that no one has
         for method in made:
             if not isinstance(method, Samples):
                 bp.fit(method, small, restarts=1, progressbar=False)
-    return made
-
-
-def _check_train(train: Dataset) -> None:
-    columns = [(f"column {name!r}", values) for name, values in zip(train.inputs, train.X.T, strict=True)]
-    for name, values in (*columns, (f"target {train.target!r}", train.y)):
-        if np.ptp(values) == 0:
-            raise DataError(f"{name} is constant ({values[0]}) over the training rows")
-        check_spread(f"{name} of the training rows", values)
+    return [replace(method, **sampling) if isinstance(method, Samples) else method for method in made]
 
 
 def _fit_all(
@@ -200,55 +182,40 @@ def _fit_all(
     return results, skipped
 
 
-def _reference(results: dict[str, xr.DataTree]) -> str | None:
-    """Choose the reference: a result with draws, preferably one that converged."""
-    from bsvr_pp.inference.result import is_sampled
-
-    draws = [name for name, result in results.items() if is_sampled(result)]
-    return max(draws, key=lambda name: bool(results[name].attrs["converged"]), default=None)
-
-
 def _pictures(
-    results: dict[str, xr.DataTree],
-    comparison: Comparison,
-    model: pm.Model,
-    test: tuple[Array, Array],
-    units: dict[str, tuple[float, float]],
-    train: Dataset,
+    results: dict[str, xr.DataTree], comparison: Comparison, known: dict[str, Any], units: Units, train: Dataset
 ) -> dict[str, Picture]:
     """Make the pictures of the page, by file name; their titles and captions are in ``pictures.toml``."""
     import matplotlib
+    import numpy as np
     import pandas as pd
 
     matplotlib.use("Agg")
     import matplotlib.pyplot as plt
 
-    import bsvr_pp as bp
     from bsvr_pp.assess.partial_dependence import ResultInUnits
     from bsvr_pp.inference.protocol import IntegratesLatent
     from bsvr_pp.show.plots import calibration_picture, hyperparameters_picture
     from bsvr_pp.show.report import Picture
 
     n, d = train.X.shape
-    names = train.inputs[0], train.target
     facts = {"target": train.target, "along": "inverse_lengthscale" if d == 1 else "C"}
-    drawn: dict[str, Figure | PlotCollection] = {
-        "predictive": bp.plot_predictive(results, model=model, X_test=test[0], y_test=test[1], labels=names, **units),
+    options = {"labels": (train.inputs[0], train.target), "input_units": (units.mean[0], units.scale[0])}
+    drawn: dict[str, Any] = {
+        "predictive": bp.plot_predictive(results, **known, **options, target_units=(units.location, units.unit)),
         "hyperparameters": hyperparameters_picture(results, {"lengthscale": train.inputs}),
     }
-    if d > 1:
-        # Results of a mode have no bands.
-        banded = [name for name, result in results.items() if isinstance(method_of(result), IntegratesLatent)]
-        if banded:
-            shown = min(banded, key=lambda name: name != comparison.recommendation.best)
-            facts["shown"], rows = shown, pd.DataFrame(train.X, columns=train.inputs)
-            centre, width = train.X.mean(axis=0), train.X.std(axis=0)
-            seen = ResultInUnits.of(results[shown], model, centre, width, units["target_units"][1])
-            shares = [bp.effect(seen, rows, i).attrs["share"] for i in range(d)]
-            largest = np.argsort(-np.array(shares), kind="stable")[:4].tolist()
-            drawn["effects"] = bp.plot_effect(seen, rows, largest, target=train.target)
-    if len(test[1]) >= _CALIBRATION_ROWS:
-        drawn["calibration"] = calibration_picture(results, *test, model)
+    # Results of a mode have no bands.
+    banded = [name for name, result in results.items() if isinstance(method_of(result), IntegratesLatent)]
+    if d > 1 and banded:
+        facts["shown"] = min(banded, key=lambda name: name != comparison.recommendation.best)
+        rows = pd.DataFrame(train.X, columns=train.inputs)
+        seen = ResultInUnits.of(results[facts["shown"]], known["model"], units.mean, units.scale, units.unit)
+        shares = [bp.effect(seen, rows, i).attrs["share"] for i in range(d)]
+        largest = np.argsort(-np.array(shares), kind="stable")[:4].tolist()
+        drawn["effects"] = bp.plot_effect(seen, rows, largest, target=train.target)
+    if len(known["y_test"]) >= _CALIBRATION_ROWS:
+        drawn["calibration"] = calibration_picture(results, **known)
     if n <= _EVIDENCE_ROWS:
         used = [method_of(result).latent for result in results.values()]
         drawn["evidence"] = bp.plot_evidence(
@@ -256,15 +223,13 @@ def _pictures(
             hyperparameters=comparison.theta,
             methods=list(dict.fromkeys([bp.Laplace(), *(m for m in used if m is not None), bp.MeanField()])),
             annealed=bp.Annealed(particles=50),
-            model=model,
+            model=known["model"],
         )
-    texts = tomllib.loads((files(__package__) / "pictures.toml").read_text("utf-8"))
-    out = {}
+    texts, out = tomllib.loads(Path(__file__).with_name("pictures.toml").read_text("utf-8")), {}
     for file, picture in drawn.items():
         text = texts["predictive_of_several" if file == "predictive" and d > 1 else file]
-        title, caption = (text[each].format(**facts) for each in ("title", "caption"))
         buffer = io.BytesIO()
         (picture.viz["figure"].item() if hasattr(picture, "viz") else picture).savefig(buffer, dpi=130)
-        out[file] = Picture(title, caption, buffer.getvalue())
+        out[file] = Picture(text["title"].format(**facts), text["caption"].format(**facts), buffer.getvalue())
     plt.close("all")
     return out

@@ -50,14 +50,11 @@ class Output:
         self.folder = check_writable("--out", folder, folder=True)
         self._failed = False
 
-    def write(self, name: str, content: bytes | Callable[[Path], object]) -> None:
-        """Write a file in the folder, completely or not at all: its content, or a function that gets the path."""
+    def write(self, name: str, write: Callable[[Path], object]) -> None:
+        """Write a file in the folder, completely or not at all, by a function that gets a path."""
         try:
             with atomic_write(self.folder / name) as fresh:
-                if callable(content):
-                    content(fresh)
-                else:
-                    fresh.write_bytes(content)
+                write(fresh)
         except (OSError, ValueError) as error:
             if not self._failed:
                 reason = getattr(error, "strerror", None) or error

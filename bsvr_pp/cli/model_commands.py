@@ -13,28 +13,24 @@ import sys
 import warnings
 from contextlib import nullcontext
 from dataclasses import replace
+from math import isfinite, nan, sqrt
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
-import numpy as np
-import pandas as pd
 from rich.console import Console
 from rich.markup import escape
 from rich.table import Table
 from typer import Argument, Option
 
+import bsvr_pp as bp
 from bsvr_pp.cli.messages import Jobs, Seed, Target, fail, failing, print_notes
 from bsvr_pp.core.atomic_write import atomic_write, check_writable
 from bsvr_pp.tables import DataError, of_file
-from bsvr_pp.tables.files import is_parquet, writing_predictions
-from bsvr_pp.tables.readers import Table as DataTable
-from bsvr_pp.tables.readers import read_classes, read_data, read_intervals, read_new, read_times
 
 if TYPE_CHECKING:
-    from bsvr_pp.estimators.ordinal import BayesianOrdinalSVC
-    from bsvr_pp.estimators.svr import BayesianSVR
-    from bsvr_pp.large import FolderModel
-    from bsvr_pp.tables.columns import Encoding
+    import pandas as pd
+
+    from bsvr_pp.tables.readers import Table as DataTable
 
 
 def fit(
@@ -82,13 +78,12 @@ def fit(
             table = _read(data, target, lower, upper, event, ordinal)
             dataset, _ = table.encode()
         check_writable("--out", out, folder=into_folder, read=[data])
-    import bsvr_pp as bp
     from bsvr_pp.estimators.base import blocks_from
 
     options: dict[str, Any] = {"kernel": kernel, "inference": inference, "ard": ard, "restarts": restarts}
     with failing(TypeError, ValueError):
-        local = replace(blocks_from("auto" if blocks is None else blocks), n_jobs=jobs)
-        options["blocks"] = replace(local, progressbar=sys.stdout.isatty() and into_folder)
+        local = blocks_from("auto" if blocks is None else blocks)
+        options["blocks"] = replace(local, n_jobs=jobs, progressbar=sys.stdout.isatty() and into_folder)
         if ordinal:
             options = {name: value for name, value in options.items() if value != "auto"}  # of regressions
             model = bp.BayesianOrdinalSVC(noise, **options, random_state=seed)
@@ -103,7 +98,7 @@ def fit(
             folder = bp.fit_folder(model, data, folder=out, target=target)
         print_notes(folder.notes)
         title = f"{folder.target}: {folder.blocks_.n} rows, in its own units"
-        _print(title, folder, "The search for the hyperparameters")
+        _print(title, folder)
         _say_where(out, "NEW.parquet")
         return
     with (
@@ -120,7 +115,7 @@ def fit(
     title = f"{table.target}: {len(table.y)} rows, in its own units"
     if isinstance(model, bp.BayesianOrdinalSVC):
         title = f"{table.target}: {model.classes_.size} classes, in standard deviations of the noise"
-    _print(title, model, "The search for the hyperparameters", table.inputs)
+    _print(title, model, table.inputs)
     try:
         bp.save(result, out)
     except (OSError, ValueError) as error:
@@ -132,6 +127,8 @@ def _read(
     data: Path, target: str | None, lower: str | None, upper: str | None, event: str | None, ordinal: bool
 ) -> DataTable:
     """Read the file with the targets that the options ask for."""
+    from bsvr_pp.tables.readers import read_classes, read_data, read_intervals, read_times
+
     if (lower is None) != (upper is None):
         raise ValueError("--lower and --upper must be given together")
     if lower is not None and upper is not None:
@@ -147,10 +144,8 @@ def _read(
     return read_classes(data, target) if ordinal else read_data(data, target)
 
 
-def _numbers(model: BayesianSVR | BayesianOrdinalSVC | FolderModel) -> dict[str, float]:
+def _numbers(model: bp.BayesianSVR | bp.BayesianOrdinalSVC | bp.FolderModel) -> dict[str, float]:
     """Numbers of a model, NaN where it has none."""
-    import bsvr_pp as bp
-
     if isinstance(model, bp.BayesianOrdinalSVC):
         cuts = zip(model.classes_[:-1], model.classes_[1:], model.cutpoints_, strict=True)
         found = {f"cut point, {below} to {above}": cut for below, above, cut in cuts}
@@ -159,16 +154,18 @@ def _numbers(model: BayesianSVR | BayesianOrdinalSVC | FolderModel) -> dict[str,
         {"blocks": len(model.blocks_)} if isinstance(model, bp.FolderModel) else {"support vectors": model.n_support_}
     )
     return {
-        "log evidence": getattr(model, "log_evidence_", np.nan),  # of blocks that may not be solved
+        "log evidence": getattr(model, "log_evidence_", nan),  # of blocks that may not be solved
         "C": model.C_,
-        "epsilon": getattr(model, "epsilon_", np.nan),
-        "noise, standard deviation": float(np.sqrt(model.noise_variance_)),
+        "epsilon": getattr(model, "epsilon_", nan),
+        "noise, standard deviation": sqrt(model.noise_variance_),
     } | last
 
 
-def _print(title: str, model: Any, search: str, inputs: pd.DataFrame | None = None) -> None:
+def _print(title: str, model: Any, inputs: pd.DataFrame | None = None) -> None:
     """Print numbers of a model, which inputs matter, the first most, and what is wrong."""
-    import bsvr_pp as bp
+    import numpy as np
+    import pandas as pd
+
     from bsvr_pp.estimators.outliers import listed
 
     rows, table = _numbers(model), Table("", title=title)
@@ -183,7 +180,7 @@ def _print(title: str, model: Any, search: str, inputs: pd.DataFrame | None = No
     else:
         rows |= {f"lengthscale {names[i]}": model.lengthscale_[i] for i in np.argsort(-model.relevance_)}
     for name, value in rows.items():
-        if np.isfinite(value):
+        if isfinite(value):
             table.add_row(escape(name), f"{value:.4g}")
     console = Console()
     console.print(table)
@@ -194,7 +191,7 @@ def _print(title: str, model: Any, search: str, inputs: pd.DataFrame | None = No
             f"{listed(outliers + 1)} (--keep-outliers keeps them)."  # counted from 1
         )
     if not model.converged_:
-        console.print(f"[bold red]{search} did not converge.[/]")
+        console.print("[bold red]The search for the hyperparameters did not converge.[/]")
 
 
 def _say_where(out: str, new: str) -> None:
@@ -222,7 +219,10 @@ def predict(
     of each class are written. If the predictions of a model in a folder are interrupted, the same command continues
     them.
     """
-    import bsvr_pp as bp
+    import pandas as pd
+
+    from bsvr_pp.tables.files import is_parquet, writing_predictions
+    from bsvr_pp.tables.readers import read_new
 
     with failing(ValueError):
         if not 0 < coverage < 1:
@@ -232,7 +232,7 @@ def predict(
         if neighbours is not None and neighbours < 0:
             raise ValueError(f"--neighbours must be at least 0, got {neighbours}")
         found, target = _open(model)
-        encoding: Encoding | None = found.encoding_
+        encoding = found.encoding_
         if encoding is None:
             raise DataError(f"{model}: is a model of arrays, whose inputs have no names: use it in Python")
         if times is not None and isinstance(found, bp.BayesianOrdinalSVC):
@@ -271,8 +271,6 @@ def solve(model: Annotated[Path, Argument(help="Folder that bsvr-pp fit saved.")
 
     Other predictions do not need it. If it is interrupted, the same command continues it.
     """
-    import bsvr_pp as bp
-
     with failing(ValueError), warnings.catch_warnings(record=True) as said:
         warnings.simplefilter("always", UserWarning)
         found = bp.FolderModel(model)
@@ -284,6 +282,9 @@ def solve(model: Annotated[Path, Argument(help="Folder that bsvr-pp fit saved.")
 
 def example() -> None:
     """Write houses.csv, 200 simulated prices of which six are wrong, and new.csv, five houses without a price."""
+    import numpy as np
+    import pandas as pd
+
     rng, n = np.random.default_rng(0), 205
     houses = pd.DataFrame({"rooms": rng.integers(2, 9, n), "distance": rng.uniform(0, 20, n).round(1)})
     houses["district"] = rng.choice(["north", "south", "harbour"], n)
@@ -311,10 +312,8 @@ def _times(survival: str | None) -> list[float] | None:
         raise ValueError(f"--survival must be numbers separated by commas, got {survival!r}") from None
 
 
-def _open(model: Path) -> tuple[BayesianSVR | BayesianOrdinalSVC | FolderModel, str]:
+def _open(model: Path) -> tuple[bp.BayesianSVR | bp.BayesianOrdinalSVC | bp.FolderModel, str]:
     """The estimator of a file or a folder, and the name of the target."""
-    import bsvr_pp as bp
-
     if model.is_dir():
         folder = bp.FolderModel(model)
         return folder, folder.target

@@ -111,18 +111,19 @@ def plot_predictive(
     for axis, (name, result) in zip(axes, results.items(), strict=True):
         data = data_of(result)
         X, y = data["inputs"], data["targets"]
-        if X.shape[1] == 1:
+        at, along = X, X.shape[1] == 1
+        if along:
             margin = 0.05 * np.ptp(X)
-            grid = np.linspace(X.min() - margin, X.max() + margin, 200)[:, None]
-            seen = _in_units(predict(result, grid, model=model), target_units)
-            _draw_bands(axis, middle + width * grid[:, 0], seen, scale * _tube(result, model))
+            at = np.linspace(X.min() - margin, X.max() + margin, 200)[:, None]
+        elif X_test is not None and y_test is not None:
+            at, y = np.asarray(X_test), np.asarray(y_test)
+        seen = location + scale * predict(result, at, model=model)[["f_mean", "y_mean", "y_quantile"]]
+        axis.set(title=name, xlabel=labels[0] if along else f"predicted {labels[1]}", ylabel=labels[1])
+        if along:
+            _draw_bands(axis, middle + width * at[:, 0], seen, scale * _tube(result, model))
             _draw_data(axis, middle + width * X[:, 0], location + scale * y, result["latent_posterior"].to_dataset())
-            axis.set(title=name, xlabel=labels[0], ylabel=labels[1])
         else:
-            if X_test is not None and y_test is not None:
-                X, y = np.asarray(X_test), np.asarray(y_test)
-            _draw_against(axis, _in_units(predict(result, X, model=model), target_units), location + scale * y)
-            axis.set(title=name, xlabel=f"predicted {labels[1]}", ylabel=labels[1])
+            _draw_against(axis, seen, location + scale * y)
     handles, names = axes[0].get_legend_handles_labels()
     figure.legend(handles, names, loc="outside lower center", ncols=3, fontsize="small")
     return figure
@@ -136,11 +137,6 @@ def _panels(n: int, columns: int, size: tuple[float, float], **options: bool) ->
     for axis in axes.flat[n:]:
         axis.set_axis_off()
     return figure, list(axes.flat[:n])
-
-
-def _in_units(seen: xr.Dataset, units: tuple[float, float]) -> xr.Dataset:
-    """Means and quantiles in the units of the target."""
-    return units[0] + units[1] * seen[["f_mean", "y_mean", "y_quantile"]]
 
 
 def _draw_bands(axis: Axes, x: Array, seen: xr.Dataset, tube: float) -> None:
@@ -295,9 +291,7 @@ def plot_effect(
     Returns
     -------
     matplotlib.figure.Figure
-        Of numbers and dates a curve with its band, and ticks at the values; of words and booleans bars from the mean of
-        the panel, with the band as error bars; of two columns of numbers or dates filled contours of the mean, and
-        lines of equal standard deviation; of others a curve for each word.
+        A panel for each feature, of the kind that docs/how-to/effects.md shows.
 
     Raises
     ------

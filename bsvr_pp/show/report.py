@@ -106,25 +106,21 @@ def compare(
     Returns
     -------
     ComparisonTable
-        A DataFrame with a row for each result. Its columns:
+        A DataFrame with a row for each result. Its columns, of which ``se`` and ``sd`` are errors:
 
-        - the scores on test data;
-        - ``evidence at theta`` and its ``se``: log evidence of the method at the common θ (exact, by annealing, where
-          f was sampled), and ``error at theta``, its difference from the annealed one;
-        - ``log_evidence`` of the method at the result's own hyperparameters, and ``evidence error``, its difference
-          from the annealed one there, by which the result is judged; ``p(y)`` with the hyperparameters integrated out,
-          in log, and its ``se``; ``elpd``, its ``se`` and its ``kind`` (compare only values of the same kind);
+        - the `scores` on test data;
+        - log evidences of the method: ``evidence at theta``, the common point (exact, by annealing, where f was
+          sampled), and ``log_evidence`` at the result's own; their differences from annealing, ``error at theta`` and
+          ``evidence error``, by which the result is judged; ``p(y)`` with the hyperparameters integrated out;
+        - ``elpd`` of leave-one-out and its ``kind`` (compare only values of the same kind);
         - mean and ``sd`` of each hyperparameter (``sd`` is NaN for a point estimate);
         - ``f differs`` and ``y differs``, the largest difference of the means of f from the reference, in posterior
-          standard deviations of f and predictive ones of y;
+          standard deviations of f and predictive ones of y, and ``against the reference``, a warning if it is large;
         - ``converged``; ``k-hat``; ``R-hat``, ``ESS``, ``ESS/s`` and ``divergences`` (only for sampling); numbers of
-          support vectors; ``seconds``, ``note``, ``inference``;
-        - ``against the reference``: a warning if the mean of f is far from the reference's;
-        - ``verdict``: the problems that were found with the result, in words.
+          support vectors; ``seconds``, ``note``, ``inference``; and the ``verdict`` in words.
 
-        Its attribute ``comparison`` is the same as data (`bsvr_pp.assess.assessment.Comparison`), with the evidences at
-        θ. ``attrs`` has the common hyperparameters ``theta``, the ``reference``, and the ``summary`` and
-        ``evidence_summary`` in words.
+        Its attribute ``comparison`` is the same as data (`bsvr_pp.assess.assessment.Comparison`). ``attrs`` has the
+        common hyperparameters ``theta``, the ``reference``, and the ``summary`` and ``evidence_summary`` in words.
 
     Raises
     ------
@@ -199,7 +195,12 @@ def _check_comparable(
 def to_table(comparison: Comparison) -> ComparisonTable:
     """Write a comparison as a table."""
     results, far = comparison.results, comparison.far
-    held = columns(comparison)
+    held: dict[str, list[Value]] = {}  # numbers that were computed for a result, and their errors
+    for key, error in ((key, text["error"]) for text in _TEXTS for key in text["columns"]):
+        for entry, rows in _rows(comparison, key).items():
+            for column in (key, f"{key} {error}"):
+                if any(column in row for row in rows):
+                    held[column.format(entry)] = [row.get(column, nan) for row in rows]
     held["note"] = [found.message for found in results.values()]
     held["inference"] = [found.inference for found in results.values()]
     if comparison.reference is not None:
@@ -377,17 +378,6 @@ def sections(comparison: Comparison, names: Mapping[str, Sequence[str]] | None =
                     lines.append(Line(label.format(in_words(named.get(entry, entry))), cells))
         if lines:
             out.append(Section(text["title"].format(**facts), text["explanation"].format(**facts), lines))
-    return out
-
-
-def columns(comparison: Comparison) -> dict[str, list[Value]]:
-    """Return the columns of the table: numbers that were computed for a result, and their errors."""
-    out = {}
-    for key, error in ((key, text["error"]) for text in _TEXTS for key in text["columns"]):
-        for entry, rows in _rows(comparison, key).items():
-            for column in (key, f"{key} {error}"):
-                if any(column in row for row in rows):
-                    out[column.format(entry)] = [row.get(column, nan) for row in rows]
     return out
 
 

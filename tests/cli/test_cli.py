@@ -235,8 +235,9 @@ def test_version():
     assert run.output.strip() == bsvr_pp.__version__
 
 
-def test_help_loads_no_compiler():
-    """Which takes most of the time of a start."""
-    code = "import sys, bsvr_pp.cli; print([name for name in ('numba', 'pymc', 'pytensor') if name in sys.modules])"
+def test_help_loads_no_compiler_and_no_tables():
+    """Which take most of the time of a start."""
+    slow = ("matplotlib", "numba", "numpy", "pandas", "pymc", "pytensor", "sklearn", "xarray")
+    code = f"import sys, bsvr_pp.cli; print([name for name in {slow} if name in sys.modules])"
     run = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     assert run.stdout.strip() == "[]"
