@@ -200,14 +200,13 @@ def default_priors(X: ArrayLike, y: ArrayLike, *, ard: bool = True, noise: str =
 
     With s the robust scale of y (`location_and_scale`) and w the standard deviation of an input, over d inputs:
 
-    - ``amplitude`` ~ HalfStudentT(3, s), the standard deviation of f: 0 is a function without signal;
-    - ``inverse_lengthscale`` ~ HalfNormal(1/(w·√d)), one per input with ``ard``: 0 is an input without influence. The
-      density is finite there, so that it costs nothing to switch an input off; ``lengthscale`` is the inverse;
+    - ``amplitude`` ~ HalfStudentT(3, s), the standard deviation of f;
+    - ``inverse_lengthscale`` ~ HalfNormal(1/(w·√d)), one per input with ``ard``; ``lengthscale`` is the inverse;
     - ``C`` ~ LogNormal(log(5/s), 1.5): the scale √2/C of the noise has the median 0.3 s and may be up to twenty times
       smaller or larger; if the loss grows as r², as for Gaussian noise of variance 1/C, LogNormal(log(12/s²), 2);
     - ``epsilon`` ~ LogNormal(log(0.1·s), 1.0), if the loss has this parameter.
 
-    The priors of the noise are rows of `bsvr_pp.core.losses.registry.PARAMETERS`.
+    The priors of the noise are rows of `bsvr_pp.core.losses.registry.PARAMETERS`; docs/defaults.md has the reasons.
 
     Parameters
     ----------

@@ -310,8 +310,9 @@ class Interval(_Targets):
        \log P(\text{lower} < \mu + r \le \text{upper}),
 
     with the noise r of a loss, by default soft insensitive (`SoftInsensitive`). One infinite end is a censored target,
-    equal ends are an exact one with its density. If all targets are exact or censored at fixed bounds, `pm.Censored`
-    of a noise is the same model.
+    equal ends are an exact one with its density, so that evidences depend on the unit of the target
+    (docs/how-to/censored.md). If all targets are exact or censored at fixed bounds, `pm.Censored` of a noise is the
+    same model.
 
     Parameters
     ----------
@@ -336,11 +337,6 @@ class Interval(_Targets):
         If an end is NaN, or lower is above upper, or both are infinite, or there is no such noise.
     TypeError
         If a parameter is missing or unknown.
-
-    Notes
-    -----
-    The evidence of a model that has exact targets and intervals is a density of the former and a probability of the
-    latter; it depends on the unit of the target, and cannot be compared between data.
 
     Examples
     --------
