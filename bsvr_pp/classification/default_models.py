@@ -20,7 +20,7 @@ from bsvr_pp.model.distributions import observe_weighted
 from bsvr_pp.model.gp import GP
 from bsvr_pp.model.marginalize import unit_variance
 from bsvr_pp.model.matrices import ProductKernel
-from bsvr_pp.model.priors import Inputs, Kernel, check_kernel, checked_data, covariance_of, lengthscales
+from bsvr_pp.model.priors import Inputs, Kernel, check_kernel, checked_data, covariance_of, lengthscales, of_inputs
 from bsvr_pp.model.row_kinds import Ordinal
 
 _COMMON, _OWN = 9.0, 0.25  # of labels, variances of the log lengthscales: of the common factor, and of each
@@ -131,7 +131,7 @@ def _label_covariance(kernel: str | ProductKernel, inputs: Inputs) -> pm.gp.cov.
     linear = pm.LogNormal("linear", np.log(10.0), 3.0, initval=_START)
     if inputs.ard and d > 1:
         factor = np.linalg.cholesky(_COMMON + _OWN * np.eye(d))
-        lengthscale = pm.math.exp(inputs.of_each(pm.MvNormal("log_lengthscale", centre, chol=factor)))
+        lengthscale = pm.math.exp(of_inputs(pm.MvNormal("log_lengthscale", centre, chol=factor), inputs.tied))
     else:
         lengthscale = pm.math.exp(pm.Normal("log_lengthscale", centre.mean(), np.sqrt(_COMMON + _OWN)))
     line = covariance_of(product, inputs, lengthscale, linear, 1.0)

@@ -104,7 +104,7 @@ def check_match(problem: Problem, result: object, name: str = "result") -> None:
     loss = result.attrs.get("loss", problem.loss.name)
     if loss != problem.loss.name:
         raise ValueError(f"{name} has {loss} noise and the model {problem.loss.name}: is it of this model?")
-    if complete and result.attrs.get("targets", "exact") != problem.ends.name:
+    if complete and result.attrs.get("targets", "exact") != problem.ends.kind.known:
         raise ValueError(
             f"{name} has other targets (intervals, classes or numbers) than the model: is it of this model?"
         )
@@ -452,7 +452,7 @@ def _tree(
     tree.attrs.update(
         {
             "loss": problem.loss.name,
-            "targets": problem.ends.name,
+            "targets": problem.ends.kind.known,
             "hyperparameters": json.dumps(problem.hyperparameters),
             "derived": json.dumps(_derived_names(problem)),
             "latent": problem.prior.name,

@@ -98,19 +98,16 @@ class Affine:
         parts, inputs = frozenset(self.names()), columns.pop() if len(columns) == 1 else ()
         return Prior(name, self.rows, self, self.at, jitter, None, parts=parts, root=root, columns=inputs)
 
-    def values(self, z: Tensor) -> dict[str, Tensor]:
-        """The Gaussian variables as graphs of given z."""
-        return {name: replace_in(value, {self.z: z}) for name, (_, value) in self.variables.items()}
+    def values(self, z: Tensor | None = None) -> dict[str, Tensor]:
+        """The Gaussian variables as graphs of z, by default at their prior means."""
+        at = {self.z: pt.zeros(self.size) if z is None else z}
+        return {name: replace_in(value, at) for name, (_, value) in self.variables.items()}
 
     def at(
-        self,
-        U: Tensor,
-        z: Tensor | None = None,
-        f: Mapping[str, Number] | None = None,
-        variables: Mapping[str, Tensor] | None = None,
+        self, U: Tensor, *, f: Mapping[str, Number] | None = None, variables: Mapping[str, Tensor] | None = None
     ) -> Tensor:
-        """The location (rows,) at a matrix of rows, at z or values of the variables, and at f less its prior mean."""
-        variables = self.values(pt.zeros(self.size) if z is None else z) if variables is None else variables
+        """The location (rows,) at a matrix of rows, at values of the variables, and at f less its prior mean."""
+        variables = self.values() if variables is None else variables
         known = {leaf: variables[name] for name, (leaf, _) in self.variables.items()}
         for name, process in self.processes.items():
             known[process.leaf] = self.mean_of(process, U, variables) + (f or {}).get(name, 0.0)
@@ -118,7 +115,7 @@ class Affine:
 
     def mean_of(self, process: Process, U: Tensor, variables: Mapping[str, Tensor] | None = None) -> Tensor:
         """Prior mean of a process at its own rows; an aligned process has the rows of the matrix."""
-        variables = self.values(pt.zeros(self.size)) if variables is None else variables
+        variables = self.values() if variables is None else variables
         leaves = {leaf: variables[name] for name, (leaf, _) in self.variables.items()}
         if process.aligned:
             return localize(self._columns.at(process.mean, U, leaves), self._model) + pt.zeros(U.shape[0])
@@ -128,7 +125,7 @@ class Affine:
         """A (rows, size) at a matrix of rows: the response to z, or to z by the variable of a name."""
         z = pt.vector(shape=(self.size,))
         if name is None:
-            graph, zero = self.at(U, z), self.at(U)
+            graph, zero = self.at(U, variables=self.values(z)), self.at(U)
         else:
             graph, zero = self.effect(name, U, self.values(z)[name]), self.effect(name, U)
         return (vectorize_graph(graph, {z: pt.eye(self.size)}) - zero).T if self.size else pt.zeros((U.shape[0], 0))
@@ -136,7 +133,7 @@ class Affine:
     def effect(self, name: str, U: Tensor, value: Tensor | None = None) -> Tensor:
         """The share of a variable in the location, at its value, by default at its prior mean."""
         nothing = {each: pt.zeros(leaf.type.shape) for each, (leaf, _) in self.variables.items()}
-        value = self.values(pt.zeros(self.size))[name] if value is None else value
+        value = self.values()[name] if value is None else value
         return self.at(U, variables=nothing | {name: value}) - self.at(U, variables=nothing)
 
     def weights(self, process: Process, U: Tensor) -> Tensor:
@@ -245,7 +242,7 @@ def affine_of(
     named = {str(v.name): leaf for v, leaf in leaves.items()} | {r.name: of_f[f] for f, r in processes.items()}
     graphs = [location, *means.values()]
     n = len(np.asarray(value_of(model.rvs_to_values[target]))) if kept is None else shape_of(mu)[0]
-    numbers = _Numbers(model, location, named, n)
+    numbers = RowValues(model, location, named, n)
     if not all(_is_linear(graph, list(named.values())) for graph in graphs) or not numbers.linear():
         raise ModelError(
             f"mu of {target.name} must be linear in latent functions and Gaussian variables, and "
@@ -257,11 +254,11 @@ def affine_of(
         kind = record.name in aligned, numbers.single(record.name), _is_identity(location, of_f[f])
         records.append(Process(record, of_f[f], means[f], places[f], *kind))
     of_rows = [graph for process in records if process.aligned for graph in (process.place, process.mean)]
-    inputs = of_rows[0] if of_rows and of_rows[0].owner is None else None  # others are computed from data
-    columns = _columns(model, inputs, n, kept)
+    inputs = of_rows[0] if of_rows and of_rows[0].owner is None else _no_inputs(n)  # others are computed from data
+    columns = Columns(model, inputs, kept)
     columns.add([location, *of_rows])
     of_rows = [graph if graph.ndim < 2 else graph @ pt.cos(pt.arange(graph.shape[1])) for graph in of_rows]
-    rowwise = rowwise and all(_Numbers(model, g, named, n).follows() for g in of_rows if g.owner is not None)
+    rowwise = rowwise and all(RowValues(model, g, named, n).follows() for g in of_rows if g.owner is not None)
     variables = {str(v.name): (leaf, localize(values[v], model)) for v, leaf in leaves.items()}
     return Affine(model, location, z, records, variables, columns, rowwise), columns
 
@@ -272,15 +269,8 @@ def has_gaussian_mean(model: pm.Model, record: Prior) -> bool:
     return not held.isdisjoint(gaussian_variables(model))
 
 
-def follows_rows(model: pm.Model, graph: Tensor, n: int, kept: Rows | None) -> bool:
-    """Whether each row of a graph, of which some of n are kept, is computed from the data of this row."""
-    return _Numbers(model, graph, {}, n, kept).follows()
-
-
-def _columns(model: pm.Model, X: Tensor | None, n: int, kept: Rows | None = None) -> Columns:
-    """The columns of the inputs X; without X the rows have none."""
-    X = pt.constant(np.zeros((n, 0))) if X is None else X
-    return Columns(model, X, np.array(value_of(X), dtype=np.float64), kept)
+def _no_inputs(n: int) -> Tensor:
+    return cast(Tensor, pt.constant(np.zeros((n, 0))))
 
 
 def _nameless(graph: Tensor, model: pm.Model) -> Tensor:
@@ -327,7 +317,7 @@ def _gradients(graph: Tensor, leaves: Sequence[Tensor]) -> tuple[Tensor, list[Te
     return direction, [cast(Tensor, rewrite_graph(gradient, include=_SIMPLIFY)) for gradient in found]
 
 
-class _Numbers:
+class RowValues:
     """Values of a location at rows and for values of its leaves, near the initial hyperparameters."""
 
     def __init__(
@@ -335,7 +325,7 @@ class _Numbers:
     ) -> None:
         self._n, self._rng = n, np.random.default_rng(0)
         self._shapes = {name: tuple(leaf.type.shape) for name, leaf in leaves.items()}
-        columns = _columns(model, None, n, kept)
+        columns = Columns(model, _no_inputs(n), kept)
         columns.add([location])
         rows, given = pt.matrix(), [pt.tensor(dtype="float64", shape=(None,) * leaf.ndim) for leaf in leaves.values()]
         graph = columns.at(location, rows, dict(zip(leaves.values(), given, strict=True))) + pt.zeros(rows.shape[0])
@@ -345,7 +335,7 @@ class _Numbers:
         moved = [start[v.name] + 0.3 * self._rng.normal(size=start[v.name].shape) for v in values]
         self._start = [value.astype(v.dtype) for v, value in zip(values, moved, strict=True)]
         self._at = pytensor.function([*values, rows, *given], graph, on_unused_input="ignore", mode="FAST_COMPILE")
-        self._rows = columns.values(np.zeros((n, 0)))
+        self._rows = columns.values(columns.inputs)
         self._random = {name: self._rng.normal(size=shape) for name, shape in self._shapes.items()}
 
     def __call__(self, index: Rows | slice = slice(None), /, **values: ArrayLike) -> Array:

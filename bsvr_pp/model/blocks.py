@@ -16,7 +16,7 @@ import pytensor.tensor as pt
 from numpy.typing import ArrayLike, NDArray
 
 from bsvr_pp.core.arrays import Array, Rows, Tensor, check_count, check_fields, check_size, generator, numbers
-from bsvr_pp.core.covariance.covariance import AnyCovariance, BlockDiagonal, Covariance, each_block
+from bsvr_pp.core.covariance.covariance import each_block
 from bsvr_pp.model.inventory import ModelError
 
 _CHUNK = 10_000  # points that are assigned together
@@ -141,10 +141,6 @@ class Partition:
         """The graph of a covariance of the rows, zero between blocks."""
         return covariance
 
-    def joined(self, make: Callable[[int], Covariance], progress: str = "") -> AnyCovariance:
-        """The covariance of all rows, from the covariance of each block."""
-        return make(0)
-
     def some(self, count: int, n: int, rng: np.random.Generator) -> tuple[Rows, Partition]:
         """So many of n rows, chosen at random, and their partition; a few more where blocks are whole."""
         return np.sort(rng.choice(n, count, replace=False)), self
@@ -259,10 +255,6 @@ class Blocks(Partition):
     def between(self, covariance: Tensor) -> Tensor:
         """The graph of a covariance of the rows, zero between blocks."""
         return pt.switch(pt.eq(self.label[:, None], self.label[None, :]), covariance, 0.0)
-
-    def joined(self, make: Callable[[int], Covariance], progress: str = "") -> AnyCovariance:
-        """The covariance of all rows, from the covariance of each block, which is made when it is needed."""
-        return BlockDiagonal(list(self), make, progress=progress)
 
     def some(self, count: int, n: int, rng: np.random.Generator) -> tuple[Rows, Blocks]:
         """The rows of blocks that are chosen at random, so many or a few more, and their partition."""

@@ -7,10 +7,10 @@ functions of one matrix, whose rows are the training points.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from threading import RLock
-from typing import ClassVar, NamedTuple, cast
+from typing import NamedTuple, cast
 from weakref import WeakKeyDictionary
 
 import numpy as np
@@ -33,6 +33,7 @@ from bsvr_pp.core.losses.registry import Loss
 from bsvr_pp.model.gaussian import replace_in, replace_in_all
 from bsvr_pp.model.gp import Prior, localize
 from bsvr_pp.model.operation import CovarianceGraph
+from bsvr_pp.model.row_kinds import Known
 
 # Compiled functions of a model, with what the model had when they were made.
 _FUNCTIONS: WeakKeyDictionary[pm.Model, tuple[object, dict[str, object]]] = WeakKeyDictionary()
@@ -110,17 +111,18 @@ class RowData(NamedTuple):
 class Columns:
     """Where the matrix of rows, all or those ``kept``, has the inputs (n, d), which are first, and data of each row."""
 
-    def __init__(self, model: pm.Model, X: TensorLike, inputs: Array, kept: NDArray[np.int64] | None = None) -> None:
-        self.model, self.X, self._inputs, self.kept = model, X, inputs, kept
+    def __init__(self, model: pm.Model, X: Tensor, kept: NDArray[np.int64] | None = None) -> None:
+        self.model, self.X, self.kept = model, X, kept
+        self.inputs = np.array(value_of(X), dtype=np.float64)
         self._places: dict[Variable, tuple[tuple[int, ...], tuple[int, ...], str]] = {}
-        self._parts = [pt.as_tensor_variable(X)]
+        self._parts = [X]
         self.data: list[RowData] = []
-        self.n, self.n_inputs = inputs.shape
+        self.n, self.n_inputs = self.inputs.shape
         self.width = self.n_inputs
 
     def add(self, graphs: Sequence[Tensor]) -> None:
         """Find the data of each row among the ancestors of graphs, and give them columns."""
-        n, d = self._inputs.shape
+        n, d = self.inputs.shape
         found_above = ancestors([pt.as_tensor_variable(g) for g in graphs], blockers=set(self.model.free_RVs))
         for leaf in cast(Iterable[Tensor], found_above):
             named = isinstance(leaf, SharedVariable) and leaf.name in self.model.named_vars
@@ -131,7 +133,7 @@ class Columns:
             if values.shape[:1] != (n,) or values.size == 0 or (constant and _is_index(values, self.kept)):
                 continue
             flat = values.reshape(n, -1)
-            found = tuple(range(d)) if leaf is self.X else None if named else _columns_of(flat, self._inputs)
+            found = tuple(range(d)) if leaf is self.X else None if named else _columns_of(flat, self.inputs)
             if found is None:
                 found = tuple(range(self.width, self.width + flat.shape[1]))
                 self.width += flat.shape[1]
@@ -226,45 +228,6 @@ def value_of(variable: TensorLike) -> Array:
     return value
 
 
-@dataclass(frozen=True, slots=True)
-class Exact:
-    """Targets of a model that are known exactly; the other classes are those that lie between ends."""
-
-    noise: Tensor  # the variable whose noise and location they have
-    bounds: tuple[Tensor, ...] = ()  # graphs from which the ends follow
-    between: Callable[..., tuple[Tensor, Tensor]] = lambda y: (y, y)  # ends (n,) of observed values, by the bounds
-
-    name: ClassVar[str] = "exact"
-    exact: ClassVar[bool] = True  # which blocks and nearest rows take
-    classes: ClassVar[bool] = False  # whether the bounds are cut points, which all rows share
-
-    def graph(self, y: TensorLike) -> tuple[Tensor, Tensor]:
-        """Lower and upper ends of the targets as graphs (n,), one graph if all are exact."""
-        return self.between(y, *self.bounds)
-
-    @property
-    def row_bounds(self) -> tuple[Tensor, ...]:
-        """Those of the bounds that may have a value for each row."""
-        return () if self.classes else self.bounds
-
-    @property
-    def cutpoints(self) -> tuple[Tensor, ...]:
-        """The cut points of ordered classes, if the targets are classes."""
-        return self.bounds if self.classes else ()
-
-    def takes(self, loss: Loss) -> bool:
-        """Whether a loss has the factors of such targets: intervals have probabilities under a loss of residuals."""
-        return self.exact or not loss.targets.refusal("residual")
-
-    def known(self, noise: NoiseModel, ends: Callable[[], Sequence[Array]]) -> NoiseModel:
-        """The noise with what is known of the targets, whose ends are computed where they are needed."""
-        return noise if self.exact else noise.between(*ends())
-
-    def observed(self, y: Tensor, bounds: Iterator[Tensor]) -> Tensor:
-        """What is observed of a latent target, as a graph; ``bounds`` are the next inputs of its variable."""
-        return y
-
-
 @dataclass(frozen=True, eq=False)
 class CompiledModel:
     """A support vector model of PyMC as graphs and compiled functions of its hyperparameters and of any rows."""
@@ -280,8 +243,7 @@ class CompiledModel:
     mean: Tensor
     parameters: tuple[Tensor, ...]
     weight: Tensor
-    ends: Exact
-    X: Tensor  # inputs, as the model has them
+    ends: Known
     latent: Tensor  # location of the noise, as the model has it
     noise_data: list[RowData]  # on which the noise depends
     terms: tuple[Tensor, ...]  # potentials and observed variables of hyperparameters alone

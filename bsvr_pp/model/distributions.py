@@ -105,7 +105,7 @@ def distribution(loss: str) -> type[Continuous]:
         return given
 
     members = {"__doc__": _documentation(loss)} | _methods(loss)
-    return distribution_class(NoiseRV, name, loss, members, shown=name, ordered=ordered)
+    return distribution_class(NoiseRV, name, loss, members, ordered=ordered)
 
 
 def distribution_class(
@@ -114,13 +114,13 @@ def distribution_class(
     loss: str,
     members: Mapping[str, object],
     *,
-    shown: str,
     bounds: str = "",
     ordered: Callable[..., list[TensorLike]] = lambda values, named: list(values),
     parent: type[Continuous | Discrete] = Continuous,
     **of_variable: object,
 ) -> type[Continuous]:
-    """Make a distribution of mu, parameters and bounds, printed as ``shown``; ``ordered`` sorts what follows mu."""
+    """Make a distribution of mu, parameters and bounds; ``ordered`` sorts what follows mu."""
+    shown = name.partition("_")[0]  # of a kind of rows without its loss
     signature = ",".join(["()"] * (1 + len(LOSSES[loss].parameters))) + bounds
     of_variable |= {
         "__module__": base.__module__,

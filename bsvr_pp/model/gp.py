@@ -143,7 +143,10 @@ class GP(pm.gp.Latent):
         if reparameterize:
             size = {} if "dims" in kwargs else {"size": X.shape[0]}
             white = pm.Normal(f"{name}_rotated_", **size, **kwargs)
-            f = pm.Deterministic(name, mean + _factor(covariance, prior).dot(white), dims=kwargs.get("dims"))
+            cholesky = _PriorCholesky(lower=True)
+            cholesky.prior = prior
+            factor = cast(Tensor, Blockwise(cholesky)(covariance))
+            f = pm.Deterministic(name, mean + factor.dot(white), dims=kwargs.get("dims"))
         else:
             f = pm.MvNormal(name, mu=mean, cov=covariance, **kwargs)
             f.tag.gp_prior = prior
@@ -155,12 +158,6 @@ class _PriorCholesky(Cholesky):
     """The Cholesky factor of a prior covariance; it transfers the record of the prior to copies of the model."""
 
     prior: Prior
-
-
-def _factor(covariance: TensorVariable, prior: Prior) -> TensorVariable:
-    op = _PriorCholesky(lower=True)
-    op.prior = prior
-    return cast(Tensor, Blockwise(op)(covariance))
 
 
 def prior_of(variable: TensorVariable) -> Prior | None:

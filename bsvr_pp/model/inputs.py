@@ -1,13 +1,9 @@
 """What a kernel knows of its inputs beside their numbers: the levels of inputs of few values, and scales.
 
-A kernel takes an input of few values as a number, and each value as a level of a category as well. What belongs to a
-value alone, such as a kind of material that is numbered, is learned from all rows of that value. A value that the
-training rows do not have is a number alone (docs/defaults.md).
-
-On a scale the kernel takes x + w·(g(x) - x), of which the share w of a transform g is learned. Transforms are those of
-Yeo & Johnson (2000) with powers from 0 to 2: the logarithm above the mean and the square below it, the reverse, and all
-between. The power makes the training rows as Gaussian as possible. Then g is moved and scaled to their mean and
-deviation. Each scale is strictly increasing and smooth on the whole line, and w = 0 is the input.
+A kernel takes an input of few values as a number, and each value as a level of a category as well; a value that the
+training rows do not have is a number alone (docs/defaults.md). On a scale the kernel takes x + w·(g(x) - x), of which
+the share w is learned. The transform g is that of Yeo & Johnson (2000) whose power makes the training rows as Gaussian
+as possible, moved and scaled to their mean and deviation.
 """
 
 from __future__ import annotations

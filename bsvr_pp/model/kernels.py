@@ -7,20 +7,19 @@ by the matrix. No other matrix of n² numbers is made, and the exponentials of a
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from functools import cache
-from typing import NamedTuple
+from typing import ClassVar, NamedTuple
 
 import numpy as np
 import pytensor.tensor as pt
 from numba import types
-from pymc.gp.cov import Covariance, Stationary
-from pytensor.graph.basic import Apply, Variable
+from pymc.gp.cov import Covariance
+from pytensor.graph.basic import Variable
 from pytensor.tensor import TensorLike
 
 from bsvr_pp.core.arrays import Array, Tensor, check_count
 from bsvr_pp.core.compiler import MATRIX, VECTOR, compiled, separate, vectorized
 from bsvr_pp.core.losses.pieces import LN2_HIGH, LN2_LOW, decay
-from bsvr_pp.model.operation import CompiledOp, Graphs, Shape
+from bsvr_pp.model.operation import CompiledOp, Graphs
 
 __all__ = ["MainEffects", "RationalQuadratic"]
 
@@ -43,15 +42,6 @@ def log_above(s: float) -> float:
     for k in range(9, -1, -1):
         value = _LOG[k] + square * value
     return exponent * LN2_HIGH + (f * value + exponent * LN2_LOW)
-
-
-@vectorized
-def _detail(e: float) -> float:
-    """The 16th power: a Gaussian kernel of a quarter of the lengthscale from that of the whole."""
-    square = e * e
-    fourth = square * square
-    eighth = fourth * fourth
-    return eighth * eighth
 
 
 class Points(NamedTuple):
@@ -97,7 +87,7 @@ def _main_effects(x: Points, z: Points, p: Array, i: int, row: Array, work: Arra
     for k in range(d):
         found, variance = each[k], share * p[k]
         for j in range(m):
-            row[j] += variance * _detail(found[j])
+            row[j] += variance * found[j] ** 16
     for q in range(x.levels.shape[0]):
         level, levels, variance = x.levels[q, i], z.levels[q], p[d + 2 + q]
         if level >= 0.0:
@@ -125,7 +115,7 @@ def _main_effects_gradient(x: Points, z: Points, p: Array, i: int, g: Array, wor
         total, details, by_point = 0.0, 0.0, 0.0
         for j in range(m):
             e = found[j]
-            smooth, detail = g[j] * e * (1.0 + product * (sums[j] - variance * e)), g[j] * _detail(e)
+            smooth, detail = g[j] * e * (1.0 + product * (sums[j] - variance * e)), g[j] * e**16
             total += smooth
             details += detail
             pull = variance * (smooth + 16.0 * share * detail) * (others[j] - at)
@@ -269,15 +259,16 @@ class _OfKernel(CompiledOp):
 class KernelMatrix(_OfKernel):
     """Matrix (n, m) of a kernel of unit lengthscales, differentiable by the points and the parameters."""
 
-    results = (pt.dmatrix,)
+    signature = "(n,d),(m,d),(n,q),(m,q),(p)->(n,m)"
 
     def function(self) -> Callable[..., Array]:
         """The function on arrays, which Numba can compile."""
-        return _functions(self.kernel, self.symmetric)[0]
+        which, symmetric = _KERNELS.index(self.kernel), self.symmetric
 
-    def infer_shape(self, node: Apply, shapes: Sequence[Shape]) -> list[Shape]:
-        """Shape of the matrix."""
-        return [(shapes[0][0], shapes[1][0])]
+        def of_matrix(U: Array, V: Array, C: Array, E: Array, p: Array) -> Array:
+            return matrix(which, _points(U, C), _points(V, E), p, symmetric)
+
+        return of_matrix
 
     def pullback(self, inputs: Graphs, outputs: Graphs, cotangents: Graphs) -> list[Variable]:
         """Contraction of the derivatives."""
@@ -288,39 +279,17 @@ class KernelMatrix(_OfKernel):
 class KernelContraction(_OfKernel):
     """Derivatives of the sum of G (n, m), its last input, times a `KernelMatrix` by its inputs."""
 
-    results = pt.dmatrix, pt.dmatrix, pt.dvector
+    signature = "(n,d),(m,d),(n,q),(m,q),(p),(n,m)->(n,d),(m,d),(p)"
 
     def function(self) -> Callable[..., tuple[Array, ...]]:
         """The function on arrays, which Numba can compile."""
-        return _functions(self.kernel, self.symmetric)[1]
+        which, symmetric = _KERNELS.index(self.kernel), self.symmetric
 
-    def infer_shape(self, node: Apply, shapes: Sequence[Shape]) -> list[Shape]:
-        """Shapes of the points and the parameters."""
-        return [shapes[0], shapes[1], shapes[4]]
+        def of_contraction(U: Array, V: Array, C: Array, E: Array, p: Array, G: Array) -> tuple[Array, ...]:
+            out = contraction(which, _points(U, C), _points(V, E), p, G, symmetric)
+            return out.by_x.T.copy(), out.by_z.T.copy(), out.by_p
 
-
-@cache
-def _functions(kernel: str, symmetric: bool) -> tuple[Callable[..., Array], Callable[..., tuple[Array, ...]]]:
-    """The two operations on arrays."""
-    which = _KERNELS.index(kernel)
-
-    def of_matrix(U: Array, V: Array, C: Array, E: Array, p: Array) -> Array:
-        return matrix(which, _points(U, C), _points(V, E), p, symmetric)
-
-    def of_contraction(U: Array, V: Array, C: Array, E: Array, p: Array, G: Array) -> tuple[Array, ...]:
-        out = contraction(which, _points(U, C), _points(V, E), p, G, symmetric)
-        return out.by_x.T.copy(), out.by_z.T.copy(), out.by_p
-
-    return of_matrix, of_contraction
-
-
-def _matrix_of(kernel: str, points: tuple[Tensor, Tensor | None], ls: Tensor, parameters: list[Tensor]) -> Tensor:
-    """Matrix of a kernel at points, of which the first columns have lengthscales ``ls`` (d,), and others are levels."""
-    X, Z = points
-    d = ls.type.shape[0]
-    U = X[:, :d] * (1.0 / ls)
-    V, E = (U, X) if Z is None else (Z[:, :d] * (1.0 / ls), Z)
-    return KernelMatrix(kernel, Z is None).of(U, V, X[:, d:], E[:, d:], pt.concatenate(parameters))[0]
+        return of_contraction
 
 
 def _of_each(name: str, value: TensorLike, d: int) -> Tensor:
@@ -339,11 +308,26 @@ def _levels(name: str, value: TensorLike | None) -> Tensor:
     return tensor
 
 
-def _size(vector: Tensor) -> int:
-    return int(vector.type.shape[0] or 0)
+class _WithLevels(Covariance):
+    """A compiled kernel of d numbers in the first columns, with their lengthscales, and of levels in the last ones."""
+
+    kernel: ClassVar[str]
+    parameters: list[Tensor]  # vectors beside the lengthscales, in the order of the compiled function
+
+    def __init__(self, input_dim: int, active_dims: Sequence[int] | None, ls: TensorLike, levels: Tensor) -> None:
+        check_count("input_dim", input_dim, 1)
+        super().__init__(input_dim, active_dims)
+        self.d = self.n_dims - int(levels.type.shape[0] or 0)
+        self.ls, self.scale = pt.as_tensor_variable(ls), _of_each("ls", ls, self.d)
+
+    def full(self, X: TensorLike, Xs: TensorLike | None = None) -> Tensor:
+        """Matrix of the kernel, (n, m)."""
+        points = [(x[:, : self.d] * (1.0 / self.scale), x[:, self.d :]) for x in self._slice(X, Xs) if x is not None]
+        (U, C), (V, E) = points[0], points[-1]
+        return KernelMatrix(self.kernel, Xs is None).of(U, V, C, E, pt.concatenate(self.parameters))[0]
 
 
-class MainEffects(Covariance):
+class MainEffects(_WithLevels):
     r"""Sum of one Gaussian kernel an input, and of products of two: functions of one input each, and of two.
 
     .. math::
@@ -388,6 +372,8 @@ class MainEffects(Covariance):
            [0.25, 1.25]])
     """
 
+    kernel = "main effects"
+
     def __init__(
         self,
         input_dim: int,
@@ -398,23 +384,16 @@ class MainEffects(Covariance):
         level_amplitude: TensorLike | None = None,
         pairs: TensorLike = 0.0,
     ) -> None:
-        check_count("input_dim", input_dim, 1)
-        super().__init__(input_dim, active_dims)
-        self.level_variance = _levels("level_amplitude", level_amplitude) ** 2
-        d = self.n_dims - _size(self.level_variance)
-        self.amplitude, self.ls = pt.as_tensor_variable(amplitude), pt.as_tensor_variable(ls)
+        levels = _levels("level_amplitude", level_amplitude)
+        super().__init__(input_dim, active_dims, ls, levels)
+        self.amplitude, self.level_variance = pt.as_tensor_variable(amplitude), levels**2
         self.detail, self.pairs = pt.as_tensor_variable(detail), pt.as_tensor_variable(pairs)
-        self.variance = _of_each("amplitude", self.amplitude, d) ** 2
-        self.scale = _of_each("ls", self.ls, d)
-
-    def full(self, X: TensorLike, Xs: TensorLike | None = None) -> Tensor:
-        """Matrix of the kernel, (n, m)."""
-        parameters = [self.variance, pt.stack([self.detail, self.pairs]) ** 2, self.level_variance]
-        return _matrix_of("main effects", self._slice(X, Xs), self.scale, parameters)
+        self.variance = _of_each("amplitude", self.amplitude, self.d) ** 2
+        self.parameters = [self.variance, pt.stack([self.detail, self.pairs]) ** 2, self.level_variance]
 
     def diag(self, X: Tensor) -> Tensor:
         """Its diagonal, (n,)."""
-        known = pt.ge(self._slice(X)[0][:, self.scale.type.shape[0] :], 0.0)
+        known = pt.ge(self._slice(X)[0][:, self.d :], 0.0)
         total = pt.sum(self.variance)
         products = 0.5 * self.pairs**2 * (total**2 - pt.sum(self.variance**2))
         return (1.0 + self.detail**2) * total + products + pt.sum(known * self.level_variance, axis=1)
@@ -425,7 +404,7 @@ class MainEffects(Covariance):
         return self.variance * (1.0 + 16.0 * self.detail**2 + products) / self.scale**2
 
 
-class RationalQuadratic(Stationary):
+class RationalQuadratic(_WithLevels):
     r"""Rational quadratic kernel with its variance, by its inverse exponent.
 
     .. math::
@@ -464,6 +443,8 @@ class RationalQuadratic(Stationary):
            [0.135, 1.   ]])
     """
 
+    kernel = "rational quadratic"
+
     def __init__(
         self,
         input_dim: int,
@@ -473,16 +454,10 @@ class RationalQuadratic(Stationary):
         active_dims: Sequence[int] | None = None,
         level_rate: TensorLike | None = None,
     ) -> None:
-        check_count("input_dim", input_dim, 1)
-        super().__init__(input_dim, ls, active_dims=active_dims)
-        self.inverse_alpha, self.level_rate = pt.as_tensor_variable(inverse_alpha), _levels("level_rate", level_rate)
-        self.scale = _of_each("ls", self.ls, self.n_dims - _size(self.level_rate))
-        self.variance = pt.as_tensor_variable(variance)
-
-    def full(self, X: TensorLike, Xs: TensorLike | None = None) -> Tensor:
-        """Matrix of the kernel, (n, m)."""
-        parameters = [pt.stack([self.variance, self.inverse_alpha]), self.level_rate]
-        return _matrix_of("rational quadratic", self._slice(X, Xs), self.scale, parameters)
+        self.level_rate = _levels("level_rate", level_rate)
+        super().__init__(input_dim, active_dims, ls, self.level_rate)
+        self.inverse_alpha, self.variance = pt.as_tensor_variable(inverse_alpha), pt.as_tensor_variable(variance)
+        self.parameters = [pt.stack([self.variance, self.inverse_alpha]), self.level_rate]
 
     def diag(self, X: Tensor) -> Tensor:
         """Its diagonal, (n,)."""

@@ -4,11 +4,9 @@ The targets of a model without f are one random vector. Its density is the evide
 draws are as in the original model: a draw of f plus noise. Everything else is unchanged, so that PyMC's samplers work
 with it. The graph of the evidence of one block is applied to the rows of each by a scan.
 
-In other coordinates NUTS takes few steps, and the posterior stays the same. `GP.prior` writes f = m + L·u with u
-standard normal. With Gaussian sites, of precisions τ and natural means ν, held fixed, the posterior of u is N(M⁻¹Lᵀν,
-M⁻¹) with M = I + LᵀτL = GGᵀ. So u = G⁻ᵀ(v + G⁻¹Lᵀν) makes v nearly standard normal, whatever the hyperparameters are.
-Data determine the standard deviation of soft insensitive noise well, and hardly its shape, C·epsilon: the coordinates
-are the logs of both. The map from log C and log epsilon has Jacobian 1.
+In other coordinates NUTS takes few steps, and the posterior stays the same (docs/sampling.md). Of f = m + L·u they are
+v with u = G⁻ᵀ(v + G⁻¹Lᵀν), where GGᵀ = I + LᵀτL and the sites are fixed. Those of the noise are the logs of C·epsilon
+and of its standard deviation; the map from log C and log epsilon has Jacobian 1.
 """
 
 from __future__ import annotations
@@ -88,8 +86,8 @@ class MarginalTargetsRV(SymbolicRandomVariable):
     name = "marginal_targets"
     _print_name = ("MarginalTargets", "\\operatorname{MarginalTargets}")
 
-    def __init__(self, *args: Any, problem: CompiledModel, evidence: DenseEvidence, **kwargs: Any) -> None:
-        self.method, self.problem, self.evidence = evidence.method, problem, evidence
+    def __init__(self, *args: Any, evidence: DenseEvidence, **kwargs: Any) -> None:
+        self.method, self.problem, self.evidence = evidence.method, evidence.problem, evidence
         super().__init__(*args, ndim_supp=1, **kwargs)
 
 
@@ -139,7 +137,7 @@ def marginalize(method: Integrator, model: pm.Model | None = None) -> pm.Model:
     target = source[problem.target]
     f, latent = problem.latent, {source[name] for name in problem.prior.latents}
     fgraph, memo = copy_model(source, fgraph_from_model)
-    X = pt.as_tensor_variable(problem.X if problem.composite is None else problem.prior.X)
+    X = pt.as_tensor_variable(problem.columns.X if problem.composite is None else problem.prior.X)
     _, mean = problem.prior_at(X)
     K = problem.blocks.between(problem.prior_at(X)[0].given)
     evidence = DenseEvidence(problem, method)
@@ -151,7 +149,7 @@ def marginalize(method: Integrator, model: pm.Model | None = None) -> pm.Model:
     inputs = [K, mean, *others, *known, *evidence.inputs]
     named = {v: memo[v] for v in ancestors(inputs) if v in memo and memo[v] in fgraph.variables}
     mapped = replace_in_all(inputs, named)
-    y = _marginal(problem, f, mapped, evidence)
+    y = _marginal(mapped, evidence)
     gone = {memo[v] for v in latent}
     observed = memo[target]
     dims = observed.owner.op.dims
@@ -172,20 +170,21 @@ def source_of(model: pm.Model) -> MarginalTargetsRV:
     raise ModelError("the model has no targets made by bp.marginalize")
 
 
-def _marginal(problem: CompiledModel, f: Tensor, inputs: list[Tensor], evidence: DenseEvidence) -> Tensor:
+def _marginal(inputs: list[Tensor], evidence: DenseEvidence) -> Tensor:
     """The targets as a random vector: f is drawn inside, and then the original random variable given f."""
-    generators = [normalize_rng_param(None) for _ in range(2)]
+    problem, generators = evidence.problem, [normalize_rng_param(None) for _ in range(2)]
     inner = [v.type() for v in (*generators, *inputs)]
     rng_f, rng_y, K, mean, *others = inner
     next_f, white = pt.random.normal(size=K.shape[1], rng=rng_f, return_next_rng=True)
     drawn = mean + problem.covariance._replace(given=K).factor @ white
     rest = iter(others)
     noise = problem.ends.noise
-    given = [rng_y if i == 0 else drawn if v is f else next(rest) for i, v in enumerate(noise.owner.inputs)]
+    given = [
+        rng_y if i == 0 else drawn if v is problem.latent else next(rest) for i, v in enumerate(noise.owner.inputs)
+    ]
     next_y, y = noise.owner.op.make_node(*given).outputs
     y = problem.ends.observed(y, rest)
-    op = MarginalTargetsRV(inner, [y, next_f, next_y], problem=problem, evidence=evidence)
-    return op(*generators, *inputs)[0]
+    return MarginalTargetsRV(inner, [y, next_f, next_y], evidence=evidence)(*generators, *inputs)[0]
 
 
 class DenseEvidence:
@@ -200,7 +199,7 @@ class DenseEvidence:
         problem, first = self.problem, len(rest) - len(self.problem.site_parameters)
         bounds, last = rest[first - len(problem.ends.bounds) : first], first + len(problem.parameters)
         covariance = problem.covariance._replace(given=K)
-        targets = TargetsGraph.of(*problem.ends.between(y, *bounds), rest[last])  # the weights are last
+        targets = TargetsGraph.of(*problem.ends.graph(y, bounds), rest[last])  # the weights are last
         return self.method.evidence_graph(problem.loss.name, covariance, mean, targets, rest[first:last])[0]
 
 
@@ -218,7 +217,7 @@ class BlockEvidence(DenseEvidence):
         found = set(ancestors([problem.covariance.given, problem.mean]))
         leaves = [v for v in [*problem.variables, *data_of(problem.model)] if v in found]
         self._leaves = cast(list[Tensor], leaves)
-        self.inputs = [problem.X, *self._leaves]
+        self.inputs = [problem.columns.X, *self._leaves]
 
     def graph(self, y: Tensor, K: Tensor, mean: Tensor, rest: list[Tensor]) -> Tensor:
         """Log evidence of the targets y (n,), from the parameters of the loss and ``inputs``, which are last."""
@@ -355,7 +354,8 @@ def with_noise_coordinates(problem: CompiledModel) -> pm.Model:
     fgraph, memo = copy_model(model, fgraph_from_model)
     old = [memo[v] for v in given]
     smooth = replace_in(beta, {cast(Tensor, v): memo[v] for v in ancestors([beta]) if v in memo})
-    log_tube, log_sd = (_free(name) for name in NOISE_COORDINATES)
+    flat = [(pm.Flat.dist(), name) for name in NOISE_COORDINATES]
+    log_tube, log_sd = (model_free_rv(v, v.type(name=name), None, name) for v, name in flat)
     log_C = 0.5 * pt.log(unit_variance(pt.exp(log_tube), smooth)) - log_sd
     logs = [log_C, log_tube - log_C]
     density = sum(pm.logp(v.owner.inputs[0], pt.exp(x)) + x for v, x in zip(old, logs, strict=True))
@@ -377,8 +377,3 @@ def noise_coordinates(noise: NoiseModel) -> dict[str, Array]:
 def _is_log(model: pm.Model, variable: Tensor) -> bool:
     positive = isinstance(model.rvs_to_transforms.get(variable), LogTransform)
     return variable in model.free_RVs and variable.ndim == 0 and positive
-
-
-def _free(name: str) -> Tensor:
-    variable = pm.Flat.dist()
-    return model_free_rv(variable, variable.type(name=name), None, name)

@@ -11,8 +11,8 @@ A noise of the registry has a PyMC distribution through its log density, the log
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Sequence
-from functools import cache
 from typing import ClassVar, NamedTuple, cast
 
 import numpy as np
@@ -23,7 +23,6 @@ from pytensor.graph.basic import Apply, Variable
 from pytensor.graph.op import Op
 from pytensor.link.numba.dispatch.basic import numba_njit, register_funcify_default_op_cache_key
 from pytensor.tensor import TensorLike
-from pytensor.tensor.type import TensorType
 from pytensor.tensor.variable import TensorVariable
 
 from bsvr_pp.core.approximations.laplace import laplace_core
@@ -37,61 +36,59 @@ from bsvr_pp.core.losses.factors import of_rows, row_of, site_derivatives
 from bsvr_pp.core.losses.pieces import PIECES, Pieces
 from bsvr_pp.core.losses.registry import LIKELIHOODS, LOSSES
 
-type Shape = Sequence[Tensor]  # of an input or an output, as graphs
 type Graphs = Sequence[Variable]  # inputs or outputs
 
 
 def log_density(loss: str, r: TensorLike, parameters: Sequence[TensorLike]) -> Tensor:
     """Log of the noise density exp(-E(r))/Z as a graph, elementwise in r and the parameters of a loss of residuals."""
-    flat, rows, shape = _rows(r, parameters)
-    return LogFactor(loss).of(flat, pt.zeros((2, flat.shape[0])), rows)[0].reshape(shape)
+    return log_factor(loss, -pt.as_tensor_variable(r), 0.0, 0.0, parameters)
 
 
 def log_factor(
     loss: str, mu: TensorLike, lower: TensorLike, upper: TensorLike, parameters: Sequence[TensorLike]
 ) -> Tensor:
     """Log probability that mu plus noise is in (lower, upper]: a density at equal ends, -inf at impossible ones."""
-    given = [pt.as_tensor_variable(x).astype("float64") for x in (mu, lower, upper, *parameters)]
-    at, low, high, *rest = pt.broadcast_arrays(*given)
-    reference, ends = _relative_ends(low.ravel(), high.ravel())
-    rows = pt.stack([p.ravel() for p in rest])
-    return LogFactor(loss).of(reference - at.ravel(), ends, rows)[0].reshape(at.shape)
+    (at, low, high), rows, shape = _flat([mu, lower, upper], parameters)
+    reference = pt.switch(pt.isinf(low), high, low)  # a finite end, to which the ends are relative
+    ends = pt.stack([pt.switch(pt.isinf(low), low, 0.0), pt.switch(pt.isinf(high), high, high - reference)])
+    return LogFactor(loss).of(reference - at, ends, rows)[0].reshape(shape)
 
 
 def noise_quantile(loss: str, q: TensorLike, parameters: Sequence[TensorLike]) -> Tensor:
     """Quantile of the noise for the probability q as a graph, elementwise."""
-    flat, rows, shape = _rows(q, parameters)
+    (flat,), rows, shape = _flat([q], parameters)
     return NoiseQuantile(loss).of(flat, rows)[0].reshape(shape)
 
 
-def _relative_ends(lower: Tensor, upper: Tensor) -> tuple[Tensor, Tensor]:
-    """A finite end of each interval (n,), and both ends relative to it (2, n); infinite ends have no gradients."""
-    finite = pt.switch(pt.isinf(lower), 0.0, lower)
-    reference = pt.switch(pt.isinf(lower), upper, lower)
-    low = pt.switch(pt.isinf(lower), lower, finite - reference)
-    high = pt.switch(pt.isinf(upper), upper, upper - reference)
-    return reference, pt.stack([low, high])
-
-
-def _rows(given_values: TensorLike, parameters: Sequence[TensorLike]) -> tuple[Tensor, Tensor, Tensor]:
+def _flat(values: Sequence[TensorLike], parameters: Sequence[TensorLike]) -> tuple[list[Tensor], Tensor, Tensor]:
     """Flat values, parameters as (p, 1) if all are numbers and (p, n) otherwise, and the shape of the result."""
-    values = pt.as_tensor_variable(given_values).astype("float64")
-    given = [pt.as_tensor_variable(p).astype("float64") for p in parameters]
-    if all(p.type.ndim == 0 for p in given):
-        return values.ravel(), pt.stack(given)[:, None], values.shape
-    values, *given = pt.broadcast_arrays(values, *given)
-    return values.ravel(), pt.stack([p.ravel() for p in given]), values.shape
+    given = [pt.as_tensor_variable(x).astype("float64") for x in (*values, *parameters)]
+    count = len(values) if all(p.type.ndim == 0 for p in given[len(values) :]) else len(given)
+    alike = pt.broadcast_arrays(*given[:count])
+    flat = [x.ravel() for x in (*alike, *given[count:])]
+    return flat[: len(values)], pt.stack(flat[len(values) :]), alike[0].shape
 
 
 class CompiledOp(Op):
     """A function of arrays as a node of a graph: the same compiled code in Python and in Numba."""
 
-    results: ClassVar[tuple[TensorType, ...]]
+    signature: ClassVar[str]  # axes of inputs and outputs, as of generalised functions of NumPy
 
     def make_node(self, *inputs: TensorLike) -> Apply:
         """Apply to tensors."""
         given = [pt.as_tensor_variable(x).astype("float64") for x in inputs]
-        return Apply(self, given, [result() for result in self.results])
+        return Apply(self, given, [pt.tensor(dtype="float64", shape=(None,) * len(axes)) for axes in self._axes(1)])
+
+    def infer_shape(self, node: Apply, shapes: Sequence[Sequence[Tensor]]) -> list[list[Tensor]]:
+        """Shapes of the outputs."""
+        sizes: dict[str, Tensor] = {}
+        for axes, shape in zip(self._axes(0), shapes, strict=True):
+            sizes = dict(zip(axes, shape, strict=True)) | sizes
+        return [[sizes[axis] for axis in axes] for axes in self._axes(1)]
+
+    def _axes(self, side: int) -> list[list[str]]:
+        """Names of the axes of each input or output."""
+        return [re.findall(r"\w+", axes) for axes in re.findall(r"\((.*?)\)", self.signature.split("->")[side])]
 
     def of(self, *inputs: TensorLike) -> list[Tensor]:
         """The outputs for some inputs, as graphs."""
@@ -143,7 +140,7 @@ class LogFactor(DifferentiableOp):
     """Log factor of residuals (n,) with relative ends (2, n), equal for a density, parameters (p, k), k = 1 or n."""
 
     __props__ = ("loss",)
-    results = pt.dvector, pt.dvector, pt.dmatrix, pt.dmatrix
+    signature = "(n),(2,n),(p,k)->(n),(n),(2,n),(p,n)"
     gradients: ClassVar = {0: 1, 1: 2, 2: 3}
     named = "the log density of a noise"
 
@@ -163,16 +160,12 @@ class LogFactor(DifferentiableOp):
 
         return factor
 
-    def infer_shape(self, node: Apply, shapes: Sequence[Shape]) -> list[Shape]:
-        """Shapes of the outputs."""
-        return [shapes[0], shapes[0], shapes[1], (shapes[2][0], shapes[0][0])]
-
 
 class NoiseQuantile(CompiledOp):
     """Quantiles of the noise at probabilities."""
 
     __props__ = ("loss",)
-    results = (pt.dvector,)
+    signature = "(n),(p,k)->(n)"
 
     def __init__(self, loss: str) -> None:
         self.loss = loss
@@ -196,10 +189,6 @@ class NoiseQuantile(CompiledOp):
         log_mass, by_quantile, _, by_parameters = LogFactor(self.loss).of(outputs[0], ends, inputs[1])
         by = pt.true_div(cotangents[0], by_quantile)
         return [pt.switch(below, by, -by) * pt.exp(-log_mass), _like(inputs[1], -by * by_parameters)]
-
-    def infer_shape(self, node: Apply, shapes: Sequence[Shape]) -> list[Shape]:
-        """Shape of the output."""
-        return [shapes[0]]
 
 
 @compiled
@@ -257,15 +246,9 @@ class TargetsGraph(NamedTuple):
     @classmethod
     def of(cls, lower: TensorLike, upper: TensorLike | None = None, weight: TensorLike = 1.0) -> TargetsGraph:
         """Make it of targets, or of both ends of them, and of weights or one for all."""
-        low = pt.as_tensor_variable(lower).astype("float64")
-        high = low if upper is None or upper is lower else pt.as_tensor_variable(upper).astype("float64")
-        weights = pt.as_tensor_variable(weight).astype("float64")
+        given = (lower, lower if upper is None else upper, weight)
+        low, high, weights = (pt.as_tensor_variable(each).astype("float64") for each in given)
         return cls(low, high, pt.broadcast_to(weights, low.shape) if weights.ndim == 0 else weights)
-
-    @property
-    def exact(self) -> bool:
-        """Whether no target is an interval, as the graph shows."""
-        return self.lower is self.upper
 
 
 class LatentEvidence(DifferentiableOp):
@@ -274,31 +257,23 @@ class LatentEvidence(DifferentiableOp):
     Inputs: K (n, n), or ``by_root`` a root (n, r) of it; prior mean (n,); lower and upper ends of the targets and their
     weights (n,); loss parameters (p, k) with k = 1 or n; jitter for K; dual coefficients and site precisions (2, n) of
     a similar problem, or zeros. Outputs: log evidence, its gradients by K, mean, ends and parameters, 1 or 0 for
-    converged, and the solution (2, n). A back end may use whether all targets are exact. At the ``mismatch`` of moments
-    mean field ends: the error of the evidence is of second order in it, the error of its gradients of first order.
+    converged, and the solution (2, n). At the ``mismatch`` of moments mean field ends: the error of the evidence is of
+    second order in it, the error of its gradients of first order.
     """
 
-    __props__ = ("approximation", "loss", "mismatch", "exact", "by_root")
-    results = pt.dscalar, pt.dmatrix, pt.dvector, pt.dvector, pt.dvector, pt.dmatrix, pt.dscalar, pt.dmatrix
+    __props__ = ("approximation", "loss", "mismatch", "by_root")
+    signature = "(n,r),(n),(n),(n),(n),(p,k),(),(2,n)->(),(n,r),(n),(n),(n),(p,k),(),(2,n)"
     gradients: ClassVar = {0: 1, 1: 2, 2: 3, 3: 4, 5: 5}  # not by the weights, the jitter and the start
     named = "LatentEvidence"
 
-    def __init__(
-        self, approximation: str, loss: str, mismatch: float = TARGET, exact: bool = False, by_root: bool = False
-    ) -> None:
-        self.approximation, self.loss, self.mismatch = approximation, loss, mismatch
-        self.exact, self.by_root = exact, by_root
+    def __init__(self, approximation: str, loss: str, mismatch: float = TARGET, by_root: bool = False) -> None:
+        self.approximation, self.loss, self.mismatch, self.by_root = approximation, loss, mismatch, by_root
 
     def function(self) -> Callable[..., tuple[Array, ...]]:
         """The function on arrays, which Numba can compile."""
         return evidence_function(self.approximation, self.loss, self.mismatch, self.by_root)
 
-    def infer_shape(self, node: Apply, shapes: Sequence[Shape]) -> list[Shape]:
-        """Shapes of the outputs."""
-        return [(), shapes[0], shapes[1], shapes[2], shapes[3], shapes[5], (), shapes[7]]
 
-
-@cache
 def evidence_function(
     approximation: str, loss: str, mismatch: float = TARGET, by_root: bool = False
 ) -> Callable[..., tuple[Array, ...]]:
@@ -417,6 +392,6 @@ def latent_evidence(
     offset = pt.broadcast_to(pt.as_tensor_variable(mean), (n,))
     begin = pt.zeros((2, n)) if start is None else start
     mismatch = TARGET if start is None or approximation != "mean_field" else _SEARCH_MISMATCH
-    operation = LatentEvidence(approximation, loss, mismatch, known.exact, covariance.by_root)
+    operation = LatentEvidence(approximation, loss, mismatch, covariance.by_root)
     outputs = operation.of(covariance.given, offset, *known, pt.stack(rows), covariance.jitter, begin)
     return outputs[0], outputs[6], outputs[7]

@@ -39,9 +39,6 @@ Kernel = (
 )
 
 
-NO_LEVELS = Levels()
-
-
 class Inputs(NamedTuple):
     """Inputs X (n, d) of a model, and what its kernel knows of them.
 
@@ -53,7 +50,7 @@ class Inputs(NamedTuple):
     width: Array
     ard: bool
     tied: Tied = None
-    levels: Levels = NO_LEVELS
+    levels: Levels = Levels()
     warping: Warping = AS_GIVEN
     pairs: bool = False
     names: tuple[str, ...] = ()
@@ -74,10 +71,6 @@ class Inputs(NamedTuple):
         if self.warping.columns:
             kernel = Warped(d + q, kernel, self.warping)
         return WithLevels(d, kernel, self.levels) if q else kernel
-
-    def of_each(self, values: Any) -> Any:
-        """The values of the inputs from those of the lengthscales."""
-        return of_inputs(values, self.tied)
 
 
 class Scale(NamedTuple):
@@ -101,7 +94,7 @@ def _main_effects(inputs: Inputs, ls: Any, variance: Any, scale: float) -> pm.gp
     if n == 1:
         return _rational_quadratic(inputs, ls, variance, scale)
     sigma = _EFFECT * scale / np.sqrt(n)
-    amplitude = inputs.of_each(pm.HalfStudentT("effect_amplitude", nu=3.0, sigma=sigma, shape=n))
+    amplitude = of_inputs(pm.HalfStudentT("effect_amplitude", nu=3.0, sigma=sigma, shape=n), inputs.tied)
     inverse, detail = pm.HalfNormal("effect_inverse_lengthscale", _SHORT), pm.HalfNormal("effect_detail", 1.0)
     of_levels, rate = None, None
     if q:
@@ -207,14 +200,13 @@ def default_priors(X: ArrayLike, y: ArrayLike, *, ard: bool = True, noise: str =
 
     With s the robust scale of y (`location_and_scale`) and w the standard deviation of an input, over d inputs:
 
-    - ``amplitude`` ~ HalfStudentT(3, s), the standard deviation of f: 0 is a function without signal;
-    - ``inverse_lengthscale`` ~ HalfNormal(1/(w·√d)), one per input with ``ard``: 0 is an input without influence. The
-      density is finite there, so that it costs nothing to switch an input off; ``lengthscale`` is the inverse;
+    - ``amplitude`` ~ HalfStudentT(3, s), the standard deviation of f;
+    - ``inverse_lengthscale`` ~ HalfNormal(1/(w·√d)), one per input with ``ard``; ``lengthscale`` is the inverse;
     - ``C`` ~ LogNormal(log(5/s), 1.5): the scale √2/C of the noise has the median 0.3 s and may be up to twenty times
       smaller or larger; if the loss grows as r², as for Gaussian noise of variance 1/C, LogNormal(log(12/s²), 2);
     - ``epsilon`` ~ LogNormal(log(0.1·s), 1.0), if the loss has this parameter.
 
-    The priors of the noise are rows of `bsvr_pp.core.losses.registry.PARAMETERS`.
+    The priors of the noise are rows of `bsvr_pp.core.losses.registry.PARAMETERS`; docs/defaults.md has the reasons.
 
     Parameters
     ----------
@@ -265,7 +257,7 @@ def lengthscales(inputs: Inputs) -> Any:
     first = inputs.first
     scale = 1.0 / (inputs.width[first] * np.sqrt(first.size))
     if inputs.ard and first.size > 1:
-        inverse = inputs.of_each(pm.HalfNormal("inverse_lengthscale", scale, shape=first.size))
+        inverse = of_inputs(pm.HalfNormal("inverse_lengthscale", scale, shape=first.size), inputs.tied)
     else:
         inverse = pm.HalfNormal("inverse_lengthscale", float(np.exp(np.mean(np.log(scale)))))
     return pm.Deterministic("lengthscale", 1.0 / inverse)
@@ -297,8 +289,7 @@ def default_model(
 
     The kernel is amplitude²·k(x, x') plus a constant of 100 times a robust mean square of y (Chu, Keerthi & Ong 2004,
     (41), who fix the amplitude); k is 1 at distance 0. For "linear", k is x·x' of the scaled inputs, without amplitude.
-    The rational quadratic kernel (1 + r²/(2α))^(-α) is a mixture of Gaussian kernels of several lengthscales, and
-    nearly Gaussian where ``inverse_alpha`` ~ HalfNormal(1) is 0. The other priors are those of `default_priors`.
+    The rational quadratic kernel has ``inverse_alpha`` ~ HalfNormal(1). The other priors are those of `default_priors`.
 
     Parameters
     ----------

@@ -15,22 +15,20 @@ import numpy as np
 import pymc as pm
 import pytensor.tensor as pt
 from numpy.typing import ArrayLike, NDArray
-from pymc.logprob.abstract import MeasurableOp
 from pytensor.graph.replace import graph_replace, vectorize_graph
 from pytensor.graph.traversal import ancestors, toposort
 
 from bsvr_pp.core.approximations import Covariance
 from bsvr_pp.core.arrays import Array, Tensor, check_size, check_spread
-from bsvr_pp.core.covariance.covariance import AnyCovariance, CrossRoot
+from bsvr_pp.core.covariance.covariance import AnyCovariance, BlockDiagonal, CrossRoot
 from bsvr_pp.core.losses import NoiseModel
 from bsvr_pp.core.losses.registry import Loss
-from bsvr_pp.model.affine import Affine, affine_of, follows_rows, has_gaussian_mean
-from bsvr_pp.model.blocks import ONE_BLOCK, Partition
+from bsvr_pp.model.affine import Affine, RowValues, affine_of, has_gaussian_mean
+from bsvr_pp.model.blocks import ONE_BLOCK, Blocks, Partition
 from bsvr_pp.model.compiled import (
     Columns,
     Compiled,
     CompiledModel,
-    Exact,
     chosen_rows,
     data_of,
     functions_of,
@@ -42,7 +40,7 @@ from bsvr_pp.model.distributions import noise_of, split_weight
 from bsvr_pp.model.gaussian import gaussian_variables, gradients
 from bsvr_pp.model.gp import Prior, localize, processes_of
 from bsvr_pp.model.inventory import ModelError, NotRead, check_random, check_variables, inventory_of, target_of
-from bsvr_pp.model.row_kinds import ends_of, with_known_targets
+from bsvr_pp.model.row_kinds import Known, known_of, with_known_targets
 
 Point = dict[str, Array]
 
@@ -68,7 +66,7 @@ class Problem(CompiledModel):
     @property
     def own_names(self) -> tuple[str | None, str | None]:
         """Names of the data that are inputs and targets, if they have names."""
-        return getattr(self.X, "name", None), self.y.name
+        return self.columns.X.name, self.y.name
 
     @property
     def rank(self) -> int | None:
@@ -131,7 +129,8 @@ class Problem(CompiledModel):
     def at(self, point: Mapping[str, ArrayLike], progress: str = "") -> tuple[AnyCovariance, Array, NoiseModel]:
         """Prior covariance, prior mean and noise of the training rows; ``progress`` is the text of a bar for blocks."""
         if self.blocks.several:
-            covariance = self.blocks.joined(lambda b: self.part(b).dense_at(point)[0], progress)
+            rows = list(cast(Blocks, self.blocks))
+            covariance = BlockDiagonal(rows, lambda block: self.part(block).dense_at(point)[0], progress=progress)
             return covariance, self.mean_at(point), self.noise_of_rows(point)
         return self.dense_at(point)
 
@@ -147,7 +146,7 @@ class Problem(CompiledModel):
         """As `at`, for rows that are one block."""
         K, mean, *of_sites = self.arrays_at(point)
         offset = np.broadcast_to(mean, (self.targets.size,)).copy()
-        return self._covariance(K, self.prior.jitter), offset, self._noise_of_sites(of_sites, point)
+        return self._covariance(K, self.prior.jitter), offset, self.noise_of_rows(point, of_sites)
 
     def _covariance(self, given: Array, jitter: float = 0.0) -> Covariance:
         """The covariance of a matrix with its jitter, or of a root."""
@@ -164,17 +163,14 @@ class Problem(CompiledModel):
         """Noise of new targets at given hyperparameters, at the training rows or at another matrix."""
         return self.noise_model(self.evaluate("parameters", lambda: self.parameters, point, matrix=matrix))
 
-    def noise_of_rows(self, point: Mapping[str, ArrayLike]) -> NoiseModel:
-        """Noise of the training rows at given hyperparameters, with their weights or intervals."""
-        return self._noise_of_sites(self.evaluate("sites", lambda: self.site_parameters, point), point)
-
-    def _noise_of_sites(self, site_parameters: list[Array], point: Mapping[str, ArrayLike]) -> NoiseModel:
-        *parameters, weight = site_parameters
+    def noise_of_rows(self, point: Mapping[str, ArrayLike], at_point: list[Array] | None = None) -> NoiseModel:
+        """Noise of the training rows, with their weights or intervals; ``at_point`` are known `site_parameters`."""
+        *parameters, weight = at_point or self.evaluate("sites", lambda: self.site_parameters, point)
         return self.in_intervals(self.noise_model(parameters).weighted(weight), point)
 
     def in_intervals(self, noise: NoiseModel, point: Mapping[str, ArrayLike]) -> NoiseModel:
         """The noise with the ends of the targets at given hyperparameters; as it is if the targets are exact."""
-        return self.ends.known(noise, lambda: self.evaluate("ends", self.ends.graph, point, self.targets))
+        return noise if self.ends.exact else noise.between(*self.evaluate("ends", self.ends.graph, point, self.targets))
 
     def given_ends(self) -> dict[str, Array]:
         """Ends (n,) that are data, "lower" and "upper"; none of exact targets and classes, and if not all are data."""
@@ -210,32 +206,30 @@ class Problem(CompiledModel):
 
     def prior_of_each(self, point: Mapping[str, ArrayLike], X: Array) -> tuple[Array, Array]:
         """Prior covariance (m, r, r), without jitter, and prior mean (m, r) of each of m sets of inputs (m, r, d)."""
-        d, given = X.shape[2], self.arguments(point)
+        (m, r, d), given = X.shape, self.arguments(point)
 
-        def of(compiled: Compiled, some: Array) -> tuple[Array, Array]:
-            """Covariances and means of sets of inputs, or of one set."""
-            K, mean = compiled(*given, some)
-            return np.broadcast_to(K, (*some.shape[:-1], some.shape[-2])), np.broadcast_to(mean, some.shape[:-1])
-
-        def compile_() -> tuple[Compiled, bool]:
+        def compile_() -> Callable[..., Sequence[Array]]:
             one, many = pt.matrix(shape=(None, d)), pt.tensor3(shape=(None, None, d))
             covariance, mean = self.prior_at(one)
             graphs = [covariance.smooth, mean]
             single = self.compile(graphs, extra=[one])
+
+            def in_turn(*arguments: Array) -> list[Array]:
+                *given, X = arguments
+                K, mean = zip(*(single(*given, x) for x in X), strict=True)
+                return [np.stack(K), np.stack([np.broadcast_to(each, X.shape[1]) for each in mean])]
+
             try:
                 together = self.compile([*cast(list[Tensor], vectorize_graph(graphs, {one: many}))], extra=[many])
             except (NotImplementedError, TypeError, ValueError):
-                return single, False
+                return in_turn
             # PyTensor 3 vectorises some graphs with set_subtensor to others
-            pairs = zip(of(together, X[:1]), of(single, X[0]), strict=True)
-            same = all(np.allclose(found[0], expected, rtol=1e-6) for found, expected in pairs)
-            return (together, True) if same else (single, False)
+            pairs = zip(together(*given, X[:1]), in_turn(*given, X[:1]), strict=True)
+            same = all(np.allclose(found, expected, rtol=1e-6) for found, expected in pairs)
+            return together if same else in_turn
 
-        compiled, at_once = self.function("prior of each", compile_)
-        if at_once:
-            return of(compiled, X)
-        K, mean = zip(*(of(compiled, one) for one in X), strict=True)
-        return np.stack(K), np.stack(mean)
+        K, mean = self.function("prior of each", compile_)(*given, X)
+        return np.broadcast_to(K, (m, r, r)), np.broadcast_to(mean, (m, r))
 
     @property
     def given_data(self) -> list[Array]:
@@ -255,12 +249,8 @@ class Problem(CompiledModel):
 
     def to_constrained(self, values: Sequence[Array]) -> Point:
         """Hyperparameters at given values of the unconstrained variables."""
-
-        def compile_() -> Compiled:
-            # Bounds of a transform may depend on other hyperparameters.
-            return self.compile_on(self.values, self.model.replace_rvs_by_values(self._backward()))
-
-        found = self.function("backward", compile_)(*values, *self.given_data)
+        # Bounds of a transform may depend on other hyperparameters.
+        found = self._at_values("backward", lambda: self.model.replace_rvs_by_values(self._backward()), values)
         return {name: np.asarray(value) for name, value in zip(self.hyperparameters, found, strict=True)}
 
     def log_priors(self) -> list[Tensor]:
@@ -286,12 +276,12 @@ class Problem(CompiledModel):
 
     def log_prior_at(self, point: Mapping[str, ArrayLike]) -> list[Array]:
         """Values of `log_priors` at given hyperparameters, each summed over the entries of a vector."""
+        values = self.to_unconstrained(point)
+        return self._at_values("log prior", lambda: [density.sum() for density in self.log_priors()], values)
 
-        def compile_() -> Compiled:
-            return self.compile_on(self.values, [density.sum() for density in self.log_priors()])
-
-        found: list[Array] = self.function("log prior", compile_)(*self.to_unconstrained(point), *self.given_data)
-        return found
+    def _at_values(self, key: str, graphs: Callable[[], Sequence[Tensor]], values: Sequence[Array]) -> list[Array]:
+        """As `evaluate`, of graphs of ``values``."""
+        return self.function(key, lambda: self.compile_on(self.values, graphs()))(*values, *self.given_data)
 
     def _backward(self) -> list[Tensor]:
         """The hyperparameters as graphs of ``values``, and of other hyperparameters that bound them."""
@@ -432,7 +422,7 @@ def read_model(model: pm.Model | None = None, *, samples_f: bool = False) -> Pro
             problem.check_integrable()
     except ModelError as error:
         raise NotRead(str(error)) from None
-    given = [pt.as_tensor_variable(problem.X), problem.latent, problem.y]
+    given = [problem.columns.X, problem.latent, problem.y]
     check_random(problem.model, [problem.K, problem.mean, *problem.site_parameters, *problem.ends.bounds, *given])
     _check_data(problem)
     return problem
@@ -447,8 +437,6 @@ def _read(model: pm.Model) -> Problem:
         raise ModelError(f"the targets {target.name} have no value: observe at least one of them")
     loss, latent, parameters, weight, ends = _noise_in(model, target)
     composite, prior, columns = _locate(model, target, latent, processes, [*parameters, *ends.bounds, weight])
-    X = pt.as_tensor_variable(columns.X)
-    inputs = np.array(value_of(X), dtype=np.float64)
     hyperparameters, terms, of_latent = inventory_of(model, target, prior.latents)
     width, blocks = columns.width, prior.blocks
     of_rows = [*parameters, weight, *ends.row_bounds]
@@ -472,15 +460,14 @@ def _read(model: pm.Model) -> Problem:
         mean,
         tuple(_at_rows(parameter, columns, matrix) for parameter in parameters),
         _at_rows(weight, columns, matrix),
-        replace(ends, bounds=tuple(_at_rows(bound, columns, matrix) for bound in ends.bounds)),
-        X,
+        ends._replace(bounds=tuple(_at_rows(bound, columns, matrix) for bound in ends.bounds)),
         latent,
         columns.used(list(parameters)),
         terms,
         of_latent,
         functions_of(model, structure),
         composite,
-        columns.values(inputs)[slice(None) if columns.kept is None else columns.kept],
+        columns.values(columns.inputs)[slice(None) if columns.kept is None else columns.kept],
         np.asarray(value_of(model.rvs_to_values[target]), dtype=np.float64),
         width,
         data,
@@ -503,23 +490,16 @@ def _locate(
         if free := [v.name for v in model.free_RVs if v in of_inputs]:
             raise ModelError(f"the inputs X of {f.name} depend on {free[0]}: they must be data")
     if latent in processes and len(processes) == 1 and not has_gaussian_mean(model, processes[latent]):
-        X = localize(pt.as_tensor_variable(processes[latent].X), model)
-        return None, processes[latent], Columns(model, X, np.array(value_of(X), dtype=np.float64))
-    others = [graph for v in (*model.observed_RVs, *model.potentials) for graph in _given(v, target)]
+        return None, processes[latent], Columns(model, localize(processes[latent].X, model))
+    observed = [graph for v in model.observed_RVs if v is not target for graph in v.owner.inputs]
+    elsewhere = [*of_noise, *observed, *model.potentials]
     location, kept = chosen_rows(latent)  # as known targets have, and f at some of its inputs
-    composite, columns = affine_of(model, target, location, processes, [*of_noise, *others], kept)
+    composite, columns = affine_of(model, target, location, processes, elsewhere, kept)
     if kept is not None and not composite.rowwise:
-        composite, columns = affine_of(model, target, latent, processes, [*of_noise, *others])
+        composite, columns = affine_of(model, target, latent, processes, elsewhere)
     if any(process.blocks.several for process in processes.values()):
         raise ModelError("blocks take one process alone: add the kernels of several, and leave linear terms out")
     return composite, composite.prior(latent, target), columns
-
-
-def _given(v: Tensor, target: Tensor) -> Sequence[Tensor]:
-    """Graphs on which the density of an observed variable, or the value of a potential, depends."""
-    if v is target:
-        return []
-    return [v] if v.owner is None or not isinstance(v.owner.op, MeasurableOp) else v.owner.inputs
 
 
 def _at_rows(graph: Tensor, columns: Columns, matrix: Tensor) -> Tensor:
@@ -529,15 +509,16 @@ def _at_rows(graph: Tensor, columns: Columns, matrix: Tensor) -> Tensor:
 
 def _is_rowwise(graph: Tensor, columns: Columns) -> bool:
     """Whether a graph of some rows alone is computed row by row; a graph of all rows is checked at new rows."""
-    return columns.kept is None or graph.ndim == 0 or follows_rows(columns.model, graph, columns.n, columns.kept)
+    some = columns.kept is not None and graph.ndim > 0
+    return not some or RowValues(columns.model, graph, {}, columns.n, columns.kept).follows()
 
 
-def _noise_in(model: pm.Model, target: Tensor) -> tuple[Loss, Tensor, Sequence[Tensor], Tensor, Exact]:
+def _noise_in(model: pm.Model, target: Tensor) -> tuple[Loss, Tensor, Sequence[Tensor], Tensor, Known]:
     """Find the loss of targets, its location and parameters, sample weights, and what is known of the targets."""
     single, weight = split_weight(target)
-    ends = ends_of(single)
+    ends = known_of(single)
     noise = noise_of(ends.noise)
-    if noise is None or not ends.takes(noise[0]):
+    if noise is None or not (ends.exact or not noise[0].targets.refusal("residual")):
         op = ends.noise.owner.op
         kind = next(iter(getattr(op, "_print_name", ())), type(op).__name__)
         raise ModelError(
@@ -547,7 +528,7 @@ def _noise_in(model: pm.Model, target: Tensor) -> tuple[Loss, Tensor, Sequence[T
     loss, latent, parameters = noise
     known = [localize(parameter, model) for parameter in parameters]
     bounds = tuple(localize(bound, model) for bound in ends.bounds)
-    return loss, latent, known, localize(weight, model), replace(ends, bounds=bounds)
+    return loss, latent, known, localize(weight, model), ends._replace(bounds=bounds)
 
 
 def _check_data(problem: Problem) -> None:

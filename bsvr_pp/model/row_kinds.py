@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
 from functools import cache
+from itertools import islice
 from typing import Any, ClassVar, NamedTuple, cast
 from weakref import WeakKeyDictionary
 
@@ -33,36 +34,11 @@ from bsvr_pp.core.arrays import Array, Rows, Tensor, check_choice
 from bsvr_pp.core.losses import LOSSES
 from bsvr_pp.core.losses.noise import checked_ends
 from bsvr_pp.core.losses.registry import NOISES
-from bsvr_pp.model.compiled import Exact
 from bsvr_pp.model.distributions import NoiseRV, constraints, distribution_class, noise_of, valid_parameters
 from bsvr_pp.model.gp import copy_model, set_initial_values, share_data
 from bsvr_pp.model.operation import log_factor
 
 _KNOWN: WeakKeyDictionary[pm.Model, tuple[list[str], pm.Model]] = WeakKeyDictionary()
-
-
-class Intervals(Exact):
-    """Targets that are known to lie between ends."""
-
-    name = "interval"
-    exact = False
-
-
-class Censored(Intervals):
-    """Targets of which those outside of two bounds are known to lie beyond them."""
-
-    name = "censored"
-
-    def observed(self, y: Tensor, bounds: Iterator[Tensor]) -> Tensor:
-        """The bound beyond it."""
-        return pt.clip(y, next(bounds), next(bounds))
-
-
-class Ordered(Intervals):
-    """Ordered classes: the number of cut points below a latent target."""
-
-    name = "ordinal"
-    classes = True
 
 
 class Kind(NamedTuple):
@@ -74,30 +50,55 @@ class Kind(NamedTuple):
     ends: Callable[..., tuple[Tensor, Tensor]]  # of latent targets, from values and bounds; exchanged if impossible
     value: Callable[..., Tensor]  # from latent targets and bounds
     parent: type[Continuous | Discrete] = Continuous
-    rows: type[Intervals] = Intervals  # what is known of targets that a model has
+    known: str = "interval"  # what is known of targets, as results say it
     observed: Callable[..., Array] | None = None  # values from bounds, where these say everything
     valid: Callable[..., Tensor] = lambda *bounds: pt.constant(True)  # condition on the bounds
     allowed: str = ""  # the condition in words
 
 
-def ends_of(target: Tensor) -> Exact:
+class Known(NamedTuple):
+    """What is known of the targets of a model."""
+
+    kind: Kind
+    noise: Tensor  # the variable whose noise and location they have
+    bounds: tuple[Tensor, ...] = ()  # graphs from which the ends follow
+
+    @property
+    def exact(self) -> bool:
+        """Whether they are known exactly, as blocks and nearest rows take them."""
+        return self.kind.known == "exact"
+
+    @property
+    def cutpoints(self) -> tuple[Tensor, ...]:
+        """The cut points of ordered classes, which all rows share, if the targets are classes."""
+        return self.bounds if self.kind.known == "ordinal" else ()
+
+    @property
+    def row_bounds(self) -> tuple[Tensor, ...]:
+        """Those of the bounds that may have a value for each row."""
+        return () if self.cutpoints else self.bounds
+
+    def graph(self, y: Tensor, bounds: Sequence[Tensor] | None = None) -> tuple[Tensor, Tensor]:
+        """Lower and upper ends of the targets as graphs (n,), by their bounds or by others."""
+        lower, upper = self.kind.ends(y, *(self.bounds if bounds is None else bounds))
+        return pt.broadcast_to(lower, y.shape), pt.broadcast_to(upper, y.shape)
+
+    def observed(self, drawn: Tensor, bounds: Iterator[Tensor]) -> Tensor:
+        """What is observed of a draw of ``noise``, as a graph; ``bounds`` are the next inputs of its variable."""
+        if isinstance(self.noise.owner.op, TargetRV):  # which draws what is observed
+            return drawn
+        return self.kind.value(drawn, *islice(bounds, len(self.kind.bounds)))
+
+
+def known_of(target: Tensor) -> Known:
     """Return what is known of the targets of an observed random variable."""
     op = target.owner.op
     if isinstance(op, CensoredRV):
         noise, *bounds = target.owner.inputs
-        return Censored(noise, tuple(bounds), _of_rows(_censored_ends))
+        return Known(_CENSORED, noise, tuple(bounds))
     if isinstance(op, TargetRV):
-        bounds = op.dist_params(target.owner)[-len(op.kind.bounds) :]
-        return op.kind.rows(target, tuple(bounds), _of_rows(op.kind.ends))
-    return Exact(target)
-
-
-def _of_rows(ends: Callable[..., tuple[Tensor, Tensor]]) -> Callable[..., tuple[Tensor, Tensor]]:
-    def between(y: Tensor, *bounds: Tensor) -> tuple[Tensor, Tensor]:
-        lower, upper = ends(y, *bounds)
-        return pt.broadcast_to(lower, y.shape), pt.broadcast_to(upper, y.shape)
-
-    return between
+        return Known(op.kind, target, tuple(op.dist_params(target.owner)[-len(op.kind.bounds) :]))
+    return Known(_EXACT, target)
 
 
 def _censored_ends(y: Tensor, lower: Tensor, upper: Tensor) -> tuple[Tensor, Tensor]:
@@ -112,10 +113,6 @@ def _class_ends(y: Tensor, cutpoints: Tensor) -> tuple[Tensor, Tensor]:
     # Equal ends are an exact target, but an empty class has no mass, as ends that are exchanged.
     possible = pt.and_(pt.eq(k, y), low < high)
     return pt.switch(possible, low, 1.0), pt.switch(possible, high, 0.0)
-
-
-def _class_of(latent: Tensor, cutpoints: Tensor) -> Tensor:
-    return (latent[..., None] > cutpoints).sum(axis=-1).astype("int64")
 
 
 def representative(lower: ArrayLike, upper: ArrayLike) -> Array:
@@ -133,6 +130,8 @@ def _shown(lower: TensorLike, upper: TensorLike) -> Array:
     return representative(ends[:, 0], ends[:, 1])
 
 
+_EXACT = Kind("", (), "", ends=lambda y: (y, y), value=lambda latent: latent, known="exact")
+_CENSORED = Kind("", ("lower", "upper"), "(),()", ends=_censored_ends, value=pt.clip, known="censored")
 KINDS = {
     kind.name: kind
     for kind in (
@@ -149,9 +148,9 @@ KINDS = {
             ("cutpoints",),
             "(k)",
             ends=_class_ends,
-            value=_class_of,
+            value=lambda latent, cutpoints: (latent[..., None] > cutpoints).sum(axis=-1).astype("int64"),
             parent=Discrete,
-            rows=Ordered,
+            known="ordinal",
             valid=lambda cutpoints: pt.all(pt.diff(cutpoints) > 0),
             allowed=", cutpoints ascending",
         ),
@@ -195,7 +194,7 @@ def _without(model: pm.Model, missing: list[Tensor]) -> pm.Model:
         for i in reversed(range(len(fgraph.outputs))):
             if free in ancestors([fgraph.outputs[i]]):  # also what is computed from all targets
                 fgraph.remove_output(i)
-        if (noise := noise_of(ends_of(rv).noise)) is not None:  # another one is refused by its name
+        if (noise := noise_of(known_of(rv).noise)) is not None:  # another one is refused by its name
             location = model_deterministic(noise[1], v.name, *free.owner.op.dims)
             fgraph.add_output(location, import_missing=True)
     return model_from_fgraph(fgraph, mutate_fgraph=True)
@@ -243,8 +242,8 @@ def _distribution(name: str, loss: str) -> type[Continuous | Discrete]:
 
     members = {"__doc__": f"`{name}` with {loss} noise.", "logp": staticmethod(logp)}
     members |= {"support_point": staticmethod(support_point)}
-    called, bounds = f"{name}_{loss}", f",{kind.signature}"
-    return distribution_class(TargetRV, called, loss, members, shown=name, bounds=bounds, parent=kind.parent, kind=kind)
+    bounds = f",{kind.signature}"
+    return distribution_class(TargetRV, f"{name}_{loss}", loss, members, bounds=bounds, parent=kind.parent, kind=kind)
 
 
 def __getattr__(name: str) -> type[NoiseRV]:
@@ -285,13 +284,11 @@ def _arguments(
 ) -> tuple[list[TensorLike], list[TensorLike | None]]:
     """Take bounds and parameters of the loss out of arguments; by default the tube is 0, its smooth part one half."""
     check_choice("noise", noise, NOISES)
-    known = dict[str, TensorLike](zip((*kind.bounds, "C", "epsilon", "beta"), values, strict=False))
-    for name in (*kind.bounds, "C", "epsilon", "beta", "quantile"):
-        if named.get(name) is not None:
-            known[name] = named[name]
-        named.pop(name, None)
-    names = LOSSES[noise].parameters
-    given = [name for name in known if name not in kind.bounds and known[name] is not None]
+    names, by_place = LOSSES[noise].parameters, (*kind.bounds, "C", "epsilon", "beta")
+    found = dict(zip(by_place, values, strict=False))
+    found |= {name: named.pop(name) for name in (*by_place, "quantile") if name in named}
+    known: dict[str, TensorLike] = {name: value for name, value in found.items() if value is not None}
+    given = [name for name in known if name not in kind.bounds]
     missing = [name for name in kind.bounds if name not in known]
     if missing:
         raise TypeError(f"{kind.name} needs {', '.join(kind.bounds)}, {', '.join(missing)} missing")
@@ -313,8 +310,9 @@ class Interval(_Targets):
        \log P(\text{lower} < \mu + r \le \text{upper}),
 
     with the noise r of a loss, by default soft insensitive (`SoftInsensitive`). One infinite end is a censored target,
-    equal ends are an exact one with its density. If all targets are exact or censored at fixed bounds, `pm.Censored`
-    of a noise is the same model.
+    equal ends are an exact one with its density, so that evidences depend on the unit of the target
+    (docs/how-to/censored.md). If all targets are exact or censored at fixed bounds, `pm.Censored` of a noise is the
+    same model.
 
     Parameters
     ----------
@@ -339,11 +337,6 @@ class Interval(_Targets):
         If an end is NaN, or lower is above upper, or both are infinite, or there is no such noise.
     TypeError
         If a parameter is missing or unknown.
-
-    Notes
-    -----
-    The evidence of a model that has exact targets and intervals is a density of the former and a probability of the
-    latter; it depends on the unit of the target, and cannot be compared between data.
 
     Examples
     --------

@@ -77,22 +77,19 @@ class Gaps(NamedTuple):
     """Distances of points U (m, d) from V (n, d), in lengthscales, along the input of each of U."""
 
     own: Array  # (m, n)
-    each: list[Array]  # (m, n), along every input
-    unlike: list[Array]  # of every category, the distance of levels: 1, or 1/2 of an unknown one
+    each: Array  # (d, m, n), along every input
+    unlike: Array  # (q, m, n), of every category, the distance of levels: 1, or 1/2 of an unknown one
     inputs: NDArray[np.intp]
     ls: Array  # (m,)
 
     @classmethod
     def of(cls, U: Array, inputs: NDArray[np.intp], V: Array, ls: Array) -> Self:
         """The distances; columns after those with lengthscales are levels, -1 for an unknown one."""
-        each = [(U[:, k, None] - V[:, k]) / ls[k] for k in range(ls.size)]
-        own = np.empty((len(U), len(V)))
-        for k in np.unique(inputs):
-            own[inputs == k] = each[k][inputs == k]
-        unlike = []
-        for u, v in zip(U.T[ls.size :, :, None], V.T[ls.size :], strict=True):
-            unlike.append(np.where(u == v, 0.0, np.where((u < 0) | (v < 0), 0.5, 1.0)))
-        return cls(own, each, unlike, inputs, ls[inputs])
+        u, v = U.T[:, :, None], V.T[:, None]
+        each = (u[: ls.size] - v[: ls.size]) / ls[:, None, None]
+        u, v = u[ls.size :], v[ls.size :]
+        unlike = np.where(u == v, 0.0, np.where((u < 0) | (v < 0), 0.5, 1.0))
+        return cls(each[inputs, np.arange(len(U))], each, unlike, inputs, ls[inputs])
 
 
 class Radial(NamedTuple):
@@ -104,10 +101,7 @@ class Radial(NamedTuple):
     rate: Array = np.empty(0)  # of each category, in h
 
     def _derivatives(self, gaps: Gaps) -> tuple[Array, Array]:
-        h = np.asarray(0.5 * sum(gap * gap for gap in gaps.each))
-        for rate, unlike in zip(self.rate, gaps.unlike, strict=True):
-            h = h + rate * unlike
-        first, second = self.profile(h)
+        first, second = self.profile(0.5 * (gaps.each**2).sum(axis=0) + np.tensordot(self.rate, gaps.unlike, 1))
         return self.variance * first, self.variance * second
 
     def with_values(self, gaps: Gaps) -> Array:
@@ -132,7 +126,7 @@ class Effects(NamedTuple):
         """Effects of the own input, their factor of products with all others, and their details."""
         variance = self.variance[gaps.inputs, None]
         own = variance * np.exp(-0.5 * gaps.own**2)
-        total = sum(v * np.exp(-0.5 * gap * gap) for v, gap in zip(self.variance, gaps.each, strict=True))
+        total = np.tensordot(self.variance, np.exp(-0.5 * gaps.each**2), 1)
         details = 16.0 * self.detail**2 * variance * np.exp(-8.0 * gaps.own**2)
         return own, 1.0 + self.pairs**2 * (total - own), details
 
@@ -150,11 +144,6 @@ class Effects(NamedTuple):
 
 
 Form = Radial | Effects  # a kernel with derivatives, of the parameters of its graph
-
-
-def _gaussian(h: Array) -> tuple[Array, Array]:
-    e = np.exp(-h)
-    return -e, e
 
 
 def _rational(inverse_alpha: float) -> Callable[[Array], tuple[Array, Array]]:
@@ -180,7 +169,7 @@ def _matern52(h: Array) -> tuple[Array, Array]:
     return -(1.0 + r) * e, 5.0 * e
 
 
-_STATIONARY = {pm.gp.cov.ExpQuad: _gaussian, pm.gp.cov.Matern32: _matern32, pm.gp.cov.Matern52: _matern52}
+_STATIONARY = {pm.gp.cov.ExpQuad: _rational(0.0), pm.gp.cov.Matern32: _matern32, pm.gp.cov.Matern52: _matern52}
 
 
 class _Term(NamedTuple):

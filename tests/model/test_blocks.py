@@ -166,7 +166,6 @@ def test_all_rows_are_one_block():
         assert blocks.label_of(6).tolist() == blocks.assign(X).tolist() == [0] * 6
         assert blocks.grown(X).label_of(12).tolist() == [0] * 12
         assert blocks.each(lambda i: i + 1, range(3)) == [1, 2, 3]
-        assert blocks.joined(lambda block: block) == 0 or blocks is cut
     assert np.shares_memory(X[one.rows(0)], X) and one.to_arrays() == {}
 
 

@@ -347,7 +347,7 @@ class SearchObjective:
     def constant(self, found: Optimum) -> Point | None:
         """A point at which f hardly varies, with the most likely noise of a constant, if it is above what was found."""
         problem = self._problem
-        if problem.loss.targets.values or problem.ends.classes or not problem.divisible or problem.blocks.several:
+        if problem.loss.targets.values or problem.ends.cutpoints or not problem.divisible or problem.blocks.several:
             return None
         roles, free = find_roles(problem), set(self._all_values) - set(self._fixed)
         others = [name for name in free if roles.get(name) not in problem.loss.parameters]
