@@ -323,8 +323,9 @@ def check_neighbours(
 def _members(problem: Problem, result: xr.DataTree) -> list[Member]:
     """The posterior of a result, or of each point of the hyperparameters in its predictions."""
     if "members" not in result.children:
-        latent = result["latent_posterior"].to_dataset()
-        return [Member(_point(problem, result), latent["dual_coef"].values, latent["site_precision"].values)]
+        latent, posterior = (result[group].to_dataset() for group in ("latent_posterior", "posterior"))
+        (point,) = points_of(posterior.isel(chain=[0], draw=[0]), problem.hyperparameters)
+        return [Member(point, latent["dual_coef"].values, latent["site_precision"].values)]
     found = []
     for i in range(result["members"].sizes["member"]):
         member = {str(name): array.values[i] for name, array in result["members"].data_vars.items()}
@@ -333,18 +334,12 @@ def _members(problem: Problem, result: xr.DataTree) -> list[Member]:
     return found
 
 
-def _point(problem: Problem, result: xr.DataTree) -> Point:
-    """The hyperparameters of the first draw of a result."""
-    posterior = result["posterior"].to_dataset()
-    return {name: posterior[name].values[0, 0] for name in problem.hyperparameters}
-
-
 def latent_posterior(problem: Problem, result: xr.DataTree) -> tuple[LatentPosterior, NoiseModel]:
     """Gaussian posterior of f, and the noise, of a result at one point of the hyperparameters, of this model."""
     check_match(problem, result)
-    latent = result["latent_posterior"].to_dataset()
-    K, mean, noise = problem.at(_point(problem, result))
-    return posterior_of(problem, K, mean, latent["dual_coef"].values, latent["site_precision"].values), noise
+    (member,) = _members(problem, result)
+    K, mean, noise = problem.at(member.point)
+    return posterior_of(problem, K, mean, member.dual_coef, member.site_precision), noise
 
 
 def posterior_of(

@@ -25,8 +25,8 @@ from bsvr_pp.core.compiler import threads_for
 from bsvr_pp.inference.approximate import MeanField, solve_at
 from bsvr_pp.inference.fitted import Cloud, Fitted
 from bsvr_pp.inference.protocol import IntegratesLatent, Options, check_latent
+from bsvr_pp.inference.search.optimize import SharedObjective
 from bsvr_pp.inference.search.quasi_newton import Evaluate
-from bsvr_pp.inference.search.shared import SharedObjective
 from bsvr_pp.model.problem import Point, Problem
 
 GOOD_K = 0.7  # largest k-hat of reliable importance weights (Vehtari et al. 2024)

@@ -23,22 +23,14 @@ from bsvr_pp.core.approximations import LatentPosterior
 from bsvr_pp.core.arrays import Array, Values, check_fields, numbers
 from bsvr_pp.core.losses import NoiseModel
 from bsvr_pp.core.losses.noise import IntervalNoise
-from bsvr_pp.inference.parts import (
-    coordinates_of_f,
-    deterministics_at,
-    draw_parts,
-    moments_of_parts,
-    names_of_latents,
-    sum_of_parts,
-)
-from bsvr_pp.inference.search.optimize import Optimum
+from bsvr_pp.inference.parts import draw_latents, moments_of_parts, names_of_latents, sum_of_parts
+from bsvr_pp.inference.search.optimize import OF_OPTIMUM, Optimum
 from bsvr_pp.model.blocks import ONE_BLOCK, Blocks, Partition
 from bsvr_pp.model.inventory import ModelError
 from bsvr_pp.model.problem import Point, Problem, read_model
 from bsvr_pp.model.row_kinds import missing_name
 
 _ONE_POINT = "hyperparameters are one point, equal in all draws of f: ESS, R-hat and MCSE have no meaning"
-_OPTIMUM = ("objective", "converged", "message", "n_evaluations")  # attributes of `Optimum`, in their order
 _DRAWS = 500  # number of draws of f from a Gaussian approximation, and of new targets,
 _FEWEST, _NUMBERS = 20, 2_000_000  # fewer where there are many rows: about this many numbers
 
@@ -179,7 +171,7 @@ def optima_of(problem: Problem, result: xr.DataTree) -> list[Optimum]:
         return []
     ends = result["optima"].to_dataset()
     points = [{name: ends[name].values[i] for name in problem.hyperparameters} for i in range(ends.sizes["optimum"])]
-    each = zip(points, *(ends[name].values.tolist() for name in _OPTIMUM), strict=True)
+    each = zip(points, *(ends[name].values.tolist() for name in OF_OPTIMUM), strict=True)
     return [Optimum(point, value, bool(converged), message, count) for point, value, converged, message, count in each]
 
 
@@ -247,16 +239,9 @@ def from_latent(
     """Make the result of a Gaussian posterior of f at one point, with draws; with ``plug_in`` f is only its mode."""
     noise = problem.in_intervals(problem.noise_at(point), point)
     many = draws or draws_of(problem)
-    parts: Point = {}
-    if problem.composite is not None:
-        f, parts = draw_parts(problem, point, posterior, many, rng, plug_in=plug_in)
-    else:
-        f = posterior.mean[None] if plug_in else posterior.draw(many, rng)
-        parts = coordinates_of_f(problem.prior, posterior.factor.covariance, problem.mean_at(point), f)
-        f, *whitened = (np.broadcast_to(values, (many, f.shape[1])) for values in (f, *parts.values()))
-        parts = dict(zip(parts, whitened, strict=True))
-    parts |= deterministics_at(problem, point, parts | {problem.prior.name: f})
+    parts = draw_latents(problem, point, posterior, many, None if plug_in else rng)
     parts = with_missing(problem, point, parts, rng)
+    f = parts.pop(problem.prior.name)
     values = with_derived(problem, point)
     repeated = {name: np.broadcast_to(value, (1, len(f), *np.shape(value))) for name, value in values.items()}
     zero = np.zeros_like(posterior.variance)
@@ -293,7 +278,7 @@ def from_latent(
 def keep_optima(tree: xr.DataTree, optima: Sequence[Optimum]) -> None:
     """Add the end points of all starts of the optimiser to a result, if there are any."""
     if optima:
-        ends = {name: ("optimum", [getattr(each, name) for each in optima]) for name in _OPTIMUM}
+        ends = {name: ("optimum", [getattr(each, name) for each in optima]) for name in OF_OPTIMUM}
         ends["converged"] = ("optimum", [int(each.converged) for each in optima])
         tree["optima"] = xr.DataTree(xr.Dataset(ends | stacked_points("optimum", [each.point for each in optima])))
 
@@ -344,8 +329,10 @@ def from_samples(
     latent = {"mean": flat.mean(axis=0), "variance": flat.var(axis=0, ddof=1) if len(flat) > 1 else 0 * flat[0]}
     of_targets = likelihood.reshape(*shape, n), predicted.reshape(*shape, n)
     tree = _tree(problem, noise, draws, *of_targets, latent, attributes)
-    if problem.hyperparameters:
-        tree["log_prior"] = xr.DataTree(log_prior(problem, drawn))
+    if names := problem.hyperparameters:
+        log_prior = np.array([problem.log_prior_at(point)[: len(names)] for point in points]).T.reshape(-1, *shape)
+        of_each = {each: (("chain", "draw"), values) for each, values in zip(names, log_prior, strict=True)}
+        tree["log_prior"] = xr.DataTree(numbered(xr.Dataset(of_each)))
     for group in ("sample_stats", "leave_one_out", "latent_draws"):
         if group in samples.children:
             tree[group] = samples[group]
@@ -471,15 +458,6 @@ def other_data(problem: Problem) -> dict[str, Array]:
 
 def numbered(data: xr.Dataset) -> xr.Dataset:
     return data.assign_coords({dim: np.arange(data.sizes[dim]) for dim in ("chain", "draw")})
-
-
-def log_prior(problem: Problem, posterior: xr.Dataset) -> xr.Dataset:
-    """Log prior density of the constrained values of each hyperparameter (a sum over a vector) for each draw."""
-    points, count = points_of(posterior, problem.hyperparameters), len(problem.hyperparameters)
-    values = np.array([problem.log_prior_at(point)[:count] for point in points])
-    shape = posterior.sizes["chain"], posterior.sizes["draw"]
-    columns = zip(problem.hyperparameters, values.T, strict=True)
-    return numbered(xr.Dataset({name: (("chain", "draw"), column.reshape(shape)) for name, column in columns}))
 
 
 def with_missing(problem: Problem, point: Point, draws: Mapping[str, Array], rng: np.random.Generator) -> Point:
