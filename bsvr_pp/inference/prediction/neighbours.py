@@ -391,7 +391,8 @@ def nearest_rows(problem: Problem, point: Point, X: Array, count: int) -> Rows:
     if apart is not None:
         return np.argsort(apart, axis=1, kind="stable")[:, :count]
     unit = _unit(problem, point)
-    found = _tree(problem, unit).query(X / unit, k=np.arange(1, min(count, problem.targets.size) + 1))
+    tree = problem.cached(("tree", *unit.tolist()), lambda: cKDTree(problem.inputs / unit))
+    found = tree.query(X / unit, k=np.arange(1, min(count, problem.targets.size) + 1))
     return np.asarray(found[1], dtype=np.int64)
 
 
@@ -433,8 +434,3 @@ def _unit(problem: Problem, point: Point) -> Array:
     """Units of the inputs in which rows are near."""
     unit = lengthscales(problem, point)
     return np.where(np.ptp(problem.inputs, axis=0) > 0, problem.inputs.std(axis=0), 1.0) if unit is None else unit
-
-
-def _tree(problem: Problem, unit: Array) -> cKDTree:
-    """The tree of the inputs in these units, made once for the rows."""
-    return problem.cached(("tree", *unit.tolist()), lambda: cKDTree(problem.inputs / unit))

@@ -78,14 +78,11 @@ def maximize(
 ) -> list[Optimum]:
     """Run the optimiser from several starts or the given one; the best optimum is first, also if it is interrupted."""
     check_continuous(problem, fixed)
-    restarts, tolerance = options.restarts or method.search.starts, method.search.tolerance
-    one_optimum, go_on = method.search.kept == 0, max(ceil(method.search.kept * restarts), 1)
+    restarts, kept = options.restarts or method.search.starts, method.search.kept
+    one_optimum, go_on = kept == 0, max(ceil(kept * restarts), 1)
     known = options.start if one_optimum else None
     levels = _halves(problem) if one_optimum and known is None else [problem]
-
-    def objective(rows: Problem) -> SearchObjective:
-        return SearchObjective(rows, method, fixed, options.objective)
-
+    objective = partial(SearchObjective, method=method, fixed=fixed, objective=options.objective)
     whole, part = objective(levels[0]), _part(levels[0])
     few = whole if part is None else objective(part)
     optima: list[Optimum] = []
@@ -100,39 +97,39 @@ def maximize(
             starts = choose_starts(problem, restarts, rng) if known is None else [known]
             choose = one_optimum and len(starts) > 1
             for each in starts if choose or few is whole or not one_optimum else []:
-                optima.append(few.climb(each, limit=_TRIAL if choose else np.inf, tolerance=tolerance))
+                optima.append(few.climb(each, limit=_TRIAL if choose else np.inf))
                 report()
             if choose:
                 close = _close(optima)
                 for i in close if len(close) > 1 or few is not whole else []:
-                    optima[i] = few.continued(optima[i], limit=_TRIAL, tolerance=tolerance)
+                    optima[i] = few.continued(optima[i], limit=_TRIAL)
             if one_optimum and few is not whole:
                 if choose:
                     begun = [whole.half_way(starts[i], optima[i]) for i in _close(optima)]
                 elif known is not None:
                     begun = optima = [whole.restarted(Optimum(known, -np.inf, False, "a start", 1))]
                 else:
-                    begun = optima = [whole.climb(starts[0], limit=_TRIAL, tolerance=tolerance)]
-                optima = _raced(whole, few, begun, tolerance)
+                    begun = optima = [whole.climb(starts[0], limit=_TRIAL)]
+                optima = _raced(whole, few, begun)
                 report()
             elif choose:
                 optima = _left(optima)
-                optima[0] = whole.continued(optima[0], tolerance=tolerance)
+                optima[0] = whole.continued(optima[0])
                 report()
             elif few is not whole:
                 optima = _sorted([whole.restarted(found) for found in _sorted(optima)[:go_on]])
                 for i, found in enumerate(optima):
-                    optima[i] = whole.continued(found, tolerance=tolerance)
+                    optima[i] = whole.continued(found)
                     report()
             for rows in levels[1:]:
                 level = objective(rows)
                 half = _sorted([level.restarted(found) for found in optima])[0]
                 second = level.second_derivatives(half, objective(_part(rows) or levels[0]))
-                optima, whole = [level.continued(half, tolerance=tolerance, second=second)], level
+                optima, whole = [level.continued(half, second=second)], level
                 report()
             constant = constant_of(problem, optima[0].point, fixed) if one_optimum else None
             if constant is not None and whole(whole.pack(constant))[0] > optima[0].objective + _ABOVE:
-                optima.append(whole.climb(constant, tolerance=tolerance))
+                optima.append(whole.climb(constant))
         except KeyboardInterrupt:
             if not optima:
                 raise
@@ -199,15 +196,15 @@ def _left(optima: list[Optimum]) -> list[Optimum]:
     return [best, *(o if o.converged else replace(o, message=message.format(o.n_evaluations)) for o in others)]
 
 
-def _raced(whole: SearchObjective, few: SearchObjective, begun: list[Optimum], tolerance: float) -> list[Optimum]:
+def _raced(whole: SearchObjective, few: SearchObjective, begun: list[Optimum]) -> list[Optimum]:
     """Continue starts that a part of the rows does not tell apart for a few steps with all, and the best to the end."""
     turns, best = [whole.second_derivatives(found, few) for found in begun], 0
     if len(begun) > 1:
         pairs = zip(begun, turns, strict=True)
-        begun = [whole.continued(found, limit=_TRIAL, tolerance=tolerance, second=turn) for found, turn in pairs]
+        begun = [whole.continued(found, limit=_TRIAL, second=turn) for found, turn in pairs]
         best = int(np.argmax([found.objective for found in begun]))
     optima = _left(begun)
-    return [whole.continued(optima[0], tolerance=tolerance, second=turns[best]), *optima[1:]]
+    return [whole.continued(optima[0], second=turns[best]), *optima[1:]]
 
 
 class SearchObjective:
@@ -295,11 +292,11 @@ class SearchObjective:
         """Which of the free unconstrained values (k,) are of hyperparameters of these names."""
         return self._flat([np.full(value.shape, name in names) for name, value in self._all_values.items()]).data > 0
 
-    def climb(self, start: Point, *, tolerance: float, **options: Any) -> Optimum:
-        """Maximise from a start; the options are those of `ascend`, and the tolerance grows with many rows."""
+    def climb(self, start: Point, **options: Any) -> Optimum:
+        """Maximise from a start, to the tolerance of the method, which grows with many rows; options of `ascend`."""
         n = self._problem.targets.size
-        options["tolerance"] = tolerance_of(tolerance, n)
-        found = ascend(self, self.pack(start), n, highest=self.highest(), **options)
+        tolerance = tolerance_of(self._method.search.tolerance, n)
+        found = ascend(self, self.pack(start), n, tolerance=tolerance, highest=self.highest(), **options)
         reached = self.unpack(found.x), found.value
         return Optimum(*reached, found.converged, found.message, found.n_evaluations, found.curvature)
 
