@@ -19,7 +19,7 @@ from scipy.special import logsumexp
 
 from bsvr_pp.core.approximations import BlockDiagonal, Covariance, LatentPosterior
 from bsvr_pp.core.approximations.posterior import from_sites, without_factor
-from bsvr_pp.core.arrays import Array, check_count
+from bsvr_pp.core.arrays import Array, Rows, check_count
 from bsvr_pp.core.covariance.covariance import BlockFactor
 from bsvr_pp.core.losses import NoiseModel
 from bsvr_pp.inference.parts import names_of_latents
@@ -184,8 +184,7 @@ class Fitted:
     ) -> xr.DataTree:
         """Draws of the points of a cloud, equal ones together, and of f by its posterior at each."""
         order, many = rng.permutation(len(cloud.points)), size or draws_of(problem)
-        share = np.cumsum(cloud.weights[order])
-        index = order[np.searchsorted(share, (np.arange(many) + 0.5) / many * share[-1])]
+        index = order[systematic(cloud.weights[order], many)]
         points = [with_derived(problem, point) for point in cloud.points]
         drawn = {name: np.stack([points[i][name] for i in index])[None] for name in points[0]}
         tree = xr.DataTree.from_dict({"posterior": numbered(layout_of(problem).dataset(drawn, ("chain", "draw")))})
@@ -197,6 +196,12 @@ class Fitted:
         tree["members"] = xr.DataTree(xr.Dataset(members | stacked_points("member", self.points)))
         keep_optima(tree, self.optima)
         return tree
+
+
+def systematic(weights: Array, count: int) -> Rows:
+    """Numbers of points, drawn by weights at equal distances of their cumulated sum."""
+    share = np.cumsum(weights)
+    return np.searchsorted(share, (np.arange(count) + 0.5) / count * share[-1]).clip(0, len(weights) - 1)
 
 
 def fitted_at(point: Point, posterior: LatentPosterior, optima: list[Optimum], **more: object) -> Fitted:
