@@ -253,21 +253,16 @@ def read_fitted(problem: Problem, result: xr.DataTree) -> Fitted:
     check_match(problem, result)
     if is_sampled(result) and "members" not in result.children:
         return fitted_draws(problem, result)
-    points, posteriors, weights = [], [], []
-    attributes = result.attrs
-    evidences = [float(attributes["log_evidence"])]
+    attributes, members = result.attrs, _members(problem, result)
+    evidences, draws = [float(attributes["log_evidence"])], None
     if "members" in result.children:
-        evidences = result["members"].to_dataset()["log_evidence"].values.tolist()
-    for member, log_evidence in zip(_members(problem, result), evidences, strict=True):
-        points.append(member.point)
-        found = from_sites(*problem.at(member.point)[:2], member.dual_coef, member.site_precision)
-        posteriors.append(replace(light(found), log_evidence=log_evidence))
-        weights.append(member.weight)
+        evidences, draws = result["members"].to_dataset()["log_evidence"].values.tolist(), result
+    found = [light(from_sites(*problem.at(each.point)[:2], each.dual_coef, each.site_precision)) for each in members]
+    posteriors = [replace(each, log_evidence=value) for each, value in zip(found, evidences, strict=True)]
+    points, weights = [each.point for each in members], np.array([each.weight for each in members])
     end = bool(attributes["converged"]), str(attributes["message"]), float(attributes["log_evidence"])
     more: dict[str, Any] = {name: attributes[name] for name in _ATTRIBUTES if name in attributes}
-    fitted = Fitted(points, posteriors, np.array(weights), optima_of(problem, result), *end, more)
-    if "members" in result.children:
-        fitted = replace(fitted, draws=result)
+    fitted = Fitted(points, posteriors, weights, optima_of(problem, result), *end, more, draws=draws)
     scales = attributes.get("noise_scales")
     return fitted.with_scales(problem, NoiseScales.from_record(json.loads(scales))) if scales else fitted
 
@@ -331,12 +326,10 @@ def _members(problem: Problem, result: xr.DataTree) -> list[Member]:
         latent, posterior = (result[group].to_dataset() for group in ("latent_posterior", "posterior"))
         (point,) = points_of(posterior.isel(chain=[0], draw=[0]), problem.hyperparameters)
         return [Member(point, latent["dual_coef"].values, latent["site_precision"].values)]
-    found = []
-    for i in range(result["members"].sizes["member"]):
-        member = {str(name): array.values[i] for name, array in result["members"].data_vars.items()}
-        point = {name: member[name] for name in problem.hyperparameters}
-        found.append(Member(point, member["dual_coef"], member["site_precision"], float(member["weight"])))
-    return found
+    data, names = result["members"].to_dataset(), ("dual_coef", "site_precision", "weight")
+    points, others = (points_of(data, some, ["member"]) for some in (problem.hyperparameters, names))
+    each = zip(points, others, strict=True)
+    return [Member(point, own["dual_coef"], own["site_precision"], float(own["weight"])) for point, own in each]
 
 
 def latent_posterior(problem: Problem, result: xr.DataTree) -> tuple[LatentPosterior, NoiseModel]:

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Hashable, Iterable, Mapping, Sequence
+from math import prod
 from typing import Any, NamedTuple, TypedDict
 
 import numpy as np
@@ -170,7 +171,7 @@ def optima_of(problem: Problem, result: xr.DataTree) -> list[Optimum]:
     if "optima" not in result.children:  # all hyperparameters were given
         return []
     ends = result["optima"].to_dataset()
-    points = [{name: ends[name].values[i] for name in problem.hyperparameters} for i in range(ends.sizes["optimum"])]
+    points = points_of(ends, problem.hyperparameters, ["optimum"])
     each = zip(points, *(ends[name].values.tolist() for name in OF_OPTIMUM), strict=True)
     return [Optimum(point, value, bool(converged), message, count) for point, value, converged, message, count in each]
 
@@ -206,13 +207,11 @@ def latent_draws(result: xr.DataTree) -> Array:
     return values.reshape(-1, values.shape[-1])
 
 
-def points_of(posterior: xr.Dataset, names: Iterable[str]) -> list[Point]:
-    """The hyperparameters of each draw, chain after chain."""
-    flat = {name: posterior[name].values.reshape(-1, *posterior[name].shape[2:]) for name in names}
-    return [
-        {name: values[s] for name, values in flat.items()}
-        for s in range(posterior.sizes["chain"] * posterior.sizes["draw"])
-    ]
+def points_of(data: xr.Dataset, names: Iterable[str], dims: Sequence[str] = ("chain", "draw")) -> list[Point]:
+    """Values of variables by name, such as hyperparameters, at each place of the dimensions, which come first."""
+    count = prod(data.sizes[dim] for dim in dims)
+    flat = {name: data[name].values.reshape(count, *data[name].shape[len(dims) :]) for name in names}
+    return [{name: values[s] for name, values in flat.items()} for s in range(count)]
 
 
 def check_same(difference: str, held: Values, present: Values) -> None:
