@@ -328,10 +328,8 @@ def from_samples(
     latent = {"mean": flat.mean(axis=0), "variance": flat.var(axis=0, ddof=1) if len(flat) > 1 else 0 * flat[0]}
     of_targets = likelihood.reshape(*shape, n), predicted.reshape(*shape, n)
     tree = _tree(problem, noise, draws, *of_targets, latent, attributes)
-    if names := problem.hyperparameters:
-        log_prior = np.array([problem.log_prior_at(point)[: len(names)] for point in points]).T.reshape(-1, *shape)
-        of_each = {each: (("chain", "draw"), values) for each, values in zip(names, log_prior, strict=True)}
-        tree["log_prior"] = xr.DataTree(numbered(xr.Dataset(of_each)))
+    if problem.hyperparameters:
+        tree["log_prior"] = xr.DataTree(log_prior(problem, drawn))
     for group in ("sample_stats", "leave_one_out", "latent_draws"):
         if group in samples.children:
             tree[group] = samples[group]
@@ -457,6 +455,15 @@ def other_data(problem: Problem) -> dict[str, Array]:
 
 def numbered(data: xr.Dataset) -> xr.Dataset:
     return data.assign_coords({dim: np.arange(data.sizes[dim]) for dim in ("chain", "draw")})
+
+
+def log_prior(problem: Problem, posterior: xr.Dataset) -> xr.Dataset:
+    """Log prior density of the constrained values of each hyperparameter (a sum over a vector) for each draw."""
+    points, count = points_of(posterior, problem.hyperparameters), len(problem.hyperparameters)
+    values = np.array([problem.log_prior_at(point)[:count] for point in points])
+    shape = posterior.sizes["chain"], posterior.sizes["draw"]
+    columns = zip(problem.hyperparameters, values.T, strict=True)
+    return numbered(xr.Dataset({name: (("chain", "draw"), column.reshape(shape)) for name, column in columns}))
 
 
 def with_missing(problem: Problem, point: Point, draws: Mapping[str, Array], rng: np.random.Generator) -> Point:
