@@ -18,11 +18,10 @@ if TYPE_CHECKING:
 
 
 class Entry(NamedTuple):
-    """Name of a class and its options, of which latent is a key of the registry; whether `compare` offers it."""
+    """Name of a class and its options, of which latent is a key of the registry."""
 
     class_name: str
     options: Mapping[str, str] = {}
-    compared: bool = True
 
 
 METHODS: dict[str, Entry] = {
@@ -34,7 +33,6 @@ METHODS: dict[str, Entry] = {
     "nuts": Entry("NUTS"),
     "nuts_laplace_local": Entry("NUTS", {"latent": "laplace_local"}),
     "nuts_mean_field": Entry("NUTS", {"latent": "mean_field"}),
-    "annealed": Entry("Annealed", compared=False),
 }
 
 

@@ -31,7 +31,6 @@ if TYPE_CHECKING:
     from bsvr_pp.tables.readers import Dataset
 
 _COMPILED_ROWS = 12  # of which a fit takes no time beside compilation
-_METHODS = tuple(key for key, entry in METHODS.items() if entry.compared)
 _FULL_NUTS_ROWS = 150  # above this, full NUTS over f takes an hour or more
 _EVIDENCE_ROWS = 250  # above this, the plot of the evidence takes minutes
 _CALIBRATION_ROWS = 5
@@ -43,7 +42,7 @@ def compare(
     ] = None,
     target: Target = None,
     test_fraction: Annotated[float, Option(help="Share of the rows for testing.")] = 0.2,
-    methods: Annotated[str, Option(help=f"Any of {', '.join(_METHODS)}.")] = "map,laplace,mean_field,nuts",
+    methods: Annotated[str, Option(help=f"Any of {', '.join(METHODS)}.")] = "map,laplace,mean_field,nuts",
     out: Annotated[Path, Option(help="Folder for the report page, the table, the results and the plots.")] = Path(
         "bsvr-pp-comparison"
     ),
@@ -116,9 +115,9 @@ def compare(
 
 def _chosen(methods: str) -> list[str]:
     chosen = [m.strip().lower().replace("-", "_") for m in methods.split(",") if m.strip()]
-    unknown = [m for m in chosen if m not in _METHODS] if chosen else ["none"]
+    unknown = [m for m in chosen if m not in METHODS] if chosen else ["none"]
     if unknown:
-        raise ValueError(f"--methods must name some of {', '.join(_METHODS)}, got {unknown[0]!r}")
+        raise ValueError(f"--methods must name some of {', '.join(METHODS)}, got {unknown[0]!r}")
     return list(dict.fromkeys(chosen))
 
 

@@ -51,8 +51,7 @@ from bsvr_pp.inference.prediction.neighbours import (
 )
 from bsvr_pp.inference.protocol import Integrates, IntegratesLatent, MatchesMoments, Method, Options, Samples
 from bsvr_pp.inference.search.at_size import AtSize, Stage, subset_of
-from bsvr_pp.inference.search.optimize import Optimum
-from bsvr_pp.inference.search.shared import check_alike, maximize_shared
+from bsvr_pp.inference.search.optimize import Optimum, check_alike, maximize_shared
 from bsvr_pp.model.matrices import OfTrainingRows
 from bsvr_pp.model.priors import Kernel, mostly_equal
 from bsvr_pp.model.problem import Point, Problem

@@ -59,9 +59,7 @@ def fit(
         Values of some or all hyperparameters, by name. The others are optimised (or, by NUTS, sampled).
     restarts : int, optional
         Number of starts of the optimiser: by default 2, or 5 for exact Laplace, whose evidence is discontinuous. Above
-        400 rows they are first tried on a quarter of the rows, then those close to the best on all rows, and the best
-        goes on; for exact Laplace the better half of the optima continues. From 1500 rows half of them are searched
-        first.
+        400 rows they compete on a part of the rows (docs/defaults.md).
     objective : {"posterior", "evidence"}
         Objective of the optimisation: evidence times hyperpriors, or only the evidence.
     evidence : "naive", optional

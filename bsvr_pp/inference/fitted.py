@@ -19,7 +19,7 @@ from scipy.special import logsumexp
 
 from bsvr_pp.core.approximations import BlockDiagonal, Covariance, LatentPosterior
 from bsvr_pp.core.approximations.posterior import from_sites, without_factor
-from bsvr_pp.core.arrays import Array, check_count
+from bsvr_pp.core.arrays import Array, Rows, check_count
 from bsvr_pp.core.covariance.covariance import BlockFactor
 from bsvr_pp.core.losses import NoiseModel
 from bsvr_pp.inference.parts import names_of_latents
@@ -184,8 +184,7 @@ class Fitted:
     ) -> xr.DataTree:
         """Draws of the points of a cloud, equal ones together, and of f by its posterior at each."""
         order, many = rng.permutation(len(cloud.points)), size or draws_of(problem)
-        share = np.cumsum(cloud.weights[order])
-        index = order[np.searchsorted(share, (np.arange(many) + 0.5) / many * share[-1])]
+        index = order[systematic(cloud.weights[order], many)]
         points = [with_derived(problem, point) for point in cloud.points]
         drawn = {name: np.stack([points[i][name] for i in index])[None] for name in points[0]}
         tree = xr.DataTree.from_dict({"posterior": numbered(layout_of(problem).dataset(drawn, ("chain", "draw")))})
@@ -197,6 +196,12 @@ class Fitted:
         tree["members"] = xr.DataTree(xr.Dataset(members | stacked_points("member", self.points)))
         keep_optima(tree, self.optima)
         return tree
+
+
+def systematic(weights: Array, count: int) -> Rows:
+    """Numbers of points, drawn by weights at equal distances of their cumulated sum."""
+    share = np.cumsum(weights)
+    return np.searchsorted(share, (np.arange(count) + 0.5) / count * share[-1]).clip(0, len(weights) - 1)
 
 
 def fitted_at(point: Point, posterior: LatentPosterior, optima: list[Optimum], **more: object) -> Fitted:
@@ -248,21 +253,16 @@ def read_fitted(problem: Problem, result: xr.DataTree) -> Fitted:
     check_match(problem, result)
     if is_sampled(result) and "members" not in result.children:
         return fitted_draws(problem, result)
-    points, posteriors, weights = [], [], []
-    attributes = result.attrs
-    evidences = [float(attributes["log_evidence"])]
+    attributes, members = result.attrs, _members(problem, result)
+    evidences, draws = [float(attributes["log_evidence"])], None
     if "members" in result.children:
-        evidences = result["members"].to_dataset()["log_evidence"].values.tolist()
-    for member, log_evidence in zip(_members(problem, result), evidences, strict=True):
-        points.append(member.point)
-        found = from_sites(*problem.at(member.point)[:2], member.dual_coef, member.site_precision)
-        posteriors.append(replace(light(found), log_evidence=log_evidence))
-        weights.append(member.weight)
+        evidences, draws = result["members"].to_dataset()["log_evidence"].values.tolist(), result
+    found = [light(from_sites(*problem.at(each.point)[:2], each.dual_coef, each.site_precision)) for each in members]
+    posteriors = [replace(each, log_evidence=value) for each, value in zip(found, evidences, strict=True)]
+    points, weights = [each.point for each in members], np.array([each.weight for each in members])
     end = bool(attributes["converged"]), str(attributes["message"]), float(attributes["log_evidence"])
     more: dict[str, Any] = {name: attributes[name] for name in _ATTRIBUTES if name in attributes}
-    fitted = Fitted(points, posteriors, np.array(weights), optima_of(problem, result), *end, more)
-    if "members" in result.children:
-        fitted = replace(fitted, draws=result)
+    fitted = Fitted(points, posteriors, weights, optima_of(problem, result), *end, more, draws=draws)
     scales = attributes.get("noise_scales")
     return fitted.with_scales(problem, NoiseScales.from_record(json.loads(scales))) if scales else fitted
 
@@ -323,28 +323,21 @@ def check_neighbours(
 def _members(problem: Problem, result: xr.DataTree) -> list[Member]:
     """The posterior of a result, or of each point of the hyperparameters in its predictions."""
     if "members" not in result.children:
-        latent = result["latent_posterior"].to_dataset()
-        return [Member(_point(problem, result), latent["dual_coef"].values, latent["site_precision"].values)]
-    found = []
-    for i in range(result["members"].sizes["member"]):
-        member = {str(name): array.values[i] for name, array in result["members"].data_vars.items()}
-        point = {name: member[name] for name in problem.hyperparameters}
-        found.append(Member(point, member["dual_coef"], member["site_precision"], float(member["weight"])))
-    return found
-
-
-def _point(problem: Problem, result: xr.DataTree) -> Point:
-    """The hyperparameters of the first draw of a result."""
-    posterior = result["posterior"].to_dataset()
-    return {name: posterior[name].values[0, 0] for name in problem.hyperparameters}
+        latent, posterior = (result[group].to_dataset() for group in ("latent_posterior", "posterior"))
+        (point,) = points_of(posterior.isel(chain=[0], draw=[0]), problem.hyperparameters)
+        return [Member(point, latent["dual_coef"].values, latent["site_precision"].values)]
+    data, names = result["members"].to_dataset(), ("dual_coef", "site_precision", "weight")
+    points, others = (points_of(data, some, ["member"]) for some in (problem.hyperparameters, names))
+    each = zip(points, others, strict=True)
+    return [Member(point, own["dual_coef"], own["site_precision"], float(own["weight"])) for point, own in each]
 
 
 def latent_posterior(problem: Problem, result: xr.DataTree) -> tuple[LatentPosterior, NoiseModel]:
     """Gaussian posterior of f, and the noise, of a result at one point of the hyperparameters, of this model."""
     check_match(problem, result)
-    latent = result["latent_posterior"].to_dataset()
-    K, mean, noise = problem.at(_point(problem, result))
-    return posterior_of(problem, K, mean, latent["dual_coef"].values, latent["site_precision"].values), noise
+    (member,) = _members(problem, result)
+    K, mean, noise = problem.at(member.point)
+    return posterior_of(problem, K, mean, member.dual_coef, member.site_precision), noise
 
 
 def posterior_of(

@@ -23,10 +23,10 @@ from bsvr_pp.core.approximations.smc import importance_estimate
 from bsvr_pp.core.arrays import Array, Rows, check_count
 from bsvr_pp.core.compiler import threads_for
 from bsvr_pp.inference.approximate import MeanField, solve_at
-from bsvr_pp.inference.fitted import Cloud, Fitted
+from bsvr_pp.inference.fitted import Cloud, Fitted, systematic
 from bsvr_pp.inference.protocol import IntegratesLatent, Options, check_latent
+from bsvr_pp.inference.search.optimize import SharedObjective
 from bsvr_pp.inference.search.quasi_newton import Evaluate
-from bsvr_pp.inference.search.shared import SharedObjective
 from bsvr_pp.model.problem import Point, Problem
 
 GOOD_K = 0.7  # largest k-hat of reliable importance weights (Vehtari et al. 2024)
@@ -162,14 +162,8 @@ class _Cloud(NamedTuple):
         """At most ``kept`` points with their weights: the last of equal ones, or drawn by weight in their order."""
         if np.ptp(self.weights) == 0 or len(self.x) <= kept:
             return np.arange(len(self.x))[-kept:], self.weights[-kept:] / self.weights[-kept:].sum()
-        found, counts = np.unique(_systematic(self.weights, kept), return_counts=True)
+        found, counts = np.unique(systematic(self.weights, kept), return_counts=True)
         return found, counts / kept
-
-
-def _systematic(weights: Array, count: int) -> Rows:
-    """Numbers of points, drawn by weights at equal distances of their cumulated sum."""
-    share = np.cumsum(weights)
-    return np.searchsorted(share, (np.arange(count) + 0.5) / count * share[-1]).clip(0, len(weights) - 1)
 
 
 def _cloud(density: Evaluate, x: Array, method: Integrated, rng: Generator, progressbar: bool) -> _Cloud:
@@ -244,7 +238,7 @@ def _drawn(log_ratio: Array, count: int) -> Rows:
         weights = np.exp(power * (log_ratio - log_ratio.max()))
         if np.sum(weights) ** 2 / np.sum(weights**2) >= min(_LEAST, 0.5 * np.isfinite(log_ratio).sum()):
             break
-    return _systematic(weights, count)
+    return systematic(weights, count)
 
 
 class _Chains:

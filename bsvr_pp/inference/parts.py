@@ -9,20 +9,21 @@ corrected with the dual coefficients of the difference between the sites and the
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
+from functools import partial
 from math import prod
 from typing import NamedTuple, cast
 
 import numpy as np
 import pytensor.tensor as pt
+from numpy.random import Generator
 from pytensor.graph.replace import graph_replace, vectorize_graph
 from pytensor.graph.traversal import ancestors
 
-from bsvr_pp.core.approximations import BlockDiagonal, Covariance, LatentPosterior
+from bsvr_pp.core.approximations import Covariance, LatentPosterior
 from bsvr_pp.core.arrays import Array, Rows, Tensor
 from bsvr_pp.core.covariance.covariance import CrossRoot, Factor
 from bsvr_pp.model.affine import Affine, Process
 from bsvr_pp.model.compiled import Compiled
-from bsvr_pp.model.gp import Prior
 from bsvr_pp.model.problem import Point, Problem
 
 # From the prior covariance of new rows with the training rows, prior variance and prior mean to mean and variance of f.
@@ -63,24 +64,33 @@ class _AtTraining(NamedTuple):
         return dual @ self.weights @ self.K.dense()
 
 
-def draw_parts(
+def draw_latents(problem: Problem, point: Point, posterior: LatentPosterior, size: int, rng: Generator | None) -> Point:
+    """Draw f (size, n), its parts and its Deterministics by name, jointly; without ``rng`` the most probable values."""
+    if problem.composite is not None:
+        drawn = _draw_parts(problem, problem.composite, point, posterior, size, rng)
+    else:
+        f = posterior.mean[None] if rng is None else posterior.draw(size, rng)
+        drawn = {problem.prior.name: f}
+        if (white := problem.prior.whitened) is not None:
+            drawn[white] = posterior.factor.covariance.whiten((f - problem.mean_at(point)).T).T
+        drawn = {name: np.broadcast_to(values, (size, f.shape[1])) for name, values in drawn.items()}
+    return drawn | deterministics_at(problem, point, drawn)
+
+
+def _draw_parts(
     problem: Problem,
+    affine: Affine,
     point: Point,
     posterior: LatentPosterior,
     size: int,
-    rng: np.random.Generator,
-    *,
-    plug_in: bool = False,
-) -> tuple[Array, dict[str, Array]]:
-    """Draw f (size, n) and its parts (size, ...) by name, jointly; with ``plug_in`` the most probable values."""
-    affine = problem.composite
-    assert affine is not None
-    parts = _at_training(problem, affine, point)
-    (A,) = problem.evaluate("A", lambda: [affine.loading(problem.matrix)], point)
+    rng: Generator | None,
+) -> Point:
+    """Draw f and its parts, as `draw_latents` does."""
+    A, parts = _at_training(problem, affine, point)
     dual = np.broadcast_to(posterior.dual_coef, (size, problem.targets.size)).copy()
     z = np.zeros((size, affine.size))
     prior = {name: np.zeros((size, part.K.size)) for name, part in parts.items()}
-    if not plug_in:
+    if rng is not None:
         z = rng.standard_normal(z.shape)
         prior = {name: part.K.draw(size, rng) for name, part in parts.items()}
         factor = posterior.factor
@@ -96,9 +106,10 @@ def draw_parts(
     for name, part in parts.items():
         deviation = prior[name] + part.from_dual(dual)
         f = f + part.in_f(deviation)
-        found |= {name: found.pop(f"mean of {name}") + deviation}
-        found |= coordinates_of_f(affine.processes[name].prior, part.K, np.zeros(part.K.size), deviation)
-    return f, found
+        found[name] = found.pop(f"mean of {name}") + deviation
+        if (white := affine.processes[name].prior.whitened) is not None:
+            found[white] = part.K.whiten(deviation.T).T
+    return {problem.prior.name: f} | found
 
 
 def moments_of_parts(
@@ -107,8 +118,7 @@ def moments_of_parts(
     """Mean and standard deviation (2, ...) of the parts of f, at own rows, and of Deterministics affine in them."""
     affine, factor = problem.composite, posterior.factor
     assert affine is not None and isinstance(factor, Factor)  # parts have no blocks
-    parts, names = _at_training(problem, affine, point), names_of_latents(problem)
-    (A,) = problem.evaluate("A", lambda: [affine.loading(problem.matrix)], point)
+    (A, parts), names = _at_training(problem, affine, point), names_of_latents(problem)
     shown = variables_at(problem, affine, point, np.vstack([np.zeros(affine.size), np.eye(affine.size)]))
     each = [shown[f"mean of {name}" if name in parts else name] for name in names]
     shapes, flat = [values.shape[1:] for values in each], np.hstack([np.reshape(v, (len(v), -1)) for v in each])
@@ -176,11 +186,6 @@ def variables_at(problem: Problem, affine: Affine, point: Point, z: Array) -> di
     return dict(zip(names, problem.evaluate("variables", graphs, point, z), strict=True))
 
 
-def coordinates_of_f(prior: Prior, K: Covariance | BlockDiagonal, mean: Array, f: Array) -> dict[str, Array]:
-    """The standard normal vectors v (size, n) of draws f = mean + L·v, L·Lᵀ = K, by their name in the model, if any."""
-    return {} if prior.whitened is None else {prior.whitened: K.whiten((f - mean).T).T}
-
-
 def sum_of_parts(problem: Problem, points: list[Point]) -> Array:
     """Compute f (draws, n) from draws of its parts; ``points`` have hyperparameters and parts."""
     names = names_of_latents(problem)
@@ -228,8 +233,8 @@ def given_parts(
     """Return mean and variance of f, or of the share of one part, at new rows, given a draw of all parts."""
     affine = problem.composite
     assert affine is not None
-    parts = _at_training(problem, affine, point)
-    given = [draw[name] for name in affine.variables]
+    _, parts = _at_training(problem, affine, point)
+    given, own = [draw[name] for name in affine.variables], affine.own_rows(problem.matrix)
 
     def of_variables(graphs: Callable[..., Tensor], key: str, *rows: Array) -> Array:
         def made(*variables: Tensor) -> list[Tensor]:
@@ -238,12 +243,10 @@ def given_parts(
 
         return problem.evaluate(key, made, point, *rows, *given)[0]
 
-    def deviation(name: str, process: Process) -> Array:
-        own = affine.own_rows(problem.matrix)
-        mean = of_variables(lambda values: affine.mean_of(process, own, values), f"mean of {name}")
-        return np.asarray(draw[name] - mean)
-
-    deviations = {name: deviation(name, process) for name, process in affine.processes.items()}
+    white = {}
+    for name in affine.processes if only is None else affine.processes.keys() & {only}:
+        mean = of_variables(partial(affine.mean_of, affine.processes[name], own), f"mean of {name}")
+        white[name] = parts[name].K.whiten(draw[name] - mean)
 
     def moments(X: Array) -> tuple[Array, Array]:
         mean, variance = np.zeros(len(X)), np.zeros(len(X))
@@ -252,13 +255,11 @@ def given_parts(
         elif only in affine.variables:
             key = f"effect of {only}"
             mean = mean + of_variables(lambda new, values: affine.effect(only, new, values[only]), key, X)
-        for name, process in affine.processes.items():
-            if only in (None, name):
-                K_star, diagonal, offset = _share_of_values(problem, affine, process, point, X)
-                found, spread = given_white(parts[name].K, parts[name].K.whiten(deviations[name]))(
-                    K_star, diagonal, offset if only == name else np.zeros(len(X))
-                )
-                mean, variance = mean + found, variance + spread
+        for name, at_rows in white.items():
+            K_star, diagonal, offset = _share_of_values(problem, affine, affine.processes[name], point, X)
+            offset = offset if only == name else np.zeros(len(X))
+            found, spread = given_white(parts[name].K, at_rows)(K_star, diagonal, offset)
+            mean, variance = mean + found, variance + spread
         return mean, variance
 
     return moments
@@ -278,17 +279,19 @@ def _share_of_values(
     return K_star, diagonal, mean
 
 
-def _at_training(problem: Problem, affine: Affine, point: Point) -> dict[str, _AtTraining]:
-    """Each process at its own rows."""
+def _at_training(problem: Problem, affine: Affine, point: Point) -> tuple[Array, dict[str, _AtTraining]]:
+    """The matrix A of the variables, and each process at its own rows."""
 
     def graphs() -> list[Tensor]:
         each, U = affine.processes.values(), problem.matrix
         own = affine.own_rows(U)
-        return [graph for process in each for graph in (affine.own(process, own), affine.weights(process, U))]
+        of_each = [graph for process in each for graph in (affine.own(process, own), affine.weights(process, U))]
+        return [affine.loading(U), *of_each]
 
-    values, kept = iter(problem.evaluate("parts", graphs, point)), problem.columns.kept
+    A, *found = problem.evaluate("parts", graphs, point)
+    values, kept = iter(found), problem.columns.kept
     rows = slice(None) if kept is None else kept
-    return {
+    return A, {
         name: _AtTraining(Covariance(next(values), jitter=p.prior.jitter), np.asarray(next(values)), rows)
         for name, p in affine.processes.items()
     }

@@ -46,8 +46,7 @@ def predict(
         Result of `fit`.
     X_new : (n_new, d) array, optional
         New inputs of the first process that has the rows of the targets. Without one there are ``data`` alone.
-    model : pm.Model, optional
-        The model of the result; by default the model of the surrounding ``with``.
+    <model>
     quantiles : sequence of float
         Levels of quantiles of the new targets, between 0 and 1.
     y_new : (n_new,) array, optional
@@ -84,8 +83,7 @@ def predict(
         If X_new, data, dims or coords do not fit, a quantile is outside (0, 1), or result and model do not belong
         together. Also if the noise of new points is unknown: it has a value for each training point, or depends on data
         that are not given.
-    TypeError
-        If result is not one of `fit`.
+    <no_result>
 
     <pymc_model>
     ...     result = bp.fit(bp.Laplace(), hyperparameters={"C": 10.0}, progressbar=False)
@@ -148,8 +146,7 @@ def predict_distribution(
     ------
     ValueError
         As in `predict`; and for labels and ordered classes, whose distribution is their probabilities.
-    TypeError
-        If result is not one of `fit`.
+    <no_result>
 
     <sinc_model>
     >>> result = bp.fit(bp.MeanField(), model, hyperparameters=at, progressbar=False)

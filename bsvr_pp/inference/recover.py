@@ -16,7 +16,7 @@ from rich.progress import track
 
 from bsvr_pp.core.arrays import Array, Values, generator
 from bsvr_pp.core.docs import shared
-from bsvr_pp.inference.parts import coordinates_of_f, deterministics_at, draw_parts
+from bsvr_pp.inference.parts import draw_latents
 from bsvr_pp.inference.prediction.component import Member, component, new_rows
 from bsvr_pp.inference.result import check_same, dim_of_new_rows, layout_of, points_of, with_missing
 from bsvr_pp.model.gp import copy_model, share_data
@@ -113,13 +113,7 @@ def recover(
             K, mean, noise = problem.at(point)
             found, last = method.solve(K, problem.targets, noise, mean), point
             log_loo = found.log_loo(problem.targets, noise)
-        if problem.composite is None:
-            f = found.draw(1, rng)
-            drawn = {latent: f} | coordinates_of_f(problem.prior, K, mean, f)
-        else:
-            f, parts = draw_parts(problem, point, found, 1, rng)
-            drawn = {latent: f} | parts
-        drawn = with_missing(problem, point, drawn | deterministics_at(problem, point, drawn), rng)
+        drawn = with_missing(problem, point, draw_latents(problem, point, found, 1, rng), rng)
         drawn = {name: values[0] for name, values in drawn.items()}
         if at_new is not None:
             known = None if problem.blocks.several else found.predict

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Hashable, Iterable, Mapping, Sequence
+from math import prod
 from typing import Any, NamedTuple, TypedDict
 
 import numpy as np
@@ -23,22 +24,14 @@ from bsvr_pp.core.approximations import LatentPosterior
 from bsvr_pp.core.arrays import Array, Values, check_fields, numbers
 from bsvr_pp.core.losses import NoiseModel
 from bsvr_pp.core.losses.noise import IntervalNoise
-from bsvr_pp.inference.parts import (
-    coordinates_of_f,
-    deterministics_at,
-    draw_parts,
-    moments_of_parts,
-    names_of_latents,
-    sum_of_parts,
-)
-from bsvr_pp.inference.search.optimize import Optimum
+from bsvr_pp.inference.parts import draw_latents, moments_of_parts, names_of_latents, sum_of_parts
+from bsvr_pp.inference.search.optimize import OF_OPTIMUM, Optimum
 from bsvr_pp.model.blocks import ONE_BLOCK, Blocks, Partition
 from bsvr_pp.model.inventory import ModelError
 from bsvr_pp.model.problem import Point, Problem, read_model
 from bsvr_pp.model.row_kinds import missing_name
 
 _ONE_POINT = "hyperparameters are one point, equal in all draws of f: ESS, R-hat and MCSE have no meaning"
-_OPTIMUM = ("objective", "converged", "message", "n_evaluations")  # attributes of `Optimum`, in their order
 _DRAWS = 500  # number of draws of f from a Gaussian approximation, and of new targets,
 _FEWEST, _NUMBERS = 20, 2_000_000  # fewer where there are many rows: about this many numbers
 
@@ -178,8 +171,8 @@ def optima_of(problem: Problem, result: xr.DataTree) -> list[Optimum]:
     if "optima" not in result.children:  # all hyperparameters were given
         return []
     ends = result["optima"].to_dataset()
-    points = [{name: ends[name].values[i] for name in problem.hyperparameters} for i in range(ends.sizes["optimum"])]
-    each = zip(points, *(ends[name].values.tolist() for name in _OPTIMUM), strict=True)
+    points = points_of(ends, problem.hyperparameters, ["optimum"])
+    each = zip(points, *(ends[name].values.tolist() for name in OF_OPTIMUM), strict=True)
     return [Optimum(point, value, bool(converged), message, count) for point, value, converged, message, count in each]
 
 
@@ -214,13 +207,11 @@ def latent_draws(result: xr.DataTree) -> Array:
     return values.reshape(-1, values.shape[-1])
 
 
-def points_of(posterior: xr.Dataset, names: Iterable[str]) -> list[Point]:
-    """The hyperparameters of each draw, chain after chain."""
-    flat = {name: posterior[name].values.reshape(-1, *posterior[name].shape[2:]) for name in names}
-    return [
-        {name: values[s] for name, values in flat.items()}
-        for s in range(posterior.sizes["chain"] * posterior.sizes["draw"])
-    ]
+def points_of(data: xr.Dataset, names: Iterable[str], dims: Sequence[str] = ("chain", "draw")) -> list[Point]:
+    """Values of variables by name, such as hyperparameters, at each place of the dimensions, which come first."""
+    count = prod(data.sizes[dim] for dim in dims)
+    flat = {name: data[name].values.reshape(count, *data[name].shape[len(dims) :]) for name in names}
+    return [{name: values[s] for name, values in flat.items()} for s in range(count)]
 
 
 def check_same(difference: str, held: Values, present: Values) -> None:
@@ -247,16 +238,9 @@ def from_latent(
     """Make the result of a Gaussian posterior of f at one point, with draws; with ``plug_in`` f is only its mode."""
     noise = problem.in_intervals(problem.noise_at(point), point)
     many = draws or draws_of(problem)
-    parts: Point = {}
-    if problem.composite is not None:
-        f, parts = draw_parts(problem, point, posterior, many, rng, plug_in=plug_in)
-    else:
-        f = posterior.mean[None] if plug_in else posterior.draw(many, rng)
-        parts = coordinates_of_f(problem.prior, posterior.factor.covariance, problem.mean_at(point), f)
-        f, *whitened = (np.broadcast_to(values, (many, f.shape[1])) for values in (f, *parts.values()))
-        parts = dict(zip(parts, whitened, strict=True))
-    parts |= deterministics_at(problem, point, parts | {problem.prior.name: f})
+    parts = draw_latents(problem, point, posterior, many, None if plug_in else rng)
     parts = with_missing(problem, point, parts, rng)
+    f = parts.pop(problem.prior.name)
     values = with_derived(problem, point)
     repeated = {name: np.broadcast_to(value, (1, len(f), *np.shape(value))) for name, value in values.items()}
     zero = np.zeros_like(posterior.variance)
@@ -293,7 +277,7 @@ def from_latent(
 def keep_optima(tree: xr.DataTree, optima: Sequence[Optimum]) -> None:
     """Add the end points of all starts of the optimiser to a result, if there are any."""
     if optima:
-        ends = {name: ("optimum", [getattr(each, name) for each in optima]) for name in _OPTIMUM}
+        ends = {name: ("optimum", [getattr(each, name) for each in optima]) for name in OF_OPTIMUM}
         ends["converged"] = ("optimum", [int(each.converged) for each in optima])
         tree["optima"] = xr.DataTree(xr.Dataset(ends | stacked_points("optimum", [each.point for each in optima])))
 

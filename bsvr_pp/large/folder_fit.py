@@ -23,7 +23,7 @@ from bsvr_pp.estimators.base import LocalBlocks, blocks_from, seeded
 from bsvr_pp.estimators.matrices import is_matrix
 from bsvr_pp.estimators.regression_fit import RegressionSpec
 from bsvr_pp.estimators.svr import BayesianSVR
-from bsvr_pp.inference.prediction.neighbours import SolvedRows, solved_rows
+from bsvr_pp.inference.prediction.neighbours import solved_rows
 from bsvr_pp.inference.protocol import IntegratesLatent, warn_unconverged
 from bsvr_pp.inference.search.at_size import search_in_blocks
 from bsvr_pp.large import folder_model
@@ -246,7 +246,7 @@ def _choose_neighbours(spec: RegressionSpec, work: Records, path: Path) -> None:
     point, solved = work["hyperparameters"]["point"], np.empty((work["data"]["rows"], 4))
     solved[open_rows(path / "row.npy")] = open_rows(path / "solved.npy")
     problem = spec.model.problem(rows_in(work.folder))
-    solved_rows(problem, point, known=SolvedRows.of_array(solved))
+    solved_rows(problem, point, known=solved)
     neighbours, scales = spec.choose_neighbours(problem, point)
     found = {"neighbours": neighbours, "noise_scales": scales.record() if scales.several else None}
     work["predictions"] = found
@@ -264,4 +264,4 @@ def _solve(work: str, stamp: str, block: int) -> dict[str, NDArray[np.generic]]:
     spec, point, offsets = _open(work, stamp)
     part = spec.model.problem(rows_in(Path(work).parent, slice(offsets[block], offsets[block + 1])))
     with threads_for(1):
-        return {"solved": solved_rows(part, point).array}
+        return {"solved": np.column_stack(solved_rows(part, point))}

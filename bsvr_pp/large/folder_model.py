@@ -31,7 +31,7 @@ from bsvr_pp.estimators.validation import Columns, encoded
 from bsvr_pp.inference.approximate import solve_at
 from bsvr_pp.inference.prediction.component import Component, Member, component, draw_jointly, mixture_of
 from bsvr_pp.inference.prediction.distribution import CHUNK, PredictiveDistribution
-from bsvr_pp.inference.prediction.neighbours import NoiseScales, SolvedRows, few, moments_given, nearest_in, solved_rows
+from bsvr_pp.inference.prediction.neighbours import NoiseScales, few, moments_given, nearest_in, solved_rows
 from bsvr_pp.inference.protocol import IntegratesLatent, warn_unconverged
 from bsvr_pp.large.parts import (
     NO_THREADS,
@@ -213,7 +213,7 @@ class FolderFit:
         for at in range(0, len(X), CHUNK):
             new, (rows, places) = X[at : at + CHUNK], np.unique(near[at : at + CHUNK], return_inverse=True)
             problem, places = self.problem_of(rows), places.reshape(len(new), -1)
-            solved = solved_rows(problem, self.point, known=SolvedRows.of_array(self.stored.read("solved.npy", rows)))
+            solved = solved_rows(problem, self.point, known=self.stored.read("solved.npy", rows))
             own = moments_given(problem, self.point, new, places) if count else self.components(new)[0].moments(new)
             yield *own[:2], scales.of_rows(problem, self.point, solved).near(places)
 

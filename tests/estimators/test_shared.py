@@ -8,8 +8,7 @@ from scipy.optimize import minimize
 from scipy.special import logsumexp
 
 import bsvr_pp as bp
-from bsvr_pp.inference.search.optimize import SearchObjective
-from bsvr_pp.inference.search.shared import SharedObjective, maximize_shared
+from bsvr_pp.inference.search.optimize import SearchObjective, SharedObjective, maximize_shared
 
 RNG = np.random.default_rng(0)
 N = 24

@@ -334,7 +334,7 @@ def mixture_of(
 def predictions(
     parts: Iterable[Component], X: Array, levels: Array, targets: Array | None, noise_of: NoiseOfRows | None = None
 ) -> dict[str, Array]:
-    """Compute the arrays that `predict` returns from components; without levels there are no quantiles."""
+    """Compute the arrays that `predict` returns from components; labels and classes need no levels."""
     found, cutpoints = mixture_of(parts, X, noise_of)
     if cutpoints or found.noises[0].kind.targets.values:
         return new_values(found, cutpoints, targets)
@@ -345,8 +345,7 @@ def new_targets(distribution: PredictiveDistribution, levels: Array, targets: Ar
     """Moments of f and of real targets, quantiles (levels, n), and scores of targets, if they are given."""
     f = distribution.mean_and_variance_of_f()
     out = {"f_mean": f[0], "f_variance": f[1], "y_mean": distribution.mean(), "y_variance": distribution.var()}
-    if levels.size:
-        out["y_quantile"] = distribution.ppf(levels[:, None])
+    out["y_quantile"] = distribution.ppf(levels[:, None])
     if targets is not None:
         out["y_cdf"], out["y_crps"] = distribution.cdf(targets), distribution.crps(targets)
         out["y_log_density"] = distribution.logpdf(targets)

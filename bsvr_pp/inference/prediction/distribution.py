@@ -173,8 +173,9 @@ class PredictiveDistribution:
 
     def ppf(self, q: ArrayLike) -> Array:
         """Quantiles of the targets at levels between 0 and 1, which broadcast with (n,)."""
-        levels = self._levels(q)
-        ends = self.support()
+        levels, ends = self._align("q", numbers("q", q)), self.support()
+        if (outside := (levels < 0.0) | (levels > 1.0)).any():
+            raise ValueError(f"q must be between 0 and 1, got {levels[outside].flat[0]}")
         inside = (levels > 0.0) & (levels < 1.0)
         flat = np.where(inside, levels, 0.5).reshape(-1, len(self))
 
@@ -274,14 +275,6 @@ class PredictiveDistribution:
         """Targets, broadcast with the rows."""
         return self._align("y", numbers("y", y, infinite=True))
 
-    def _levels(self, q: ArrayLike) -> Array:
-        """Levels between 0 and 1, broadcast with the rows."""
-        levels = numbers("q", q)
-        outside = (levels < 0.0) | (levels > 1.0)
-        if outside.any():
-            raise ValueError(f"q must be between 0 and 1, got {levels[outside].flat[0]}")
-        return self._align("q", levels)
-
     def _align(self, name: str, values: Array) -> Array:
         try:
             return np.broadcast_to(values, np.broadcast_shapes(values.shape, (len(self),)))
@@ -347,13 +340,9 @@ class PredictiveDistribution:
         return out
 
     def _in_units(self, values: Array) -> Array:
-        return targets_of(values, self.location, self.unit, self.logarithm)
-
-
-def targets_of(values: Array, location: float, unit: float, logarithm: bool) -> Array:
-    """Values of f + noise as targets, in these units."""
-    targets = location + unit * values
-    return np.exp(targets) if logarithm else targets
+        """Values of f + noise as targets."""
+        targets = self.location + self.unit * values
+        return np.exp(targets) if self.logarithm else targets
 
 
 def _in_chunks(function: Callable[[NDArray[np.intp]], Array], count: int) -> Array:

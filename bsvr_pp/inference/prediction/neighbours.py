@@ -55,25 +55,12 @@ _TURNS = 8  # in which weights and offsets are computed
 
 
 class SolvedRows(NamedTuple):
-    """Rows solved in small blocks: their sites (ν, τ), and moments at each given the others; the prior if that failed.
-
-    All have the shape (n,).
-    """
+    """Rows solved in small blocks: sites (ν, τ), and moments given the others, each (n,); the prior if that failed."""
 
     site_location: Array  # precision times location, ν
     site_precision: Array
     cavity_mean: Array
     cavity_variance: Array
-
-    @classmethod
-    def of_array(cls, array: Array) -> Self:
-        """Make it from ``array`` (n, 4)."""
-        return cls(*array.T)
-
-    @property
-    def array(self) -> Array:
-        """All together, (n, 4)."""
-        return np.column_stack(self)
 
 
 Cavities = SolvedRows | LatentPosterior  # moments of f at each row given the others
@@ -170,8 +157,7 @@ def learn_noise_scales(
     ----------
     result : DataTree
         Result of an approximation that integrates f out at one point of the hyperparameters.
-    model : pm.Model, optional
-        The model of the result; by default the model of the surrounding ``with``.
+    <model>
     neighbours : int
         Number of nearest rows.
     random_seed : int or Generator
@@ -351,12 +337,12 @@ def _weigh(known: Array, given: Array, times: Array, before: NoiseScales | None 
     return NoiseScales(_FACTORS, np.maximum(np.exp(log_softmax(found[best].x)), _TINY), _SHARED[best])
 
 
-def solved_rows(problem: Problem, point: Point, progress: str = "", known: SolvedRows | None = None) -> SolvedRows:
-    """Solve all rows by mean field in small blocks, which are cut at the lengthscales, unless they are ``known``."""
+def solved_rows(problem: Problem, point: Point, progress: str = "", known: Array | None = None) -> SolvedRows:
+    """Solve all rows by mean field in small blocks, cut at the lengthscales, unless their columns (n, 4) are known."""
 
     def solve() -> SolvedRows:
         if known is not None:
-            return known
+            return SolvedRows(*known.T)
         unit, every, small = lengthscales(problem, point), np.arange(problem.targets.size), list[Rows]()
         for block in range(len(problem.blocks)):
             rows = every[problem.blocks.rows(block)]
@@ -373,7 +359,7 @@ def solved_rows(problem: Problem, point: Point, progress: str = "", known: Solve
             location = found.dual_coef + precision * (found.mean - mean)
             return np.column_stack([location, precision, found.cavity_mean, found.cavity_variance])
 
-        return SolvedRows.of_array(scatter(small, each_block(of_block, len(small), progress)))
+        return SolvedRows(*scatter(small, each_block(of_block, len(small), progress)).T)
 
     return problem.cached(("solved", *(np.asarray(value).tobytes() for value in point.values())), solve)
 
@@ -405,7 +391,8 @@ def nearest_rows(problem: Problem, point: Point, X: Array, count: int) -> Rows:
     if apart is not None:
         return np.argsort(apart, axis=1, kind="stable")[:, :count]
     unit = _unit(problem, point)
-    found = _tree(problem, unit).query(X / unit, k=np.arange(1, min(count, problem.targets.size) + 1))
+    tree = problem.cached(("tree", *unit.tolist()), lambda: cKDTree(problem.inputs / unit))
+    found = tree.query(X / unit, k=np.arange(1, min(count, problem.targets.size) + 1))
     return np.asarray(found[1], dtype=np.int64)
 
 
@@ -437,10 +424,7 @@ def nearest_in(parts: Iterable[tuple[Rows, Array]], Z: Array, count: int) -> tup
 
 
 def _apart(problem: Problem, point: Point, X: Array) -> Array | None:
-    """Prior variance (m, n) of differences of f from that of training rows, but for a number an input.
-
-    None in blocks, and where the kernel has lengthscales.
-    """
+    """Prior variance (m, n) of differences of f, but for a number an input; None in blocks, and with lengthscales."""
     if problem.composite is not None or problem.blocks.several or lengthscales(problem, point) is not None:
         return None
     return np.asarray(problem.cross(point, problem.inputs)[1] - 2.0 * problem.cross(point, X)[0])
@@ -450,8 +434,3 @@ def _unit(problem: Problem, point: Point) -> Array:
     """Units of the inputs in which rows are near."""
     unit = lengthscales(problem, point)
     return np.where(np.ptp(problem.inputs, axis=0) > 0, problem.inputs.std(axis=0), 1.0) if unit is None else unit
-
-
-def _tree(problem: Problem, unit: Array) -> cKDTree:
-    """The tree of the inputs in these units, made once for the rows."""
-    return problem.cached(("tree", *unit.tolist()), lambda: cKDTree(problem.inputs / unit))

@@ -49,6 +49,7 @@ _ON_JAX = ("numpyro", "blackjax")
 _SAMPLERS = ("nutpie", "pymc", *_ON_JAX)
 # C and epsilon are correlated, and so are neighbouring values of f: diagonal adaptation needs twice as many steps.
 ADAPTATION: Mapping[str, str] = MappingProxyType({"adaptation": "low_rank"})
+_HIDDEN = [LATENT_COORDINATES, *NOISE_COORDINATES]  # variables that the model of the user has not
 _RHAT = 1.01
 _SMALLEST_STEP = 1e-4
 
@@ -129,46 +130,33 @@ class NUTS:
                 "use NUTS(latent=MeanField())"
             )
         if given:
-            fixed = copy_model(problem.model, lambda model: pm.do(model, dict(given)))
-            problem = read_model(set_initial_values(fixed, problem.model), samples_f=self.latent is None)
+            problem = read_model(_with_given(problem.model, given), samples_f=self.latent is None)
         if self.nuts_sampler != "pymc":  # which takes other steps for discrete variables
             check_continuous(problem, given)
-        samples = _draw(problem, self, rng, options)
+        sampler, latent = _sampler_for(problem.model, self), self.latent
+        if latent is not None:
+            latent.check_sampling(problem)
+        seed, model = int(rng.integers(2**31)), sampled_model(problem, latent, options.progressbar)
+        samples = _sample(model, self, sampler, seed, options.progressbar)
+        samples = samples.map_over_datasets(lambda data: data.drop_vars(_HIDDEN, errors="ignore"))
+        if latent is not None:
+            samples = recover(problem, samples, latent, rng, options.progressbar)
         return Draws(problem, samples, given, diagnosis(samples, problem.hyperparameters, self.draws))
 
     def run_unread(self, model: pm.Model, given: Point, progressbar: bool, rng: np.random.Generator) -> xr.DataTree:
         """Sample a model that other methods do not take, as PyMC has it: the tree of PyMC."""
-        if given:
-            model = set_initial_values(copy_model(model, lambda each: pm.do(each, dict(given))), model)
+        model = _with_given(model, given) if given else model
         sampler, names = _sampler_for(model, self, takes_discrete=True), [v.name for v in model.free_RVs]
-        with pytensor.config.change_flags(numba__fastmath=False):
-            if sampler in _ON_JAX:
-                _check_plain(model, sampler)
-            found = _sample(model, self, sampler, int(rng.integers(2**31)), progressbar)
-        samples = together(by_chain(found, names), self.draws)
-        samples.update({name: found[name] for name in ("observed_data", "constant_data") if name in found.children})
+        samples = _sample(model, self, sampler, int(rng.integers(2**31)), progressbar, names)
         if model.observed_RVs:
             pm.compute_log_likelihood(samples, model=model, progressbar=False)
         samples.attrs |= diagnosis(samples, names, self.draws) | {"bsvr_pp_version": __version__}
         return samples
 
 
-def _draw(problem: Problem, method: NUTS, rng: np.random.Generator, options: Options) -> xr.DataTree:
-    """Sample the model, with one BLAS thread per chain; an interruption leaves the draws so far."""
-    # Without fastmath, by which cached code of Numba would reorder sums in another way than fresh code.
-    seed, sampler = int(rng.integers(2**31)), _sampler_for(problem.model, method)
-    with pytensor.config.change_flags(numba__fastmath=False):
-        if method.latent is not None:
-            method.latent.check_sampling(problem)
-        model = sampled_model(problem, method.latent, options.progressbar)
-        if sampler in _ON_JAX:
-            _check_plain(model, sampler)
-        chains = by_chain(_sample(model, method, sampler, seed, options.progressbar))
-    hidden, samples = [LATENT_COORDINATES, *NOISE_COORDINATES], together(chains, method.draws)
-    samples = samples.map_over_datasets(lambda data: data.drop_vars(hidden, errors="ignore"))
-    if method.latent is not None:
-        samples = recover(problem, samples, method.latent, rng, options.progressbar)
-    return samples
+def _with_given(model: pm.Model, given: Point) -> pm.Model:
+    """A copy of a model without its given variables."""
+    return set_initial_values(copy_model(model, lambda each: pm.do(each, dict(given))), model)
 
 
 def _check_plain(model: pm.Model, sampler: str) -> None:
@@ -193,13 +181,20 @@ def _sampler_for(model: pm.Model, method: NUTS, *, takes_discrete: bool = False)
     return method.nuts_sampler or "nutpie"
 
 
-def _sample(model: pm.Model, method: NUTS, sampler: str, seed: int, progressbar: bool) -> xr.DataTree:
+def _sample(
+    model: pm.Model, method: NUTS, sampler: str, seed: int, progressbar: bool, watched: Sequence[str] | None = None
+) -> xr.DataTree:
+    """Sample a model, with one BLAS thread per chain; an interruption leaves the draws so far, as `by_chain` says."""
+    if sampler in _ON_JAX:
+        _check_plain(model, sampler)
     adaptation = ADAPTATION if sampler == "nutpie" else {}
     nuts = {"target_accept": method.target_accept, **adaptation, **(method.nuts_sampler_kwargs or {})}
     by_gradients = any(np.dtype(v.dtype).kind == "f" for v in model.free_RVs)
-    with interruptible() as came, threadpool_limits(limits=1):
+    # Without fastmath, by which cached code of Numba would reorder sums in another way than fresh code.
+    plain = pytensor.config.change_flags(numba__fastmath=False)
+    with plain, interruptible() as came, threadpool_limits(limits=1):
         try:
-            return pm.sample(
+            found = pm.sample(
                 draws=int(method.draws),
                 tune=int(method.tune),
                 chains=int(method.chains),
@@ -217,6 +212,9 @@ def _sample(model: pm.Model, method: NUTS, sampler: str, seed: int, progressbar:
             raise
         finally:
             came.clear()
+    samples = together(by_chain(found, watched), method.draws)
+    samples.update({group: found[group] for group in ("observed_data", "constant_data") if group in found.children})
+    return samples
 
 
 def sampled_model(problem: Problem, latent: IntegratesLatent | None, progressbar: bool) -> pm.Model:

@@ -87,11 +87,9 @@ def search_in_blocks(
     """
     saved = {} if saved is None else saved
     subset = subset_of(problem.targets.size, rng) if known is None else known[0]
-    if known is not None:
-        saved["subset"] = known[1].record() | {"random state": rng.bit_generator.state}
-    elif "subset" not in saved:
+    if known is not None or "subset" not in saved:
         with threads_for(1):  # the last digits depend on the number of threads
-            first = maximize(problem.take(subset), method, {}, options, rng)[0]
+            first = maximize(problem.take(subset), method, {}, options, rng)[0] if known is None else known[1]
         saved["subset"] = first.record() | {"random state": rng.bit_generator.state}
     first = Optimum.from_record(saved["subset"])
     rng.bit_generator.state = saved["subset"]["random state"]

@@ -1,4 +1,4 @@
-"""Hyperparameters at the optimum of evidence times priors.
+"""Hyperparameters at the optimum of evidence times priors, of one problem or of several that share a kernel.
 
 The optimisation runs in the unconstrained space of the model, but without the Jacobian of its transforms: the optimum
 is the mode of the constrained hyperparameters. A part of the rows leaves out starts that are far behind, and a few
@@ -20,20 +20,15 @@ import pytensor.tensor as pt
 from numpy.random import Generator
 from numpy.typing import NDArray
 from pymc.blocking import DictToArrayBijection, RaveledVars
+from pytensor.graph.traversal import ancestors
 from pytensor.tensor.variable import TensorVariable as Variable
 from rich.progress import Progress
 
 from bsvr_pp.core.arrays import Array
+from bsvr_pp.core.covariance.covariance import each_block
 from bsvr_pp.inference.protocol import IntegratesLatent, Objective, Options
 from bsvr_pp.inference.search.quasi_newton import Pairs, ascend
-from bsvr_pp.inference.search.starts import (
-    choose_starts,
-    find_roles,
-    flatten,
-    initial_point,
-    neighbour_of_each,
-    noise_of_constant,
-)
+from bsvr_pp.inference.search.starts import choose_starts, constant_of, find_roles, initial_point, neighbour_of_each
 from bsvr_pp.model.gaussian import gradients
 from bsvr_pp.model.inventory import ModelError
 from bsvr_pp.model.operation import TargetsGraph
@@ -50,6 +45,8 @@ _MANY_ROWS = 100  # rows above which the tolerance grows with their number: 2 na
 _HALVED = 1500  # number of rows from which half of them are searched first
 _ABOVE = 0.5  # nats by which a constant is better than what was found, to be searched from
 _CHOSEN = 0  # seed of the choice of some rows, so that no optimum depends on the seed of the caller
+OF_OPTIMUM = "objective", "converged", "message", "n_evaluations"  # what files have of an `Optimum` beside its point
+_SHARE = 0.3  # of the tolerance of one problem: of a sum, with more values, some searches ended 2 nats below
 _MANY, _FEW = 400, 200  # rows above which a quarter of them is tried first, and least rows of a quarter
 
 
@@ -66,37 +63,26 @@ class Optimum:
 
     def record(self) -> dict[str, object]:
         """The end point as plain data, without the curvature."""
-        return {
-            "point": {name: np.asarray(value).tolist() for name, value in self.point.items()},
-            "objective": float(self.objective),
-            "converged": bool(self.converged),
-            "message": self.message,
-            "n_evaluations": int(self.n_evaluations),
-        }
+        point = {name: np.asarray(value).tolist() for name, value in self.point.items()}
+        return {"point": point} | {name: getattr(self, name) for name in OF_OPTIMUM}
 
     @classmethod
     def from_record(cls, record: Mapping[str, Any]) -> Self:
         """Make the end point from `record`."""
         point = {name: np.asarray(value, dtype=np.float64) for name, value in record["point"].items()}
-        return cls(point, *(record[name] for name in ("objective", "converged", "message", "n_evaluations")))
+        return cls(point, *(record[name] for name in OF_OPTIMUM))
 
 
 def maximize(
     problem: Problem, method: IntegratesLatent, fixed: Point, options: Options, rng: Generator
 ) -> list[Optimum]:
-    """Run the optimiser from several starts, or from the given one, as described above; the best optimum is first.
-
-    An interruption ends the optimisation, and the optima so far are returned.
-    """
+    """Run the optimiser from several starts or the given one; the best optimum is first, also if it is interrupted."""
     check_continuous(problem, fixed)
-    restarts, tolerance = options.restarts or method.search.starts, method.search.tolerance
-    one_optimum, go_on = method.search.kept == 0, max(ceil(method.search.kept * restarts), 1)
+    restarts, kept = options.restarts or method.search.starts, method.search.kept
+    one_optimum, go_on = kept == 0, max(ceil(kept * restarts), 1)
     known = options.start if one_optimum else None
     levels = _halves(problem) if one_optimum and known is None else [problem]
-
-    def objective(rows: Problem) -> SearchObjective:
-        return SearchObjective(rows, method, fixed, options.objective)
-
+    objective = partial(SearchObjective, method=method, fixed=fixed, objective=options.objective)
     whole, part = objective(levels[0]), _part(levels[0])
     few = whole if part is None else objective(part)
     optima: list[Optimum] = []
@@ -111,38 +97,39 @@ def maximize(
             starts = choose_starts(problem, restarts, rng) if known is None else [known]
             choose = one_optimum and len(starts) > 1
             for each in starts if choose or few is whole or not one_optimum else []:
-                optima.append(few.climb(each, limit=_TRIAL if choose else np.inf, tolerance=tolerance))
+                optima.append(few.climb(each, limit=_TRIAL if choose else np.inf))
                 report()
             if choose:
                 close = _close(optima)
                 for i in close if len(close) > 1 or few is not whole else []:
-                    optima[i] = few.continued(optima[i], limit=_TRIAL, tolerance=tolerance)
+                    optima[i] = few.continued(optima[i], limit=_TRIAL)
             if one_optimum and few is not whole:
                 if choose:
                     begun = [whole.half_way(starts[i], optima[i]) for i in _close(optima)]
                 elif known is not None:
-                    begun = optima = [whole.begun(known)]
+                    begun = optima = [whole.restarted(Optimum(known, -np.inf, False, "a start", 1))]
                 else:
-                    begun = optima = [whole.climb(starts[0], limit=_TRIAL, tolerance=tolerance)]
-                optima = _raced(whole, few, begun, tolerance)
+                    begun = optima = [whole.climb(starts[0], limit=_TRIAL)]
+                optima = _raced(whole, few, begun)
                 report()
             elif choose:
                 optima = _left(optima)
-                optima[0] = whole.continued(optima[0], tolerance=tolerance)
+                optima[0] = whole.continued(optima[0])
                 report()
             elif few is not whole:
                 optima = _sorted([whole.restarted(found) for found in _sorted(optima)[:go_on]])
                 for i, found in enumerate(optima):
-                    optima[i] = whole.continued(found, tolerance=tolerance)
+                    optima[i] = whole.continued(found)
                     report()
             for rows in levels[1:]:
                 level = objective(rows)
                 half = _sorted([level.restarted(found) for found in optima])[0]
                 second = level.second_derivatives(half, objective(_part(rows) or levels[0]))
-                optima, whole = [level.continued(half, tolerance=tolerance, second=second)], level
+                optima, whole = [level.continued(half, second=second)], level
                 report()
-            if one_optimum and (constant := whole.constant(optima[0])) is not None:
-                optima.append(whole.climb(constant, tolerance=tolerance))
+            constant = constant_of(problem, optima[0].point, fixed) if one_optimum else None
+            if constant is not None and whole(whole.pack(constant))[0] > optima[0].objective + _ABOVE:
+                optima.append(whole.climb(constant))
         except KeyboardInterrupt:
             if not optima:
                 raise
@@ -209,15 +196,15 @@ def _left(optima: list[Optimum]) -> list[Optimum]:
     return [best, *(o if o.converged else replace(o, message=message.format(o.n_evaluations)) for o in others)]
 
 
-def _raced(whole: SearchObjective, few: SearchObjective, begun: list[Optimum], tolerance: float) -> list[Optimum]:
+def _raced(whole: SearchObjective, few: SearchObjective, begun: list[Optimum]) -> list[Optimum]:
     """Continue starts that a part of the rows does not tell apart for a few steps with all, and the best to the end."""
     turns, best = [whole.second_derivatives(found, few) for found in begun], 0
     if len(begun) > 1:
         pairs = zip(begun, turns, strict=True)
-        begun = [whole.continued(found, limit=_TRIAL, tolerance=tolerance, second=turn) for found, turn in pairs]
+        begun = [whole.continued(found, limit=_TRIAL, second=turn) for found, turn in pairs]
         best = int(np.argmax([found.objective for found in begun]))
     optima = _left(begun)
-    return [whole.continued(optima[0], tolerance=tolerance, second=turns[best]), *optima[1:]]
+    return [whole.continued(optima[0], second=turns[best]), *optima[1:]]
 
 
 class SearchObjective:
@@ -305,11 +292,11 @@ class SearchObjective:
         """Which of the free unconstrained values (k,) are of hyperparameters of these names."""
         return self._flat([np.full(value.shape, name in names) for name, value in self._all_values.items()]).data > 0
 
-    def climb(self, start: Point, *, tolerance: float, **options: Any) -> Optimum:
-        """Maximise from a start; the options are those of `ascend`, and the tolerance grows with many rows."""
+    def climb(self, start: Point, **options: Any) -> Optimum:
+        """Maximise from a start, to the tolerance of the method, which grows with many rows; options of `ascend`."""
         n = self._problem.targets.size
-        options["tolerance"] = tolerance_of(tolerance, n)
-        found = ascend(self, self.pack(start), n, highest=self.highest(), **options)
+        tolerance = tolerance_of(self._method.search.tolerance, n)
+        found = ascend(self, self.pack(start), n, tolerance=tolerance, highest=self.highest(), **options)
         reached = self.unpack(found.x), found.value
         return Optimum(*reached, found.converged, found.message, found.n_evaluations, found.curvature)
 
@@ -320,12 +307,8 @@ class SearchObjective:
         more = self.climb(found.point, first_step=0.1, curvature=found.curvature, **options)
         return replace(more, n_evaluations=more.n_evaluations + found.n_evaluations)
 
-    def begun(self, point: Point) -> Optimum:
-        """A point from which to search, which is thought to be near the optimum."""
-        return Optimum(point, self(self.pack(point))[0], False, "a start", 1)
-
     def restarted(self, found: Optimum) -> Optimum:
-        """The optimum of other rows as a point from which to continue with these."""
+        """The optimum of other rows, or a point near the optimum, as a point from which to continue with these."""
         return replace(found, objective=self(self.pack(found.point))[0], converged=False, curvature=())
 
     def half_way(self, start: Point, found: Optimum) -> Optimum:
@@ -343,19 +326,6 @@ class SearchObjective:
         for i in np.flatnonzero(steep):
             second[i, steep] = (gradient - few(x + _DIFFERENCE * np.eye(x.size)[i])[1])[steep]
         return ratio / _DIFFERENCE * second
-
-    def constant(self, found: Optimum) -> Point | None:
-        """A point at which f hardly varies, with the most likely noise of a constant, if it is above what was found."""
-        problem = self._problem
-        if problem.loss.targets.values or problem.ends.cutpoints or not problem.divisible or problem.blocks.several:
-            return None
-        roles, free = find_roles(problem), set(self._all_values) - set(self._fixed)
-        others = [name for name in free if roles.get(name) not in problem.loss.parameters]
-        flat = flatten(problem, found.point, others)
-        if flat is None:
-            return None
-        flat |= noise_of_constant(problem, flat, {role: name for name, role in roles.items() if name in free})
-        return flat if self(self.pack(flat))[0] > found.objective + _ABOVE else None
 
     def _flat(self, arrays: Sequence[Array]) -> RaveledVars:
         pairs = zip(self._problem.hyperparameters, arrays, strict=True)
@@ -395,3 +365,89 @@ class SearchObjective:
         """Compile graphs, with the gradients of the first."""
         problem = self._problem
         return problem.compile_on(problem.values, [*graphs, *gradients(graphs[0], problem.values)], extra)
+
+
+class SharedObjective:
+    """The sum of the `SearchObjective` of problems that share all hyperparameters but those of their noise.
+
+    Its x (k,) has the unconstrained values that are shared, and then those of the noise of each problem. Options
+    are those of `SearchObjective`.
+    """
+
+    def __init__(
+        self,
+        problems: Sequence[Problem],
+        method: IntegratesLatent,
+        fixed: Point | None = None,
+        warm_starts: bool = True,
+        density: bool = False,
+    ) -> None:
+        first, count = problems[0], len(problems)
+        above = set(ancestors(first.parameters)) if count > 1 else set()
+        of_noise = [str(variable.name) for variable in first.variables if variable in above]
+        shared = [str(term.name) for term in first.prior_terms if term.name not in of_noise]
+        self._each = [
+            SearchObjective(problem, method, fixed or {}, "posterior", warm_starts, density, shared if j else ())
+            for j, problem in enumerate(problems)
+        ]
+        own = self._each[0].are_of(of_noise)
+        self._places = np.tile(np.cumsum(~own) - 1, (count, 1))  # of the values of each problem in x
+        self._places[:, own] = np.sum(~own) + np.arange(own.sum() * count).reshape(count, -1)
+        self._size = np.sum(~own) + own.sum() * count
+
+    def __call__(self, x: Array) -> tuple[float, Array]:
+        """Value and gradient (k,) at x (k,); -inf and zeros if a solve fails."""
+        if len(self._each) == 1:
+            return self._each[0](x)
+        found = each_block(lambda j: self._each[j](x[self._places[j]]), len(self._each))
+        value, gradient = sum(each for each, _ in found), np.zeros_like(x)
+        for place, (_, slope) in zip(self._places, found, strict=True):
+            gradient[place] += slope
+        return (value, gradient) if np.isfinite(value) else (-np.inf, np.zeros_like(x))
+
+    def pack(self, points: Sequence[Point], first: int = 0) -> Array:
+        """The x (k,) of a point of each problem; what is shared is that of the ``first``."""
+        x = np.empty(self._size)
+        for j in (*range(len(points)), first):
+            x[self._places[j]] = self._each[j].pack(points[j])
+        return x
+
+    def unpack(self, x: Array) -> list[Point]:
+        """The point of each problem."""
+        return [each.unpack(x[place]) for each, place in zip(self._each, self._places, strict=True)]
+
+    def highest(self) -> Array:
+        """Upper limits (k,) of x, which are those of noise, as of `SearchObjective.highest`."""
+        x = np.empty(self._size)
+        for place, each in zip(self._places, self._each, strict=True):
+            x[place] = each.highest()
+        return x
+
+
+def maximize_shared(
+    problems: Sequence[Problem], method: IntegratesLatent, points: Sequence[Point], tolerance: float | None = None
+) -> list[Optimum]:
+    """Maximise the sum of the evidences; return the optimum as one of each problem.
+
+    ``points`` are optima of each problem alone. The search starts where the sum is largest: at what is shared of one of
+    them, or at the mean, the largest or the smallest of each value. Where problems depend on different inputs, all of
+    one alone are constants in the inputs of the others, and so is their mean: the sum may have an optimum there.
+    """
+    objective = SharedObjective(problems, method)
+    starts = [objective.pack(points, j) for j in range(len(points))]
+    starts += [of_each(starts, axis=0) for of_each in (np.mean, np.max, np.min)]
+    start = max(starts, key=lambda x: objective(x)[0])
+    n = sum(problem.targets.size for problem in problems)
+    tolerance = tolerance_of(_SHARE * method.search.tolerance if tolerance is None else tolerance, n)
+    found = ascend(objective, start, n, tolerance=tolerance, highest=objective.highest())
+    end = found.value, found.converged, found.message, found.n_evaluations
+    return [Optimum(point, *end) for point in objective.unpack(found.x)]
+
+
+def check_alike(problems: Sequence[Problem]) -> None:
+    """Check that problems have the same hyperparameters, which a kernel function may make from the inputs."""
+    first, *others = ({name: each.shape_of(name) for name in each.hyperparameters} for each in problems)
+    for other in others:
+        if other != first:
+            words = "kernel must have the same hyperparameters for each target with shared=True, got"
+            raise ValueError(f"{words} {first} and {other}: use shared=False")

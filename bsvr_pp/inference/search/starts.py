@@ -161,6 +161,17 @@ def neighbour_of_each(X: Array) -> Rows:
     return np.where(nearest[:, 0] == np.arange(len(X)), nearest[:, 1], nearest[:, 0])
 
 
+def constant_of(problem: Problem, point: Point, fixed: Collection[str]) -> Point | None:
+    """The point, but f hardly varies, with the most likely noise of a constant; None if there is no such point."""
+    if problem.loss.targets.values or problem.ends.cutpoints or not problem.divisible or problem.blocks.several:
+        return None
+    roles, free = find_roles(problem), set(problem.hyperparameters) - set(fixed)
+    flat = flatten(problem, point, [name for name in free if roles.get(name) not in problem.loss.parameters])
+    if flat is None:
+        return None
+    return flat | _noise_of_constant(problem, flat, {role: name for name, role in roles.items() if name in free})
+
+
 def flatten(problem: Problem, point: Point, names: Collection[str]) -> Point | None:
     """The point with amplitudes at which f hardly varies over the rows; None if there are none.
 
@@ -193,7 +204,7 @@ def flatten(problem: Problem, point: Point, names: Collection[str]) -> Point | N
     return None
 
 
-def noise_of_constant(problem: Problem, point: Point, names: Mapping[str, str]) -> Point:
+def _noise_of_constant(problem: Problem, point: Point, names: Mapping[str, str]) -> Point:
     """Likely scales of the noise around a constant, by the ``names`` of its parameters; none if not all have one."""
     noise, loss = problem.noise_at(point), problem.loss
     scales = [role for role in _SHAPES[0] if role in loss.parameters]
