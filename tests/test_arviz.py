@@ -3,7 +3,6 @@
 import warnings
 
 import arviz as az
-import matplotlib.pyplot as plt
 import numpy as np
 import pytest
 from arviz_plots import PlotCollection
@@ -14,22 +13,16 @@ KINDS = ("MAP", "Laplace", "Laplace (local)", "mean field", "NUTS", "NUTS (mean 
 WITH_DRAWS = KINDS[1:]
 NAMES = ["C", "epsilon", "lengthscale"]
 
-pytestmark = pytest.mark.slow  # two of the results are sampled
+pytestmark = [pytest.mark.slow, pytest.mark.usefixtures("closed")]  # two of the results are sampled
 
 
 @pytest.fixture(scope="module")
 def results(sinc_model, sinc_results):
     model, _ = sinc_model
-    more = (bp.Laplace(curvature="local"), bp.NUTS(bp.MeanField(), draws=100, tune=150, chains=2))
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore")
+    drawn = {"draws": 150, "tune": 250, "chains": 2}
+    more = (bp.Laplace(curvature="local"), bp.NUTS(**drawn), bp.NUTS(bp.MeanField(), **drawn))
+    with warnings.catch_warnings(action="ignore"):
         return sinc_results | {m.name: bp.fit(m, model, random_seed=1, progressbar=False) for m in more}
-
-
-@pytest.fixture(autouse=True)
-def closed():
-    yield
-    plt.close("all")
 
 
 @pytest.mark.filterwarnings("ignore")  # one chain of a point: no R-hat

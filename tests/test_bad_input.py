@@ -3,12 +3,13 @@
 A new public name fails the first test until it has cases here.
 """
 
+import json
 import re
 import tempfile
 import warnings
 from copy import copy
 from dataclasses import replace
-from functools import cache
+from functools import cache, partial
 from pathlib import Path
 from types import SimpleNamespace
 
@@ -18,7 +19,6 @@ import pymc as pm
 import pytest
 import xarray as xr
 from scipy.sparse import csr_array
-from sklearn.exceptions import NotFittedError
 from sklearn.linear_model import LinearRegression
 
 import bsvr_pp as bp
@@ -51,6 +51,10 @@ SPARSE = csr_array(np.where(MANY > 0, MANY, 0.0))
 ENDS = np.stack([TARGETS, TARGETS + 1.0], axis=1)
 SIGNS = np.where(Y > 0, 1.0, -1.0)
 WORDS = pd.DataFrame({"x": MANY[:, 0], "word": np.where(MANY[:, 1] > 0, "a", "b")})
+AB, UNSORTED = ["a", "b"] * 10, pd.Categorical(["b", "a"] * 10, ["b", "a"], ordered=True)
+FRAME = pd.DataFrame(GRAM)
+EXCHANGE, ON_JAX = classification.Exchange(), bp.NUTS(latent=bp.MeanField(), nuts_sampler="numpyro")
+ordinal_model = classification.default_ordinal_model
 
 
 # What is no (n,) array of numbers, and how an error says so after the argument's name.
@@ -78,6 +82,10 @@ NO_MATRIX = [case for case in NO_VECTOR[:5]] + [
 
 def recipe(text):
     return xr.DataTree(xr.Dataset(attrs={"recipe": text}))
+
+
+def of_targets(*names):
+    return bp.BayesianSVR.from_result(recipe(json.dumps({"estimator": "BayesianSVR", "targets": names})))
 
 
 def quick(*args, **options):
@@ -181,7 +189,7 @@ def fitted_in_intervals():
     with pm.Model() as model:
         f = bp.GP(cov_func=pm.gp.cov.ExpQuad(1, ls=1.0)).prior("f", X=X)
         bp.Interval("y", f, Y - 0.5, Y + 0.5, C=5.0, epsilon=0.1, beta=0.3)
-        return model, bp.fit(bp.MeanField(), progressbar=False)
+        return {"model": model, "result": bp.fit(bp.MeanField(), progressbar=False)}
 
 
 def blocked(blocks, C=5.0, labels=False):
@@ -203,7 +211,7 @@ def prior(X=X, cov_func=None, **options):
 def estimator(cls, **options):
     """An estimator with settings that are quick to fit."""
     defaults = {
-        bp.BayesianSVR: {"restarts": 1, "random_state": 0},
+        bp.BayesianSVR: {"restarts": 1, "random_state": 0, "inference": "mean_field"},
         bp.BayesianSVC: {"steps": 2, "random_state": 0},
         bp.ResidualIntervals: {"estimator": LinearRegression(), "random_state": 0},
     }
@@ -213,6 +221,10 @@ def estimator(cls, **options):
 def fitted(cls, X=MANY, y=None, **options):
     targets = LABELS if cls is bp.BayesianSVC else TARGETS
     return estimator(cls, **options).fit(X, targets if y is None else y)
+
+
+svr, svc, ordinal = (partial(fitted, cls) for cls in (bp.BayesianSVR, bp.BayesianSVC, bp.BayesianOrdinalSVC))
+machine = partial(estimator, bp.BayesianSVR)
 
 
 def of_matrix(K=GRAM, new=None, cls=bp.BayesianSVR, y=None, **options):
@@ -234,8 +246,9 @@ def several():
     return fitted(bp.BayesianSVR, y=ENDS - [[0.0, 3.0]], kernel="rbf", inference="mean_field")
 
 
-def of_objects(function, X=MANY):
-    return fitted(bp.BayesianSVR, list(X), kernel=bp.PairwiseKernel(function))
+def of_objects(function, given=tuple(MANY)):
+    given = list(given) if isinstance(given, tuple) else given
+    return fitted(bp.BayesianSVR, given, kernel=bp.PairwiseKernel(function))
 
 
 @cache
@@ -285,8 +298,7 @@ def NEAREST(call):
 def sampled():
     model = bp.default_model(X, Y, kernel="rbf")
     method = bp.NUTS(latent=bp.MeanField(), draws=5, tune=5, chains=1, nuts_sampler="pymc")
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore")
+    with warnings.catch_warnings(action="ignore"):
         return bp.fit(method, model, random_seed=0, progressbar=False)
 
 
@@ -308,12 +320,9 @@ def LABELLED(cls):
             for y in [*(["a", bad] + ["b", "a"] * 9 for bad in missing), *columns, *words, np.array([1.0, np.nan] * 10)]
         ],
         (lambda s: fitted(cls, y=["a", 1] * 10), "y must have labels of one type, words or numbers, got int, str"),
-        (lambda s: fitted(cls, y=["a", "b"] * 10).score(MANY, [None, "b"] * 10), "y must have a label in each row"),
-        (lambda s: fitted(cls, y=["a", "b"] * 10).score(MANY, ["c", "b"] * 10), "y must hold the classes of fit, a"),
-        (
-            lambda s: fitted(cls, y=["a", "b"] * 10).score(MANY, ["a", "b"] * 10, -np.ones(20)),
-            "sample_weight must be >= 0, got -1",
-        ),
+        (lambda s: fitted(cls, y=AB).score(MANY, [None, "b"] * 10), "y must have a label in each row"),
+        (lambda s: fitted(cls, y=AB).score(MANY, ["c", "b"] * 10), "y must hold the classes of fit, a"),
+        (lambda s: fitted(cls, y=AB).score(MANY, AB, -np.ones(20)), "sample_weight must be >= 0, got -1"),
     ]
 
 
@@ -336,6 +345,10 @@ NO_COUNT_OR_NONE = ("a", 0, -1, 1.5, "must be an integer of at least")
 NO_COUNT, NO_SHARE = (None, *NO_COUNT_OR_NONE), ("a", 0, 1, -0.5, np.nan, None)
 STRICTLY = "must lie strictly between 0 and 1, got"
 BY_FIT = "must be a result of fit, got"
+SPARSE_KERNELS = "sparse X needs one of the kernels auto, linear, rbf, rational_quadratic"
+DENSELY = "sparse matrix are fitted densely: use blocks=None, or reduce"
+ARD = "ard is an option of kernels with lengthscales, got ard=False with kernel"
+NO_INPUTS = "kernel matrix have no inputs, by which blocks are cut: use blocks=None"
 ESTIMATORS = (bp.BayesianSVR, bp.BayesianSVC, bp.LSSVR, bp.BayesianLSSVR, bp.ResidualIntervals)
 
 PUBLIC = {
@@ -421,11 +434,8 @@ PUBLIC = {
             restarts=("a", -1, 1.5, None, "must be an integer of at least 0, got"),
             slices=NO_COUNT,
         ),
-        (lambda s: bp.fit(classification.Exchange(), s.model), "y is no label but has soft_insensitive noise"),
-        (
-            lambda s: bp.fit(classification.Exchange(), s.labels, hyperparameters={"C": 1.0}),
-            "hyperparameters must leave something",
-        ),
+        (lambda s: bp.fit(EXCHANGE, s.model), "y is no label but has soft_insensitive noise"),
+        (lambda s: bp.fit(EXCHANGE, s.labels, hyperparameters={"C": 1.0}), "hyperparameters must leave something"),
     ],
     "SoftInsensitive": [
         *options(
@@ -468,25 +478,19 @@ PUBLIC = {
         (lambda s: pm.logp(bp.Ordinal.dist(0.0, [0.0, 1.0], C=-1.0), 1).eval(), "C > 0"),
     ],
     "default_ordinal_model": [
-        *each(lambda s, bad: classification.default_ordinal_model(bad, LABELS[:N]), NO_MATRIX, "X"),
-        *each(lambda s, bad: classification.default_ordinal_model(X, bad), NO_VECTOR, "y"),
-        (lambda s: classification.default_ordinal_model(X, Y), r"y must hold classes 0, 1, ..., got"),
-        (lambda s: classification.default_ordinal_model(X, np.ones(N)), "y must hold at least two classes, got only 1"),
-        (
-            lambda s: classification.default_ordinal_model(X, np.arange(N), noise="pinball"),
-            "noise of classes must be one of",
-        ),
-        (lambda s: classification.default_ordinal_model(X, np.arange(N), kernel="x"), "kernel must be .*got 'x'"),
+        *each(lambda s, bad: ordinal_model(bad, LABELS[:N]), NO_MATRIX, "X"),
+        *each(lambda s, bad: ordinal_model(X, bad), NO_VECTOR, "y"),
+        (lambda s: ordinal_model(X, Y), r"y must hold classes 0, 1, ..., got"),
+        (lambda s: ordinal_model(X, np.ones(N)), "y must hold at least two classes, got only 1"),
+        (lambda s: ordinal_model(X, np.arange(N), noise="pinball"), "noise of classes must be one of"),
+        (lambda s: ordinal_model(X, np.arange(N), kernel="x"), "kernel must be .*got 'x'"),
     ],
     "BayesianOrdinalSVC": [
         *LABELLED(bp.BayesianOrdinalSVC),
-        (lambda s: fitted(bp.BayesianOrdinalSVC, y=np.ones(20)), r"y must hold at least two classes, got one class"),
-        (
-            lambda s: fitted(bp.BayesianOrdinalSVC, y=pd.Categorical(["b", "a"] * 10, ["b", "a"], ordered=True)),
-            r"y must have categories in sorted order, got b < a: give their numbers, pd.Series\(y\).cat.codes",
-        ),
+        (lambda s: ordinal(y=np.ones(20)), r"y must hold at least two classes, got one class"),
+        (lambda s: ordinal(y=UNSORTED), r"y must have categories in sorted order, got b < a: .*\(y\).cat.codes"),
         *options(
-            lambda s, **o: fitted(bp.BayesianOrdinalSVC, y=LABELS, **o),
+            lambda s, **o: ordinal(y=LABELS, **o),
             noise=("x", None, "pinball", "of classes must be one of .*got"),
             kernel=("x", "must be .*rbf, matern32.*got 'x'"),
             decision=("x", "must be 'median' or 'mode', got 'x'"),
@@ -497,7 +501,7 @@ PUBLIC = {
             random_state=("a", -1, "must be an integer of at least 0, a RandomState or None, got"),
         ),
         *[
-            (lambda s, by=by: fitted(bp.BayesianOrdinalSVC, y=LABELS, blocks=10, inference=by), words)
+            (lambda s, by=by: ordinal(y=LABELS, blocks=10, inference=by), words)
             for by, words in (
                 ("nuts", "in blocks takes exact targets without sample_weight, and no classes: use blocks=None"),
                 (bp.Integrated(), "takes a dense fit, and 20 rows need blocks"),
@@ -508,10 +512,7 @@ PUBLIC = {
         (lambda s: pm.logp(bp.SVMLabel.dist(0.0, -1.0), 1).eval(), "C > 0"),
         (lambda s: pm.draw(bp.SVMLabel.dist(0.0, -1.0)), "C > 0"),
         (lambda s: bp.fit(bp.MAP(), s.labels), "C would be chosen by the naive evidence of y"),
-        (
-            lambda s: bp.fit(bp.NUTS(latent=bp.MeanField(), nuts_sampler="numpyro"), s.model, progressbar=False),
-            "nuts_sampler='numpyro' needs a density that JAX can compile",
-        ),
+        (lambda s: bp.fit(ON_JAX, s.model, progressbar=False), "nuts_sampler='numpyro' needs a density that JAX can"),
     ],
     "default_priors": [
         *each(lambda s, bad: bp.default_priors(bad, Y), NO_MATRIX, "X"),
@@ -530,10 +531,7 @@ PUBLIC = {
         (lambda s: bp.default_model(X, Y, blocks=3), "blocks must come from bp.local_blocks, got int"),
         (lambda s: bp.default_model(X, Y, noise="pinball", beta=0.5), r"beta is an option of soft_.*beta=0\.5 with p"),
         (lambda s: bp.default_model(X, Y, quantile=0.9), r"quantile is an option of pinball noise, got quantile=0\.9"),
-        (
-            lambda s: bp.default_model(X, Y, kernel=lambda Z: 1, ard=False),
-            "ard is an option of kernels with",
-        ),
+        (lambda s: bp.default_model(X, Y, kernel=lambda Z: 1, ard=False), "ard is an option of kernels with"),
         *options(
             lambda s, **o: bp.default_model(X, Y, **o),
             noise=("x", None, "must be one of .*got"),
@@ -560,18 +558,16 @@ PUBLIC = {
             evidence=("x", "must be 'naive' or None, got 'x'"),
             hyperparameters=([1.0], "C", "must be a dict from names to values, got"),
         ),
-        *[
-            (
-                lambda s, bad=bad: bp.fit(bp.MAP(), s.model, hyperparameters={**AT, "C": bad}),
-                f"hyperparameter C {words}",
-            )
-            for bad, words in (
+        *each(
+            lambda s, bad: bp.fit(bp.MAP(), s.model, hyperparameters=AT | {"C": bad}),
+            [
                 (-1.0, "must lie inside the support of its prior, got -1.0"),
                 (np.nan, "must be finite, got nan"),
                 ("a", "must be numbers of shape .*got 'a'"),
                 ([1.0, 2.0], "must be numbers of shape .*got"),
-            )
-        ],
+            ],
+            "hyperparameter C",
+        ),
         (lambda s: bp.fit(bp.MAP(), s.model, hyperparameters={"z": 1.0}), "hyperparameters has no variable 'z'"),
         (lambda s: bp.fit(bp.NUTS(), s.model, objective="evidence"), "objective='evidence' is for methods that opt"),
         (lambda s: bp.fit(bp.MAP(), s.model, evidence="naive"), "evidence='naive' is for labels, and y has soft_in"),
@@ -609,10 +605,7 @@ PUBLIC = {
         (lambda s: with_names(columns=["b", "b"]), "X_new must have the columns a, b, in this order, got b, b"),
         (lambda s: bp.predict("a", X, model=s.model), f"result {BY_FIT} str"),
         (lambda s: bp.predict(of_pymc(), X, model=s.model), "result is one for PyMC and ArviZ.* do not apply: x"),
-        (
-            lambda s: bp.predict(xr.DataTree(), X, model=s.model),
-            f"result {BY_FIT} DataTree: draws of bp.marg",
-        ),
+        (lambda s: bp.predict(xr.DataTree(), X, model=s.model), f"result {BY_FIT} DataTree: draws of bp.marg"),
         (lambda s: bp.predict(s.result, X, model=s.labels), "result has soft_insensitive noise and the model hinge"),
         (lambda s: bp.predict(s.result, X, model=s.other), "different numbers of training points"),
         *options(lambda s, **o: bp.predict(s.result, X, model=s.model, **o), neighbours=NO_COUNT_OR_NONE),
@@ -632,10 +625,7 @@ PUBLIC = {
     ],
     "log_density": [
         (lambda s: bp.scorers.log_density("a", X, Y), "estimator must have predict_distribution, got str"),
-        (
-            lambda s: bp.scorers.log_density(several(), MANY, ENDS),
-            "estimator must predict one target, got 2: score each of its estimators_",
-        ),
+        (lambda s: bp.scorers.log_density(several(), MANY, ENDS), "estimator must predict one target, got 2: score"),
     ],
     "neg_crps": [(lambda s: bp.scorers.neg_crps("a", X, Y), "estimator must have predict_distribution, got str")],
     "NoiseScales": [
@@ -649,14 +639,8 @@ PUBLIC = {
         (lambda s: bp.learn_noise_scales("a", model=s.model), f"result {BY_FIT} str"),
         (lambda s: bp.learn_noise_scales(s.result, model="a"), "model must be a pm.Model, got str"),
         (lambda s: bp.learn_noise_scales(s.result, model=s.other), "different numbers of training points"),
-        (
-            lambda s: bp.learn_noise_scales(bp.fit(bp.MAP(), s.model, hyperparameters=AT), model=s.model),
-            "result must be of an approximation that integrates f out, not draws or MAP",
-        ),
-        (
-            lambda s: [bp.learn_noise_scales(result, model=model) for model, result in [fitted_in_intervals()]],
-            "model must have exact targets: scales",
-        ),
+        (lambda s: bp.learn_noise_scales(s.mode, model=s.model), "result must be of an approximation that integrates"),
+        (lambda s: bp.learn_noise_scales(**fitted_in_intervals()), "model must have exact targets: scales"),
         *options(lambda s, **o: bp.learn_noise_scales(s.result, model=s.model, **o), neighbours=NO_COUNT),
         *seeds(lambda s, seed: bp.learn_noise_scales(s.result, model=s.model, random_seed=seed)),
     ],
@@ -706,10 +690,7 @@ PUBLIC = {
     ],
     "log_evidence": [
         (lambda s: bp.log_evidence(bp.NUTS(), s.model, hyperparameters=AT), "method must have an evidence.*got NUTS"),
-        (
-            lambda s: bp.log_evidence(bp.MeanField(), s.model, hyperparameters={"C": 1.0}),
-            "inverse_lengthscale, epsilon missing",
-        ),
+        (lambda s: bp.log_evidence(bp.MeanField(), s.model, hyperparameters={"C": 1.0}), "scale, epsilon missing"),
         (lambda s: bp.log_evidence(bp.MeanField(), s.model, hyperparameters={"C": -1.0}), "hyperparameter C"),
         *seeds(lambda s, seed: bp.log_evidence(bp.Annealed(2, 2, 1), s.model, hyperparameters=AT, random_seed=seed)),
         (lambda s: bp.log_evidence(bp.MeanField(), s.labels), "hyperparameters must give every .*C missing"),
@@ -768,10 +749,6 @@ PUBLIC = {
     "scores": [
         (lambda s: bp.scores("a", Y), "prediction must be of predict"),
         (lambda s: bp.scores(bp.predict(s.result, X, model=s.model), Y), "prediction must be of predict"),
-        (
-            lambda s: bp.scores(bp.predict(s.result, X, model=s.model, y_new=Y, quantiles=[0.5]), Y),
-            "prediction must have the quantiles 0.1 and 0.9",
-        ),
         *each(lambda s, bad: bp.scores(s.prediction, bad), NO_VECTOR, "y"),
     ],
     "plot_evidence": [
@@ -832,13 +809,10 @@ PUBLIC = {
         (lambda s: into_folder(MANY, noise="x"), "noise must be one of"),
         (lambda s: into_folder(MANY, blocks=1), "blocks must be 'auto', None, an integer of at least 2 or"),
         (lambda s: into_folder(MANY, random_state=-1), "random_state must be an integer of at least 0"),
-        *(
-            (
-                lambda s, o=o: into_folder(MANY, **o),
-                "estimator must have blocks and a kernel of inputs with a name in a folder",
-            )
+        *[
+            (lambda s, o=o: into_folder(MANY, **o), "estimator must have blocks and a kernel of inputs with a name")
             for o in ({"blocks": None}, {"kernel": pm.gp.cov.ExpQuad})
-        ),
+        ],
         (lambda s: into_folder(MANY, monotone={0: 1}), "monotone takes a dense fit in memory, not a folder"),
         (lambda s: into_folder(MANY, shared=True), "shared=True takes several targets in memory, not a folder: use"),
         (lambda s: into_folder(MANY, inference="nuts"), "inference must be mean field or Laplace in a folder, got"),
@@ -849,10 +823,7 @@ PUBLIC = {
         (lambda s: into_folder(MANY, target="delay"), "target is the name of a column of a table, got target='delay'"),
         (lambda s: into_folder(TARGETS), r"data must be an array with 2 axes, got \(20,\)"),
         (lambda s: into_folder(MANY, y=np.ones((20, 3))), "y has 3 columns: .* several targets need a folder each"),
-        (
-            lambda s: bp.fit_folder(bp.BayesianSVC(), MANY, LABELS, folder="none"),
-            "estimator must be a BayesianSVR in a folder, got BayesianSVC",
-        ),
+        (lambda s: bp.fit_folder(bp.BayesianSVC(), MANY, LABELS, folder="none"), "in a folder, got BayesianSVC"),
         (lambda s: into_folder(MANY, y=ENDS), "y has 2 columns: intervals=True takes two as .* need a folder each"),
         (lambda s: into_folder(pd.DataFrame(MANY)), "y must be None with a table, whose target is a column"),
         *[
@@ -888,7 +859,7 @@ PUBLIC = {
     ],
     "BayesianSVR": [
         *options(
-            lambda s, **o: fitted(bp.BayesianSVR, **o),
+            lambda s, **o: svr(**o),
             noise=("x", None, "must be one of .*got"),
             kernel=("x", "must be .*rbf, matern32.*got 'x'"),
             beta=("x", 2, -0.1, None, True, "must be 'auto' or lie between 0 and 1, got"),
@@ -903,12 +874,9 @@ PUBLIC = {
             intervals=("x", 1, None, "must be True or False, got"),
             random_state=("a", -1, "must be an integer of at least 0, a RandomState or None, got"),
         ),
-        (
-            lambda s: fitted(bp.BayesianSVR, blocks=10, inference=bp.Integrated()),
-            "takes a dense fit, and 20 rows need blocks",
-        ),
+        (lambda s: svr(blocks=10, inference=bp.Integrated()), "takes a dense fit, and 20 rows need blocks"),
         *(
-            (lambda s, o=o: fitted(bp.BayesianSVR, **({"shared": True, "y": ENDS - [[0.0, 3.0]]} | o)), words)
+            (lambda s, o=o: svr(**({"shared": True, "y": ENDS - [[0.0, 3.0]]} | o)), words)
             for o, words in (
                 ({"shared": "yes"}, "shared must be True or False, got 'yes'"),
                 *(
@@ -925,7 +893,7 @@ PUBLIC = {
             )
         ),
         *(
-            (lambda s, o=o: fitted(bp.BayesianSVR, **({"monotone": {0: 1}} | o)), f"monotone {words}")
+            (lambda s, o=o: svr(**({"monotone": {0: 1}} | o)), f"monotone {words}")
             for o, words in (
                 ({"monotone": "up"}, "must be a dict of columns, or have a sign for each column, got 'up'"),
                 ({"monotone": 1}, "must be a dict of columns, or have a sign for each column, got 1"),
@@ -946,20 +914,14 @@ PUBLIC = {
                 ({"inference": "nuts"}, "takes posteriors of f, and NUTS.* has draws: use inference='auto'"),
             )
         ),
-        (
-            lambda s: estimator(bp.BayesianSVR, intervals=True).fit(MANY, ENDS, 2.0 + LABELS),
-            "sample_weight is for exact targets, and y has intervals",
-        ),
-        (lambda s: fitted(bp.BayesianSVR, noise="absolute", inference="laplace"), "has no curvature to go by"),
-        (lambda s: fitted(bp.BayesianSVR, quantile=0.9), r"quantile is an option of pinball noise, got quantile=0\.9"),
-        (lambda s: fitted(bp.BayesianSVR, noise="huber", beta=0.5), r"beta is an option of soft_.*beta=0\.5 with"),
-        (
-            lambda s: fitted(bp.BayesianSVR, kernel=lambda Z: 1, ard=False),
-            "ard is an option of kernels with",
-        ),
-        (lambda s: fitted(bp.BayesianSVR, log_targets=True), "y must be positive with log_targets=True, got"),
+        (lambda s: machine(intervals=True).fit(MANY, ENDS, 2.0 + LABELS), "sample_weight is for exact targets, and y"),
+        (lambda s: svr(noise="absolute", inference="laplace"), "has no curvature to go by"),
+        (lambda s: svr(quantile=0.9), r"quantile is an option of pinball noise, got quantile=0\.9"),
+        (lambda s: svr(noise="huber", beta=0.5), r"beta is an option of soft_.*beta=0\.5 with"),
+        (lambda s: svr(kernel=lambda Z: 1, ard=False), "ard is an option of kernels with"),
+        (lambda s: svr(log_targets=True), "y must be positive with log_targets=True, got"),
         *[
-            (lambda s, y=y: fitted(bp.BayesianSVR, y=y, intervals=True), words)
+            (lambda s, y=y: svr(y=y, intervals=True), words)
             for y, words in (
                 (np.stack([TARGETS, TARGETS - 1.0], axis=1), "lower must be at most upper"),
                 (np.tile([-np.inf, np.inf], (20, 1)), "lower or upper must be finite"),
@@ -973,7 +935,7 @@ PUBLIC = {
             )
         ],
         *[
-            (lambda s, y=y, o=o: fitted(bp.BayesianSVR, y=pd.DataFrame(y), **o), f"column {words}")
+            (lambda s, y=y, o=o: svr(y=pd.DataFrame(y), **o), f"column {words}")
             for y, o, words in (
                 ({"a": TARGETS, "b": 1.0}, {}, "'b' of y must not be constant, got 1.0 throughout"),
                 ({"a": TARGETS, "b": [1.0, *[None] * 19]}, {}, "'b' of y must not be constant, got 1.0 throughout"),
@@ -987,47 +949,29 @@ PUBLIC = {
             )
         ],
         (
-            lambda s: estimator(bp.BayesianSVR).fit(
+            lambda s: machine().fit(
                 MANY, pd.DataFrame({"a": TARGETS, "b": np.where(LABELS > 0, TARGETS, np.nan)}), LABELS == 0
             ),
             "column 'b' of y must have numbers, got only gaps in rows of a weight above 0",
         ),
-        (
-            lambda s: fitted(bp.BayesianSVR, y=pd.DataFrame(ENDS, columns=["a", "a"])),
-            "two columns of y have the name 'a': rename one",
-        ),
+        (lambda s: svr(y=pd.DataFrame(ENDS, columns=["a", "a"])), "two columns of y have the name 'a': rename one"),
         (lambda s: several().score(MANY, TARGETS), "y must have the targets of fit, y0, y1, got one without a"),
         (lambda s: several().score(MANY, pd.DataFrame(ENDS)), "y must have the targets of fit, y0, y1, got 0, 1"),
-        (lambda s: fitted(bp.BayesianSVR).score(MANY, ENDS), "y must have the targets of fit, one without .*, got y0"),
-        (
-            lambda s: several().add(MANY, ENDS),
-            "rows are added to the fit of one target, got 2: take one of estimators_",
-        ),
+        (lambda s: svr().score(MANY, ENDS), "y must have the targets of fit, one without .*, got y0"),
+        (lambda s: several().add(MANY, ENDS), "rows are added to the fit of one target, got 2: take one of estim"),
         (lambda s: bp.effect(several(), MANY, "x0"), "effects are of one target, got 2: take one of estimators_"),
         (lambda s: bp.plot_warping(several()), "scales of inputs are of one target, got 2: take one of estimators_"),
-        (
-            lambda s: bp.BayesianSVR.from_result(recipe('{"estimator": "BayesianSVR", "targets": ["a"]}')),
-            r"targets of result must be the names of several targets, got \['a'\]",
-        ),
-        (
-            lambda s: bp.BayesianSVR.from_result(recipe('{"estimator": "BayesianSVR", "targets": ["a", "b"]}')),
-            "result lacks target_0, target_1",
-        ),
+        (lambda s: of_targets("a"), r"targets of result must be the names of several targets, got \['a'\]"),
+        (lambda s: of_targets("a", "b"), "result lacks target_0, target_1"),
         *[
-            (
-                lambda s, cls=cls, kernel=kernel: fitted(cls, SPARSE, kernel=kernel),
-                "sparse X needs one of the kernels auto, linear, rbf, rational_quadratic, got .*: use X.toarray",
-            )
-            for cls in (bp.BayesianSVR, bp.BayesianSVC)
+            (lambda s, make=make, kernel=kernel: make(SPARSE, kernel=kernel), f"{SPARSE_KERNELS}, got .*: use X.toarr")
+            for make in (svr, svc)
             for kernel in ("matern32", "main_effects", "precomputed", bp.PairwiseKernel(np.dot), pm.gp.cov.Constant)
         ],
         *[
-            (
-                lambda s, cls=cls, blocks=blocks: fitted(cls, SPARSE, blocks=blocks),
-                r"20 rows of a sparse matrix are fitted densely: use blocks=None, or reduce X by .*TruncatedSVD",
-            )
-            for cls in (bp.BayesianSVR, bp.BayesianSVC)
-            for blocks in (10, bp.LocalBlocks(10))
+            (lambda s, make=make, n=n: make(SPARSE, blocks=n), f"20 rows of a {DENSELY} X by .*TruncatedSVD")
+            for make in (svr, svc)
+            for n in (10, bp.LocalBlocks(10))
         ],
         *[
             (lambda s, cls=cls: fitted(cls, SPARSE), f"X must be dense for {cls.__name__}, got a sparse matrix")
@@ -1038,23 +982,13 @@ PUBLIC = {
             for cls in (bp.BayesianSVR, bp.BayesianSVC)
             for v, words in ((np.nan, "contains NaN"), (np.inf, "contains infinity"), (1e200, "must stay within"))
         ],
-        (
-            lambda s: fitted(bp.BayesianSVR).predict(SPARSE),
-            "X must be dense, as in fit, got a sparse matrix: use X.toa",
-        ),
-        (
-            lambda s: fitted(bp.BayesianSVR, SPARSE * 1e-200),
-            "X must have numbers of at least 1e-150, got .*: use other",
-        ),
-        (
-            lambda s: fitted(bp.BayesianSVR, ALIKE),
-            "X must vary by at least 1e-10 of its squared size, got .*: the diff",
-        ),
+        (lambda s: svr().predict(SPARSE), "X must be dense, as in fit, got a sparse matrix: use X.toa"),
+        (lambda s: svr(SPARSE * 1e-200), "X must have numbers of at least 1e-150, got .*: use other"),
+        (lambda s: svr(ALIKE), "X must vary by at least 1e-10 of its squared size, got .*: the diff"),
         (lambda s: several().score(MANY, GAPS), "y must have a target that two rows of a weight > 0 have, got none"),
         (lambda s: of_sparse().predict(SPARSE[:, :1]), "X has 1 features, but BayesianSVR is expecting 2 features"),
         (lambda s: of_sparse().predict(MANY[:, :1]), "X has 1 features, but BayesianSVR is expecting 2 features"),
         (lambda s: of_sparse().predict(np.nan * SPARSE), "Input X contains NaN"),
-        (lambda s: fitted(bp.BayesianSVR).predict(SPARSE), "X must be dense, as in fit, got a sparse matrix"),
         (lambda s: of_sparse().add(SPARSE, TARGETS), "new rows change the columns of a sparse matrix: fit again"),
         (lambda s: of_sparse().sample_y(SPARSE), "joint=True takes the whole distribution .* sparse inputs"),
         (lambda s: of_sparse().predict(SPARSE, diagonal=np.ones(20)), "diagonal is for kernel='precomputed'"),
@@ -1062,18 +996,13 @@ PUBLIC = {
         (lambda s: bp.effect(of_sparse(), SPARSE, "x0"), "X must be a table .*, got a sparse matrix: effects"),
         (lambda s: into_folder(SPARSE), "data must be dense in a folder, got a sparse matrix: use TruncatedSVD"),
         (lambda s: bp.BayesianSVR().add(MANY, TARGETS), "not fitted yet"),
-        (lambda s: fitted(bp.BayesianSVR).add(MANY[:, :0], TARGETS), "0 feature"),
-        (lambda s: fitted(bp.BayesianSVR).add(MANY, TARGETS[:3]), r"y must be a \(20,\) array, got shape \(3,\)"),
-        (lambda s: fitted(bp.BayesianSVR).add(MANY, "a"), "y must be an array of numbers, got str"),
-        (lambda s: fitted(bp.BayesianSVR).add(MANY, TARGETS, [-1.0]), "sample_weight must have 20 values"),
+        (lambda s: svr().add(MANY[:, :0], TARGETS), "0 feature"),
+        (lambda s: svr().add(MANY, TARGETS[:3]), r"y must be a \(20,\) array, got shape \(3,\)"),
+        (lambda s: svr().add(MANY, "a"), "y must be an array of numbers, got str"),
+        (lambda s: svr().add(MANY, TARGETS, [-1.0]), "sample_weight must have 20 values"),
+        (lambda s: svr().add(MANY, ENDS), "y must be exact targets, as for fit, got intervals"),
         (
-            lambda s: fitted(bp.BayesianSVR).add(MANY, np.stack([TARGETS, TARGETS + 1.0], axis=1)),
-            "y must be exact targets, as for fit, got intervals",
-        ),
-        (
-            lambda s: estimator(bp.BayesianSVR, blocks=10, inference=bp.NUTS(latent=bp.MeanField())).fit(
-                MANY, TARGETS, 2.0 + LABELS
-            ),
+            lambda s: machine(blocks=10, inference="nuts").fit(MANY, TARGETS, 2.0 + LABELS),
             "in blocks takes exact targets without sample_weight",
         ),
         (lambda s: without_posteriors().add(MANY, TARGETS), "rows are added to posteriors of f, and NUTS has draws"),
@@ -1084,24 +1013,12 @@ PUBLIC = {
     ],
     "PairwiseKernel": [
         (lambda s: bp.PairwiseKernel("rbf"), "function must be a function of two lists of objects, got 'rbf'"),
-        (
-            lambda s: of_objects(lambda A, B: np.ones((len(A), 3))),
-            r"must give a \(20, 20\) array, .*shape \(20, 3\)",
-        ),
-        (
-            lambda s: of_objects(lambda A, B: "a"),
-            "what the function of PairwiseKernel gives must be an array of numbers",
-        ),
+        (lambda s: of_objects(lambda A, B: np.ones((len(A), 3))), r"must give a \(20, 20\) array, .*shape \(20, 3\)"),
+        (lambda s: of_objects(lambda A, B: "a"), "what the function of PairwiseKernel gives must be an array of"),
         (lambda s: of_objects(lambda A, B: np.full((20, 20), np.nan)), "PairwiseKernel gives must be finite, got nan"),
         (lambda s: of_objects(lambda A, B: -GRAM), "X must have no negative eigenvalue, got -"),
-        (
-            lambda s: of_objects(lambda A, B: A @ np.transpose(B)).predict(MANY, diagonal=[1.0]),
-            "diagonal is for kernel=",
-        ),
-        (
-            lambda s: bp.default_model(X, Y, kernel=bp.PairwiseKernel(len)),
-            "kernel must be .* or a function of the inputs",
-        ),
+        (lambda s: of_objects(lambda A, B: A @ np.transpose(B)).predict(MANY, diagonal=[1.0]), "diagonal is for ke"),
+        (lambda s: bp.default_model(X, Y, kernel=bp.PairwiseKernel(len)), "kernel must be .* or a function of the in"),
         (lambda s: bp.default_model(X, Y, kernel="precomputed"), "kernel must be .*, got 'precomputed'"),
         (lambda s: of_matrix(MANY), r"X must be an \(n, n\) array, got shape \(20, 2\)"),
         (lambda s: of_matrix(GRAM * np.arange(1, 21)), "X must be symmetric, got .* in row .*, column .*, and"),
@@ -1111,45 +1028,33 @@ PUBLIC = {
         (lambda s: of_matrix(np.where(np.eye(20) > 0, np.nan, GRAM)), "Input X contains NaN"),
         (lambda s: of_matrix(np.full((20, 20, 2), np.nan)), "Input X contains NaN"),
         (
-            lambda s: of_matrix(pd.DataFrame(GRAM), pd.DataFrame(GRAM).iloc[:, ::-1]),
-            "feature names should match .*\n.*same order as they were in fit",
+            lambda s: of_matrix(FRAME, FRAME.iloc[:, ::-1]),
+            "feature names should match .*\n.*same order as they were in",
         ),
         (
-            lambda s: fitted(bp.BayesianSVR, pd.DataFrame(MANY), kernel=bp.PairwiseKernel(np.dot)),
-            r"X must be a list of objects with PairwiseKernel, got a table: use X.to_numpy\(\)",
+            lambda s: of_objects(np.dot, given=pd.DataFrame(MANY)),
+            r"X must be a list of objects with .*, got a table: use X.to_n",
         ),
         (lambda s: of_matrix(new=GRAM[:, :19]), "X has 19 features, but BayesianSVR is expecting 20"),
         (lambda s: of_matrix(new=np.ones((2, 19, 1))), "X has 19 features, but BayesianSVR is expecting 20"),
         (lambda s: of_matrix(new=np.ones((2, 20, 3))), "X must have the values of 1 kernels, as in fit, got 3"),
-        (
-            lambda s: of_matrix(new=2.0 * GRAM),
-            r"diagonal must be at least k\(x, z\)²/k\(z, z\) for all training rows z, 4 ",
-        ),
+        (lambda s: of_matrix(new=2.0 * GRAM), r"diagonal must be at least k\(x, z\)²/k\(z, z\) for all training rows"),
         (lambda s: of_matrix(INNER, INNER), r"diagonal must have the value k\(x, x\) of each new row"),
         (lambda s: of_matrix(INNER, INNER, cls=bp.BayesianSVC, y=LABELS), r"diagonal must have the value k\(x, x\)"),
         (lambda s: of_matrix(new=GRAM, diagonal=[1.0]), r"diagonal must be a \(20, 1\) array, got shape \(1, 1\)"),
         (lambda s: of_matrix(new=GRAM, diagonal=np.full(20, np.nan)), "diagonal must be finite, got nan"),
-        (
-            lambda s: of_matrix(new=GRAM, diagonal=np.zeros(20)),
-            r"diagonal must be at least k\(x, z\)²/k\(z, z\) .*got 0",
-        ),
-        (lambda s: fitted(bp.BayesianSVR).predict(MANY, diagonal=np.ones(20)), "diagonal is for kernel='precomputed'"),
+        (lambda s: of_matrix(new=GRAM, diagonal=np.zeros(20)), r"diagonal must be at least k\(x, z\)²/k\(z, z\) .*t 0"),
+        (lambda s: svr().predict(MANY, diagonal=np.ones(20)), "diagonal is for kernel='precomputed'"),
         (lambda s: of_matrix().sample_y(GRAM), "joint=True takes the whole distribution .* kernel matrix"),
         (lambda s: of_matrix().add(GRAM, TARGETS), "new rows change the columns of a kernel matrix: fit again"),
         (lambda s: bp.effect(of_matrix(), GRAM, "x0"), "effects are of inputs that are no kernel matrix"),
         *[
-            (
-                lambda s, cls=cls: fitted(cls, GRAM, LABELS, kernel="precomputed", ard=False),
-                "ard is an option of kernels with lengthscales, got ard=False with kernel='precomputed'",
-            )
-            for cls in (bp.BayesianSVR, bp.BayesianSVC, bp.BayesianOrdinalSVC)
+            (lambda s, make=make: make(GRAM, LABELS, kernel="precomputed", ard=False), f"{ARD}='precomputed'")
+            for make in (svr, svc, ordinal)
         ],
         *[
-            (
-                lambda s, cls=cls: fitted(cls, GRAM, kernel="precomputed", blocks=10),
-                "20 rows of a kernel matrix have no inputs, by which blocks are cut: use blocks=None",
-            )
-            for cls in (bp.BayesianSVR, bp.BayesianSVC)
+            (lambda s, make=make: make(GRAM, LABELS, kernel="precomputed", blocks=10), f"20 rows of a {NO_INPUTS}")
+            for make in (svr, svc, ordinal)
         ],
         (lambda s: into_folder(MANY, kernel="precomputed"), "estimator must have blocks and a kernel of inputs with"),
     ],
@@ -1173,10 +1078,10 @@ PUBLIC = {
     ),
     "BayesianSVC": [
         *LABELLED(bp.BayesianSVC),
-        (lambda s: fitted(bp.BayesianSVC, y=LABELS).score(MANY, LABELS + 5.0), "y must hold the classes of fit, 0.*"),
-        (lambda s: fitted(bp.BayesianSVC, y=np.ones(20)), r"y must hold at least two classes, got one class, 1\.0"),
+        (lambda s: svc(y=LABELS).score(MANY, LABELS + 5.0), "y must hold the classes of fit, 0.*"),
+        (lambda s: svc(y=np.ones(20)), r"y must hold at least two classes, got one class, 1\.0"),
         *options(
-            lambda s, **o: fitted(bp.BayesianSVC, **o),
+            lambda s, **o: svc(**o),
             evidence=("x", "must be one of .*got 'x'"),
             C=(0, -1.0, np.nan, np.inf, "x", True, "must be a number > 0, or None to learn it, got"),
             blocks=("x", 1, 1.5, "must be 'auto', None, an integer of at least 2 or LocalBlocks, got"),
@@ -1187,8 +1092,8 @@ PUBLIC = {
             steps=("a", -1, 1.5, "must be an integer of at least 0, got"),
             random_state=("a", "must be .*got 'a'"),
         ),
-        (lambda s: fitted(bp.BayesianSVC, kernel=len, ard=False), "ard is an option of kernels with"),
-        (lambda s: fitted(bp.BayesianSVC, inference="exchange", probability="map"), "hyperparameters that are sampled"),
+        (lambda s: svc(kernel=len, ard=False), "ard is an option of kernels with"),
+        (lambda s: svc(inference="exchange", probability="map"), "hyperparameters that are sampled"),
     ],
     "LSSVR": [
         *options(
@@ -1221,11 +1126,8 @@ PUBLIC = {
     ],
 }
 LOSSES = {
-    name: [
-        (
-            lambda s, p=p, bad=bad, name=name, given=given: getattr(losses, name)(**{**given, p: bad}),
-            f"{p} must be {words}",
-        )
+    make.__name__: [
+        (lambda s, p=p, bad=bad, make=make, given=given: make(**given | {p: bad}), f"{p} must be {words}")
         for p, values in bad_values.items()
         for bad, words in [
             ("a", r"a number or an \(n,\) array, got 'a'"),
@@ -1236,14 +1138,18 @@ LOSSES = {
             *[(value, f"finite and .*, got {re.escape(str(float(value)))}") for value in values],
         ]
     ]
-    for name, given, bad_values in (
-        ("soft_insensitive", {"C": 5.0, "epsilon": 0.1, "beta": 0.3}, {"C": [0, -1], "epsilon": [-1], "beta": [-1, 2]}),
-        ("epsilon_insensitive", {"C": 5.0, "epsilon": 0.1}, {"C": [0, -1], "epsilon": [-1]}),
-        ("huber", {"C": 5.0, "epsilon": 0.1}, {"C": [0, -1], "epsilon": [-1]}),
-        ("absolute", {"C": 5.0}, {"C": [0, -1]}),
-        ("gaussian", {"C": 5.0}, {"C": [0, -1]}),
-        ("pinball", {"C": 5.0, "quantile": 0.5}, {"C": [0, -1], "quantile": [0, 1, -1]}),
-        ("hinge", {"C": 5.0}, {"C": [0, -1]}),
+    for make, given, bad_values in (
+        (
+            losses.soft_insensitive,
+            {"C": 5.0, "epsilon": 0.1, "beta": 0.3},
+            {"C": [0, -1], "epsilon": [-1], "beta": [-1, 2]},
+        ),
+        (losses.epsilon_insensitive, {"C": 5.0, "epsilon": 0.1}, {"C": [0, -1], "epsilon": [-1]}),
+        (losses.huber, {"C": 5.0, "epsilon": 0.1}, {"C": [0, -1], "epsilon": [-1]}),
+        (losses.absolute, {"C": 5.0}, {"C": [0, -1]}),
+        (losses.gaussian, {"C": 5.0}, {"C": [0, -1]}),
+        (losses.pinball, {"C": 5.0, "quantile": 0.5}, {"C": [0, -1], "quantile": [0, 1, -1]}),
+        (losses.hinge, {"C": 5.0}, {"C": [0, -1]}),
     )
 }
 LOSSES["NoiseModel"] = [
@@ -1420,25 +1326,19 @@ def test_every_public_name_has_cases():
 @pytest.mark.parametrize("name", CASES)
 def test_bad_input_is_refused_by_name(name, s):
     for call, message in CASES[name]:
-        with warnings.catch_warnings():
-            warnings.simplefilter("ignore")
-            with pytest.raises((ValueError, TypeError)) as caught:
-                call(s)
+        with warnings.catch_warnings(action="ignore"), pytest.raises((ValueError, TypeError)) as caught:
+            call(s)
         assert not isinstance(caught.value, np.linalg.LinAlgError)
         assert re.search(message, str(caught.value), flags=re.DOTALL), f"{message!r} is not in {caught.value!s}"
 
 
 @pytest.mark.parametrize("cls", ESTIMATORS, ids=lambda cls: cls.__name__)
 def test_bad_data_of_estimators(cls):
-    words = [(object(), "X"), ("abc", "X"), (np.array([["a", "b"]] * 20), "X"), (TARGETS, "Expected 2D array")]
+    """Beside the checks of scikit-learn, of numbers of axes, rows and features and of missing numbers."""
+    words = [(object(), "X"), ("abc", "X"), (np.array([["a", "b"]] * 20), "X")]
     for bad, message in [
         *words,
-        (np.full((20, 2), np.nan), "Input X contains NaN"),
-        (np.full((20, 2), np.inf), "Input X contains infinity"),
-        (np.empty((0, 2)), r"0 sample\(s\)"),
-        (np.empty((20, 0)), r"0 feature\(s\)"),
         (MANY[:5], "inconsistent numbers of samples"),
-        (MANY + 1j, "Complex data not supported"),
         (1e200 * MANY, r"X must stay within ±1e\+150"),
         (1e-200 * MANY, "X must have a standard deviation of at least 1e-150, got .*: use other units"),
         (1e8 + 1e-8 * MANY, "X must have a standard deviation of at least 1e-12 of its size, got .* at 1e"),
@@ -1463,10 +1363,8 @@ def test_bad_data_of_estimators(cls):
                 fitted(cls, y=targets)
         with pytest.raises(ValueError, match=r"1 sample\(s\).*minimum of [25] is required"):
             fitted(cls, X=MANY[:1], y=TARGETS[:1])
-    with pytest.raises(NotFittedError):
-        estimator(cls).predict(MANY)
     machine = fitted(cls)
-    for bad, message in [*words, (np.full((2, 2), np.nan), "X contains NaN"), (np.ones((2, 3)), "X has 3 features")]:
+    for bad, message in words:
         with pytest.raises((ValueError, TypeError), match=message):
             machine.predict(bad)
     if hasattr(machine, "predict_interval"):
@@ -1489,8 +1387,6 @@ def unusual(y=TARGETS, X=MANY):
         "duplicated rows with other targets": (np.repeat(X[:10], 2, axis=0), y),
         "one place": (np.ones((20, 2)), y),
         "constant column": (np.column_stack([X, np.ones(20)]), y),
-        "huge inputs": (1e100 * X, y),
-        "tiny inputs": (1e-100 * X, y),
         "inputs far from 0": (X + 1e8, y),
         "inputs times 1e140": (1e140 * X, y),
         "inputs times 1e-140": (1e-140 * X, y),
@@ -1501,15 +1397,14 @@ def unusual(y=TARGETS, X=MANY):
 def test_unusual_data_of_estimators_give_finite_predictions(cls):
     cases = unusual(LABELS) if cls is bp.BayesianSVC else unusual()
     if cls is not bp.BayesianSVC:
-        cases |= {f"targets times {scale:g}": (MANY, scale * TARGETS) for scale in (1e100, 1e-100, 1e12, 1e-12)}
-        cases |= {f"targets times {scale:g}": (MANY, scale * TARGETS) for scale in (1e140, 1e-140)}
+        cases |= {f"targets times {scale:g}": (MANY, scale * TARGETS) for scale in (1e140, 1e-140, 1e12, 1e-12)}
         cases |= {"targets far from 0": (MANY, TARGETS + 1e8), "two rows": (MANY[:2], TARGETS[:2])}
     if cls is bp.ResidualIntervals:
         del cases["two rows"]  # fewer than its folds
     for name, (inputs, targets) in cases.items():
-        with warnings.catch_warnings():
-            warnings.simplefilter("ignore")
-            machine = fitted(cls, X=inputs, y=targets)
+        options = {"inference": "auto"} if cls is bp.BayesianSVR and "times" not in name else {}
+        with warnings.catch_warnings(action="ignore"):
+            machine = fitted(cls, X=inputs, y=targets, **options)
             found = [machine.predict_proba(inputs) if cls is bp.BayesianSVC else machine.predict(inputs)]
             if cls in (bp.BayesianSVR, bp.LSSVR, bp.BayesianLSSVR):
                 found += machine.predict(inputs, return_std=True)
@@ -1552,6 +1447,7 @@ def in_units(unit):
     return seen["y_mean"] / unit, seen["y_variance"] / unit**2, log_evidence
 
 
+@pytest.mark.slow_cases("1e-100")
 @pytest.mark.parametrize("scale", [1e-100, 1e-14, 1e100])
 def test_default_models_do_not_depend_on_the_units_of_the_targets(scale):
     """In small units the search ended at its bounds, converged, with standard deviations of many times the data."""

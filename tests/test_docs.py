@@ -1,4 +1,4 @@
-"""The documentation: its examples run, its links lead somewhere, its site builds and needs no network."""
+"""The documentation and the README: examples run, links lead somewhere, the site builds and needs no network."""
 
 from __future__ import annotations
 
@@ -11,6 +11,7 @@ from importlib.util import find_spec
 from pathlib import Path
 
 import matplotlib.pyplot as plt
+import pytensor
 import pytest
 import yaml
 from typer.testing import CliRunner
@@ -61,12 +62,19 @@ SLOW = {
     "how-to/csv.md",
     "how-to/distributions.md",
     "how-to/effects.md",
+    "how-to/few-rows.md",
+    "how-to/kernels-as-matrices.md",
     "how-to/many-rows.md",
+    "how-to/monotone-effects.md",
     "how-to/noise-of-inputs.md",
     "how-to/noise.md",
     "how-to/ordinal.md",
     "how-to/parts.md",
+    "how-to/pymc.md",
     "how-to/save.md",
+    "how-to/several-sources.md",
+    "how-to/several-targets.md",
+    "how-to/sparse-inputs.md",
     "how-to/weights.md",
     "sampling.md",
     "tutorial.md",
@@ -191,3 +199,29 @@ def test_the_site_builds_and_needs_no_network(tmp_path):
     assert "<math" in pages["explanation/losses.html"] and "<math" in pages["api/models.html"]
     for sheet in tmp_path.rglob("*.css"):
         assert not re.search(r"(url\(|@import)\s*['\"]?(https?:)?//", sheet.read_text()), sheet
+
+
+README = Path(__file__).parent.parent / "README.md"
+EXAMPLES = re.findall(r"```python\n(.*?)```", README.read_text(), flags=re.DOTALL)
+
+
+@pytest.mark.parametrize("sampled", [False, pytest.param(True, marks=pytest.mark.slow)], ids=["quick", "all"])
+def test_examples_of_the_readme(sampled, capsys):
+    namespace: dict[str, object] = {}
+    for example in EXAMPLES:
+        if "pm.sample(" in example and not sampled:
+            continue
+        # PyMC evaluates its log density some thousand times: compiled, as readers have it, this is cheaper.
+        mode = {"mode": "NUMBA"} if "pm.sample(" in example else {}
+        with pytensor.config.change_flags(**mode):
+            exec(compile(example, str(README), "exec"), namespace)
+        printed = capsys.readouterr().out
+        assert printed
+        if "bp.compare(" in example:  # one line for each method, and all columns
+            assert [line for line in printed.splitlines() if line.startswith(("MAP ", "Laplace ", "mean field "))][2:]
+            assert "..." not in printed and max(map(len, printed.splitlines()[:-1])) <= 80
+
+
+def test_pictures_exist():
+    for picture in re.findall(r"!\[.*?\]\((.*?)\)", README.read_text()):
+        assert (README.parent / picture).stat().st_size < 200_000

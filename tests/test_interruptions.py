@@ -162,6 +162,7 @@ def small():
         yield
 
 
+@pytest.mark.slow_cases("residuals", "function")
 @pytest.mark.parametrize("name", ESTIMATORS)
 def test_estimators_raise_an_interruption_of_any_evidence(name, small):
     X, y = wave()

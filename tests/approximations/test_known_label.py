@@ -6,7 +6,7 @@ import pytest
 from problems import assert_gradient_matches_differences, smooth
 
 import bsvr_pp as bp
-from bsvr_pp.classification import KnownLabel, default_label_model
+from bsvr_pp.classification import KnownLabel
 from bsvr_pp.core.approximations import find_mode, laplace, mean_field, mean_field_gradient
 from bsvr_pp.core.approximations.mean_field import nearest_moments
 from bsvr_pp.core.losses.registry import LIKELIHOODS, label_probability
@@ -129,9 +129,3 @@ def test_methods_that_seek_the_mode_are_refused(method):
     for given in (None, {"C": 1.0}):
         with pytest.raises(ValueError, match="known_label has several modes"):
             bp.fit(method, model()[0], hyperparameters=given, progressbar=False)
-
-
-def test_the_default_model_takes_either_label():
-    X = np.linspace(-1, 1, 10)[:, None]
-    made = default_label_model(X, np.sign(X[:, 0]), known=True)
-    assert made["y"].owner.op.name == "known_label" and default_label_model(X, np.sign(X[:, 0]))["y"] is not None

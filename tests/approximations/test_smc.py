@@ -70,18 +70,6 @@ def test_one_point_is_the_quadrature(noise):
     assert found.mean[0] == pytest.approx(mean, abs=0.1 * np.sqrt(found.variance[0]))
 
 
-def test_any_log_likelihood():
-    """The logistic classifier of sollich2002, Fig. 8, at one point."""
-
-    def logistic(f):
-        return -np.log1p(np.exp(-f)).sum(axis=1)
-
-    exact = quad(lambda f: np.exp(-0.5 * (f - 0.5) ** 2 / 2) / np.sqrt(4 * np.pi) / (1 + np.exp(-f)), -20, 20)[0]
-    found = annealed([[2.0]], None, logistic, Annealing(particles=2000), mean=[0.5], random_seed=3)
-    assert found.standard_error < 0.02
-    assert found.log_evidence == pytest.approx(np.log(exact), abs=4 * found.standard_error)
-
-
 def test_a_likelihood_may_be_zero():
     """Half of the prior: -inf is a log likelihood."""
     found = annealed(

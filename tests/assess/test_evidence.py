@@ -15,17 +15,6 @@ from bsvr_pp.inference.protocol import to_record
 AT = {"amplitude": 1.0, "inverse_lengthscale": 0.5, "C": 8.0, "epsilon": 0.1}
 
 
-def test_methods_agree_and_annealing_says_how_well_it_knows(sinc_model):
-    model, _ = sinc_model
-    truth = bp.log_evidence(bp.Annealed(), model, hyperparameters=AT, random_seed=1)
-    assert 0 < truth.standard_error < 0.03
-    field = bp.log_evidence(bp.MeanField(), model, hyperparameters=AT)
-    assert field.standard_error == 0.0
-    assert field.value == pytest.approx(truth.value, abs=0.3)
-    assert bp.log_evidence(bp.Laplace(), model, hyperparameters=AT).value == pytest.approx(truth.value, abs=5.0)
-    assert truth == bp.log_evidence(bp.Annealed(), model, hyperparameters=AT, random_seed=1)
-
-
 def test_gaussian_noise_is_exact():
     X, y = np.linspace(-2, 2, 12)[:, None], np.sin(np.linspace(-2, 2, 12))
     with pm.Model() as model:

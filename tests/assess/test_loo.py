@@ -168,22 +168,6 @@ def test_draws_are_weighted(drawn, kind):
     np.testing.assert_allclose(seen["y_log_density"][good], found.elpd_i[good], atol=0.1)
 
 
-def test_a_cavity_is_what_a_refit_without_the_point_predicts():
-    """For mean field up to the change of the other sites."""
-    model = build("soft")
-    result = bp.fit(bp.MeanField(), model, hyperparameters={"sigma": 0.5}, progressbar=False)
-    seen = bp.loo_predict(result, model=model)
-    for i in (0, 4, 7):
-        kept = np.arange(N) != i
-        with pm.Model() as other:
-            f = bp.GP(cov_func=pm.gp.cov.ExpQuad(1, ls=0.8)).prior("f", X=X[kept])
-            bp.SoftInsensitive("y", mu=f, C=6.0, epsilon=0.1, beta=0.3, observed=Y[kept])
-        refitted = bp.fit(bp.MeanField(), other, progressbar=False)
-        expected = bp.predict(refitted, X[i : i + 1], model=other, y_new=Y[i : i + 1])
-        for name, tolerance in (("y_log_density", 0.05), ("y_cdf", 0.01), ("y_crps", 0.01)):
-            assert float(seen[name][i]) == pytest.approx(float(expected[name][0]), abs=tolerance)
-
-
 @pytest.mark.parametrize("scaled", [False, True])
 def test_from_nearest_rows_is_the_gaussian_of_these_rows(scaled):
     rng = np.random.default_rng(0)

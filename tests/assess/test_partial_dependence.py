@@ -104,15 +104,6 @@ def fits():
     }
 
 
-@pytest.mark.slow
-def test_effects_of_integrated_hyperparameters_are_those_at_the_optimum():
-    options = {"kernel": "rbf", "restarts": 1, "random_state": 0}
-    averaged, alone = (bp.BayesianSVR(inference=by, **options).fit(X, Y) for by in ("auto", "mean_field"))
-    assert len(averaged._fit.fitted.points) > 1
-    found, expected = (bp.effect(each, X, 0) for each in (averaged, alone))
-    np.testing.assert_allclose(found["mean"], expected["mean"], atol=1e-6)
-
-
 def moments(fit, rows):
     """Mean and standard deviation of f by the predictions of an estimator."""
     if hasattr(fit, "predict_f"):
@@ -181,17 +172,6 @@ def test_polars(svr):
     polars = pytest.importorskip("polars")
     found = bp.effect(svr, polars.from_pandas(TABLE), "town")
     assert found["mean"].to_dict() == bp.effect(svr, TABLE, "town")["mean"].to_dict()
-
-
-def test_single_rows(of_arrays):
-    found = bp.effect(of_arrays, X, 0, values=5, rows=20, ice=3)
-    assert list(found.columns[:4]) == ["mean", "sd", "lower", "upper"] and len(found.columns) == 7
-    for name in found.columns[4:]:
-        row = int(name.removeprefix("row "))
-        rows = np.repeat(X[[row]], 5, axis=0)
-        rows[:, 0] = found.index
-        np.testing.assert_allclose(found[name], of_arrays.predict(rows), atol=1e-9)
-    pd.testing.assert_frame_equal(found, bp.effect(of_arrays, X, 0, values=5, rows=20, ice=3))
 
 
 def test_limits(of_arrays, monkeypatch):

@@ -120,8 +120,7 @@ def test_equal_ratios_need_no_tail():
     """Under a nearly flat likelihood every evidence is that of the approximation, to rounding."""
     model, _ = gaussian(center=np.log(1e-5), spread=0.3)
     result = with_latent(model, bp.MeanField(), {"C": np.exp(np.log(1e-5) + 0.3 * np.linspace(-2, 2, 60))})
-    with warnings.catch_warnings():
-        warnings.simplefilter("error")
+    with warnings.catch_warnings(action="error"):
         found = bp.verify(result, model=model, particles=20, random_seed=1, progressbar=False)
     assert np.ptp(found.log_ratio) < 1e-6
     assert found.k_hat == 0.0
@@ -190,8 +189,7 @@ def test_with_a_tail_they_are_arviz_own(equal):
     ids=["equal", "equal to rounding", "one smaller", "two values", "few"],
 )
 def test_without_a_tail_they_are_the_ratios_themselves(ratio):
-    with warnings.catch_warnings():
-        warnings.simplefilter("error")
+    with warnings.catch_warnings(action="error"):
         log_weights, k_hat = pareto_weights(ratio)
     assert k_hat == 0.0
     np.testing.assert_allclose(np.exp(log_weights), np.exp(ratio) / np.exp(ratio).sum())

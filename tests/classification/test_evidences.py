@@ -119,16 +119,6 @@ def test_a_large_amplitude_is_classification_without_noise(kind):
         assert abs(found.value - orthant) < 4 * found.standard_error + 1e-3
 
 
-@pytest.mark.slow
-def test_the_conditional_evidence_sums_to_one_over_labels():
-    total = 0.0
-    for labels in np.stack(np.meshgrid(*[[-1, 1]] * 3), axis=-1).reshape(-1, 3):
-        total += np.exp(
-            bp.log_evidence(QUICK, model(X3, labels), hyperparameters=POINT, kind="conditional", random_seed=1).value
-        )
-    assert abs(total - 1) < 0.03
-
-
 def test_models_that_are_not_of_labels_are_refused():
     with pm.Model():
         f = bp.GP(cov_func=pm.gp.cov.ExpQuad(1, ls=1.0)).prior("f", X=X3)

@@ -9,8 +9,8 @@ from scipy.special import logsumexp
 from svm_toy import Logistic
 
 from bsvr_pp.approximations import annealed
-from bsvr_pp.classification.normaliser import KINDS, Known, MeanKnown, NormaliserCloud, averaged_gradient
-from bsvr_pp.core.approximations.smc import Annealing, bridge
+from bsvr_pp.classification.normaliser import KINDS, Known, MeanKnown, NormaliserCloud
+from bsvr_pp.core.approximations.smc import Annealing
 from bsvr_pp.core.covariance.covariance import Covariance
 from bsvr_pp.core.losses.noise import noise_likelihood
 from bsvr_pp.losses import hinge
@@ -44,30 +44,6 @@ def test_factors_of_another_length_are_refused():
         annealed(np.eye(4), None, Known([1.0, 2.0]))
     with pytest.raises(ValueError, match="y must have 4 values"):
         annealed(np.eye(4), None, Logistic(1.0, Y3))
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize("kind", ["hinge", "mean known", "known"])
-def test_gradient_against_common_random_numbers(kind):
-    """Twenty points, too many for quadrature: differences of runs with the same seed and powers."""
-    rng = np.random.default_rng(3)
-    X = np.sort(rng.random((20, 1)), axis=0)
-    y = np.where(np.sin(9 * X[:, 0]) > 0, 1.0, -1.0)
-    factors = FACTORS | {"hinge": lambda C: noise_likelihood(hinge(C), y)}
-
-    def run(C, amplitude, powers=None):
-        K = amplitude * np.exp(-0.5 * ((X - X.T) / 0.1) ** 2) + 1e-6 * np.eye(20)
-        if powers is None:
-            return K, annealed(K, None, factors[kind](C), MORE, random_seed=4)
-        return K, bridge(K, None, factors[kind](C), None).forward(powers, MORE, np.random.default_rng(4))
-
-    K, base = run(2.0, 1.5)
-    gradient, h = averaged_gradient(K, factors[kind](2.0), base.f), 0.1
-    by_amplitude = np.sum(gradient.K * (K - 1e-6 * np.eye(20))) / 1.5
-    for found, step in ((gradient.parameters["C"], (h, 0.0)), (by_amplitude, (0.0, h))):
-        (_, high), (_, low) = (run(2.0 + s * step[0], 1.5 + s * step[1], base.powers) for s in (1, -1))
-        error = np.hypot(high.standard_error, low.standard_error) / (2 * h)
-        assert abs(found - (high.log_evidence - low.log_evidence) / (2 * h)) < 3 * error
 
 
 @pytest.mark.parametrize("kind", ["conditional", "joint"])

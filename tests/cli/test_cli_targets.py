@@ -28,6 +28,7 @@ def predicted(tmp_path, monkeypatch):
     return fit_and_predict
 
 
+@pytest.mark.slow
 def test_intervals(predicted):
     upper = np.where(Y < 0.5, Y, np.nan)  # an empty cell
     _, found = predicted({"from": np.minimum(Y, 0.5), "to": upper}, ["--lower", "from", "--upper", "to"])

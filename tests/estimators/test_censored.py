@@ -45,18 +45,6 @@ def test_concordance_counts_known_pairs():
         concordance([[1.0, np.inf], [2.0, np.inf]], [1.0, 2.0])
 
 
-@pytest.mark.slow
-def test_censoring_is_not_ignored(svr):
-    assert svr.converged_
-    kept = bp.BayesianSVR(**OPTIONS).fit(X, ENDS[:, 0])
-    dropped = bp.BayesianSVR(**OPTIONS).fit(X[LATENT < LIMIT], LATENT[LATENT < LIMIT])
-    censored = LATENT >= LIMIT
-    error = [np.abs(machine.predict(X[censored]) - F[censored]).mean() for machine in (svr, kept, dropped)]
-    assert error[0] < 0.5 * min(error[1:])
-    low, high = svr.predict_interval(X, coverage=0.8).T
-    assert 0.6 <= np.mean((low <= LATENT) & (high >= LATENT)) <= 0.98
-
-
 def test_survival_function_agrees_with_quantiles_and_decreases(svr):
     new = [[0.0], [1.5]]
     quantiles = svr.predict_quantiles(new, [0.2, 0.5, 0.9])

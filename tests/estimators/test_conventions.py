@@ -36,6 +36,18 @@ NO_DIAGONAL = {  # checks that ask for probabilities where the diagonal is not c
     "check_dict_unchanged",
     "check_fit_idempotent",
 }
+SAME = {  # checks of what all estimators do in the same way: fast for those of least squares, slow for the others
+    *("check_estimators_dtypes", "check_estimators_pickle", "check_estimator_sparse_tag", "check_fit2d_1feature"),
+    *(
+        "check_fit_idempotent",
+        "check_fit_score_takes_y",
+        "check_methods_subset_invariance",
+        "check_pipeline_consistency",
+    ),
+    *("check_n_features_in_after_fitting", "check_positive_only_tag_during_fit", "check_supervised_y_2d"),
+    *("check_regressor_data_not_an_array", "check_regressors_int", "check_regressors_train"),
+    *("check_sample_weight_equivalence_on_sparse_data", "check_sample_weights_list"),
+}
 LONG = {
     "check_class_weight_classifiers",
     "check_classifiers_train",
@@ -54,7 +66,8 @@ def checks():
                 name in NO_KERNEL or (isinstance(made, bp.BayesianOrdinalSVC) and name in NO_DIAGONAL)
             ):
                 continue
-            slow = name in LONG or any(made is each for each in SLOW)
+            same = name in SAME and isinstance(made, bp.BayesianSVR | bp.BayesianSVC)
+            slow = same or name in LONG or any(made is each for each in SLOW)
             label = f"{type(made).__name__}-{name}"
             yield pytest.param(estimator, check, id=label, marks=[pytest.mark.slow] if slow else [])
 

@@ -121,10 +121,8 @@ def test_a_warning_that_is_an_error_leaves_the_fit():
     svr = bp.BayesianSVR(**FAST).fit(X, y)
     before, expected = svr._fit, svr.predict(NEW)
     y[3] = 50.0
-    with warnings.catch_warnings():
-        warnings.simplefilter("error")
-        with pytest.raises(UserWarning, match="rows 3"):
-            svr.fit(X + 1.0, y)
+    with warnings.catch_warnings(action="error"), pytest.raises(UserWarning, match="rows 3"):
+        svr.fit(X + 1.0, y)
     assert svr._fit is before
     np.testing.assert_array_equal(svr.predict(NEW), expected)
 
@@ -145,8 +143,7 @@ def test_sampled_hyperparameters_of_ordered_classes_predict():
     X, y = wave()
     method = bp.NUTS(latent=bp.MeanField(), draws=10, tune=10, chains=1)
     svc = bp.BayesianOrdinalSVC(kernel="rbf", inference=method, random_state=0)
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore")
+    with warnings.catch_warnings(action="ignore"):
         svc.fit(X, np.digitize(y, [-0.5, 0.5]))
     np.testing.assert_allclose(svc.predict_proba(NEW).sum(axis=1), 1.0)
     again = bp.BayesianOrdinalSVC.from_result(svc.result_)

@@ -1,7 +1,6 @@
 """The estimator on many rows: blocks, their hyperparameters, and what it says about them."""
 
 import json
-import pickle
 import warnings
 from dataclasses import replace
 
@@ -28,18 +27,6 @@ def fitted(small):
     return bp.BayesianSVR(kernel="rational_quadratic", blocks=60, random_state=0, outliers="keep").fit(X, y), X, y
 
 
-def test_a_fit_in_blocks_predicts_as_well_as_a_dense_fit(fitted):
-    svr, X, y = fitted
-    dense = bp.BayesianSVR(blocks=None, random_state=0, outliers="keep").fit(X[:150], y[:150])
-    new = np.linspace(0.5, 11.5, 100)[:, None]
-    truth = np.sin(2 * new[:, 0])
-    in_blocks, densely = (np.sqrt(np.mean((s.predict(new) - truth) ** 2)) for s in (svr, dense))
-    assert in_blocks < 2.0 * densely
-    assert in_blocks < 0.3 * np.sqrt(svr.noise_variance_)
-    _, std = svr.predict(new, return_std=True)
-    assert 0.9 < std.mean() / np.sqrt(svr.noise_variance_) < 1.6
-
-
 def test_attributes_are_in_the_order_of_the_rows(fitted):
     svr, X, y = fitted
     assert svr.blocks_.n == len(X)
@@ -63,17 +50,7 @@ def test_what_happened_to_the_hyperparameters_is_in_the_result(fitted):
     kept = record[better]["hyperparameters"]
     assert kept["C"] == pytest.approx(float(svr.result_["posterior"]["C"][0, 0]))
     assert record["subset"]["hyperparameters"] != record["neighbourhoods"]["hyperparameters"]
-
-
-def test_a_saved_and_a_pickled_estimator_predict_the_same(fitted, tmp_path):
-    svr, X, _ = fitted
-    bp.save(svr.result_, tmp_path / "model.nc")
-    again = bp.BayesianSVR.from_result(bp.load(tmp_path / "model.nc"))
-    for other in (again, pickle.loads(pickle.dumps(svr))):
-        np.testing.assert_allclose(other.predict(X[:20]), svr.predict(X[:20]), rtol=1e-10)
-    assert np.array_equal(again.blocks_.label, svr.blocks_.label)
-    np.testing.assert_allclose(again.dual_coef_, svr.dual_coef_, atol=1e-8)
-    assert json.loads(again.result_.attrs["at_size"]) == json.loads(svr.result_.attrs["at_size"])
+    assert json.loads(bp.BayesianSVR.from_result(svr.result_).result_.attrs["at_size"]) == record
 
 
 def test_threads_do_not_change_a_bit(fitted):
@@ -101,16 +78,6 @@ def test_joint_draws_have_the_distribution_of_each_prediction(fitted, noise_scal
         assert np.corrcoef(f[:, 0], f[:, 1])[0, 1] > 0.9 > 0.1 > abs(np.corrcoef(f[:, 0], f[:, 2])[0, 1])
 
 
-def test_gross_errors_are_set_aside_in_blocks(small):
-    X, y = wave(200, seed=1)
-    y[17] = 1e4
-    with pytest.warns(UserWarning, match="rows 17"):
-        svr = bp.BayesianSVR(blocks=60, random_state=0).fit(X, y)
-    assert svr.outliers_.tolist() == [17]
-    assert svr.blocks_.n == 199
-    assert svr.dual_coef_[17] == 0.0
-
-
 def test_blocks_are_announced_only_if_nobody_asked_for_them(small, monkeypatch):
     monkeypatch.setattr("bsvr_pp.estimators.base._DENSE", 100)
     monkeypatch.setattr("bsvr_pp.estimators.base._ROWS", 60)
@@ -118,8 +85,7 @@ def test_blocks_are_announced_only_if_nobody_asked_for_them(small, monkeypatch):
     with pytest.warns(UserWarning, match="150 rows are fitted in local blocks"):
         svr = bp.BayesianSVR(random_state=0, outliers="keep").fit(X, y)
     assert len(svr.blocks_) > 1
-    with warnings.catch_warnings():
-        warnings.simplefilter("error")
+    with warnings.catch_warnings(action="error"):
         assert bp.BayesianSVR(random_state=0, outliers="keep").fit(X[:90], y[:90]).blocks_ is None
 
 
@@ -184,11 +150,6 @@ def test_weights_that_leave_rows_out_and_repeat_none_are_no_weights_of_blocks(sm
     weighted = bp.BayesianSVR(**options).fit(X, y, weight)
     without = bp.BayesianSVR(**options).fit(np.delete(X, 3, axis=0), np.delete(y, 3))
     assert weighted.blocks_.n == 150 and weighted.log_evidence_ == without.log_evidence_
-    labels = np.where(y > 0, "a", "b")
-    machine = bp.BayesianSVC(blocks=60, random_state=0).fit(X, labels, np.ones(170))
-    np.testing.assert_array_equal(
-        machine.predict_proba(X[:9]), bp.BayesianSVC(blocks=60, random_state=0).fit(X, labels).predict_proba(X[:9])
-    )
 
 
 def test_a_weight_in_blocks_is_a_number_of_equal_rows(small):
@@ -204,10 +165,6 @@ def test_a_weight_in_blocks_is_a_number_of_equal_rows(small):
     assert posterior.log_evidence == pytest.approx(fit.fitted.log_evidence, abs=0.02 * 60)
     means = posterior.mean[np.append(0, np.cumsum(fit.rows.weight.astype(int)))[:-1]]
     np.testing.assert_allclose(fit.fitted.posteriors[0].mean, means, atol=0.05)
-    labels = np.where(X[:, 0] > 6.0, "a", "b")
-    svc = bp.BayesianSVC(blocks=30, random_state=0).fit(X, labels, weight.astype(float))
-    assert svc.blocks_.n == 60
-    assert svc.score(X, labels) > 0.9
 
 
 def test_rows_with_weights_are_added_to_blocks(small):

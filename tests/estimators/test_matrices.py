@@ -48,7 +48,8 @@ def known(kernel):
     return lambda Z: pm.HalfStudentT("amplitude", nu=3.0, sigma=1.0, shape=1)[0] ** 2 * kernel
 
 
-@pytest.mark.parametrize("noise", ["soft_insensitive", "epsilon_insensitive", "gaussian"])
+@pytest.mark.slow_cases("soft_insensitive")
+@pytest.mark.parametrize("noise", ["soft_insensitive", "gaussian"])
 def test_the_model_is_that_of_the_kernel_of_the_inputs(noise):
     """At the same hyperparameters; the kernel of standardised inputs is in units of the given ones."""
     one = bp.BayesianSVR(noise, **SVR, outliers="keep").fit(K, Y)
@@ -157,8 +158,6 @@ def test_cross_validation_cuts_rows_and_columns():
     folds = [(np.flatnonzero(cut), np.flatnonzero(~cut))]
     grid = GridSearchCV(bp.BayesianSVR(**SVR), {"noise": ["huber", "soft_insensitive"]}, cv=folds, refit=False)
     assert np.isclose(grid.fit(K, Y).cv_results_["mean_test_score"][1], by_hand)
-    labels = cross_val_score(bp.BayesianSVC(kernel="precomputed"), L, LABELS, cv=3)  # of an uneven diagonal
-    assert labels.mean() > 0.6
 
 
 def test_gross_errors_and_scales_of_the_noise_go_by_the_kernel():
@@ -169,8 +168,7 @@ def test_gross_errors_and_scales_of_the_noise_go_by_the_kernel():
     y[[5, 77]] += [9.0, -8.0]
     new = np.array([[-2.0], [2.0]])
     order = rng.permutation(240)
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore")
+    with warnings.catch_warnings(action="ignore"):
         svr = bp.BayesianSVR(**SVR).fit(rbf(Z, Z)[np.ix_(order, order)], y[order])
         of_inputs = bp.BayesianSVR(kernel="rbf", inference="mean_field", random_state=0).fit(Z, y)
     assert sorted(order[svr.outliers_]) == of_inputs.outliers_.tolist() == [5, 77]
@@ -223,11 +221,3 @@ def test_the_function_takes_lists_whatever_holds_the_objects(svr):
     for given in (X, pd.Series(list(X), index=np.arange(50)[::-1])):
         model = bp.BayesianSVR(**SVR | {"kernel": bp.PairwiseKernel(function)}).fit(given, Y)
         np.testing.assert_array_equal(model.predict(NEW, return_std=True), svr.predict(K_NEW, return_std=True))
-
-
-def test_above_the_dense_limit_a_matrix_is_refused_before_the_fit():
-    for cls, y in ((bp.BayesianSVR, Y), (bp.BayesianSVC, LABELS), (bp.BayesianOrdinalSVC, CLASSES)):
-        made = cls(kernel="precomputed", blocks=20)
-        with pytest.raises(ValueError, match=r"50 rows of a kernel matrix have no inputs, .*use blocks=None"):
-            made.fit(K, y)
-        assert not hasattr(made, "classes_") and not hasattr(made, "C_")

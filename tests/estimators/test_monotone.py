@@ -55,17 +55,6 @@ def test_the_mean_is_monotone_and_nearer_to_the_truth(free, held):
         assert getattr(held, name) == getattr(free, name)
 
 
-def test_a_series_names_its_columns_and_is_saved(tmp_path):
-    table = pd.DataFrame(X, columns=["a", "b"])
-    options = QUICK | {"inference": "mean_field", "kernel": "rbf"}
-    named = bp.BayesianSVR(monotone={"a": 1}, **options).fit(table, NOISY).predict(table)
-    for given in (pd.Series([0, 1], ["b", "a"]), [np.int64(1), 0]):
-        model = bp.BayesianSVR(monotone=given, **options).fit(table, NOISY)
-        np.testing.assert_array_equal(model.predict(table), named)
-        model.save(tmp_path / "model.nc")
-        np.testing.assert_array_equal(bp.BayesianSVR.load(tmp_path / "model.nc").predict(table), named)
-
-
 def test_a_monotone_function_is_not_changed():
     y = 2 * X[:, 0] - X[:, 1] + 0.02 * RNG.normal(size=60)
     free, held = (
@@ -75,12 +64,15 @@ def test_a_monotone_function_is_not_changed():
     assert held.log_evidence_ == pytest.approx(free.log_evidence_, abs=1.0)
 
 
-def test_directions_have_names_numbers_or_a_list(held):
+def test_directions_have_names_numbers_or_a_list(held, tmp_path):
     table = pd.DataFrame(X, columns=["a", "b"])
     expected = held.predict(X)
-    for data, monotone in ((table, {"a": 1, "b": -1}), (table, {0: 1, "b": -1}), (X, [1, -1]), (X, np.array([1, -1]))):
+    series = pd.Series([-1, 1], ["b", "a"])
+    for data, monotone in ((table, {0: 1, "b": -1}), (X, np.array([1, -1])), (X, [np.int64(1), -1]), (table, series)):
         model = clone(held).set_params(monotone=monotone).fit(data, NOISY)
         np.testing.assert_array_equal(model.predict(data), expected)
+    model.save(tmp_path / "model.nc")
+    np.testing.assert_array_equal(bp.BayesianSVR.load(tmp_path / "model.nc").predict(table), expected)
     nothing = bp.BayesianSVR(monotone=[0, 0], kernel="rbf", **QUICK)
     assert nothing.fit(X, NOISY)._fit.slopes is None
 
@@ -136,20 +128,11 @@ def test_a_fall_that_is_left_is_a_warning(monkeypatch):
     assert not model.converged_
 
 
-@pytest.mark.parametrize("noise", ["gaussian", "huber", "absolute", "pinball"])
+@pytest.mark.parametrize("noise", ["huber", "absolute"])
 def test_all_noises_have_it(noise):
     method = "laplace" if noise == "huber" else "mean_field"
     model = bp.BayesianSVR(noise=noise, monotone=[1, -1], inference=method, **QUICK).fit(X, NOISY)
     assert max(fall(model, 0, 1), fall(model, 1, -1)) <= 2e-3
-
-
-@pytest.mark.slow
-def test_hyperparameters_are_integrated_out(tmp_path):
-    model = bp.BayesianSVR(monotone=[1, -1], kernel="rbf", **QUICK).fit(X, NOISY)
-    assert len(model._fit.found.points) > 3 and len(model._fit.slopes.X) > 0
-    assert max(fall(model, 0, 1), fall(model, 1, -1)) <= 2e-3
-    model.save(tmp_path / "svr.nc")
-    np.testing.assert_allclose(bp.BayesianSVR.load(tmp_path / "svr.nc").predict(X), model.predict(X), rtol=1e-9)
 
 
 @pytest.mark.slow

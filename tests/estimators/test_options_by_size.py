@@ -251,7 +251,13 @@ def check(option, size, n, path):
             OPTIONS[option](fit, n, path)
 
 
-@pytest.mark.slow_cases("two_classes-dense", "three_classes-dense", "three_classes-blocks", "save_and_load-dense")
+@pytest.mark.slow_cases(
+    *(f"{option}-dense" for option in ("two_classes", "three_classes", "ordered_classes", "save_and_load", "monotone")),
+    *(f"{option}-dense" for option in ("default_kernel", "gross_errors", "far_wider_noise", "noise_scales")),
+    *(f"{option}-dense" for option in ("intervals", "sample_weight", "pinball", "censored", "shared", "sparse_inputs")),
+    *("kernel_matrix-dense", "censored-blocks", "default_kernel-blocks"),
+    *(f"{classes}_classes-blocks" for classes in ("two", "three", "ordered")),
+)
 @pytest.mark.filterwarnings("ignore:gross errors")
 @pytest.mark.parametrize("size", ["dense", "blocks", "folder"])
 @pytest.mark.parametrize("option", OPTIONS)

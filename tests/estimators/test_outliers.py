@@ -51,8 +51,7 @@ def test_many_few_and_no_scale():
     assert found(y, unit=0.0) == []
 
 
-@pytest.mark.parametrize("size", [1e2, 1e6])
-@pytest.mark.parametrize("rows", [[33], [5, 21, 38, 52, 70]])
+@pytest.mark.parametrize(("rows", "size"), [([33], 1e6), ([5, 21, 38, 52, 70], 1e2)])
 def test_gross_errors_change_neither_function_nor_noise(rows, size):
     y = targets()
     y[rows] = size
@@ -85,6 +84,7 @@ NOISES = {
 }
 
 
+@pytest.mark.slow_cases("laplace")
 @pytest.mark.parametrize("noise", NOISES)
 def test_long_tails_are_noise(noise, recwarn):
     """At most one row in a hundred is set aside."""
@@ -97,7 +97,7 @@ def test_long_tails_are_noise(noise, recwarn):
     assert sum(lost) <= 0.01 * 450
 
 
-@pytest.mark.parametrize("height", [5.0, 20.0, 100.0])
+@pytest.mark.parametrize("height", [5.0, 100.0])
 def test_a_narrow_peak_is_kept(height):
     y = targets()
     y[40:43] += height
@@ -164,7 +164,7 @@ def contaminated(seed, share, n=220):
     return X, y, wrong
 
 
-@pytest.mark.slow_cases("0.15")
+@pytest.mark.slow
 @pytest.mark.parametrize("share", [0.15, 0.3])
 def test_many_wrong_targets_are_found_and_count_for_the_noise(share):
     """They are within six robust standard deviations of the target, and no gross errors."""
@@ -225,22 +225,3 @@ def test_gross_errors_in_blocks_are_those_of_a_dense_fit():
     assert svr.outliers_.size <= 40
     new = np.linspace(0.2, 11.8, 200)[:, None]
     assert np.sqrt(np.mean((svr.predict(new) - np.sin(2 * new[:, 0])) ** 2)) < 0.05
-
-
-@pytest.mark.slow
-def test_rows_of_far_wider_noise_in_blocks_count_for_its_scales():
-    """A quarter of the rows has noise thirty times as wide: targets are covered as often as asked."""
-    rng = np.random.default_rng(0)
-
-    def drawn(n):
-        X = rng.uniform(0.2, 11.8, (n, 1))
-        return X, np.sin(2 * X[:, 0]) + np.where(rng.random(n) < 0.25, 1.0, 0.03) * rng.standard_normal(n)
-
-    (X, y), (new, targets) = drawn(440), drawn(1000)
-    with pytest.warns(UserWarning, match="are set aside"):
-        svr = bp.BayesianSVR(blocks=150, random_state=0).fit(X, y)
-    assert svr.outliers_.size > 50
-    assert svr.noise_scales_.factors.max() >= 16
-    low, high = svr.predict_interval(new).T
-    assert np.mean((low < targets) & (targets < high)) == pytest.approx(0.9, abs=0.04)
-    assert np.sqrt(np.mean((svr.predict(new) - np.sin(2 * new[:, 0])) ** 2)) < 0.03

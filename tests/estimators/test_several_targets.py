@@ -1,7 +1,5 @@
 """Several targets: each is fitted as if it were alone, by the rows that have it."""
 
-import pickle
-
 import joblib
 import numpy as np
 import pandas as pd
@@ -96,19 +94,6 @@ def test_the_score_is_the_mean_over_targets(svr, alone):
     expected = r2_score(Y[whole], svr.predict(X[whole]), sample_weight=weight[whole])
     assert np.isclose(svr.score(X[whole], TABLE[whole], weight[whole]), expected)
     assert cross_val_score(bp.BayesianSVR(**OPTIONS), X, Y, cv=3).min() > 0.8
-
-
-@pytest.mark.slow
-def test_saved_fits(svr, tmp_path):
-    svr.save(tmp_path / "svr.nc")
-    for other in (bp.BayesianSVR.load(tmp_path / "svr.nc"), pickle.loads(pickle.dumps(svr))):
-        np.testing.assert_allclose(other.predict_interval(NEW), svr.predict_interval(NEW), rtol=1e-9)
-        assert other.target_names_ == svr.target_names_ and other.get_params() == svr.get_params()
-        np.testing.assert_allclose(other.log_evidence_, svr.log_evidence_)
-    result = svr.result_
-    del result["target_1"]
-    with pytest.raises(ValueError, match="result lacks target_1"):
-        bp.BayesianSVR.from_result(result)
 
 
 @pytest.mark.slow

@@ -156,6 +156,7 @@ def test_few_rows_learn_the_lengthscale_from_another_target():
     assert svr.location_[0] != svr.location_[1] and (svr.dual_coef_[1, 7:] == 0.0).all()
 
 
+@pytest.mark.slow
 def test_what_fits_of_one_target_do(tmp_path):
     """Gross errors, scales of the noise, tables, weights, directions, saved fits."""
     rng = np.random.default_rng(1)

@@ -27,7 +27,7 @@ def data(n=60, seed=0):
 
 @pytest.mark.parametrize(
     ("probability", "evidence"),
-    [("average", "conditional"), ("average", "pointwise"), ("mean", "pointwise"), ("map", "conditional")],
+    [("average", "pointwise"), ("map", "conditional")],
 )
 def test_labels_are_the_most_probable_ones(probability, evidence):
     X, y = data()
@@ -93,7 +93,7 @@ def periodic(Z):
     return pm.gp.cov.Periodic(Z.shape[1], period=4.0, ls=pm.LogNormal("lengthscale", 0.0, 0.5))
 
 
-@pytest.mark.parametrize("kernel", ["linear", "rational_quadratic", "matern32", "matern52", periodic])
+@pytest.mark.parametrize("kernel", ["linear", "matern32", periodic])
 def test_kernels(kernel):
     X, y = data()
     machine = bp.BayesianSVC(kernel=kernel, steps=10, random_state=1).fit(X, y)
@@ -175,15 +175,10 @@ def test_the_penalty_may_be_fixed():
     np.testing.assert_allclose(at_optimum.predict_proba(X), free.predict_proba(X), atol=0.02)
 
 
-@pytest.fixture(scope="module")
-def in_blocks():
+def test_many_rows_are_fitted_in_blocks():
     X, y = data(300)
     with small_stages(_SUBSET=80, _LIMIT=4):
-        yield bp.BayesianSVC(blocks=100, random_state=0).fit(X, y), X, y
-
-
-def test_many_rows_are_fitted_in_blocks(in_blocks):
-    machine, X, y = in_blocks
+        machine = bp.BayesianSVC(blocks=100, random_state=0).fit(X, y)
     dense = bp.BayesianSVC(random_state=0).fit(X[:150], y[:150])
     new, labels = data(400, seed=1)
     assert len(machine.blocks_) >= 3 and dense.blocks_ is None
@@ -193,16 +188,6 @@ def test_many_rows_are_fitted_in_blocks(in_blocks):
     assert log_loss(labels, machine.predict_proba(new)) < 1.15 * log_loss(labels, dense.predict_proba(new))
     assert (machine.predict(new) == machine.classes_[machine.predict_proba(new).argmax(axis=1)]).all()
     assert machine.dual_coef_.shape == (300,) and machine.n_support_.sum() == machine.support_.size
-
-
-@pytest.mark.slow
-def test_blocks_are_saved_and_threads_do_not_matter(in_blocks, tmp_path):
-    machine, X, _ = in_blocks
-    machine.save(tmp_path / "svc.nc")
-    again = bp.BayesianSVC.load(tmp_path / "svc.nc")
-    np.testing.assert_allclose(again.predict_proba(X[:50]), machine.predict_proba(X[:50]), rtol=1e-9)
-    again.set_params(blocks=bp.LocalBlocks(100, n_jobs=2))
-    assert (again.predict_proba(X[:50]) == bp.BayesianSVC.load(tmp_path / "svc.nc").predict_proba(X[:50])).all()
 
 
 def test_classes_in_threads_are_those_of_one():
@@ -246,17 +231,16 @@ def test_a_search_that_learned_nothing_is_repeated_from_more_starts(monkeypatch,
     assert starts == [1, 3] and svc.converged_ and 60 * np.log(0.5) < svc.log_evidence_ < 0.0
 
 
-@pytest.mark.parametrize("weight", [100.0, 1e4])
-def test_large_weights_take_no_more_evaluations_and_time(weight):
+def test_large_weights_take_no_more_evaluations_and_time():
     X, y = data()
     seconds = {}
-    for each in (1.0, 3.0, weight):
+    for each in (1.0, 1e4):
         machine = bp.BayesianSVC(random_state=0).fit(X, y, np.full(60, each))  # compiles
         began = time.process_time()
         machine.fit(X, y, np.full(60, each))
         seconds[each] = time.process_time() - began
         assert machine.converged_
-    assert seconds[weight] < 10 * seconds[1.0] + 1.0
+    assert seconds[1e4] < 10 * seconds[1.0] + 1.0
 
 
 @pytest.mark.slow

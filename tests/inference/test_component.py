@@ -53,12 +53,6 @@ def test_a_fit_is_that_of_the_matrix_with_zeros(result, dense):
         np.testing.assert_allclose(result["latent_posterior"][name], getattr(exact, name), rtol=1e-5, atol=1e-6)
 
 
-@pytest.mark.parametrize("method", [bp.MeanField(), bp.Laplace(curvature="local"), bp.Laplace()])
-def test_the_evidence_is_the_sum_over_blocks(model, method):
-    parts = [bp.log_evidence(method, make(None, X[rows], Y[rows]), hyperparameters=AT).value for rows in BLOCKS]
-    assert bp.log_evidence(method, model, hyperparameters=AT).value == pytest.approx(sum(parts), rel=1e-12)
-
-
 def test_one_block_is_the_dense_model_bit_for_bit():
     one = make(bp.local_blocks(X, rows=60))
     assert not read_model(one).blocks.several
@@ -68,20 +62,6 @@ def test_one_block_is_the_dense_model_bit_for_bit():
             np.testing.assert_array_equal(values, fits[1][group][name])
     one_prediction, prediction = (bp.predict(f, NEW, model=m) for f, m in zip(fits, (one, make()), strict=True))
     np.testing.assert_array_equal(one_prediction["f_mean"], prediction["f_mean"])
-
-
-@pytest.mark.slow
-def test_the_marginal_model_has_the_same_density_and_gradient(model):
-    marginal = bp.marginalize(bp.MeanField(), model)
-    assert {v.name for v in marginal.free_RVs} == set(AT)
-    point = {f"{name}_log__": np.log(value) for name, value in AT.items()}
-    density = marginal.compile_fn(marginal.logp(vars=[marginal["y"]]), inputs=marginal.value_vars, mode="FAST_COMPILE")
-    gradient = marginal.compile_dlogp(mode="FAST_COMPILE")(point)
-    assert density(point) == pytest.approx(bp.log_evidence(bp.MeanField(), model, hyperparameters=AT).value, abs=1e-6)
-    total = marginal.compile_logp(mode="FAST_COMPILE")
-    for i, value in enumerate(marginal.value_vars):
-        up, down = ({**point, value.name: point[value.name] + h} for h in (1e-5, -1e-5))
-        assert gradient[i] == pytest.approx((total(up) - total(down)) / 2e-5, rel=1e-4, abs=1e-4)
 
 
 @pytest.mark.slow
@@ -101,22 +81,6 @@ def test_the_own_block_alone_is_the_model(model, result, dense):
     found = bp.predict(result, NEW, model=model)
     np.testing.assert_allclose(found["f_mean"], f_mean, atol=1e-5)
     np.testing.assert_allclose(found["f_variance"], f_variance, atol=1e-5)
-
-
-def test_leave_one_out_is_that_of_the_own_block_and_says_so(model, result):
-    found = bp.loo(result, model=model)
-    assert "each target from its own block of 3" in str(found)
-    rows = BLOCKS.rows(1)
-    part = make(None, X[rows], Y[rows])
-    alone = bp.fit(bp.MeanField(), part, hyperparameters=AT, progressbar=False)
-    np.testing.assert_allclose(found.elpd_i.values[rows], bp.loo(alone, model=part).elpd_i.values, atol=1e-6)
-
-
-def test_a_result_in_blocks_is_saved(model, result, tmp_path):
-    bp.save(result, tmp_path / "result.nc")
-    again = bp.load(tmp_path / "result.nc")
-    found = [bp.predict(r, NEW, model=model)["f_mean"] for r in (result, again)]
-    np.testing.assert_allclose(*found, atol=1e-10)
 
 
 def test_results_of_other_partitions_are_not_compared(model, result):
@@ -165,21 +129,6 @@ def test_full_nuts_names_its_limit():
     large = make(bp.local_blocks(many, rows=1001), many, many[:, 0])
     with pytest.raises(ModelError, match="2001 rows, and takes at most 2000 rows in blocks: use NUTS"):
         bp.fit(bp.NUTS(), large)
-
-
-@pytest.mark.slow
-def test_mean_field_agrees_with_annealing_and_full_nuts():
-    """As closely as on the reference problems: 0.3 nats, and 0.1 standard deviations of the means."""
-    model = make(BLOCKS)
-    field = bp.fit(bp.MeanField(), model, hyperparameters=AT, random_seed=0, progressbar=False)
-    truth = bp.log_evidence(bp.Annealed(), model, hyperparameters=AT, random_seed=0)
-    assert abs(field.attrs["log_evidence"] - truth.value) < 0.3 + 4 * truth.standard_error
-    nuts = bp.NUTS(draws=1000, tune=1000, chains=2)
-    sampled = bp.fit(nuts, model, hyperparameters=AT, random_seed=0, progressbar=False)
-    sd = np.sqrt(field["latent_posterior"]["variance"])
-    gap = (field["latent_posterior"]["mean"] - sampled["latent_posterior"]["mean"]) / sd
-    assert float(np.abs(gap).max()) < 0.1 + 5 / sampled.attrs["ess"] ** 0.5
-    np.testing.assert_allclose(np.sqrt(sampled["latent_posterior"]["variance"]) / sd, 1.0, atol=0.2)
 
 
 @pytest.mark.slow

@@ -69,22 +69,6 @@ def test_other_units(fitted):
 
 
 @pytest.mark.slow
-def test_shares_of_a_sum_of_functions():
-    rng = np.random.default_rng(1)
-    inputs = rng.normal(size=(60, 3))
-    y = 2.0 * inputs[:, 0] + inputs[:, 1] ** 2 + 0.05 * rng.normal(size=60)
-    table = pd.DataFrame(inputs, columns=["a", "b", "c"])
-    svr = bp.BayesianSVR(kernel="main_effects", restarts=1, random_state=0).fit(table, y)
-    share = [bp.effect(svr, table, name, rows=60).attrs["share"] for name in table]
-    variance = np.array([4.0 * inputs[:, 0].var(), (inputs[:, 1] ** 2).var(), 0.0])
-    total = (2.0 * inputs[:, 0] + inputs[:, 1] ** 2).var()
-    np.testing.assert_allclose(share, variance / total, atol=0.06)
-    assert bp.effect(svr, table, ("a", "b"), rows=30).attrs["share"] == pytest.approx(1.0, abs=0.08)
-    found = bp.effect(svr, table, "a", rows=60)["mean"]
-    np.testing.assert_allclose(found - found.mean(), 2.0 * (found.index - found.index.to_numpy().mean()), atol=0.1)
-
-
-@pytest.mark.slow
 def test_share_of_words_and_gaps():
     rng = np.random.default_rng(4)
     table = pd.DataFrame({"town": rng.choice(["u", "v", "w"], 80), "x": rng.normal(size=80)})

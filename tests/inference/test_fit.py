@@ -88,6 +88,7 @@ def test_a_discrete_hyperparameter_is_given():
     assert result["posterior"].to_dataset()["degree"].values.ravel()[0] == 2
 
 
+@pytest.mark.slow
 def test_non_convergence_is_reported_and_nothing_is_printed_without_a_progress_bar(capfd, caplog):
     with pm.Model() as model:
         f = bp.GP(cov_func=pm.gp.cov.ExpQuad(1, ls=1.0)).prior("f", X=np.zeros((1, 1)))

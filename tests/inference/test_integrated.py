@@ -45,7 +45,7 @@ def grid() -> tuple[np.ndarray, np.ndarray]:
     return logs, np.array(density)
 
 
-@pytest.mark.slow_cases("True")
+@pytest.mark.slow
 @pytest.mark.parametrize("potential", [False, True])
 def test_two_hyperparameters_against_a_grid(grid, potential):
     logs, density = grid
@@ -61,6 +61,7 @@ def test_two_hyperparameters_against_a_grid(grid, potential):
     np.testing.assert_allclose(drawn.std(axis=1), deviation, rtol=0.04)
 
 
+@pytest.mark.slow
 def test_given_hyperparameters_stay_and_their_priors_do_not_count():
     model, options = two(), {"hyperparameters": {"C": 4.0}, "random_seed": 0, "progressbar": False}
     found = bp.fit(bp.Integrated(), model, **options)

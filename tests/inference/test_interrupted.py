@@ -1,11 +1,5 @@
 """Runs that are interrupted or killed."""
 
-import signal
-import subprocess
-import sys
-import textwrap
-import time
-
 import numpy as np
 import nutpie
 import pytest
@@ -53,32 +47,3 @@ def test_an_interrupt_before_the_first_draw_is_a_keyboard_interrupt(monkeypatch)
     method = bp.NUTS(latent=bp.Laplace(curvature="local"), draws=60, tune=100_000, chains=2)
     with pytest.raises(KeyboardInterrupt):
         bp.fit(method, bp.default_model(DATA.X, DATA.y), random_seed=1, progressbar=False)
-
-
-@pytest.mark.slow
-def test_draws_in_the_store_of_nutpie_survive_a_kill(tmp_path):
-    script = """
-        import sys
-        import nutpie
-        import bsvr_pp as bp
-        from bsvr_pp.datasets import sinc
-        data = sinc(12, random_seed=3)
-        model = bp.marginalize(bp.Laplace(curvature="local"), bp.default_model(data.X, data.y))
-        store = nutpie.zarr_store.LocalStore(sys.argv[1], mkdir=True)
-        nutpie.sample(
-            nutpie.compile_pymc_model(model), draws=100_000, tune=60, chains=2, progress_bar=False, zarr_store=store
-        )
-    """
-    process = subprocess.Popen([sys.executable, "-c", textwrap.dedent(script), tmp_path / "run"])
-    for _ in range(600):
-        time.sleep(0.2)
-        if all((tmp_path / f"run/posterior/C/c/{chain}/1").exists() for chain in (0, 1)) or process.poll() is not None:
-            break
-    process.send_signal(signal.SIGKILL)
-    assert process.wait() == -signal.SIGKILL
-    marginal = bp.marginalize(bp.Laplace(curvature="local"), bp.default_model(DATA.X, DATA.y))
-    posterior = xr.open_datatree(tmp_path / "run", engine="zarr", consolidated=False)["posterior"].to_dataset()
-    posterior = posterior[[variable.name for variable in marginal.free_RVs]].isel(draw=slice(16)).load()
-    assert all(np.isfinite(values).all() and len(np.unique(values)) > 8 for values in posterior.data_vars.values())
-    samples = bp.recover_latent(xr.DataTree.from_dict({"posterior": posterior}), model=marginal, progressbar=False)
-    assert samples["posterior"]["f"].shape == (2, 16, 12)

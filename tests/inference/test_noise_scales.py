@@ -56,17 +56,8 @@ def two_regions(x):
     return np.where(x < 10, 0.05, 0.8)
 
 
-def fitted(X, y, **options):
-    return bp.BayesianSVR(blocks=150, restarts=1, random_state=0, **options).fit(X, y)
-
-
 def dense(X, y, **options):
     return bp.BayesianSVR(restarts=1, random_state=0, **options).fit(X, y)
-
-
-@pytest.fixture(scope="module")
-def in_blocks():
-    return fitted(*simulated(450, two_regions))
 
 
 @pytest.fixture(scope="module")
@@ -146,34 +137,6 @@ def test_noise_of_the_model_and_noise_that_is_four_times_wider_are_found(factor)
     assert probability_of(factor, problem, point) > 0.9
 
 
-@pytest.mark.slow
-def test_intervals_follow_noise_that_differs_between_regions(in_blocks):
-    new, target = simulated(500, two_regions, seed=1)
-    assert in_blocks.noise_scales_.shared > 1
-    held, width = {}, {}
-    for used in (False, True):
-        interval = in_blocks.set_params(noise_scales=used).predict_interval(new, coverage=0.9)
-        inside = (target >= interval[:, 0]) & (target <= interval[:, 1])
-        left = new[:, 0] < 10
-        held[used], width[used] = [inside[left].mean(), inside[~left].mean()], np.diff(interval)[left].mean()
-    np.testing.assert_allclose(held[True][1], 0.9, atol=0.05)
-    assert held[True][0] < 0.98 < held[False][0]  # f itself is known less well there than with narrow noise
-    assert width[True] < 0.5 * width[False]
-
-
-@pytest.mark.slow
-def test_far_targets_among_exact_ones_are_a_mixture_without_regions():
-    rng = np.random.default_rng(3)
-    X, y = simulated(400, lambda x: np.where(rng.random(x.size) < 0.1, 1.0, 0.02))
-    svr = fitted(X, y, outliers="keep")
-    new, target = simulated(500, lambda x: np.where(rng.random(x.size) < 0.1, 1.0, 0.02), seed=1)
-    held = [np.mean(np.abs(target - np.sin(new[:, 0])) < 9)]
-    for coverage in (0.8, 0.95):
-        interval = svr.predict_interval(new, coverage=coverage)
-        held.append(np.mean((target >= interval[:, 0]) & (target <= interval[:, 1])))
-    np.testing.assert_allclose(held[1:], (0.8, 0.95), atol=0.05)
-
-
 def test_probabilities_of_scales():
     scales = NoiseScales(FACTORS, np.array([0.2, 0.5, 0.3]), 2.0)
     found = scales.at(np.array([[0.0, 0.0, 0.0], [-1.0, 0.0, -2.0]]))
@@ -210,18 +173,6 @@ def test_a_model_predicts_as_the_estimator():
     np.testing.assert_allclose(found["y_variance"], variance + spread, rtol=1e-9)
     with pytest.raises(ValueError, match="neighbours must be scales of a result of this model, with 300 rows"):
         bp.predict(result, new, model=model, neighbours=replace(scales, densities=scales.densities[:9]))
-
-
-@pytest.mark.slow
-def test_a_saved_estimator_predicts_the_same(in_blocks):
-    svr = in_blocks
-    assert svr.noise_scales_.several
-    again = bp.BayesianSVR.from_result(svr.result_)
-    new = np.linspace(0, 20, 7)[:, None]
-    np.testing.assert_allclose(again.predict_interval(new), svr.predict_interval(new), rtol=1e-9)
-    np.testing.assert_allclose(again.predict(new, return_std=True), svr.predict(new, return_std=True), rtol=1e-9)
-    alone = svr.predict_interval(new[2:3])
-    np.testing.assert_allclose(alone, svr.predict_interval(new)[2:3], rtol=1e-6)
 
 
 def test_a_dense_fit_has_scales_where_one_noise_is_not_enough(in_one):

@@ -1,4 +1,4 @@
-"""Predictions against dense formulas and brute force."""
+"""Predictions against dense formulas, brute force and closed forms of mixtures."""
 
 import numpy as np
 import pymc as pm
@@ -6,8 +6,12 @@ import pytest
 import xarray as xr
 
 import bsvr_pp as bp
+from bsvr_pp.core.losses.registry import label_probability
 from bsvr_pp.inference.fitted import components
+from bsvr_pp.inference.prediction.component import new_values
+from bsvr_pp.inference.prediction.distribution import PredictiveDistribution
 from bsvr_pp.inference.result import from_samples
+from bsvr_pp.losses import hinge
 from bsvr_pp.model.problem import read_model
 
 NEW = np.array([[-8.0], [0.3], [4.0], [30.0]])
@@ -124,3 +128,25 @@ def test_error_bars_are_those_of_the_paper():
     np.testing.assert_allclose(prediction["f_variance"], f_variance, rtol=1e-8)
     noise = 2 / C**2 + epsilon**2 * (epsilon * C + 3) / (3 * (epsilon * C + 1))
     np.testing.assert_allclose(prediction["y_variance"], f_variance + noise, rtol=1e-8)
+
+
+WEIGHTS = np.array([0.2, 0.5, 0.3])
+MEANS = np.array([[-1.0, 40.0, 0.2], [0.5, 41.0, -0.4], [2.0, 39.0, 0.3]])
+VARIANCES = np.array([[0.0, 200.0, 1.0], [0.0, 100.0, 0.5], [0.0, 400.0, 1e-4]])
+PRECISIONS = np.array([4.0, 1.0, 9.0])
+
+
+def test_labels_are_averaged_over_components():
+    noises, labels = tuple(hinge(C) for C in PRECISIONS), np.array([1.0, -1.0, -1.0])
+    shares = np.broadcast_to(WEIGHTS[:, None], MEANS.shape)
+    f = MEANS * [0.1, -0.1, 0.1]
+    found = new_values(PredictiveDistribution(shares, f, np.zeros((3, 3)), noises), [], labels)
+    p = WEIGHTS @ [label_probability(each, C) for each, C in zip(f, PRECISIONS, strict=True)]
+    assert p.min() < 0.1 < 0.5 < p.max()
+    np.testing.assert_allclose(found["y_probability"], p, rtol=1e-6)
+    np.testing.assert_allclose(found["y_mean"], p - (1 - p), rtol=1e-6)
+    np.testing.assert_allclose(found["y_variance"], 1 - (2 * p - 1) ** 2, rtol=1e-6)
+    np.testing.assert_allclose(np.exp(found["y_log_density"]), [p[0], 1 - p[1], 1 - p[2]], rtol=1e-6)
+    for bad in (0.0, -2.0, 3.0):
+        with pytest.raises(ValueError, match=rf"must hold the labels -1 and \+1, got {bad}$"):
+            new_values(PredictiveDistribution(shares, MEANS, VARIANCES, noises), [], np.array([-1.0, bad, 1.0]))

@@ -63,17 +63,6 @@ def test_predictions_in_sample_by_pymc(method, options):
         np.testing.assert_allclose(found["y"].values, result["log_likelihood"]["y"].values, atol=1e-6)
 
 
-@pytest.mark.slow  # draws made by hand are predicted in test_parts.py
-@pytest.mark.filterwarnings("ignore")  # few draws do not converge
-def test_draws_of_a_sum_and_of_a_number_are_predicted():
-    made = model(parts=True)
-    result = fit(bp.NUTS(draws=20, tune=20, chains=2), made)
-    drawn = result["posterior"].to_dataset()
-    total = sum(drawn[name].values.reshape(40, N) for name in ("f", "g")) + drawn["b"].values.reshape(40, 1) * X[:, 0]
-    ours = bp.predict(result, X, model=made)
-    np.testing.assert_allclose(ours["f_mean"], total.mean(axis=0), atol=1e-3)
-
-
 def test_new_values_of_data_and_new_inputs():
     """`pm.set_data` for data other than X, and ``gp.conditional`` for a new X."""
     made = model(shift=True)

@@ -44,8 +44,7 @@ def posterior(problem):
 @pytest.fixture(scope="module")
 def at_lengthscale(problem):
     """The problem whose only free hyperparameter is C."""
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore")
+    with warnings.catch_warnings(action="ignore"):
         return read_model(pm.do(problem.model, {"lengthscale": LENGTHSCALE}))
 
 

@@ -49,7 +49,9 @@ def model(kind, rows, blocks=None):
     return made
 
 
-@pytest.mark.slow_cases("method0-intervals", "method0-censored")
+@pytest.mark.slow_cases(
+    "method1-intervals", "method1-censored", "method1-noisy", "method1-classes", "method0-intervals", "method0-censored"
+)
 @pytest.mark.parametrize("kind", [weighted, noisy, intervals, censored, classes])
 @pytest.mark.parametrize("method", [bp.MeanField(), bp.Laplace(curvature="local")])
 def test_blocks_are_models_of_their_rows(kind, method):
@@ -75,6 +77,7 @@ def searched(kind, rows, blocks=None):
     return made
 
 
+@pytest.mark.slow_cases("noisy", "intervals")
 @pytest.mark.parametrize("kind", [weighted, noisy, intervals, censored, classes])
 def test_the_search_climbs_the_sum_of_the_evidences(kind):
     """Truth: the evidence of a dense model of the rows of each block, and differences."""

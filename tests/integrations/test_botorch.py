@@ -13,8 +13,7 @@ from bsvr_pp.integrations.botorch import to_botorch
 from bsvr_pp.model.priors import KERNELS
 
 pytest.importorskip("botorch", reason="BoTorch is not installed")
-with warnings.catch_warnings():
-    warnings.simplefilter("ignore")
+with warnings.catch_warnings(action="ignore"):
     import gpytorch
     import torch
     from botorch.acquisition import (

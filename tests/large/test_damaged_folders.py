@@ -252,7 +252,6 @@ def test_an_error_of_the_package_is_no_damage(model, monkeypatch, place, error):
 
 def test_threads_are_no_option_of_the_fit(model, tmp_path):
     local = bp.LocalBlocks(60, n_jobs=2, progressbar=False)
-    with warnings.catch_warnings():
-        warnings.simplefilter("error")
+    with warnings.catch_warnings(action="error"):
         again = bp.fit_folder(machine(blocks=local), *wave(200), folder=Path(model.folder))
     np.testing.assert_array_equal(again.predict(NEW), model.predict(NEW))

@@ -77,29 +77,6 @@ def test_a_folder_predicts_what_the_estimator_in_memory_predicts(model, data):
     np.testing.assert_allclose(bp.effect(model, NEW, 0, **few), bp.effect(svr, NEW, 0, **few), rtol=1e-6, atol=1e-9)
 
 
-def test_a_folder_chooses_the_number_of_nearest_rows_of_the_estimator(data, tmp_path, monkeypatch):
-    monkeypatch.setattr("bsvr_pp.estimators.base._NEAREST", (3, 12))
-    svr, model = machine().fit(*data), bp.fit_folder(machine(), *data, folder=tmp_path / "model")
-    assert model.neighbours_ == svr.neighbours_ == 12
-    np.testing.assert_allclose(model.predict_interval(NEW), svr.predict_interval(NEW), rtol=1e-6)
-    assert json.loads((model.folder / "model.json").read_text())["neighbours"] == 12
-
-
-@pytest.mark.slow
-def test_default_kernels_and_intervals_of_a_folder_are_those_of_the_estimator(data, tmp_path):
-    """Before, a folder had no main effects, and took no intervals."""
-    X = np.column_stack([np.exp(data[0] / 4), np.arange(300) % 3])
-    y, new = data[1] + (X[:, 1] == 1), np.column_stack([np.exp(NEW / 4), np.arange(40) % 3])
-    ends = np.stack([np.minimum(y, 0.5), np.where(y > 0.5, np.inf, y)], axis=1)
-    for i, (known, options) in enumerate(((y, {"kernel": "auto"}), (ends, {"intervals": True}))):
-        svr = machine(**options)
-        model, svr = bp.fit_folder(svr, X, known, folder=tmp_path / str(i)), svr.fit(X, known)
-        model.solve()
-        assert model.log_evidence_ == pytest.approx(svr.log_evidence_, rel=1e-9)
-        np.testing.assert_allclose(model.predict_interval(new), svr.predict_interval(new), rtol=1e-6)
-    assert model.score(X, ends) == pytest.approx(svr.score(X, ends))
-
-
 def test_weights_of_a_folder_are_those_of_its_rows(data, tmp_path):
     """Truth: a solve of the rows of each block, with their weights and in weighted units."""
     weight = np.random.default_rng(0).uniform(0.5, 3.0, 300)

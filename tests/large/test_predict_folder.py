@@ -1,17 +1,12 @@
 """Predictions from files to a file: the numbers of `predict_table`, calls that continue, and workers."""
 
-import subprocess
-import sys
-import time
-
-import joblib
 import numpy as np
 import pandas as pd
 import pytest
 
 import bsvr_pp as bp
 from bsvr_pp.large import folder_model
-from tests.large.conftest import flights, interrupted, kill_a_worker
+from tests.large.conftest import flights, interrupted
 
 pytest.importorskip("pyarrow", reason="models in folders need pyarrow")
 
@@ -95,46 +90,3 @@ def test_files_of_a_call_with_other_options_are_not_used(model, new, tmp_path, m
             model.predict_into(new[0], out, coverage=0.5)
     model.predict_into(new[0], out)
     assert pd.read_parquet(out).columns.tolist() == ["delay", "sd", "lower 90 %", "upper 90 %"]
-
-
-SCRIPT = """
-import sys
-import bsvr_pp as bp
-from bsvr_pp.large import folder_model
-folder_model._TASK = 40
-bp.FolderModel(sys.argv[1]).predict_into(sys.argv[2], sys.argv[3])
-"""
-
-
-@pytest.mark.slow
-def test_predictions_that_are_killed_twice_continue(model, new, tmp_path):
-    out, once = tmp_path / "out.parquet", tmp_path / "once.parquet"
-    command = [sys.executable, "-c", SCRIPT, str(model.folder), str(new[0])]
-    for count in (1, 2):
-        with subprocess.Popen([*command, str(out)]) as run:
-            while run.poll() is None and len(list(tmp_path.glob(".bsvr-pp-out.parquet/done/*.npz"))) < count:
-                time.sleep(0.01)
-            run.kill()
-        assert not out.exists()
-    for path in (out, once):
-        subprocess.run([*command, str(path)], check=True)
-    assert out.read_bytes() == once.read_bytes()
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize("lost", [False, True])
-def test_two_workers_give_the_bits_of_none(model, new, tmp_path, lost):
-    """Also if one of them is killed in the middle."""
-    distributed = pytest.importorskip("distributed")
-    out, once = tmp_path / "out.parquet", tmp_path / "once.parquet"
-    model.predict_into(new[0], once)
-
-    with (
-        distributed.LocalCluster(n_workers=2, threads_per_worker=1, processes=True, dashboard_address=None) as cluster,
-        distributed.Client(cluster, set_as_default=False) as client,
-        joblib.parallel_config("dask", client=client),
-    ):
-        if lost:
-            kill_a_worker(client, tmp_path, ".bsvr-pp-out.parquet/done/*.npz")
-        model.predict_into(new[0], out)
-    assert out.read_bytes() == once.read_bytes()

@@ -180,6 +180,7 @@ def check_tilted(C, C_epsilon, beta, width, residual, ratio):
             assert abs(float(found[k] - exact[k])) <= 1e-10 * float(max(abs(exact[k]), unit))
 
 
+@pytest.mark.slow_cases("(20.0, 3.0, 0.3, 1e-09, 0.4, 1.0)", "(0.1, 0.01, 0.0, 0.1, 60.0, 3.0)")
 @pytest.mark.parametrize(
     "case",
     [

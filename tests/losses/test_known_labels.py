@@ -41,6 +41,7 @@ def by_mpmath(mean, variance, label, C, weight, reach=1e4):
     return float(mpmath.log(mass)), float(first / mass), float(second / mass - (first / mass) ** 2)
 
 
+@pytest.mark.slow_cases("2.0-100.0-1.0-20.0-1.0")
 @pytest.mark.parametrize(
     ("mean", "variance", "label", "C", "weight"),
     [

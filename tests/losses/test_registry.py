@@ -1,13 +1,16 @@
-"""Each loss, written once: the same table in Python and in compiled code, with exact derivatives."""
+"""Each loss, written once: its table in Python and in compiled code, exact derivatives, probabilities of labels."""
 
 import doctest
+from dataclasses import replace
 
 import numpy as np
 import pytest
 from numba import njit
 
 from bsvr_pp import losses
-from bsvr_pp.losses import LOSSES
+from bsvr_pp.core.losses.noise import noise_likelihood
+from bsvr_pp.core.losses.registry import LIKELIHOODS, average_probability, label_probability
+from bsvr_pp.losses import LOSSES, NoiseModel, gaussian, hinge, soft_insensitive
 
 Y = np.array([1.0, -1.0, 1.0, -1.0])
 VALUES = {"C": [3.0, 0.2, 1e3, 7.0], "epsilon": [0.4, 0.0, 1e-3, 0.1], "beta": [0.3, 0.5, 0.0, 1.0]}
@@ -47,3 +50,59 @@ def test_a_noise_function_is_documented_by_its_row(loss):
     assert doctest.DocTestRunner().run(examples).failed == 0
     with pytest.raises(TypeError, match=f"{loss} takes C"):
         function()
+
+
+F = np.array([[0.3, -0.2, 1.4, 2.0], [-1.7, 0.6, 0.0, -3.0]])
+LINE = np.linspace(-4, 4, 81)
+
+
+@pytest.mark.parametrize(
+    "noise",
+    [
+        soft_insensitive(3.0, 0.5, 0.4),
+        gaussian(np.array([0.5, 1.0, 2.0, 3.0])),
+        soft_insensitive(5.0, 0.3, 0.4).between([0.1, -np.inf, 0.2, 0.0], [np.inf, 0.3, 0.2, 0.5]),
+        NoiseModel(LIKELIHOODS["known_label"], {"C": 1.5, "reach": 2.5}).weighted([1.0, 2.5, 0.3, 1.0]),
+    ],
+    ids=["one", "of each row", "intervals", "weights"],
+)
+def test_slopes_of_any_noise_against_differences(noise):
+    likelihood, h = noise_likelihood(noise, Y), 1e-6
+    assert np.allclose(likelihood(F), (noise.log_likelihood(Y, F) * noise.weight).sum(axis=1), rtol=1e-12)
+    by_f, by_parameter = likelihood.slopes(F)
+    for i in range(4):
+        e = h * np.eye(4)[i]
+        assert np.allclose(by_f[:, i], (likelihood(F + e) - likelihood(F - e)) / (2 * h), atol=1e-7)
+    for name, value in noise.parameters.items():
+        moved = [replace(noise, parameters={**noise.parameters, name: value + s * h}) for s in (1, -1)]
+        change = np.subtract(*(noise_likelihood(other, Y)(F) for other in moved)) / (2 * h)
+        found = by_parameter[name] if np.ndim(value) == 0 else by_parameter[name].sum(axis=1)
+        assert found.shape == (2,) and np.allclose(found, change, atol=1e-7)
+
+
+@pytest.mark.parametrize("C", [0.3, 2.0, 8.0])
+def test_the_probability_is_the_share_of_the_label(C):
+    plus, minus = (np.exp(hinge(C=C).log_density(1 - s * LINE)) for s in (1, -1))
+    assert np.allclose(label_probability(LINE, C), plus / (plus + minus), rtol=1e-12)
+    inside, outside = np.abs(LINE) <= 1, np.abs(LINE) > 1
+    assert np.allclose(label_probability(LINE, C)[inside], 1 / (1 + np.exp(-2 * C * LINE[inside])), rtol=1e-12)
+    z = LINE[outside]
+    assert np.allclose(label_probability(LINE, C)[outside], 1 / (1 + np.exp(-C * (z + np.sign(z)))), rtol=1e-12)
+    assert (label_probability([-1e6, 1e6], C) == [0, 1]).all()
+
+
+def test_the_average_over_a_gaussian():
+    rng = np.random.default_rng(0)
+    for mean, variance, C in ((0.3, 1.0, 2.0), (-1.2, 0.2, 5.0), (2.0, 9.0, 1.0)):
+        draws = label_probability(mean + np.sqrt(variance) * rng.standard_normal(400_000), C)
+        assert abs(average_probability(mean, variance, C) - draws.mean()) < 5 * draws.std() / np.sqrt(400_000)
+    assert np.allclose(average_probability(LINE, 0.0, 2.0), label_probability(LINE, 2.0), rtol=1e-12)
+    assert np.allclose(average_probability(0.0, 3.0, 2.0), 0.5, rtol=1e-12)
+    with pytest.raises(ValueError, match="variance must be >= 0"):
+        average_probability(0.0, -1.0, 1.0)
+
+
+def test_an_average_does_not_exceed_one_by_rounding():
+    """Sums of products round differently for different numbers of rows."""
+    for n in (20, 333, 419):
+        assert average_probability(np.full(n, 40.0), np.linspace(0.0, 1.0, n), 5.0).max() <= 1.0

@@ -394,7 +394,7 @@ COPIES: dict[str, tuple[Callable[[Any], Any], Callable[[Any], pm.Model]]] = {
 }
 
 
-@pytest.mark.slow_cases("pm.do", "pm.observe of a scale beside f")
+@pytest.mark.slow_cases("pm.do of the lengthscale", "strings", "pm.do", "pm.observe of a scale beside f")
 @pytest.mark.parametrize("name", COPIES)
 def test_copies_and_labels_change_nothing(name):
     mu, make = COPIES[name]
@@ -568,6 +568,7 @@ OVER_ROWS: dict[str, tuple[Callable[[Any], Any], Callable[[Any], Any]]] = {
 }
 
 
+@pytest.mark.slow_cases("in the noise")
 @pytest.mark.parametrize("name", mostly_slow(OVER_ROWS))
 def test_what_is_computed_over_rows_is_refused_at_new_ones(name):
     mu, sigma = OVER_ROWS[name]

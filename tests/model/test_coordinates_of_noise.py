@@ -102,11 +102,3 @@ def test_the_coordinates_of_a_noise_are_those_of_the_model():
 def test_other_models_stay_as_they_are(options):
     model = build(**options)
     assert with_noise_coordinates(read_model(model)) is model
-
-
-@pytest.mark.slow
-def test_results_have_C_and_epsilon_and_no_coordinates():
-    method = bp.NUTS(latent=bp.Laplace(curvature="local"), draws=20, tune=30, chains=1)
-    result = bp.fit(method, build(), random_seed=0, progressbar=False)
-    assert set(result["posterior"].data_vars) == {"lengthscale", "C", "epsilon", "f", "f_rotated_"}
-    assert (result["posterior"]["C"] > 0).all()

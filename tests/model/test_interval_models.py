@@ -101,16 +101,6 @@ def test_gradients_of_the_density_match_differences(kind):
             at += 1
 
 
-@pytest.mark.parametrize("kind", ["censored", "interval", "ordinal"])
-@pytest.mark.parametrize("method", METHODS, ids=lambda method: method.name)
-def test_every_approximation_fits(models, kind, method):
-    result = bp.fit(method, models[kind], progressbar=False, random_seed=1)
-    assert result.attrs["converged"] == 1
-    assert result.attrs["targets"] == kind
-    prediction = bp.predict(result, [[0.0], [1.5]], model=models[kind])
-    assert all(np.isfinite(values).all() for values in prediction.values())
-
-
 def test_censored_and_interval_are_one_model(models):
     for method in METHODS[1:]:
         values = [bp.log_evidence(method, models[kind], hyperparameters=AT).value for kind in ("censored", "interval")]

@@ -57,7 +57,7 @@ def fit(method, model, **options):
 SLOW = [pytest.param(kind, marks=pytest.mark.slow) for kind in ("normal", "by data", "censored", "interval")]
 
 
-@pytest.mark.slow_cases("soft")
+@pytest.mark.slow_cases("ordinal", "soft")
 @pytest.mark.parametrize("kind", ["errors", "soft", "ordinal", *SLOW])
 def test_the_model_is_that_of_the_known_rows(kind):
     model, known = build(kind), build(kind, KNOWN)
@@ -114,8 +114,7 @@ def test_sampling_predicts_what_is_missing():
     expected = fit(bp.MeanField(), model, draws=3000)["posterior"]["y_unobserved"]
     options = {"draws": 300, "tune": 100, "chains": 1}
     for method, made in ((bp.NUTS(latent=bp.MeanField(), **options), model), (bp.NUTS(**options), pm.do(model, AT))):
-        with warnings.catch_warnings():
-            warnings.simplefilter("ignore", bp.ConvergenceWarning)
+        with warnings.catch_warnings(action="ignore", category=bp.ConvergenceWarning):
             result = bp.fit(method, made, random_seed=0, progressbar=False)
         assert "other_methods" not in result.attrs
         found = result["posterior"]["y_unobserved"]

@@ -3,7 +3,6 @@
 import numpy as np
 import pymc as pm
 import pytest
-from sklearn.svm import SVR
 
 import bsvr_pp as bp
 from bsvr_pp.model.matrices import checked_matrix
@@ -51,19 +50,6 @@ def test_its_hyperparameters_are_found_and_rows_that_it_has_not_are_refused():
     for new, message in (([[47]], "groups of new rows must be numbers from 0 to 46, got 47"), ([[0.5]], "numbers of")):
         with pytest.raises((ValueError, AssertionError), match=message):
             bp.predict(result, new, model=model)
-
-
-@pytest.mark.parametrize("kernel", [K[:40, :40], X @ X.T, (1.0 + X @ X.T) ** 2])
-def test_the_most_probable_function_is_that_of_libsvm(kernel):
-    """LIBSVM has the numbers of a kernel in 32 bits, and an offset without a prior: here a large constant."""
-    C, epsilon = 3.0, 0.1
-    kernel = (kernel + 1e-3 * np.eye(40)).astype(np.float32).astype(np.float64)
-    model = model_of(lambda: bp.cov.Precomputed(kernel), NUMBERS[:40], constant=1e6)
-    at = {"amplitude": 1.0, "C": C, "epsilon": epsilon}
-    result = bp.fit(bp.MAP(), model, hyperparameters=at, progressbar=False)
-    libsvm = SVR(kernel="precomputed", C=C, epsilon=epsilon, tol=1e-12).fit(kernel, Y)
-    f = bp.predict(result, NUMBERS[:40], model=model)["f_mean"]
-    np.testing.assert_allclose(f, libsvm.predict(kernel), rtol=0, atol=1e-6)
 
 
 def test_rounding_of_a_matrix_is_removed_and_more_is_refused():

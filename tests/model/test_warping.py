@@ -166,7 +166,7 @@ def test_the_default_model_has_the_same_scales():
     assert AS_GIVEN.array.shape == (0, 6)
 
 
-@pytest.mark.slow_cases("as given")
+@pytest.mark.slow_cases("to be a logarithm", "as given")
 @pytest.mark.parametrize("scale", [lambda x: x, np.exp], ids=["as given", "to be a logarithm"])
 def test_nearest_rows_are_predicted_on_the_scales(scale):
     x, new = np.random.default_rng(0).uniform(0.0, 4.0, 300), np.linspace(0.2, 3.8, 50)

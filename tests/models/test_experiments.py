@@ -1,5 +1,6 @@
 """The machines of the papers' experiments against closed forms, PyMC and scikit-learn, and their data."""
 
+import censoring
 import chu2004
 import chu2004_benchmarks
 import chu2004_laser
@@ -9,6 +10,7 @@ import linweng2004
 import mesquita2019
 import mesquita2019_hyperpriors
 import numpy as np
+import ordinal
 import pandas as pd
 import pytensor.tensor as pt
 import pytest
@@ -259,3 +261,40 @@ def test_targets_hardly_speak_about_the_hyperparameters():
     first, second = (np.diff([float(density(point)) for point in points]) for density in densities)
     np.testing.assert_allclose(first, second, atol=0.5)
     assert first.min() > 3.0  # and it rises with γ, against its prior
+
+
+# ---- Censored targets and ordered classes ----------------------------------------------------------------------------
+
+
+def test_the_share_of_censored_targets_and_what_is_known():
+    X, ends, X_new, y_new = censoring.draw(3)
+    assert np.isinf(ends[:, 1]).mean() == 0.4 and np.isfinite(ends[:, 0]).all()
+    exact = np.isfinite(ends[:, 1])
+    np.testing.assert_array_equal(ends[exact, 0], ends[exact, 1])
+    assert X.shape == (80, 1) and np.std(y_new - np.sin(X_new[:, 0])) == pytest.approx(0.2, abs=0.03)
+
+
+def test_intervals_recover_the_function_where_limits_do_not():
+    found = {way: censoring.fit(0, way) for way in ("intervals", "as exact")}
+    assert found["intervals"]["error"] < 0.5 * found["as exact"]["error"]
+
+
+def test_bins_have_equal_lengths_and_wrong_labels_their_share():
+    y = np.linspace(2.0, 4.0, 1000)
+    np.testing.assert_array_equal(np.bincount(ordinal.binned(y, 5)), 200)
+    assert ordinal.binned(y, 10).max() == 9
+    classes = np.arange(200) % 5
+    changed = ordinal.corrupted(classes, 0.1, 5, np.random.default_rng(0))
+    assert (changed != classes).sum() == 20 and set(changed) == set(range(5))
+
+
+@with_data
+def test_one_split_of_ordered_classes():
+    assert {name: len(ordinal.split(name, 5, 0.1, 0)[1]) for name in ordinal.SETS} == {
+        name: size for name, (_, size, _) in ordinal.SETS.items()
+    }
+    clean, wrong = (ordinal.split("Pyrimidines", 5, share, 0) for share in (0.0, 0.1))
+    np.testing.assert_array_equal(clean[3], wrong[3])
+    assert (clean[1] != wrong[1]).sum() == 5
+    found = ordinal.fit("Pyrimidines", 5, 0.1, 0, "Soft insensitive")
+    assert 0 <= found["wrong"] <= 1 and found["wrong"] <= found["MAE"] and np.isfinite(found["log loss"])
