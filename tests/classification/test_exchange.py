@@ -5,12 +5,15 @@ import pymc as pm
 import pytest
 from problems import factor_grid
 from scipy.special import logsumexp
+from scipy.stats import kstest
 
 import bsvr_pp as bp
 from bsvr_pp import classification
 from bsvr_pp.classification.normaliser import Known
 from bsvr_pp.core.losses.noise import noise_likelihood
+from bsvr_pp.inference.protocol import Options
 from bsvr_pp.losses import hinge
+from bsvr_pp.model.problem import read_model
 
 X2, Y2 = np.array([[-0.3], [0.1]]), np.array([1, 1])
 CENTRE = np.log(2.0)
@@ -95,3 +98,26 @@ def test_the_same_seed_gives_the_same_draws(classified):
     with pytest.warns(UserWarning, match="did not converge"):
         one, two = (bp.fit(short, built, hyperparameters=given, random_seed=1, progressbar=False) for _ in range(2))
     assert (one["posterior"]["C"].values == two["posterior"]["C"].values).all()
+
+
+@pytest.mark.slow
+def test_simulated_hyperparameters_have_uniform_ranks():
+    """Simulation-based calibration (Talts et al. 2018): log C from its prior, labels by restarts."""
+    rng = np.random.default_rng(3)
+    X = np.linspace(-1, 1, 5)[:, None]
+    K = 0.4 * np.exp(-0.5 * (X - X.T) ** 2) + 0.1 + 1e-6 * np.eye(5)
+    root, ranks = np.linalg.cholesky(K), []
+
+    for _ in range(40):
+        C = np.exp(CENTRE + 0.7 * rng.standard_normal())
+        while True:
+            f = root @ rng.standard_normal(5)
+            share = np.exp(hinge(C).log_density(np.stack([1 - f, 1 + f])))
+            uniform = rng.random(5)
+            if (uniform < share.sum(axis=0)).all():
+                break
+        y = np.where(uniform < share[0], 1, -1)
+        method = classification.Exchange(draws=40, tune=40, chains=1, steps=5)
+        found = method.run(read_model(model(X, y, sd=0.7)), {}, Options(), rng)
+        ranks.append(np.mean(found.samples["posterior"]["C"].values < C))
+    assert kstest(ranks, "uniform").pvalue > 0.01
