@@ -17,7 +17,7 @@ from scipy.optimize import minimize
 
 from bsvr_pp.classification.normaliser import KINDS, EvidenceKind, NormaliserCloud, check_kind
 from bsvr_pp.core.approximations.posterior import Gradient
-from bsvr_pp.core.arrays import Array, Tensor, check_count, warn
+from bsvr_pp.core.arrays import Array, check_count, warn
 from bsvr_pp.core.compiler import threads_for
 from bsvr_pp.core.covariance.covariance import Covariance
 from bsvr_pp.core.losses import NoiseModel
@@ -27,7 +27,6 @@ from bsvr_pp.inference.fitted import Fitted, fitted_at
 from bsvr_pp.inference.protocol import Anneals, Evidence, HasEvidence, IntegratesLatent, Options, check_latent
 from bsvr_pp.inference.search.optimize import Optimum, SearchObjective
 from bsvr_pp.inference.search.starts import initial_point
-from bsvr_pp.model.compiled import Compiled
 from bsvr_pp.model.inventory import ModelError
 from bsvr_pp.model.operation import CovarianceGraph, TargetsGraph
 from bsvr_pp.model.problem import Point, Problem
@@ -87,16 +86,10 @@ class LabelPrior(SearchObjective):
             raise ValueError(
                 "C has a value for each training point, which says nothing about new ones: give it a number"
             )
-
-        def log_prior() -> Tensor:
-            return problem.model.logp(vars=problem.prior_terms)
-
-        def compile_values() -> Compiled:
-            found = problem.model.replace_rvs_by_values([problem.covariance.smooth, *problem.parameters])
-            return problem.compile_on(problem.values, [*found, log_prior()])
-
-        self._hyperprior = problem.function("hyperprior of labels", lambda: self._compiled([log_prior()]))
-        self._values = problem.function("labels", compile_values)
+        log_prior = problem.model.logp(vars=problem.prior_terms)
+        graphs = [*problem.model.replace_rvs_by_values([problem.covariance.smooth, *problem.parameters]), log_prior]
+        self._hyperprior = problem.function("hyperprior of labels", lambda: self._compiled([log_prior]))
+        self._values = problem.function("labels", lambda: problem.compile_on(problem.values, graphs))
         self._total = problem.function(f"gradient of labels by {latent!r}", self._compile_total)
         self.weight, self.start = noise.weight, self._mode(self.pack(initial))
 
