@@ -1,8 +1,7 @@
 """Evidences of labels at given hyperparameters, and the hyperparameters that maximise them (Sollich 2002, 4 and 5).
 
-The naive one is log Q(Y|X) (27). The conditional one, log Q(Y|X) - log N(X) (25), is of the labels given the inputs.
-The joint one is log Q(Y|X) - log N̂ (30), up to a constant. The gradient of a normaliser is an average over particles
-(`bsvr_pp.classification.normaliser`), so that the maximisation is stochastic. A step costs O(n³).
+The naive one is log Q(Y|X) (27), the conditional one log Q(Y|X) - log N(X) (25), the joint one log Q(Y|X) - log N̂
+(30), up to a constant (docs/explanation/normalisation.md). A step of the maximisation costs O(n³).
 """
 
 from __future__ import annotations
@@ -71,7 +70,8 @@ def normaliser(
     kind: EvidenceKind, K: Covariance, noise: NoiseModel, annealing: Anneals, rng: np.random.Generator
 ) -> tuple[float, float]:
     """The log normaliser of a kind of evidence, and its standard error."""
-    runs = [annealing.posterior(K, None, known, np.zeros(K.size), rng) for known in KINDS[kind].known(noise)]
+    known = [factor(noise.parameters["C"], noise.weight) for factor in KINDS[kind].factors]
+    runs = [annealing.posterior(K, None, each, np.zeros(K.size), rng) for each in known]
     return sum(run.log_evidence for run in runs), float(np.hypot.reduce([0.0, *(run.standard_error for run in runs)]))
 
 

@@ -19,7 +19,6 @@ from bsvr_pp.core.approximations.posterior import Gradient
 from bsvr_pp.core.arrays import Array, check_choice, numbers
 from bsvr_pp.core.compiler import compiled, vectorized
 from bsvr_pp.core.covariance.covariance import Covariance, as_covariance
-from bsvr_pp.core.losses import NoiseModel
 from bsvr_pp.core.losses.factors import NoiseLikelihood
 from bsvr_pp.core.losses.pieces import decay
 
@@ -71,12 +70,12 @@ class MeanKnown(Known):
         """Log factor of each row of f (draws, n)."""
         draws, C = _at_points(f, self.C)
         weight = np.broadcast_to(self.weight, C.shape)
-        total = np.average(np.exp(_log_known_each(draws, C)), axis=1, weights=weight)
+        total = np.average(_known(draws, C), axis=1, weights=weight)
         return np.asarray(weight.sum() * np.log(total))
 
     def _share(self, draws: Array, C: Array) -> Array:
         weight = np.broadcast_to(self.weight, C.shape)
-        known = weight * np.exp(_log_known_each(draws, C))
+        known = weight * _known(draws, C)
         return np.asarray(weight.sum() * known / known.sum(axis=1, keepdims=True))
 
 
@@ -86,10 +85,6 @@ class Evidences:
 
     factors: tuple[type[Known], ...] = ()
     most: float = np.inf
-
-    def known(self, noise: NoiseModel) -> list[Known]:
-        """The factors of labels with this noise, and its sample weights."""
-        return [factor(noise.parameters["C"], weight=noise.weight) for factor in self.factors]
 
 
 # N(X) is the sum of Q over all labels, and Q does not change if all signs are reversed.
@@ -169,6 +164,13 @@ def _log_known_each(f: Array, C: Array) -> Array:
     size = np.abs(f)
     inside = np.minimum(size, 1.0)
     return np.log1p(np.exp(-C * (size + inside))) - C * (1.0 - inside) - np.log1p(np.exp(-2.0 * C))
+
+
+def _known(f: Array, C: Array) -> Array:
+    """ν(f), elementwise."""
+    size = np.abs(f)
+    inside = np.minimum(size, 1.0)
+    return np.exp(-C * (1.0 - inside)) * (1.0 + np.exp(-C * (size + inside))) / (1.0 + np.exp(-2.0 * C))
 
 
 @compiled

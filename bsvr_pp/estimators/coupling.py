@@ -1,12 +1,8 @@
 """Probabilities of classes, from models of each class against the rest.
 
-The models know nothing of each other. If each is right about its class, their probabilities p_k add up to 1, and they
-are divided by their sum. If they are independent, exactly one of them is positive, and the probabilities are in the
-ratio of the odds p_k/(1 - p_k). What holds lies between: p_k/(1 - p_k)^power, mixed with equal probabilities by the
-rate of labels that have nothing to do with the inputs. Both numbers maximise the likelihood of the labels left out.
-
-Two classes are joined in the same way. Their log odds are multiplied by 1 + power: averages over a Gaussian posterior
-are too near to one half where a linear function separates the classes.
+They are in the ratio p_k/(1 - p_k)^power, between the sum and the odds, and mixed with equal probabilities by the rate
+of labels that have nothing to do with the inputs. Both numbers maximise the likelihood of the labels left out
+(docs/classification.md, how probabilities are joined). Two classes are joined in the same way.
 """
 
 from __future__ import annotations

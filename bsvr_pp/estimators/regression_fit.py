@@ -130,11 +130,7 @@ class RegressionSpec:
 
 @dataclass(frozen=True, kw_only=True)
 class RegressionFit(StandardFit):
-    """A regression of standardised rows.
-
-    ``outliers`` are the given rows that were set aside, and ``neighbours`` is the number of nearest rows on which each
-    prediction has a fit of its own, None if there is none.
-    """
+    """A regression of standardised rows, without ``outliers``; predictions have fits on ``neighbours`` if not None."""
 
     neighbours: int | None
     outliers: NDArray[np.intp]
@@ -277,10 +273,6 @@ class _Rounds:
         if slopes is not None:  # the effect of a level has no slope
             model = replace(model, levels=tuple(k for k in model.levels if not slopes.signs[k]))
         return cls(spec, model, units, method, latent, rng), rows
-
-    def of_target(self, rows: TrainingData) -> Self:
-        """The same of one of the targets that share a kernel, whose inputs have one unit."""
-        return replace(self, units=self.units_of(rows), rng=deepcopy(self.rng))
 
     def units_of(self, rows: TrainingData) -> Units:
         """Units of some rows."""
@@ -432,14 +424,11 @@ def fit_targets(
 def _fit_sharing(
     data: Sequence[TrainingData], spec: RegressionSpec, columns: Columns, rng: np.random.Generator
 ) -> list[RegressionFit]:
-    """Fit several targets by one kernel, whose hyperparameters maximise the sum of their log evidences.
-
-    Fits of each target alone find the rows that determine f, and where the search starts. The target with most rows
-    decides the kernel and the units of the inputs.
-    """
+    """Fit several targets by one kernel, after fits of each alone (docs/how-to/several-targets.md)."""
     longest = max(data, key=lambda rows: len(rows.y))
     most, _ = _Rounds.of(longest, spec, columns, rng)
-    each, every = [most.of_target(rows) for rows in data], range(len(data))
+    each = [replace(most, units=most.units_of(rows), rng=deepcopy(rng)) for rows in data]
+    every = range(len(data))
     check_alike([most.model.problem(data[j].in_units(each[j].units)) for j in every])
     with threads_for(len(longest.y)), spec.local.threads():
         alone = spec.local.each_fit(lambda j: each[j].dense(data[j]), len(data), first=1, together=True)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator
 from dataclasses import KW_ONLY, dataclass
 from functools import lru_cache
-from typing import Literal, NamedTuple, Self
+from typing import Literal, NamedTuple, Self, get_args
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -36,7 +36,6 @@ from bsvr_pp.inference.prediction.distribution import PredictiveDistribution
 
 Family = Literal["auto", "gaussian", "laplace", "laplace_trimmed", "histogram"]
 
-_FAMILIES = ("auto", "gaussian", "laplace", "laplace_trimmed", "histogram")
 _SIMULATIONS = 10_000  # simulations of the null distribution of the test
 _EXTREME = 5.0  # standard deviations beyond which a residual is trimmed
 
@@ -268,7 +267,7 @@ class ResidualIntervals(HoldsFit, CentralIntervals, MetaEstimatorMixin, Regresso
         return center + self.scale_ * family.ppf(levels)
 
     def _check_options(self) -> None:
-        check_choice("family", self.family, _FAMILIES)
+        check_choice("family", self.family, get_args(Family))
         if isinstance(self.cv, bool | float | int | np.number):
             check_count("cv", self.cv, 2)
         elif isinstance(self.cv, str) or not (hasattr(self.cv, "split") or isinstance(self.cv, Iterable)):

@@ -45,9 +45,7 @@ class StandardModel:
     """A default model without data: noise, kernel, and options of both.
 
     The noises "hinge" and "known_label" are for labels -1 and +1, with a fixed ``C`` if it is not learned, and
-    ``n_cutpoints`` > 0 for ordered classes 0, 1, ..., n_cutpoints. Inputs of one number in ``tied``
-    have one lengthscale, and the values of the inputs ``levels`` are categories as well. ``warping`` has the scales of
-    inputs, and with ``pairs`` main effects have products of two.
+    ``n_cutpoints`` > 0 for ordered classes 0, 1, ..., n_cutpoints. The other fields are as in `model.priors.Inputs`.
     """
 
     noise: str
@@ -243,10 +241,7 @@ class StandardFit:
 
 @interruptible()
 def integrated[Fit: StandardFit](fits: Sequence[Fit], method: Method) -> list[Fit]:
-    """The fits, which share their kernel if there are several, with the hyperparameters integrated out around theirs.
-
-    The points are the same whatever the seed.
-    """
+    """The fits, of one kernel if there are several, with the hyperparameters integrated out, whatever the seed."""
     problems, fitted = [fit.problem for fit in fits], [fit.fitted for fit in fits]
     found = cast(Integrates, method).around(problems, {}, fitted, np.random.default_rng(0))
     return [fit.changed(found=one, method=method) for fit, one in zip(fits, found, strict=True)]
