@@ -150,19 +150,15 @@ def default_ordinal_model(
 ) -> pm.Model:
     """Make a model of ordered classes with default priors: the number of cut points below f(X) + noise.
 
-    Latent function, cut points and noise have a shift and a scale in common. So the noise has standard deviation 1, and
-    f has mean 0 and no constant kernel: f is amplitude times a function of variance 1, amplitude ~ HalfStudentT(3, 3).
-    Lengthscales are as in `default_priors`.
-
-    The shape of the noise is learned: tails ~ Uniform(0.02, 1), with the tube C·epsilon = 1/tails - 1. The soft
-    insensitive noise has beta = 1 here. It is Laplace noise at tails = 1, where a wrong label counts little, and the
-    nearer to Gaussian noise the smaller tails is. The cut points are
+    The noise has standard deviation 1, and f has mean 0 and no constant kernel (docs/how-to/ordinal.md): f is amplitude
+    times a function of variance 1, amplitude ~ HalfStudentT(3, 3). Lengthscales are as in `default_priors`. The shape
+    of the noise is learned: tails ~ Uniform(0.02, 1), with the tube C·epsilon = 1/tails - 1 and beta = 1, from Laplace
+    noise at tails = 1 to nearly Gaussian noise. The cut points are
 
         √(1 + amplitude²)·(first_cutpoint, first_cutpoint + cutpoint_gaps[0], ...):
 
     in units of the standard deviation of the latent target, first_cutpoint is normal and the gaps are log-normal,
-    around the values that give each class its share among y, within 1 and within a factor e. They are ascending
-    everywhere, and need no initial values.
+    around the values that give each class its share among y, within 1 and within a factor e.
 
     Parameters
     ----------

@@ -12,7 +12,6 @@ from dataclasses import dataclass
 from typing import ClassVar, NamedTuple
 
 import numpy as np
-import xarray as xr
 from arviz_base import from_dict
 from rich.progress import Progress
 
@@ -103,7 +102,11 @@ class Exchange:
             task = progress.add_task("exchange", total=self.chains * (self.tune + self.draws))
             for child in rng.spawn(self.chains):
                 chains.append(_chain(prior, problem.targets, self, child, lambda: progress.advance(task)))
-        samples = recover(problem, _tree(chains), self.latent, rng, options.progressbar)
+        groups = {
+            group: {name: np.stack([chain[group][name] for chain in chains]) for name in found}
+            for group, found in chains[0].items()
+        }
+        samples = recover(problem, from_dict(groups), self.latent, rng, options.progressbar)
         found = diagnosis(samples, free, self.draws, _LEAST_ESS * self.chains)
         return Draws(problem, samples, {}, found)
 
@@ -119,8 +122,8 @@ class _State(NamedTuple):
 
 def _chain(
     prior: LabelPrior, y: Array, method: Exchange, rng: np.random.Generator, report: Callable[[], None]
-) -> tuple[list[Point], dict[str, Array]]:
-    """Run one chain; return hyperparameters and statistics."""
+) -> dict[str, dict[str, Array]]:
+    """Run one chain; return groups of hyperparameters and statistics."""
     labels = _Labels(y.size, method, rng)
 
     def state(x: Array) -> _State:
@@ -152,7 +155,8 @@ def _chain(
             points.append(prior.unpack(present.x))
             stats[:, draw] = accepted / method.steps, exact / method.steps, present.log_posterior
         report()
-    return points, dict(zip(("acceptance_rate", "exact", "lp"), stats, strict=True))
+    posterior = {name: np.array([point[name] for point in points]) for name in points[0]}
+    return {"posterior": posterior, "sample_stats": dict(zip(("acceptance_rate", "exact", "lp"), stats, strict=True))}
 
 
 def _naive(K: Covariance, C: float, y: Array) -> float:
@@ -212,13 +216,3 @@ class _Labels:
             if found.size:
                 return f[found[:1]]
         return None
-
-
-def _tree(chains: list[tuple[list[Point], dict[str, Array]]]) -> xr.DataTree:
-    """Convert draws to the format of PyMC."""
-    first, stats = chains[0][0][0], chains[0][1]
-    groups = {
-        "posterior": {name: np.array([[point[name] for point in points] for points, _ in chains]) for name in first},
-        "sample_stats": {name: np.array([found[name] for _, found in chains]) for name in stats},
-    }
-    return from_dict(groups)

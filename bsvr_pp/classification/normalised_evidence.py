@@ -1,8 +1,7 @@
 """Evidences of labels at given hyperparameters, and the hyperparameters that maximise them (Sollich 2002, 4 and 5).
 
-The naive one is log Q(Y|X) (27). The conditional one, log Q(Y|X) - log N(X) (25), is of the labels given the inputs.
-The joint one is log Q(Y|X) - log N̂ (30), up to a constant. The gradient of a normaliser is an average over particles
-(`bsvr_pp.classification.normaliser`), so that the maximisation is stochastic. A step costs O(n³).
+The naive one is log Q(Y|X) (27), the conditional one log Q(Y|X) - log N(X) (25), the joint one log Q(Y|X) - log N̂
+(30), up to a constant (docs/explanation/normalisation.md). A step of the maximisation costs O(n³).
 """
 
 from __future__ import annotations
@@ -17,7 +16,7 @@ from scipy.optimize import minimize
 
 from bsvr_pp.classification.normaliser import KINDS, EvidenceKind, NormaliserCloud, check_kind
 from bsvr_pp.core.approximations.posterior import Gradient
-from bsvr_pp.core.arrays import Array, Tensor, check_count, warn
+from bsvr_pp.core.arrays import Array, check_count, warn
 from bsvr_pp.core.compiler import threads_for
 from bsvr_pp.core.covariance.covariance import Covariance
 from bsvr_pp.core.losses import NoiseModel
@@ -27,7 +26,6 @@ from bsvr_pp.inference.fitted import Fitted, fitted_at
 from bsvr_pp.inference.protocol import Anneals, Evidence, HasEvidence, IntegratesLatent, Options, check_latent
 from bsvr_pp.inference.search.optimize import Optimum, SearchObjective
 from bsvr_pp.inference.search.starts import initial_point
-from bsvr_pp.model.compiled import Compiled
 from bsvr_pp.model.inventory import ModelError
 from bsvr_pp.model.operation import CovarianceGraph, TargetsGraph
 from bsvr_pp.model.problem import Point, Problem
@@ -72,7 +70,8 @@ def normaliser(
     kind: EvidenceKind, K: Covariance, noise: NoiseModel, annealing: Anneals, rng: np.random.Generator
 ) -> tuple[float, float]:
     """The log normaliser of a kind of evidence, and its standard error."""
-    runs = [annealing.posterior(K, None, known, np.zeros(K.size), rng) for known in KINDS[kind].known(noise)]
+    known = [factor(noise.parameters["C"], noise.weight) for factor in KINDS[kind].factors]
+    runs = [annealing.posterior(K, None, each, np.zeros(K.size), rng) for each in known]
     return sum(run.log_evidence for run in runs), float(np.hypot.reduce([0.0, *(run.standard_error for run in runs)]))
 
 
@@ -87,16 +86,10 @@ class LabelPrior(SearchObjective):
             raise ValueError(
                 "C has a value for each training point, which says nothing about new ones: give it a number"
             )
-
-        def log_prior() -> Tensor:
-            return problem.model.logp(vars=problem.prior_terms)
-
-        def compile_values() -> Compiled:
-            found = problem.model.replace_rvs_by_values([problem.covariance.smooth, *problem.parameters])
-            return problem.compile_on(problem.values, [*found, log_prior()])
-
-        self._hyperprior = problem.function("hyperprior of labels", lambda: self._compiled([log_prior()]))
-        self._values = problem.function("labels", compile_values)
+        log_prior = problem.model.logp(vars=problem.prior_terms)
+        graphs = [*problem.model.replace_rvs_by_values([problem.covariance.smooth, *problem.parameters]), log_prior]
+        self._hyperprior = problem.function("hyperprior of labels", lambda: self._compiled([log_prior]))
+        self._values = problem.function("labels", lambda: problem.compile_on(problem.values, graphs))
         self._total = problem.function(f"gradient of labels by {latent!r}", self._compile_total)
         self.weight, self.start = noise.weight, self._mode(self.pack(initial))
 

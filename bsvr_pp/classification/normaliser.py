@@ -16,10 +16,9 @@ from numpy.typing import ArrayLike
 
 from bsvr_pp.core.approximations import smc
 from bsvr_pp.core.approximations.posterior import Gradient
-from bsvr_pp.core.arrays import Array, numbers
+from bsvr_pp.core.arrays import Array, check_choice, numbers
 from bsvr_pp.core.compiler import compiled, vectorized
 from bsvr_pp.core.covariance.covariance import Covariance, as_covariance
-from bsvr_pp.core.losses import NoiseModel
 from bsvr_pp.core.losses.factors import NoiseLikelihood
 from bsvr_pp.core.losses.pieces import decay
 
@@ -40,7 +39,9 @@ class Known:
     weight: ArrayLike = 1.0
 
     def __post_init__(self) -> None:
-        _check_scale(self.C)
+        scale = numbers("C", self.C)
+        if scale.ndim > 1 or not (scale > 0).all():
+            raise ValueError(f"C must be a number > 0 or an (n,) array of them, got {self.C!r}")
 
     def __call__(self, f: ArrayLike) -> Array:
         """Log factor of each row of f (draws, n)."""
@@ -50,14 +51,15 @@ class Known:
 
     def slopes(self, f: ArrayLike) -> tuple[Array, dict[str, Array]]:
         """Derivatives by f, (draws, n), and by C, (draws,) for a number and (draws, n) for a vector."""
-        by_f, by_C, known = _known_slopes(*_at_points(f, self.C))
-        share = self._share(known)
+        draws, C = _at_points(f, self.C)
+        by_f, by_C = _known_slopes(draws, C)
+        share = self._share(draws, C)
         by_C = share * by_C
         return share * by_f, {"C": by_C if np.ndim(self.C) else by_C.sum(axis=1)}
 
-    def _share(self, known: Array) -> Array:
-        """Factor of the slopes of log ν in those of this function, where ν (draws, n) is ``known``."""
-        return np.broadcast_to(self.weight, known.shape)
+    def _share(self, draws: Array, C: Array) -> Array:
+        """Factor of the slopes of log ν in those of this function."""
+        return np.broadcast_to(self.weight, draws.shape)
 
 
 @dataclass(frozen=True, slots=True)
@@ -71,9 +73,9 @@ class MeanKnown(Known):
         total = np.average(_known(draws, C), axis=1, weights=weight)
         return np.asarray(weight.sum() * np.log(total))
 
-    def _share(self, known: Array) -> Array:
-        weight = np.broadcast_to(self.weight, known.shape[1:])
-        known = known * weight
+    def _share(self, draws: Array, C: Array) -> Array:
+        weight = np.broadcast_to(self.weight, C.shape)
+        known = weight * _known(draws, C)
         return np.asarray(weight.sum() * known / known.sum(axis=1, keepdims=True))
 
 
@@ -84,10 +86,6 @@ class Evidences:
     factors: tuple[type[Known], ...] = ()
     most: float = np.inf
 
-    def known(self, noise: NoiseModel) -> list[Known]:
-        """The factors of labels with this noise, and its sample weights."""
-        return [factor(noise.parameters["C"], weight=noise.weight) for factor in self.factors]
-
 
 # N(X) is the sum of Q over all labels, and Q does not change if all signs are reversed.
 KINDS = {"naive": Evidences(), "conditional": Evidences((Known,), -log(2.0)), "joint": Evidences((MeanKnown,))}
@@ -95,8 +93,7 @@ KINDS = {"naive": Evidences(), "conditional": Evidences((Known,), -log(2.0)), "j
 
 def check_kind(kind: str) -> None:
     """Check a kind of evidence."""
-    if kind not in KINDS:
-        raise ValueError(f"kind must be 'naive', 'conditional' or 'joint', got {kind!r}")
+    check_choice("kind", kind, KINDS)
 
 
 def averaged_gradient(K: ArrayLike | Covariance, likelihood: NoiseLikelihood | Known, f: ArrayLike) -> Gradient:
@@ -130,12 +127,6 @@ class NormaliserCloud:
         f, _ = path.move(f, known(f), 1.0, _MOVES, self.rng)
         self._white, self._age = K.whiten(f.T), self._age + 1
         return averaged_gradient(K, known, f)
-
-
-def _check_scale(C: ArrayLike) -> None:
-    scale = numbers("C", C)
-    if scale.ndim > 1 or not (scale > 0).all():
-        raise ValueError(f"C must be a number > 0 or an (n,) array of them, got {C!r}")
 
 
 def _at_points(f: ArrayLike, C: ArrayLike) -> tuple[Array, Array]:
@@ -175,23 +166,17 @@ def _log_known_each(f: Array, C: Array) -> Array:
     return np.log1p(np.exp(-C * (size + inside))) - C * (1.0 - inside) - np.log1p(np.exp(-2.0 * C))
 
 
-@vectorized
 def _known(f: Array, C: Array) -> Array:
     """ν(f), elementwise."""
-    out = np.empty(f.shape)
-    for i in range(f.shape[1]):
-        normalizer = 1.0 + decay(2.0 * C[i])
-        for p in range(f.shape[0]):
-            size = abs(f[p, i])
-            inside = min(size, 1.0)
-            out[p, i] = exp(-C[i] * (1.0 - inside)) * (1.0 + decay(C[i] * (size + inside))) / normalizer
-    return out
+    size = np.abs(f)
+    inside = np.minimum(size, 1.0)
+    return np.exp(-C * (1.0 - inside)) * (1.0 + np.exp(-C * (size + inside))) / (1.0 + np.exp(-2.0 * C))
 
 
 @compiled
-def _known_slopes(f: Array, C: Array) -> tuple[Array, Array, Array]:
-    """Derivatives of log ν by f and by C (at a kink from the right), and ν, elementwise."""
-    by_f, by_C, known = np.empty(f.shape), np.empty(f.shape), np.empty(f.shape)
+def _known_slopes(f: Array, C: Array) -> tuple[Array, Array]:
+    """Derivatives of log ν by f and by C (at a kink from the right), elementwise."""
+    by_f, by_C = np.empty(f.shape), np.empty(f.shape)
     for p in range(f.shape[0]):
         for i in range(f.shape[1]):
             c, size = C[i], abs(f[p, i])
@@ -202,5 +187,4 @@ def _known_slopes(f: Array, C: Array) -> tuple[Array, Array, Array]:
             by_f[p, i] = c * sign * ((1.0 - weight if size < 1.0 else 0.0) - weight)
             shrink = 2.0 / (1.0 + exp(2.0 * min(c, 300.0)))  # d log κ/dC
             by_C[p, i] = shrink - (1.0 - weight) * (1.0 - inside) - weight * (1.0 + size)
-            known[p, i] = exp(-c * (1.0 - inside)) * (1.0 + other) / (1.0 + exp(-2.0 * c))
-    return by_f, by_C, known
+    return by_f, by_C

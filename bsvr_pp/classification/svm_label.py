@@ -83,9 +83,8 @@ class SVMLabel(Discrete):
 
     Notes
     -----
-    The probability of the observed labels is the *naive* evidence of sollich2002. It includes the probability that
-    labels are known. It is not normalised over the two labels, so that a C fitted by it is too small.
-    `bsvr_pp.log_evidence` with a ``kind`` normalises it.
+    The probability of the observed labels is the *naive* evidence of sollich2002, which makes C too small;
+    `bsvr_pp.log_evidence` with a ``kind`` normalises it (docs/explanation/normalisation.md).
 
     References
     ----------
@@ -163,10 +162,9 @@ class KnownLabel(Discrete):
        P(\pm 1 \mid f, C) = \frac{e^{-C \max(0, 1 \mp f)}}{e^{-C \max(0, 1 - f)} + e^{-C \max(0, 1 + f)}},
 
     so that the log odds have the slope 2C where :math:`|f| < 1`, and C beyond. They are constant from
-    :math:`|f| = 1 + reach` on: with a small ``reach`` a label may be wrong everywhere, and its default has no effect. C
-    and the hyperparameters of f can be chosen by the evidence as it is, and the model divides into blocks. The mode of
-    f is no support vector machine, and log P is not concave at :math:`y f = -1`: mean field may have several fixed
-    points, and Laplace's method is refused. Parameters and errors are as of `bsvr_pp.SVMLabel`, with ``reach`` > 0.
+    :math:`|f| = 1 + reach` on: with a small ``reach`` a label may be wrong everywhere, and its default has no effect.
+    Parameters and errors are as of `bsvr_pp.SVMLabel`, with ``reach`` > 0. docs/explanation/normalisation.md says what
+    follows for the evidence, the mode and mean field; Laplace's method is refused.
 
     Examples
     --------

@@ -1,14 +1,15 @@
-"""What the estimators share: checks of their options, blocks of rows, central intervals, and saving."""
+"""What the estimators share: checks of their options, blocks of rows, several targets, and saving."""
 
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import AbstractContextManager, nullcontext
 from copy import copy
 from dataclasses import asdict, dataclass, fields, replace
+from functools import wraps
 from pathlib import Path
-from typing import Any, ClassVar, Literal, Self
+from typing import Any, ClassVar, Literal, NamedTuple, Self, cast
 
 import joblib
 import numpy as np
@@ -33,7 +34,6 @@ from bsvr_pp.core.arrays import (
 from bsvr_pp.core.covariance.covariance import each_block
 from bsvr_pp.core.docs import shared
 from bsvr_pp.estimators.matrices import PairwiseKernel, is_matrix
-from bsvr_pp.estimators.several_targets import FitsOfTargets
 from bsvr_pp.estimators.sparse_inputs import SparseInputs
 from bsvr_pp.estimators.training_data import TrainingData
 from bsvr_pp.estimators.validation import Columns, Learned, RandomState, checked_labels
@@ -165,12 +165,10 @@ class LocalBlocks:
     progressbar: bool = False
 
     def __post_init__(self) -> None:
-        if not _is_size(self.size):
-            raise ValueError(f"size must be 'auto', None or an integer of at least 2, got {self.size!r}")
-        if isinstance(self.neighbours, str) and self.neighbours != "auto":
-            raise ValueError(f"neighbours must be 'auto', None or an integer of at least 1, got {self.neighbours!r}")
-        if self.neighbours is not None and self.neighbours != "auto":
-            check_count("neighbours", self.neighbours, 1)
+        for name, least in (("size", 2), ("neighbours", 1)):
+            if not _is_count(getattr(self, name), least):
+                given = getattr(self, name)
+                raise ValueError(f"{name} must be 'auto', None or an integer of at least {least}, got {given!r}")
         n_jobs = self.n_jobs
         if n_jobs is not None and (isinstance(n_jobs, bool) or not isinstance(n_jobs, int | np.integer) or n_jobs == 0):
             raise ValueError(f"n_jobs must be a whole number other than 0, or None, got {n_jobs!r}")
@@ -242,16 +240,63 @@ def blocks_from(blocks: LocalBlocks | int | Literal["auto"] | None) -> LocalBloc
     """The option ``blocks`` of an estimator: `LocalBlocks`, or their size."""
     if isinstance(blocks, LocalBlocks):
         return blocks
-    if not _is_size(blocks):
+    if not _is_count(blocks, 2):
         raise ValueError(f"blocks must be 'auto', None, an integer of at least 2 or LocalBlocks, got {blocks!r}")
     return LocalBlocks(blocks)
 
 
-def _is_size(value: object) -> bool:
-    """Whether a value is "auto", None or a number of rows."""
+def _is_count(value: object, least: int) -> bool:
+    """Whether a value is "auto", None or a number of rows of at least ``least``."""
     if value is None or isinstance(value, str):
         return value in (None, "auto")
-    return isinstance(value, int | np.integer) and not isinstance(value, bool) and bool(value >= 2)
+    return isinstance(value, int | np.integer) and not isinstance(value, bool) and bool(value >= least)
+
+
+class FitsOfTargets(NamedTuple):
+    """The fits of several targets, and the names of these."""
+
+    names: tuple[str, ...]
+    fits: tuple[Any, ...]
+
+    def predictions(self, parts: Sequence[Any]) -> Any:
+        """What the rows of the inputs have by each target: targets are the second axis, or columns of a DataFrame."""
+        first = parts[0]
+        if isinstance(first, tuple):
+            return tuple(self.predictions(part) for part in zip(*parts, strict=True))
+        if isinstance(first, pd.DataFrame):
+            return pd.concat(parts, axis=1, keys=self.names)
+        return np.stack(parts, axis=1) if isinstance(first, np.ndarray) else list(parts)
+
+    def attributes(self, parts: Sequence[Any]) -> Any:
+        """What each target has: arrays (k,) of numbers and (k, d) of vectors, rows of a DataFrame, or a list."""
+        first = parts[0]
+        if isinstance(first, dict):
+            return {name: self.attributes([part[name] for part in parts]) for name in first}
+        if isinstance(first, pd.Series):
+            return pd.DataFrame(list(parts), index=list(self.names))
+        if isinstance(first, pd.DataFrame):
+            return pd.concat(parts, keys=self.names)
+        scalars = all(isinstance(part, bool | int | float | np.number) for part in parts)
+        vectors = isinstance(first, np.ndarray) and first.ndim == 1 and first.dtype.kind == "f"
+        return np.array(parts) if scalars or vectors else list(parts)
+
+
+def _joined(join: Callable[[FitsOfTargets, Sequence[Any]], Any]) -> Any:
+    def decorate[Method: Callable[..., Any]](method: Method) -> Method:
+        @wraps(method)
+        def of_each(self: Any, *args: Any, **options: Any) -> Any:
+            fit = self._checked()
+            if not isinstance(fit, FitsOfTargets):
+                return method(self, *args, **options)
+            return join(fit, [method(one, *args, **options) for one in self._each(fit)])
+
+        return cast(Method, of_each)
+
+    return decorate
+
+
+predicts_each = _joined(FitsOfTargets.predictions)  # a method that predicts by one target, of all targets
+attribute_of_each = _joined(FitsOfTargets.attributes)  # an attribute of one target, of all
 
 
 class HoldsFit:
@@ -416,7 +461,14 @@ class SavedEstimator(HoldsFit):
 class SavedClassifier(SavedEstimator):
     """A classifier with probabilities, and so with their logs."""
 
-    predict_proba: Callable[..., Array]
+    _probabilities: Callable[..., Array]
+
+    def predict_proba(self, X: ArrayLike, diagonal: ArrayLike | None = None) -> Array:
+        """Predict the probability (n_new, n_classes) of each of ``classes_`` at inputs (n_new, d).
+
+        With ``kernel="precomputed"`` the ``diagonal`` is as in `BayesianSVR.predict`.
+        """
+        return self._probabilities(X, diagonal)
 
     def predict_log_proba(self, X: ArrayLike, diagonal: ArrayLike | None = None) -> Array:
         """Predict the logs (n_new, n_classes) of `predict_proba`."""

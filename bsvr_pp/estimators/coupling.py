@@ -1,12 +1,8 @@
 """Probabilities of classes, from models of each class against the rest.
 
-The models know nothing of each other. If each is right about its class, their probabilities p_k add up to 1, and they
-are divided by their sum. If they are independent, exactly one of them is positive, and the probabilities are in the
-ratio of the odds p_k/(1 - p_k). What holds lies between: p_k/(1 - p_k)^power, mixed with equal probabilities by the
-rate of labels that have nothing to do with the inputs. Both numbers maximise the likelihood of the labels left out.
-
-Two classes are joined in the same way. Their log odds are multiplied by 1 + power: averages over a Gaussian posterior
-are too near to one half where a linear function separates the classes.
+They are in the ratio p_k/(1 - p_k)^power, between the sum and the odds, and mixed with equal probabilities by the rate
+of labels that have nothing to do with the inputs. Both numbers maximise the likelihood of the labels left out
+(docs/classification.md, how probabilities are joined). Two classes are joined in the same way.
 """
 
 from __future__ import annotations
@@ -33,10 +29,7 @@ class Coupling(NamedTuple):
 
     @classmethod
     def of_left_out(cls, P: Array, y: NDArray[np.intp], weight: Array) -> Self:
-        """The most likely coupling, where P (n, k) are the probabilities of each class against the rest.
-
-        The probabilities of a row have not seen its label y (n,), the number of a class.
-        """
+        """The most likely coupling for P as in `join`, which have not seen the labels y (n,), numbers of classes."""
         rows = np.arange(len(y))
 
         def loss(values: Array) -> float:
@@ -45,7 +38,7 @@ class Coupling(NamedTuple):
         return cls(*minimize(loss, _START, method="Nelder-Mead", bounds=_BOUNDS, options={"xatol": 1e-3}).x.tolist())
 
     def join(self, P: Array) -> Array:
-        """Probabilities (m, k) of the classes, where P (m, k) are those of each class against the rest."""
-        p = np.clip(P, LEAST, 1.0 - LEAST)
+        """Probabilities (m, k) of the classes from those of each against the rest, or (m, 1) of the second of two."""
+        p = np.clip(np.hstack([1.0 - P, P]) if P.shape[1] == 1 else P, LEAST, 1.0 - LEAST)
         joined = softmax(np.log(p) - self.power * np.log1p(-p), axis=1)
         return np.asarray((1.0 - self.rate) * joined + self.rate / p.shape[1])

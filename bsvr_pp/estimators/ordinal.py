@@ -38,11 +38,8 @@ class OrdinalFit(StandardFit):
 class BayesianOrdinalSVC(OfStandardModel, SavedClassifier, ClassifierMixin, BaseEstimator):  # type: ignore[misc]
     """Ordered classes as intervals of a latent target: a Gaussian process plus support vector noise.
 
-    The model is `bp.classification.default_ordinal_model` on standardised inputs: a class is the number of cut points
-    below the latent target. The tails of the default noise are learned. They reach from Laplace noise, in which a wrong
-    label has a bounded influence, to nearly Gaussian noise (Chu & Ghahramani 2005). Amplitude, lengthscales, cut points
-    and tails maximise the evidence times weak priors, or are sampled; class probabilities are averages over the
-    posterior of the function.
+    All parameters of `bp.classification.default_ordinal_model` on standardised inputs maximise the evidence times weak
+    priors, or are sampled; class probabilities are averages over the posterior of the function.
 
     Parameters
     ----------
@@ -177,15 +174,10 @@ class BayesianOrdinalSVC(OfStandardModel, SavedClassifier, ClassifierMixin, Base
             found["relevance_"] = columns.named(inverse**2)
         return found
 
-    def predict_proba(self, X: ArrayLike, diagonal: ArrayLike | None = None) -> Array:
-        """Predict the probability (n_new, n_classes) of each of ``classes_`` at inputs (n_new, d).
-
-        With ``kernel="precomputed"`` the ``diagonal`` is as in `BayesianSVR.predict`.
-        """
-        return self._probabilities(self._new_rows(X, diagonal))
-
-    def _probabilities(self, inputs: Array) -> Array:
-        local = self._local()
+    def _probabilities(self, X: ArrayLike, diagonal: ArrayLike | None = None, *, chosen: bool = False) -> Array:
+        # The median of one symmetric distribution is its mean, and needs no variance.
+        moments = not chosen or self.decision == "mode" or len(self._checked().found.posteriors) != 1
+        inputs, local = self._new_rows(X, diagonal, moments=moments), self._local()
         with threads_for(len(self._fit.rows.y)), local.threads():
             parts = self._fit.components(local.neighbours_of(None))  # as for labels
             found = predictions(parts, inputs, np.empty(0), None)["y_class_probability"]
@@ -193,9 +185,7 @@ class BayesianOrdinalSVC(OfStandardModel, SavedClassifier, ClassifierMixin, Base
 
     def predict(self, X: ArrayLike) -> Labels:
         """Predict the median class, or the most probable class, at inputs (n_new, d)."""
-        # The median of one symmetric distribution is its mean, and needs no variance.
-        moments = self.decision == "mode" or len(self._checked().found.posteriors) != 1
-        probability = self._probabilities(self._new_rows(X, moments=moments))
+        probability = self._probabilities(X, chosen=True)
         if self.decision == "mode":
             chosen = np.argmax(probability, axis=1)
         else:

@@ -26,7 +26,7 @@ _LARGE = 6.0  # smallest residual of a gross error, in robust standard deviation
 _NEAREST, _PEAK = 4, 3  # neighbours of a row, and rows that hold a peak
 _MOST = 0.1  # largest share of gross errors
 _FEWEST = 10  # rows, below which a robust scale means nothing
-_ROUNDS = 5
+ROUNDS = 5  # largest number of fits, each without what the one before says
 _LISTED = 10
 _QUARTILES = 1.349  # distance of the quartiles of a Gaussian, in standard deviations
 _FAR, _NARROW = 0.125, 0.9  # share of the precision of this quantile of the rows, below which the noise is far wider
@@ -77,28 +77,12 @@ def is_far(precision: Array) -> Mask:
     return ~(precision >= _FAR * np.quantile(precision, _NARROW))
 
 
-def kept_rows[F](
-    fit: Callable[[Mask, F | None], tuple[Array, Array, F]], X: Array, y: Array, weight: ArrayLike = 1.0
-) -> tuple[Mask, F]:
-    """Fit until the rows that are kept explain each other; return them and their fit."""
-    unit = robust_width(y, weight)
-    kept = np.ones(y.size, dtype=bool)
-    last: F | None = None
-    for _ in range(_ROUNDS):
-        mean, deviation, last = fit(kept, last)
-        again = ~gross_errors(X, y, mean, deviation, unit, weight)
-        if (again == kept).all():
-            return kept, last
-        kept = again
-    return kept, fit(kept, last)[2]
-
-
 def determining_rows[F](
     fit: Callable[[Mask], ScaledFit[F]], kept: Mask, y: Array, weight: Array
 ) -> tuple[Mask, ScaledFit[F]]:
     """Leave rows of far wider noise out of a fit while that raises the log density of all by two standard errors."""
     near, best = kept, fit(kept)
-    for _ in range(0 if mostly_equal(y[kept], weight[kept]) else _ROUNDS):
+    for _ in range(0 if mostly_equal(y[kept], weight[kept]) else ROUNDS):
         trial = kept.copy()
         trial[kept] = ~is_far(best.precision[kept])
         if (trial == near).all() or weight[trial].sum() < HALF * weight[kept].sum():

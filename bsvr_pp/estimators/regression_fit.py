@@ -6,7 +6,7 @@ subset shows what all rows are judged by.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Sequence
 from copy import deepcopy
 from dataclasses import dataclass, replace
 from functools import cached_property, partial
@@ -22,12 +22,12 @@ from bsvr_pp.estimators.base import LocalBlocks, warn_unless_converged
 from bsvr_pp.estimators.monotone import NO_DIRECTIONS, Directions
 from bsvr_pp.estimators.outliers import (
     HALF,
+    ROUNDS,
     Mask,
     ScaledFit,
     determining_rows,
     gross_errors,
     is_far,
-    kept_rows,
     listed,
     robust_width,
 )
@@ -129,11 +129,7 @@ class RegressionSpec:
 
 @dataclass(frozen=True, kw_only=True)
 class RegressionFit(StandardFit):
-    """A regression of standardised rows.
-
-    ``outliers`` are the given rows that were set aside, and ``neighbours`` is the number of nearest rows on which each
-    prediction has a fit of its own, None if there is none.
-    """
+    """A regression of standardised rows, without ``outliers``; predictions have fits on ``neighbours`` if not None."""
 
     neighbours: int | None
     outliers: NDArray[np.intp]
@@ -190,14 +186,6 @@ class RegressionFit(StandardFit):
             mean[~kept], deviation[~kept] = others.mean(), others.std()
         return mean, deviation
 
-    def far_from_others(self, rows: TrainingData, scales: NoiseScales, local: LocalBlocks) -> tuple[Mask, Mask]:
-        """Which of all rows, of which this is a fit, are gross errors, and which have far wider noise than most."""
-        every = np.ones(len(rows.y), dtype=bool)
-        mean, deviation = self.given_others(self.rows.X, every, local)
-        gross = gross_errors(self.rows.X, rows.y, mean, deviation, robust_width(rows.y, rows.weight), rows.weight)
-        far = ~gross & is_far(precision_of_rows(self.problem, self.point, self.cavities, scales))
-        return gross, far & (rows.weight[far].sum() <= HALF * rows.weight.sum())
-
     def with_scales(self, far: TrainingData) -> tuple[Self, Array, Array]:
         """The fit with scales of the noise of its rows and of ``far`` ones; and log densities and precisions of all."""
         given = self.problem, self.point, self.fitted.posteriors[0], self.rows.weight
@@ -213,6 +201,7 @@ class RegressionFit(StandardFit):
         blocks only those with new rows are solved.
         """
         new, before, fitted = new.in_units(self.units), self.problem, self.fitted
+        sites = "dual_coef", "site_precision"
         rows, place = self.rows.joined(new, merge=not self.blocks.local)
         blocks = self.blocks.grown(new.X)
         problem, method = self.model.problem(rows, blocks), cast(IntegratesLatent, self.method.latent)
@@ -221,28 +210,24 @@ class RegressionFit(StandardFit):
             K, mean, noise = some.at(point)
             return method.solve(K, some.targets, noise, mean, start)
 
-        def spread(old: LatentPosterior) -> dict[str, Any]:
-            names = "dual_coef", "site_precision", "mean", "variance", "cavity_variance"
-            vectors = {name: np.zeros(len(rows.y)) for name in names}
-            for name, values in vectors.items():
-                values[place] = getattr(old, name)
-            return vectors
-
-        def sites_of(vectors: Mapping[str, Array]) -> Array:
-            return np.stack([vectors["dual_coef"], vectors["site_precision"]])
+        def spread(old: LatentPosterior, *names: str) -> Array:
+            found = np.zeros((len(names), len(rows.y)))
+            found[:, place] = [getattr(old, name) for name in names]
+            return found
 
         with threads_for(len(rows.y)):
             if not blocks.several:
                 pairs = zip(fitted.posteriors, fitted.points, strict=True)
-                found = [solved(problem, sites_of(spread(old)), point) for old, point in pairs]
+                found = [solved(problem, spread(old, *sites), point) for old, point in pairs]
             else:
                 (old,) = fitted.posteriors
-                vectors, value, converged = spread(old), fitted.log_evidence, old.converged
-                sites = sites_of(vectors)
+                names = *sites, "mean", "variance", "cavity_variance"
+                vectors: dict[str, Any] = dict(zip(names, spread(old, *names), strict=True))
+                start, value, converged = spread(old, *sites), fitted.log_evidence, old.converged
                 for block in np.unique(blocks.assign(new.X)):
                     index, known = blocks.rows(block), place[before.blocks.rows(block)]
-                    part = solved(problem.part(block), sites[:, index])
-                    value += part.log_evidence - solved(before.part(block), sites[:, known]).log_evidence
+                    part = solved(problem.part(block), start[:, index])
+                    value += part.log_evidence - solved(before.part(block), start[:, known]).log_evidence
                     converged = converged and part.converged
                     for name, values in vectors.items():
                         values[index] = getattr(part, name)
@@ -282,19 +267,15 @@ class _Rounds:
         method = cast(Method, spec.method.latent) if isinstance(spec.method, Integrates) else spec.method
         latent = cast(Method, method.latent) if isinstance(method, Samples) else method
         spec = replace(spec, set_aside=spec.set_aside and rows.exact)
-        units = units_of(rows, spec)
+        units = Units.of(rows, spec.model.tied, targets=True, logarithm=spec.logarithm)
         model = spec.model.suited(rows.in_units(units), warping=spec.warping)
         if slopes is not None:  # the effect of a level has no slope
             model = replace(model, levels=tuple(k for k in model.levels if not slopes.signs[k]))
         return cls(spec, model, units, method, latent, rng), rows
 
-    def of_target(self, rows: TrainingData) -> Self:
-        """The same of one of the targets that share a kernel, whose inputs have one unit."""
-        return replace(self, units=self.units_of(rows), rng=deepcopy(self.rng))
-
     def units_of(self, rows: TrainingData) -> Units:
         """Units of some rows."""
-        found = units_of(rows, self.spec)
+        found = Units.of(rows, self.spec.model.tied, targets=True, logarithm=self.spec.logarithm)
         return replace(found, mean=self.units.mean, scale=self.units.scale) if self.spec.shared else found
 
     def fit(
@@ -327,17 +308,19 @@ class _Rounds:
 
     def explained(self, rows: TrainingData, first: Stage | None = None) -> tuple[Mask, RegressionFit]:
         """The rows that explain each other, without gross errors, and their fit."""
-
-        def leave_one_out(kept: Mask, last: RegressionFit | None) -> tuple[Array, Array, RegressionFit]:
-            found = self.fit(rows, kept, last, first=first)
-            return *found.given_others(found.units.inputs(rows.X), kept, self.spec.local), found
-
+        kept, last, kernel = np.ones(len(rows.y), dtype=bool), None, self.model.kernel
         if not self.spec.set_aside:
-            kept = np.ones(len(rows.y), dtype=bool)
             return kept, self.fit(rows, kept, by=self.method, first=first)
-        kernel = self.model.kernel
         X = kernel.coordinates(rows.X) if isinstance(kernel, OfTrainingRows) else self.units.inputs(rows.X)
-        return kept_rows(leave_one_out, X, rows.y, rows.weight)
+        unit = robust_width(rows.y, rows.weight)
+        for _ in range(ROUNDS):
+            last = self.fit(rows, kept, last, first=first)
+            mean, deviation = last.given_others(last.units.inputs(rows.X), kept, self.spec.local)
+            again = ~gross_errors(X, rows.y, mean, deviation, unit, rows.weight)
+            if (again == kept).all():
+                return kept, last
+            kept = again
+        return kept, self.fit(rows, kept, last, first=first)
 
     def dense(self, rows: TrainingData) -> _Determined:
         """Find the rows that determine f in a dense fit."""
@@ -399,16 +382,15 @@ class _Rounds:
         """Rows that determine f in blocks, and those of far wider noise, at hyperparameters of a fit of few rows."""
         best, every = few.fit.found.optima[0], np.ones(len(rows.y), dtype=bool)
         judged = self.fit(rows, every, units=few.fit.units, known=AtSize([best, best]))
-        gross, far = judged.far_from_others(rows, few.fit.found.scales, self.spec.local)
+        mean, deviation = judged.given_others(judged.rows.X, every, self.spec.local)
+        gross = gross_errors(judged.rows.X, rows.y, mean, deviation, robust_width(rows.y, rows.weight), rows.weight)
+        scales = few.fit.found.scales
+        far = ~gross & is_far(precision_of_rows(judged.problem, judged.point, judged.cavities, scales))
+        far &= rows.weight[far].sum() <= HALF * rows.weight.sum()
         expected = np.mean(few.kept & ~few.near)
         far &= expected / _ALIKE <= far.mean() <= _ALIKE * expected  # others are not told apart by their own density
         kept = ~(gross | far)
         return kept, far if not few.kept.all() else ~kept  # errors that are frequent are noise
-
-
-def units_of(rows: TrainingData, spec: RegressionSpec) -> Units:
-    """Units of inputs and targets."""
-    return Units.of(rows, spec.model.tied, targets=True, logarithm=spec.logarithm)
 
 
 def fit_targets(
@@ -422,7 +404,10 @@ def fit_targets(
 
     def fit_target(j: int) -> RegressionFit:
         local = replace(spec.local, n_jobs=1) if together and j > 0 else spec.local
-        return _fit_one(data[j], replace(spec, local=local), columns, deepcopy(rng))
+        rounds, rows = _Rounds.of(data[j], replace(spec, local=local), columns, deepcopy(rng))
+        with threads_for(len(rows.y)), local.threads():
+            chosen = rounds.dense(rows).fit if rounds.spec.size is None else rounds.in_blocks(rows)
+            return _finished([chosen], rounds.spec, columns)[0]
 
     if spec.shared:
         fits = _fit_sharing(data, spec, columns, rng)
@@ -435,24 +420,14 @@ def fit_targets(
     return fits
 
 
-def _fit_one(rows: TrainingData, spec: RegressionSpec, columns: Columns, rng: np.random.Generator) -> RegressionFit:
-    rounds, rows = _Rounds.of(rows, spec, columns, rng)
-    with threads_for(len(rows.y)), spec.local.threads():
-        chosen = rounds.dense(rows).fit if rounds.spec.size is None else rounds.in_blocks(rows)
-        return _finished([chosen], rounds.spec, columns)[0]
-
-
 def _fit_sharing(
     data: Sequence[TrainingData], spec: RegressionSpec, columns: Columns, rng: np.random.Generator
 ) -> list[RegressionFit]:
-    """Fit several targets by one kernel, whose hyperparameters maximise the sum of their log evidences.
-
-    Fits of each target alone find the rows that determine f, and where the search starts. The target with most rows
-    decides the kernel and the units of the inputs.
-    """
+    """Fit several targets by one kernel, after fits of each alone (docs/how-to/several-targets.md)."""
     longest = max(data, key=lambda rows: len(rows.y))
     most, _ = _Rounds.of(longest, spec, columns, rng)
-    each, every = [most.of_target(rows) for rows in data], range(len(data))
+    each = [replace(most, units=most.units_of(rows), rng=deepcopy(rng)) for rows in data]
+    every = range(len(data))
     check_alike([most.model.problem(data[j].in_units(each[j].units)) for j in every])
     with threads_for(len(longest.y)), spec.local.threads():
         alone = spec.local.each_fit(lambda j: each[j].dense(data[j]), len(data), first=1, together=True)

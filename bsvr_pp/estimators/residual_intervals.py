@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
 from dataclasses import KW_ONLY, dataclass
-from functools import lru_cache, partial
-from typing import Literal, NamedTuple, Self
+from functools import lru_cache
+from typing import Literal, NamedTuple, Self, get_args
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -36,7 +36,6 @@ from bsvr_pp.inference.prediction.distribution import PredictiveDistribution
 
 Family = Literal["auto", "gaussian", "laplace", "laplace_trimmed", "histogram"]
 
-_FAMILIES = ("auto", "gaussian", "laplace", "laplace_trimmed", "histogram")
 _SIMULATIONS = 10_000  # simulations of the null distribution of the test
 _EXTREME = 5.0  # standard deviations beyond which a residual is trimmed
 
@@ -92,18 +91,17 @@ def _null(size: int) -> Array:
 class ResidualIntervals(HoldsFit, CentralIntervals, MetaEstimatorMixin, RegressorMixin, BaseEstimator):  # type: ignore[misc]
     """Predictive intervals for any regressor, from the distribution of its cross-validated residuals.
 
-    The residuals ζ = y - f̂ of k-fold cross-validation represent the errors of new predictions. A zero-mean Gaussian or
-    Laplace distribution is fitted to them by maximum likelihood, or their empirical quantiles are used.
+    The residuals ζ = y - f̂ of k-fold cross-validation represent the errors of new predictions
+    (docs/how-to/intervals.md).
 
     Parameters
     ----------
     estimator : regressor, optional
-        The regressor; by default `sklearn.svm.SVR`. Its parameters are not tuned: pass a grid search object if they are
-        to be chosen. Sample weights are passed to its `fit`.
+        The regressor, which is not tuned; by default `sklearn.svm.SVR`. Sample weights are passed to its `fit`.
     family : {"auto", "gaussian", "laplace", "laplace_trimmed", "histogram"}
-        Distribution of the residuals. "auto" tests Gaussian against Laplace (Corollary 2). "laplace_trimmed" is Lap* of
-        the paper: residuals beyond five standard deviations are removed once before the scale is estimated. "histogram"
-        uses order statistics; its intervals need not be symmetric.
+        Distribution of the residuals, by maximum likelihood. "auto" tests Gaussian against Laplace (Corollary 2).
+        "laplace_trimmed" is Lap* of the paper: residuals beyond five standard deviations are removed once before.
+        "histogram" uses order statistics.
     cv : int, splitter or iterable
         Number of folds, or folds as scikit-learn takes them. With a number equal rows are in one fold, and there are at
         most as many folds as different rows.
@@ -170,7 +168,13 @@ class ResidualIntervals(HoldsFit, CentralIntervals, MetaEstimatorMixin, Regresso
         takes_weights = self._takes_weights(regressor, sample_weight)
         rows = merge_rows(inputs, targets, times) if takes_weights else as_given(inputs, targets)
         check_varies("y", rows.y)
-        fit = partial(_fit_weighted, regressor, rows)
+
+        def fit(weight: Array) -> BaseEstimator:
+            """The regressor, fitted to rows as often as their weights say."""
+            used = weight > 0
+            options = {} if (weight[used] == 1).all() else {"sample_weight": weight[used]}
+            return clone(regressor).fit(rows.X[used], rows.y[used], **options)
+
         residuals = np.full(len(targets), np.nan)
         for weight, tested in self._splits(inputs, targets, times if takes_weights else np.ones(times.size), rows):
             residuals[tested] = targets[tested] - fit(weight).predict(inputs[tested])
@@ -263,20 +267,13 @@ class ResidualIntervals(HoldsFit, CentralIntervals, MetaEstimatorMixin, Regresso
         return center + self.scale_ * family.ppf(levels)
 
     def _check_options(self) -> None:
-        check_choice("family", self.family, _FAMILIES)
+        check_choice("family", self.family, get_args(Family))
         if isinstance(self.cv, bool | float | int | np.number):
             check_count("cv", self.cv, 2)
         elif isinstance(self.cv, str) or not (hasattr(self.cv, "split") or isinstance(self.cv, Iterable)):
             raise ValueError(f"cv must be a number of folds, a splitter or an iterable of folds, got {self.cv!r}")
         check_share("alpha", self.alpha)
         seeded(self.random_state)  # raises the error for a bad value
-
-
-def _fit_weighted(regressor: BaseEstimator, rows: TrainingData, weight: Array) -> BaseEstimator:
-    """The regressor, fitted to rows as often as their weights say."""
-    used = weight > 0
-    options = {} if (weight[used] == 1).all() else {"sample_weight": weight[used]}
-    return clone(regressor).fit(rows.X[used], rows.y[used], **options)
 
 
 def _scale(residuals: Array, times: Array, family: str) -> float:

@@ -86,10 +86,7 @@ def sorted_rows(X: csr_array) -> csr_array:
 
 
 def _unit(X: csr_array, weight: Array, place: NDArray[np.intp]) -> float:
-    """Root of the mean squared distance of rows, at a place each, from their mean.
-
-    Warns where one column or row has nearly all of it.
-    """
+    """Root of the mean squared distance of rows from their mean; warns where one column or row has nearly all of it."""
     of_each = weight / weight.sum()
     mean, largest = of_each @ X, float(np.abs(X.data).max(initial=0.0))
     if not largest:

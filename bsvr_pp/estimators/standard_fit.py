@@ -45,9 +45,7 @@ class StandardModel:
     """A default model without data: noise, kernel, and options of both.
 
     The noises "hinge" and "known_label" are for labels -1 and +1, with a fixed ``C`` if it is not learned, and
-    ``n_cutpoints`` > 0 for ordered classes 0, 1, ..., n_cutpoints. Inputs of one number in ``tied``
-    have one lengthscale, and the values of the inputs ``levels`` are categories as well. ``warping`` has the scales of
-    inputs, and with ``pairs`` main effects have products of two.
+    ``n_cutpoints`` > 0 for ordered classes 0, 1, ..., n_cutpoints. The other fields are as in `model.priors.Inputs`.
     """
 
     noise: str
@@ -75,7 +73,7 @@ class StandardModel:
         if isinstance(self.kernel, MatrixKernel):
             known[UNITS] = self.kernel.unit(rows.X)
         elif callable(self.kernel):  # the function may look at the inputs
-            return read_model(self.make(rows, blocks))
+            return read_model(self.make(rows.X, rows.y, rows.of_targets, blocks))
         if self.C is not None:
             known["C"] = float(self.C)
         if self.n_cutpoints:
@@ -87,11 +85,8 @@ class StandardModel:
         structure = replace(structure, warping=self.warping.without_constants())
         return _compiled(structure, d, tuple(rows.of_targets)).with_data(rows.X, rows.y, blocks=blocks, **known)
 
-    def make(self, rows: TrainingData, blocks: Partition = ONE_BLOCK) -> pm.Model:
-        """A PyMC model of the rows in these blocks, whose priors are the same for all rows."""
-        return self._made(rows.X, rows.y, rows.of_targets, blocks)
-
-    def _made(self, X: Array, y: Array, of_targets: Mapping[str, Array], blocks: Partition = ONE_BLOCK) -> pm.Model:
+    def make(self, X: Array, y: Array, of_targets: Mapping[str, Array], blocks: Partition = ONE_BLOCK) -> pm.Model:
+        """A PyMC model of rows in these blocks, whose priors are the same for all rows."""
         seen = {"levels": Levels.of(X, self.levels), "warping": self.warping, "pairs": self.pairs}
         inputs = Inputs.standardised(X, ard=self.ard, tied=self.tied, **seen)
         if isinstance(self.kernel, ProductKernel):  # which has one lengthscale, of inputs of about one unit
@@ -112,7 +107,7 @@ def _compiled(model: StandardModel, d: int, of_targets: tuple[str, ...]) -> Prob
     """The problem of a structure, with data that do not matter."""
     y = np.arange(model.n_cutpoints + 1.0) if model.n_cutpoints else np.array([1.0, -1.0])
     X = np.tile(np.linspace(1.0, -1.0, y.size)[:, None], (1, d))
-    problem = read_model(model._made(X, y, dict.fromkeys(of_targets, np.ones(y.size))))
+    problem = read_model(model.make(X, y, dict.fromkeys(of_targets, np.ones(y.size))))
     initial_point(problem)  # kept for all data
     return problem
 
@@ -162,7 +157,8 @@ class StandardFit:
                 at_size = replace(known, blocks=cut(problem, known.point, size))
             problem = problem.take(np.arange(problem.targets.size), at_size.blocks)
         if isinstance(method, Samples):
-            draws = fit(method, model.make(rows, problem.blocks), random_seed=rng, progressbar=False)
+            sampled = model.make(rows.X, rows.y, rows.of_targets, problem.blocks)
+            draws = fit(method, sampled, random_seed=rng, progressbar=False)
             found = fitted_draws(problem, draws)
         elif at_size is not None:
             found = unsolved(at_size.point, at_size.optima, at_size.end, at_size=at_size.record())
@@ -245,10 +241,7 @@ class StandardFit:
 
 @interruptible()
 def integrated[Fit: StandardFit](fits: Sequence[Fit], method: Method) -> list[Fit]:
-    """The fits, which share their kernel if there are several, with the hyperparameters integrated out around theirs.
-
-    The points are the same whatever the seed.
-    """
+    """The fits, of one kernel if there are several, with the hyperparameters integrated out, whatever the seed."""
     problems, fitted = [fit.problem for fit in fits], [fit.fitted for fit in fits]
     found = cast(Integrates, method).around(problems, {}, fitted, np.random.default_rng(0))
     return [fit.changed(found=one, method=method) for fit, one in zip(fits, found, strict=True)]

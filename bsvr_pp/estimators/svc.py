@@ -16,7 +16,6 @@ from scipy.special import logit
 from scipy.stats import entropy
 from sklearn.base import BaseEstimator, ClassifierMixin
 from sklearn.utils.class_weight import compute_class_weight
-from sklearn.utils.multiclass import check_classification_targets
 
 from bsvr_pp.classification.default_models import DEVIATION
 from bsvr_pp.classification.exchange import Exchange
@@ -81,19 +80,10 @@ class BinaryFit(StandardFit):
         constant = -entropy([self.rows.weight[self.rows.y == label].sum() for label in (-1.0, 1.0)])
         return self.fitted.converged and self.fitted.log_evidence > constant * np.sum(self.rows.weight)
 
-    def quality(self) -> tuple[bool, float]:
-        """What is larger for the better of two searches."""
-        return self.fitted.converged, self.fitted.log_evidence
-
     @property
     def C(self) -> float:
         """The penalty."""
         return float(self.noise.parameters["C"])
-
-    @property
-    def lapse(self) -> float:
-        """Probability of a wrong label far from the boundary."""
-        return float(label_probability(-np.inf, **self.noise.parameters))
 
     @cached_property
     def dual_coef(self) -> Array:
@@ -101,6 +91,16 @@ class BinaryFit(StandardFit):
         K, mean, noise = self.problem.at(self.point)
         hinge = NoiseModel(LOSSES["hinge"], {"C": self.C}, noise.weight)
         return find_mode(K, self.problem.targets, hinge, mean=mean).dual_coef
+
+    def attributes(self, columns: Columns) -> Learned:
+        """The hyperparameters."""
+        found: Learned = {"C_": self.C, "lapse_": float(label_probability(-np.inf, **self.noise.parameters))}
+        found |= {"blocks_": self.cut, "offset_": float(self.point["offset"])} | factors_of(self)
+        if not callable(self.model.kernel):
+            found |= {f"{name}_": float(self.point[name]) for name in ("amplitude", "linear") if name in self.point}
+            scale = columns.of_each(np.exp(self.point["log_lengthscale"]))
+            found |= {"lengthscale_": scale * columns.width(self.units), "relevance_": scale**-2}
+        return found
 
     @property
     def left_out(self) -> Array:
@@ -148,7 +148,7 @@ class LabelFit:
         """How the classes share their probabilities; by their sum where labels are normalised together."""
         if self.binaries[0].model.noise != "known_label":
             return Coupling()
-        P = of_each_class(np.stack([each.left_out for each in self.binaries], axis=1))
+        P = np.stack([each.left_out for each in self.binaries], axis=1)
         return Coupling.of_left_out(P, self.rows.y.astype(np.intp), self.rows.weight)
 
     def of_each(self, values: Iterable[Any]) -> Any:
@@ -159,42 +159,31 @@ class LabelFit:
         return found if found[0] is None or isinstance(found[0], Blocks) else np.array(found)
 
 
-def of_each_class(above: Array) -> Array:
-    """Probabilities (n, k) of each class against the rest, where two classes have one model (n, 1)."""
-    return np.hstack([1.0 - above, above]) if above.shape[1] == 1 else above
-
-
 @shared
 @dataclass(eq=False, repr=False)
 class BayesianSVC(OfStandardModel, SavedClassifier, ClassifierMixin, BaseEstimator):  # type: ignore[misc]
     """Support vector classifier as a probability model, which gives the hyperparameters and the class probabilities.
 
-    Labels have the hinge's probabilities, normalised at each point (`bp.classification.KnownLabel`). A label may be
-    wrong far from the boundary, with a probability that is learned as well. C, the parameters of the kernel and the
-    offset maximise the evidence times weak hyperpriors, without cross-validation. Class probabilities are averages over
-    the posterior of the latent function. On standardised inputs the function is linear plus a smooth deviation, whose
-    kernel has one lengthscale per input. The attributes of the support vector machine describe the machine with this C
-    and kernel.
+    Labels have the hinge's probabilities, normalised at each point (`bp.classification.KnownLabel`). All parameters of
+    `bp.classification.default_label_model` on standardised inputs maximise the evidence times weak hyperpriors, without
+    cross-validation. docs/how-to/classification.md compares options and attributes with `sklearn.svm.SVC`.
 
     Parameters
     ----------
     kernel : {"rbf", "main_effects", "rational_quadratic", "matern32", "matern52", "linear"} or callable
-        Kernel of the deviation, as in `bp.classification.default_label_model`; with "linear" the function is linear. A
-        function is called inside a PyMC model with the standardised inputs. It returns a kernel of `pm.gp.cov` with its
-        priors, to which only the offset is added, as to "precomputed" and `bp.PairwiseKernel` (see `BayesianSVR`).
-        X may be sparse for "linear", "rbf" and "rational_quadratic", with one lengthscale, and is not centred.
+        As in `bp.classification.default_label_model`; also "precomputed" or `bp.PairwiseKernel`, to which the offset is
+        added. X may be sparse for "linear", "rbf" and "rational_quadratic" (see `BayesianSVR`).
     C : float, optional
         Penalty of the hinge; by default it is learned.
     evidence : {"pointwise", "conditional", "joint", "naive"}
-        The labels are normalised at each point, or all together: the evidences of Sollich 2002, of a model whose mode
-        is the machine itself, by annealing. The naive evidence is not normalised, and makes C too small.
+        The labels are normalised at each point, or all together (`bp.classification.NormalisedEvidence`). The naive
+        evidence is not normalised, and makes C too small.
     probability : {"average", "mean", "map"}
         The average over the posterior (33), or the probability at its mean (36), or by the machine (37). `predict`
         gives the most probable class, so that the two agree.
     inference : {"mean_field", "exchange"} or Exchange
-        The Gaussian posterior of the function at the optimum of the hyperparameters; or draws of the hyperparameters of
-        Sollich's model by the exchange algorithm (`bp.classification.Exchange`), which takes minutes for a hundred
-        points.
+        The Gaussian posterior of f at the optimum of the hyperparameters; or draws of them under Sollich's conditional
+        evidence, by `bp.classification.Exchange`, which takes minutes for a hundred points.
     ard : bool
         Whether each input has its own lengthscale.
     steps : int
@@ -226,7 +215,8 @@ class BayesianSVC(OfStandardModel, SavedClassifier, ClassifierMixin, BaseEstimat
     intercept_ : float, or (n_classes,) array
         Its offset: the function is intercept_ + Σ dual_coef_[i]·k(x, x_i), with the kernel k without its offset.
     support_, support_vectors_, n_support_ : array of int, array, (n_classes,) array of int
-        Training points with α > 0 (of any class), their inputs, and their number in each class.
+        Training points with α > 0 (of any class), their inputs, and their number in each class. These attributes
+        describe the machine with the same C and kernel.
     blocks_ : Blocks or None, or a list of them
         Blocks of the rows.
     log_evidence_, log_evidence_error_ : float
@@ -240,11 +230,8 @@ class BayesianSVC(OfStandardModel, SavedClassifier, ClassifierMixin, BaseEstimat
     Notes
     -----
     A dense fit takes seconds for a thousand rows and grows as n³; blocks grow as n. Sollich's evidences take minutes
-    for a thousand rows, and have no blocks. The machine is computed when an attribute of it is first read.
-
-    With more than two classes, one model is fitted for each class against the rest. The average probabilities p_k of
-    the classes are joined in the ratio p_k/(1 - p_k)^a, for two classes as well, and mixed with equal ones, as the
-    training labels left out are most likely. They are divided by their sum for Sollich's evidences and for the mean.
+    for a thousand rows, and have no blocks. With more than two classes, one model is fitted for each class against the
+    rest; docs/classification.md says how their probabilities are joined.
 
     Examples
     --------
@@ -298,7 +285,6 @@ class BayesianSVC(OfStandardModel, SavedClassifier, ClassifierMixin, BaseEstimat
         """
         self._check_options()
         given, labels, columns = training_arrays(self, X, y)
-        check_classification_targets(labels)
         weight = self._weights(labels, sample_weight)
         classes = classes_of(labels[weight > 0])
         given, columns = in_products(given, columns, weight)
@@ -402,7 +388,7 @@ class BayesianSVC(OfStandardModel, SavedClassifier, ClassifierMixin, BaseEstimat
                 found.append(BinaryFit.of_rows(model, units, rows, MeanField(), search, rng=rng, size=size))
                 if size is not None or found[-1].learned:
                     break
-            return max(found, key=BinaryFit.quality)
+            return max(found, key=lambda each: (each.fitted.converged, each.fitted.log_evidence))
         problem, kind = model.problem(rows), cast(Any, self.evidence)
         method: Any = self._sampler() or NormalisedEvidence(kind, steps=self.steps)
         fitted = method.run(problem, {}, options, rng)
@@ -421,7 +407,7 @@ class BayesianSVC(OfStandardModel, SavedClassifier, ClassifierMixin, BaseEstimat
 
     def _attributes(self, fit: LabelFit, columns: Columns) -> Learned:
         """Classes and hyperparameters."""
-        fitted, points = [each.fitted for each in fit.binaries], [each.point for each in fit.binaries]
+        fitted = [each.fitted for each in fit.binaries]
         errors = [each.more.get("log_evidence_error", 0.0) if each.posteriors else np.nan for each in fitted]
         found: Learned = {
             "classes_": fit.classes,
@@ -430,21 +416,10 @@ class BayesianSVC(OfStandardModel, SavedClassifier, ClassifierMixin, BaseEstimat
             "log_evidence_": fsum(each.log_evidence for each in fitted),
             "log_evidence_error_": float(np.sqrt(np.sum(np.square(errors)))),
             "converged_": all(each.converged for each in fitted),
-            "C_": fit.of_each(each.C for each in fit.binaries),
-            "lapse_": fit.of_each(each.lapse for each in fit.binaries),
-            "blocks_": fit.of_each(each.cut for each in fit.binaries),
         }
-        for name in factors_of(fit.binaries[0]):
-            found[name] = fit.of_each(factors_of(each)[name] for each in fit.binaries)
-        function = callable(fit.binaries[0].model.kernel)
-        for name in ("amplitude", "linear", "offset"):
-            if name in points[0] and not (function and name in ("amplitude", "linear")):
-                found[f"{name}_"] = fit.of_each(float(point[name]) for point in points)
-        if not function:
-            scales = [columns.of_each(np.exp(point["log_lengthscale"])) for point in points]
-            found["lengthscale_"] = fit.of_each(scale * columns.width(fit.units) for scale in scales)
-            found["relevance_"] = columns.named(fit.of_each(scale**-2 for scale in scales))
-        return found
+        of_classes = [each.attributes(columns) for each in fit.binaries]
+        found |= {name: fit.of_each(each[name] for each in of_classes) for name in of_classes[0]}
+        return found | {name: columns.named(found[name]) for name in ("relevance_",) if name in found}
 
     @property
     def dual_coef_(self) -> Array:
@@ -476,17 +451,9 @@ class BayesianSVC(OfStandardModel, SavedClassifier, ClassifierMixin, BaseEstimat
         rows = self._checked().rows
         return np.bincount(rows.y[rows.place[self.support_]].astype(np.intp), minlength=self._fit.classes.size)
 
-    def predict_proba(self, X: ArrayLike, diagonal: ArrayLike | None = None) -> Array:
-        """Predict the probability (n_new, n_classes) of each of ``classes_`` at inputs (n_new, d).
-
-        With ``kernel="precomputed"`` the ``diagonal`` is as in `BayesianSVR.predict`.
-        """
-        return self._coupled(self._above(X, diagonal))
-
-    def _coupled(self, above: Array) -> Array:
-        P = of_each_class(above)
-        coupling = self._fit.coupling if self.probability == "average" else Coupling()
-        return coupling.join(P)
+    def _probabilities(self, X: ArrayLike, diagonal: ArrayLike | None = None, *, chosen: bool = False) -> Array:
+        above = self._above(X, diagonal, chosen=chosen)
+        return (self._fit.coupling if self.probability == "average" else Coupling()).join(above)
 
     def decision_function(self, X: ArrayLike) -> Array:
         """Log odds (n_new,) of the second class by its model, or of each class against the rest (n_new, n_classes).
@@ -509,4 +476,4 @@ class BayesianSVC(OfStandardModel, SavedClassifier, ClassifierMixin, BaseEstimat
 
     def predict(self, X: ArrayLike) -> Labels:
         """Predict the most probable class at inputs (n_new, d)."""
-        return np.asarray(self._checked().classes[np.argmax(self._coupled(self._above(X, chosen=True)), axis=1)])
+        return np.asarray(self._checked().classes[np.argmax(self._probabilities(X, chosen=True), axis=1)])

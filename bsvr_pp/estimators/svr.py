@@ -19,8 +19,10 @@ from bsvr_pp.core.docs import shared
 from bsvr_pp.core.losses.noise import unit_noise
 from bsvr_pp.core.losses.registry import NOISES
 from bsvr_pp.estimators.base import (
+    FitsOfTargets,
     LocalBlocks,
     SavedEstimator,
+    attribute_of_each,
     check_flag,
     check_model_options,
     seeded,
@@ -29,7 +31,6 @@ from bsvr_pp.estimators.base import (
 from bsvr_pp.estimators.matrices import MatrixOption
 from bsvr_pp.estimators.monotone import Directions, Monotone
 from bsvr_pp.estimators.regression_fit import RegressionFit, RegressionSpec, fit_targets
-from bsvr_pp.estimators.several_targets import FitsOfTargets, attribute_of_each
 from bsvr_pp.estimators.standard_fit import StandardModel, factors_of
 from bsvr_pp.estimators.target_predictions import TargetPredictions, hyperparameters
 from bsvr_pp.estimators.training_data import TrainingData, Units
@@ -50,7 +51,7 @@ class BayesianSVR(TargetPredictions, SavedEstimator, RegressorMixin, BaseEstimat
     The model is a Gaussian process with support vector noise (Chu, Keerthi & Ong 2004) on standardised inputs and
     targets. The support vector machine is its most probable latent function. C, epsilon and the parameters of the
     kernel maximise the evidence times weak priors (`bp.default_priors`), or are sampled. It replaces `sklearn.svm.SVR`
-    in a pipeline.
+    in a pipeline. docs/defaults.md has the reasons of the defaults.
 
     Parameters
     ----------
@@ -58,13 +59,11 @@ class BayesianSVR(TargetPredictions, SavedEstimator, RegressorMixin, BaseEstimat
         A loss of residuals of `bsvr_pp.losses.LOSSES`. With "pinball" the latent function, and `predict`, is a
         quantile of the target.
     kernel : {"auto", "main_effects", "rational_quadratic", "rbf", "matern32", "matern52", "linear"} or callable
-        "auto" is "main_effects" from 200 rows, and "rational_quadratic" below. The rational quadratic kernel is a
-        mixture of Gaussian kernels ("rbf") of several lengthscales. "main_effects" adds a function of each input alone,
-        and from 400 rows of each pair of inputs (`bp.default_model`). A function is called inside a PyMC model with the
-        standardised inputs and returns a kernel of `pm.gp.cov` with its priors; a constant kernel is added. With
-        "precomputed" X is the matrix of a kernel, (n, n), or of q kernels, (n, n, q), and (n_new, n) in predictions;
-        with `bp.PairwiseKernel` a list of objects. Sparse X has the kernels "linear", "rbf", "rational_quadratic" and
-        "auto", which is the last of these, with one lengthscale, and is not centred.
+        "auto" is "main_effects" from 200 rows, and "rational_quadratic" below (`bp.default_model`). A function is
+        called inside a PyMC model with the standardised inputs and returns a kernel of `pm.gp.cov` with its priors; a
+        constant kernel is added. With "precomputed" X is the matrix of a kernel, (n, n), or of q kernels, (n, n, q),
+        and (n_new, n) in predictions; with `bp.PairwiseKernel` a list of objects. Sparse X has the kernels "linear",
+        "rbf", "rational_quadratic" and "auto", which is the last of these, with one lengthscale, and is not centred.
     beta : float or "auto"
         Smooth fraction; only for the soft insensitive loss. "auto" is 0.8.
     quantile : float
@@ -76,21 +75,17 @@ class BayesianSVR(TargetPredictions, SavedEstimator, RegressorMixin, BaseEstimat
     inference : {"auto", "mean_field", "laplace", "nuts"} or a method
         Mean field, Laplace's approximation, or `bp.NUTS` with f integrated out by mean field; or a method with options.
         "auto" is mean field, and up to 250 rows of a dense fit `bp.Integrated`: predictions average over points of the
-        hyperparameters, whose optimum the attributes describe.
-        Mean field gives better predictions than Laplace on most data (the benchmark "quality"). Laplace needs a
-        curvature, which losses with kinks have not ("epsilon_insensitive", "absolute", "pinball", beta = 0).
+        hyperparameters, whose optimum the attributes describe. Laplace needs a curvature, which losses with kinks have
+        not ("epsilon_insensitive", "absolute", "pinball", beta = 0).
     monotone : dict or sequence, optional
         Inputs in which the mean of f rises, 1, or falls, -1, by the names or numbers of columns of numbers; or a value
-        for each column, 0 for no direction, as ``monotonic_cst`` of scikit-learn. It is so within the range of the
-        data, up to a thousandth of the standard deviation of the targets, in dense fits without `bp.NUTS`, with a
-        kernel that has a name other than "linear" (docs/how-to/monotone-effects.md).
+        for each column, 0 for no direction, as ``monotonic_cst`` of scikit-learn (docs/how-to/monotone-effects.md).
+        Only in dense fits without `bp.NUTS`, with a kernel that has a name other than "linear".
     restarts : int, optional
         Number of starts of the optimiser, as in `bp.fit`: by default 2, or 5 for Laplace.
     outliers : {"set_aside", "keep"}
-        Whether rows are set aside, and named in a warning, whose targets are gross errors, which no noise of the model
-        explains and with which their neighbours do not agree, or have far wider noise than most: these do not determine
-        f, if all rows are then more probable given the others, and count for the scales of the noise
-        (`bsvr_pp.estimators.outliers`). The latter needs ``noise_scales`` of a dense fit and another noise than
+        Whether rows are set aside, and named in a warning, whose targets are gross errors, or have far wider noise than
+        most (`bsvr_pp.estimators.outliers`). The latter needs ``noise_scales`` of a dense fit and another noise than
         "pinball". Intervals are kept, and all rows where a third of the targets have one value.
     log_targets : bool
         Whether the model is one of log y, for positive targets such as times. `predict` is then exp of the mean of
@@ -99,19 +94,14 @@ class BayesianSVR(TargetPredictions, SavedEstimator, RegressorMixin, BaseEstimat
     intervals : bool
         Whether y has two columns, lower and upper ends of intervals.
     shared : bool
-        Whether several targets share the hyperparameters of the kernel, at the maximum of the sum of their log
-        evidences and of priors that count once. Each has its own noise, unit and posterior. The target with most rows
-        decides "auto", the scales of inputs and their units. Only in dense fits without `bp.NUTS`.
+        Whether several targets share the hyperparameters of the kernel (docs/how-to/several-targets.md). Only in dense
+        fits without `bp.NUTS`.
     blocks : "auto", int, `bp.LocalBlocks` or None
-        Local blocks of rows, between which the latent function is independent a priori: "auto" is a dense fit up to
-        2000 rows and blocks of 1000 rows above, a number is the size of a block; None is always a dense fit.
-        The hyperparameters of blocks are found on a random subset and on neighbourhoods of random rows
-        (`bsvr_pp.inference.search.at_size`). `bp.LocalBlocks` has the options of many rows, such as the number of
-        threads.
+        Local blocks of rows, or their size as in `bp.LocalBlocks`, which has all options of many rows.
     noise_scales : bool
         Whether the noise of predictions is a mixture of several scales, chosen by the nearest rows, where one is not
-        enough (`bsvr_pp.inference.prediction.neighbours`): with blocks, in dense fits of at least 200 rows by mean
-        field, and where a third of the targets have one value, which one noise around f would take for their mean.
+        enough: with blocks, in dense fits of at least 200 rows by mean field, and where a third of the targets have one
+        value (docs/defaults.md).
     random_state : int, RandomState or None
         Random seed; the same seed gives the same result.
 
@@ -125,7 +115,7 @@ class BayesianSVR(TargetPredictions, SavedEstimator, RegressorMixin, BaseEstimat
         Inputs with few values, whose values are categories as well in a kernel with main effects.
     warping_ : DataFrame
         Of each input with a learned scale: the scale in words, the share of the way from the input to its transform,
-        and the power of this. Empty where ``warping`` is False, or the kernel has no main effects.
+        and the power of this.
     C_, epsilon_, beta_ : float
         Parameters of the noise, as far as the noise has them, in units of the target: C_ in 1/unit (for Gaussian noise
         1/unit²), epsilon_ in units. Posterior means, if they were sampled.
@@ -153,8 +143,7 @@ class BayesianSVR(TargetPredictions, SavedEstimator, RegressorMixin, BaseEstimat
         Its value where the kernel k, without its constant and in squared units of the target, vanishes: the function is
         intercept_ + Σ dual_coef_[i]·k(x, x_i).
     blocks_ : Blocks or None
-        Blocks of the rows that are kept; None for a dense fit. ``result_.attrs["at_size"]`` says how their
-        hyperparameters were found.
+        Blocks of the rows that are kept; None for a dense fit.
     neighbours_ : int or None
         Number of nearest rows on which each prediction has a fit of its own; None for a dense fit, or the own block.
     noise_scales_ : NoiseScales
@@ -229,11 +218,10 @@ class BayesianSVR(TargetPredictions, SavedEstimator, RegressorMixin, BaseEstimat
 
         <inputs>
         y : (n,) array, (n, k) array or DataFrame, (n, 2) array or structured array
-            Targets; or a column for each of k targets, NaN where a row lacks it, to which models are fitted as if each
-            were alone, unless ``shared=True``: predictions are (n_new, k, ...), and attributes have an entry a target;
-            or with ``intervals=True`` the ends of the intervals in which they are known to lie, equal for an exact
-            target and one of them infinite for a censored one; or the fields event and time: whether the event was
-            observed, and its time or the time of censoring.
+            Targets; or a column for each of k targets, NaN where a row lacks it (docs/how-to/several-targets.md); or
+            with ``intervals=True`` the ends of the intervals in which they are known to lie, equal for an exact target
+            and one of them infinite for a censored one; or the fields event and time: whether the event was observed,
+            and its time or the time of censoring.
         sample_weight : (n,) array, optional
             Weights of exact targets, >= 0: a row of weight w has the likelihood p(y|f)^w, as if it were there w times,
             and a row of weight 0 is left out. The sum of the weights is the number of rows that the data are worth.
@@ -260,8 +248,7 @@ class BayesianSVR(TargetPredictions, SavedEstimator, RegressorMixin, BaseEstimat
     def add(self, X: ArrayLike, y: ArrayLike, sample_weight: ArrayLike | None = None) -> Self:
         """Add rows that arrive after `fit`, at its hyperparameters, standardisation and scales of the noise.
 
-        The result is that of a solve with all rows, which starts at the present one. With blocks a row joins the block
-        whose region holds it. No row is set aside, and `add` does not judge whether a new search is due.
+        The result is that of a solve with all rows. docs/how-to/arrivals.md says when a new search is due.
 
         Parameters
         ----------

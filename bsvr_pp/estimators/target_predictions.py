@@ -12,8 +12,7 @@ from bsvr_pp.core.arrays import Array, check_count, check_share, checked_levels,
 from bsvr_pp.core.docs import shared
 from bsvr_pp.core.losses import NoiseModel
 from bsvr_pp.core.losses.noise import parameters_in_unit
-from bsvr_pp.estimators.base import CentralIntervals, seeded
-from bsvr_pp.estimators.several_targets import predicts_each
+from bsvr_pp.estimators.base import CentralIntervals, predicts_each, seeded
 from bsvr_pp.estimators.standard_fit import OfStandardModel
 from bsvr_pp.estimators.training_data import Units
 from bsvr_pp.estimators.validation import Columns, Learned, RandomState, log_of, targets_of

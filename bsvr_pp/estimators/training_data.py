@@ -106,7 +106,7 @@ class TrainingData:
     def _stack(self, new: TrainingData, merge: bool) -> TrainingData:
         """These rows and then new ones, and the place of each."""
         X, y, weight = (np.concatenate([getattr(rows, name) for rows in (self, new)]) for name in ("X", "y", "weight"))
-        return _merge(X, y, weight) if merge else replace(as_given(X, y), weight=weight)
+        return merge_rows(X, y, weight) if merge else replace(as_given(X, y), weight=weight)
 
     def repeated(self) -> Self:
         """The rows, each as often as its weight says, which must be whole numbers."""
@@ -223,7 +223,18 @@ class Units:
 
 def merge_rows(X: Array, y: Array, sample_weight: ArrayLike | None) -> TrainingData:
     """Merge equal rows, leave rows of weight 0 out, and warn of weights that make the rows worth few."""
-    return _merge(X, y, checked_weights(sample_weight, len(y)))
+    n, weight = len(y), checked_weights(sample_weight, len(y))
+    used = used_rows(weight)
+    table = np.column_stack([X, y])[used] + 0.0  # -0.0 is 0.0
+    _, first, place = np.unique(table, axis=0, return_index=True, return_inverse=True)
+    total = np.bincount(place.ravel(), weight[used])
+    if (total == 1.0).all():  # as given
+        order = np.argsort(first)
+        first, total, place = first[order], total[order], np.argsort(order)[place.ravel()]
+    kept, everywhere, share = used[first], np.full(n, -1), np.zeros(n)
+    everywhere[used] = place.ravel()
+    share[used] = weight[used] / total[place.ravel()]
+    return TrainingData(X[kept], y[kept], total, everywhere, share)
 
 
 def used_rows(weight: Array) -> NDArray[np.intp]:
@@ -240,20 +251,6 @@ def used_rows(weight: Array) -> NDArray[np.intp]:
             f"sample_weight must be at most {_RATIO:g} times the smallest that is not 0, got {ratio:g} times"
         )
     return used
-
-
-def _merge(X: Array, y: Array, weight: Array) -> TrainingData:
-    n, used = len(y), used_rows(weight)
-    table = np.column_stack([X, y])[used] + 0.0  # -0.0 is 0.0
-    _, first, place = np.unique(table, axis=0, return_index=True, return_inverse=True)
-    total = np.bincount(place.ravel(), weight[used])
-    if (total == 1.0).all():  # as given
-        order = np.argsort(first)
-        first, total, place = first[order], total[order], np.argsort(order)[place.ravel()]
-    kept, everywhere, share = used[first], np.full(n, -1), np.zeros(n)
-    everywhere[used] = place.ravel()
-    share[used] = weight[used] / total[place.ravel()]
-    return TrainingData(X[kept], y[kept], total, everywhere, share)
 
 
 def as_given(X: Array, y: Array) -> TrainingData:

@@ -178,31 +178,28 @@ class SeveralTargets(Targets):
         table = table_of(y, "columns of y")
         data = pd.DataFrame(np.asarray(y)) if table is None else table
         given = names_of(table) or None
-        found = cls(0.0, np.full(data.shape, np.nan), given)
+        found = cls(np.arange(len(data), dtype=np.float64), np.full(data.shape, np.nan), given)
         for j, name in enumerate(found.names):
             column = data.iloc[:, j]
             seen = column.notna().to_numpy()
             if column.dtype.kind in "mM":
                 raise ValueError(f"column {name!r} of y must be numbers, got {column.dtype}")
             found.values[seen, j] = numbers(f"column {name!r} of y", column[seen].to_numpy())
-        return cls(np.arange(len(data), dtype=np.float64), found.values, given)
+        return found
 
     @property
     def names(self) -> tuple[str, ...]:
         """Names of the targets, y0, y1, ... of an array."""
         return self.given or tuple(f"y{j}" for j in range(self.values.shape[1]))
 
-    def _filled(self, j: int) -> Array:
-        column = self.values[:, j]
-        return np.where(np.isnan(column), next(iter(column[~np.isnan(column)]), 0.0), column)
-
     def each(self, X: Array, y: Array, weight: Array, *, logs: bool) -> dict[str, TrainingData]:
         """A target is learned from the rows that have it; the others have a weight of 0."""
         found = {}
         for j, name in enumerate(f"column {name!r} of y" for name in self.names):
-            column, seen = self._filled(j), ~np.isnan(self.values[:, j])
+            column, seen = self.values[:, j], ~np.isnan(self.values[:, j])
             if not (seen & (weight > 0)).any():
                 raise ValueError(f"{name} must have numbers, got only gaps in rows of a weight above 0")
+            column = np.where(seen, column, column[seen][0])
             check_size(name, column)
             check_spread(name, column)
             found[name] = merge_rows(X, log_of(name, column) if logs else column, weight * seen)
