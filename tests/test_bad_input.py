@@ -48,6 +48,7 @@ INNER = MANY @ MANY.T
 ALIKE = csr_array(MANY + 1e8)
 GAPS = np.full((20, 2), np.nan)
 SPARSE = csr_array(np.where(MANY > 0, MANY, 0.0))
+MASKED = np.ma.array(TARGETS, mask=np.arange(20) == 3)
 ENDS = np.stack([TARGETS, TARGETS + 1.0], axis=1)
 SIGNS = np.where(Y > 0, 1.0, -1.0)
 WORDS = pd.DataFrame({"x": MANY[:, 0], "word": np.where(MANY[:, 1] > 0, "a", "b")})
@@ -64,6 +65,7 @@ NO_VECTOR = [
     ([[1], [1, 2]], "must be an array of numbers, got list"),
     (object(), "must be an array of numbers, got object"),
     (Y + 1j, "must be an array of numbers, got complex128"),
+    (np.ma.array(Y, mask=Y > Y[0]), r"must have no masked entries, got \d: leave them out, or fill them"),
     (NAN, "must be finite, got nan"),
     (INF, "must be finite, got inf"),
     ([], r"must (not be empty|be .* array), got shape \(0,\)"),
@@ -71,7 +73,7 @@ NO_VECTOR = [
     (np.ones(4), r"must (have 6 values as K has rows, got 4|be a \(6,\) array, got shape \(4,\))"),
 ]
 # The same of a matrix.
-NO_MATRIX = [case for case in NO_VECTOR[:5]] + [
+NO_MATRIX = [case for case in NO_VECTOR[:6]] + [
     (np.full((N, 1), np.nan), "must be finite, got nan|must be an? .* array"),
     (np.full((N, 1), np.inf), "must be finite, got inf|must be an? .* array"),
     (np.empty((0, 1)), r"must (not be empty|be .* array), got shape \(0, 1\)"),
@@ -875,6 +877,8 @@ PUBLIC = {
             random_state=("a", -1, "must be an integer of at least 0, a RandomState or None, got"),
         ),
         (lambda s: svr(blocks=10, inference=bp.Integrated()), "takes a dense fit, and 20 rows need blocks"),
+        (lambda s: svr(y=MASKED), "y must have no masked entries, got 1: leave them out"),
+        (lambda s: svr(X=MASKED[:, None]), "X must have no masked entries, got 1: leave them out"),
         *(
             (lambda s, o=o: svr(**({"shared": True, "y": ENDS - [[0.0, 3.0]]} | o)), words)
             for o, words in (
@@ -1078,6 +1082,7 @@ PUBLIC = {
     ),
     "BayesianSVC": [
         *LABELLED(bp.BayesianSVC),
+        (lambda s: svc(y=np.ma.array(LABELS, mask=np.arange(20) == 3)), "y must have no masked entries, got 1"),
         (lambda s: svc(y=LABELS).score(MANY, LABELS + 5.0), "y must hold the classes of fit, 0.*"),
         (lambda s: svc(y=np.ones(20)), r"y must hold at least two classes, got one class, 1\.0"),
         *options(

@@ -40,6 +40,12 @@ def check_names(name: str, table: object, names: tuple[str, ...]) -> None:
         raise ValueError(f"{name} must have the columns {', '.join(names)}, in this order, got {', '.join(given)}")
 
 
+def check_unmasked(name: str, given: object) -> None:
+    """Check that no entry is masked: the numbers below a mask would be taken for data."""
+    if isinstance(given, np.ma.MaskedArray) and (count := np.ma.count_masked(given)):
+        raise ValueError(f"{name} must have no masked entries, got {count}: leave them out, or fill them")
+
+
 def numbers(
     name: str, given: ArrayLike | None, shape: tuple[int | str, ...] | None = None, *, infinite: bool = False
 ) -> Array:
@@ -48,6 +54,7 @@ def numbers(
     In ``shape`` a number is the length of an axis; a name stands for any length of at least 1, equal for equal names;
     () is a single number; None is any shape.
     """
+    check_unmasked(name, given)
     try:
         array = np.asarray(given)
         real = given is not None and array.dtype.kind != "c"

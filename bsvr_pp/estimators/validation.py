@@ -15,7 +15,17 @@ from sklearn.metrics import r2_score
 from sklearn.utils.multiclass import check_classification_targets
 from sklearn.utils.validation import check_array, check_is_fitted, check_X_y, validate_data
 
-from bsvr_pp.core.arrays import Array, check_size, check_spread, check_varies, checked_weights, names_of, numbers, warn
+from bsvr_pp.core.arrays import (
+    Array,
+    check_size,
+    check_spread,
+    check_unmasked,
+    check_varies,
+    checked_weights,
+    names_of,
+    numbers,
+    warn,
+)
 from bsvr_pp.core.losses.noise import checked_ends
 from bsvr_pp.estimators.matrices import MatrixOption, PairwiseKernel, is_matrix, training_rows, values_of
 from bsvr_pp.estimators.sparse_inputs import SparseInputs
@@ -260,6 +270,8 @@ def training_arrays(
     estimator: BaseEstimator, X: ArrayLike, y: ArrayLike, *, y_numeric: bool = False, ensure_min_samples: int = 1
 ) -> tuple[Array, Labels, Columns]:
     """Checked inputs and targets as arrays, and the columns of the inputs; the estimator is left as it is."""
+    for name, values in (("X", X), ("y", y)):
+        check_unmasked(name, values)
     blank = type(estimator)(**estimator.get_params(deep=False))
     given, matrix = X, is_matrix(getattr(blank, "kernel", None))
     if issparse(X):
@@ -303,6 +315,7 @@ def in_products(X: Array | csr_array, columns: Columns, weight: Array) -> tuple[
 def new_inputs(estimator: BaseEstimator, X: ArrayLike) -> Array:
     """Inputs (n_new, d) for a fitted estimator."""
     check_is_fitted(estimator)
+    check_unmasked("X", X)
     if issparse(X) and not isinstance(estimator._columns.matrix, SparseInputs):
         raise ValueError("X must be dense, as in fit, got a sparse matrix: use X.toarray()")
     return _validate(estimator, X, "no_validation", reset=False)[0]
@@ -407,6 +420,7 @@ def _refuse(X: ArrayLike | None, y: ArrayLike | None, kind: type[Exception], rea
 
 def targets_of(y: ArrayLike, *, allowed: bool) -> Targets:
     """Targets of a regression: numbers, columns of them, intervals (n, 2) if ``allowed``, or a structured array."""
+    check_unmasked("y", y)
     given = np.asarray(y)
     if given.dtype.names is not None:
         if len(given.dtype.names) != 2 or given.ndim != 1:
