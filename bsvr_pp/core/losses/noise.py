@@ -14,6 +14,7 @@ from typing import Self, cast
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
+from scipy.ndimage import map_coordinates
 
 from bsvr_pp.core.arrays import Array, check_positive, check_variance, generator, numbers
 from bsvr_pp.core.losses import elementwise
@@ -275,7 +276,9 @@ class NoiseModel:
     def cdf(self, r: ArrayLike) -> Array:
         """Probability that the residual is at most r."""
         self._needs_residual("cdf")
-        return self._elementwise(elementwise.cdf, numbers("r", r, infinite=True))
+        values = numbers("r", r, infinite=True)
+        finite = np.isfinite(values)
+        return np.where(finite, self.predictive_cdf(np.where(finite, values, 0.0), 0.0, 0.0), values > 0)
 
     def quantile(self, q: ArrayLike) -> Array:
         """Quantile of the residual for the probability q, 0 <= q <= 1.
@@ -323,10 +326,7 @@ class NoiseModel:
         t, m, v = _align(y=y, mean=mean, variance=variance)
         check_variance(v)
 
-        def tail(y: Array, mean: Array, sd: Array, rows: NDArray[np.intp], pieces: Pieces) -> Array:
-            return elementwise.convolved_cdf(y, mean, sd, upper_tail, rows, pieces)
-
-        return self._elementwise(tail, t, m, np.sqrt(v))
+        return self._elementwise(elementwise.convolved_cdf, t, m, np.sqrt(v), np.array(upper_tail))
 
     def predictive_log_density(self, y: ArrayLike, mean: ArrayLike, variance: ArrayLike) -> Array:
         """Log density of f + noise at y for Gaussian f; with intervals, log probability of each.
@@ -537,7 +537,7 @@ def interpolated_cdf(noise: NoiseModel, variances: Array, count: int) -> Cdf | N
         used = np.maximum(variance, least)
         deviation, line = np.sqrt(spread + used), np.log(used) / _LOG_STEP - first
         place = ((y - mean - center) / deviation - _PLACES[0]) / (_PLACES[1] - _PLACES[0])
-        return elementwise.interpolated(place.reshape(-1, mean.size), line, table).reshape(y.shape)
+        return np.asarray(map_coordinates(table, np.broadcast_arrays(line, place), mode="nearest"))
 
     return cdf
 

@@ -14,7 +14,8 @@ by P(y|f) = Q(y|f)/ν(f), (10). A kind of targets states what does not exist for
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Mapping, Sequence
+import itertools
+from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass
 from functools import cache
 from typing import ClassVar, Protocol
@@ -26,7 +27,7 @@ from numpy.typing import ArrayLike, NDArray
 from scipy.special import expit
 
 from bsvr_pp.core.arrays import Array, Tensor, check_variance
-from bsvr_pp.core.losses.pieces import Pieces, of_curves, of_log_odds
+from bsvr_pp.core.losses.pieces import Pieces, of_curves
 
 type Value = complex | np.ndarray
 type Curve = tuple[tuple[Value, ...], tuple[Value, ...], tuple[Value, ...], tuple[Value, Value]]
@@ -258,31 +259,20 @@ class Loss:
         return _table(self)
 
 
-def curve(loss: Loss, parameters: Sequence[Value], y: Value) -> tuple[Sequence[Value], list[Sequence[Value]]]:
-    """The four tuples of a loss as one of 3m + 3 entries, and its derivatives by each parameter."""
-    given = [*parameters, y] if not loss.targets.one_table else [*parameters]
-
-    def at(values: Sequence[Value]) -> Sequence[Value]:
-        knots, value, slope, outer = loss.energy(*values)
-        return *knots, *value, *slope, *outer
-
-    steps = [[x + 1j * _STEP if i == q else x for i, x in enumerate(given)] for q in range(len(loss.parameters))]
-    return at(given), [[entry.imag / _STEP for entry in at(values)] for values in steps]
-
-
 @cache
 def _table(loss: Loss) -> Callable[[Array, Array], Pieces]:
     """Make the function of `Loss.table`: arrays of NumPy in Python, row by row in compiled code."""
     energy, labels, count = loss.energy, not loss.targets.one_table, len(loss.parameters)
-    finished = of_log_odds if loss.targets.log_odds else register_jitable(lambda pieces: pieces)
-    arguments = count + int(labels)
+    log_odds, arguments = loss.targets.log_odds, count + int(labels)
 
     def table(parameters: Array, y: Array) -> Pieces:
-        rows = y.shape[0] if labels else parameters.shape[1]
-        values, derivatives = curve(loss, list(parameters), y)
-        curves = [[np.broadcast_to(entry, rows) for entry in each] for each in (values, *derivatives)]
-        rowwise = np.ascontiguousarray(np.swapaxes(curves, 1, 2))
-        return finished(of_curves(rowwise[0], rowwise[1:], y if labels else np.empty(0)))
+        given = np.array(np.broadcast_arrays(*parameters, y) if labels else parameters)
+        moved = given + 1j * _STEP * np.eye(count, arguments)[:, :, None]  # (parameter that moves, argument, row)
+        entries = itertools.chain(*energy(*moved.swapaxes(0, 1)))
+        curves = np.stack(np.broadcast_arrays(*entries), axis=-1)
+        return of_curves(
+            np.ascontiguousarray(curves[0].real), curves.imag / _STEP, y if labels else np.empty(0), log_odds
+        )
 
     def by_row(parameters: Array, y: Array) -> Pieces:
         rows = y.shape[0] if labels else parameters.shape[1]
@@ -302,7 +292,7 @@ def _table(loss: Loss) -> Callable[[Array, Array], Pieces]:
                     values, derivatives = np.empty((rows, parts.size)), np.empty((count, rows, parts.size))
                 for i in range(parts.size):
                     values[k, i], derivatives[q, k, i] = parts[i].real, parts[i].imag / _STEP
-        return finished(of_curves(values, derivatives, y if labels else np.empty(0)))
+        return of_curves(values, derivatives, y if labels else np.empty(0), log_odds)
 
     overload(table, strict=False)(lambda parameters, y: by_row)
     return table
