@@ -276,28 +276,16 @@ def _line_search(r: Array, a: Array, step: Array, change: Array, noise: float, h
 @compiled
 def _residuals(a: float, knots: Array, slope: Array, curvature: Array) -> tuple[float, float]:
     """Interval of residuals where a is a subgradient."""
-    m = knots.shape[0]
-    low, high = np.inf, -np.inf
-    if curvature[0] > 0.0 and a < slope[0]:
-        r = knots[0] + (a - slope[0]) / curvature[0]
-        return r, r
-    if curvature[m] > 0.0 and a >= slope[m]:
-        r = knots[m - 1] + (a - slope[m]) / curvature[m]
-        return r, r
-    if a <= slope[0]:
-        low, high = -np.inf, knots[0]
-    for j in range(1, m):
-        if a < slope[j] or a > slope[j + 1]:
+    m, low, high = knots.shape[0], np.inf, -np.inf
+    for j in range(m + 1):
+        inside = 0 < j < m
+        if (j > 0 and a < slope[j]) or (j < m and a > (slope[j + 1] if inside else slope[0])):
             continue
-        jump = slope[j + 1] - slope[j]
-        width = knots[j] - knots[j - 1]
-        if jump > 0.0:
-            r = knots[j - 1] + width * ((a - slope[j]) / jump)
-            low, high = min(low, r), max(high, r)
-        else:
-            low, high = min(low, knots[j - 1]), max(high, knots[j])
-    if a >= slope[m]:
-        low, high = min(low, knots[m - 1]), np.inf
+        left, right = knots[j - 1] if j > 0 else -np.inf, knots[j] if j < m else np.inf
+        rise = slope[j + 1] - slope[j] if inside else curvature[j]
+        if rise > 0.0:
+            left = right = knots[max(j - 1, 0)] + width_of(j, knots) * ((a - slope[j]) / rise)
+        low, high = min(low, left), max(high, right)
     return low, high
 
 

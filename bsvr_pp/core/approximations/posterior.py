@@ -342,7 +342,7 @@ def blockwise[Found: DataclassInstance](solve: Callable[..., Found]) -> Callable
 
 def without_factor[Found: DataclassInstance](found: Found) -> Found:
     """The result of a block without its matrices, if it has any."""
-    return replace(found, factor=None) if isinstance(found, LatentPosterior) else found
+    return replace(found, factor=None) if isinstance(found, LatentPosterior) else found  # type: ignore[arg-type]
 
 
 # Of the numbers of blocks: evidences and objectives are sums, and the worst block decides about convergence.

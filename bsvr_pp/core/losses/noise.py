@@ -16,7 +16,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 from scipy.ndimage import map_coordinates
 
-from bsvr_pp.core.arrays import Array, check_positive, check_variance, generator, numbers
+from bsvr_pp.core.arrays import Array, check_positive, generator, numbers
 from bsvr_pp.core.losses import elementwise
 from bsvr_pp.core.losses.factors import NoiseLikelihood, log_factors, of_rows, tilted_moments
 from bsvr_pp.core.losses.pieces import Pieces
@@ -324,7 +324,7 @@ class NoiseModel:
         """
         self._needs_residual("cdf")
         t, m, v = _align(y=y, mean=mean, variance=variance)
-        check_variance(v)
+        check_positive("variance", v, or_zero=True)
 
         return self._elementwise(elementwise.convolved_cdf, t, m, np.sqrt(v), np.array(upper_tail))
 

@@ -18,7 +18,7 @@ import itertools
 from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass
 from functools import cache
-from typing import ClassVar, Protocol
+from typing import ClassVar
 
 import numpy as np
 from numba.extending import overload, register_jitable
@@ -26,10 +26,12 @@ from numba.np.unsafe.ndarray import to_fixed_tuple
 from numpy.typing import ArrayLike, NDArray
 from scipy.special import expit
 
-from bsvr_pp.core.arrays import Array, Tensor, check_variance
+from bsvr_pp.core.arrays import Array, Tensor, check_positive
 from bsvr_pp.core.losses.pieces import Pieces, of_curves
 
 type Value = complex | np.ndarray
+type Parameters = Mapping[str, float | Array]
+type Sample = Callable[[tuple[int, ...], np.random.Generator], Array]  # draws of a noise
 type Curve = tuple[tuple[Value, ...], tuple[Value, ...], tuple[Value, ...], tuple[Value, Value]]
 
 # Nodes for the standard normal; equal steps are exact up to rounding errors for smooth functions.
@@ -158,17 +160,6 @@ _NOT_OF_KNOWN = ("residual", "scales of the noise", "mode")
 _NOT_OF_SVM = [what for what in NOT_OF_LABELS if what != "mode"]
 
 
-class Noise(Protocol):
-    """What targets ask of a noise model."""
-
-    @property
-    def parameters(self) -> Mapping[str, float | Array]:
-        """Values by name."""
-
-    def sample(self, size: tuple[int, ...], random_seed: np.random.Generator) -> Array:
-        """Draws of the noise."""
-
-
 @dataclass(frozen=True, slots=True)
 class Numbers:
     """Targets f + noise, whose residual y - f has the density of the loss; what there is for targets of any kind."""
@@ -191,9 +182,9 @@ class Numbers:
         """Log of p(y|f), times its normaliser."""
         return -energy
 
-    def draw(self, noise: Noise, f: Array, rng: np.random.Generator) -> Array:
+    def draw(self, sample: Sample, parameters: Parameters, f: Array, rng: np.random.Generator) -> Array:
         """One target for each f."""
-        return f + noise.sample(f.shape, rng)
+        return f + sample(f.shape, rng)
 
     def refusal(self, what: str, /, **names: str) -> str:
         """Why something does not exist for these targets; empty if it does. What has no sentence is a KeyError."""
@@ -214,13 +205,13 @@ class Labels(Numbers):
         """Argument of the loss."""
         return 1.0 - y * f
 
-    def draw(self, noise: Noise, f: Array, rng: np.random.Generator) -> Array:
+    def draw(self, sample: Sample, parameters: Parameters, f: Array, rng: np.random.Generator) -> Array:
         """One label for each f, given that it is known."""
-        return np.where(rng.random(f.shape) < label_probability(f, **noise.parameters), 1.0, -1.0)
+        return np.where(rng.random(f.shape) < label_probability(f, **parameters), 1.0, -1.0)
 
-    def masses(self, noise: Noise, mean: Array, variance: Array) -> Array:
+    def masses(self, parameters: Parameters, mean: Array, variance: Array) -> Array:
         """Probability of each value (2, n) for Gaussian f."""
-        above = average_probability(mean, variance, **noise.parameters)
+        above = average_probability(mean, variance, **parameters)
         return np.stack([1.0 - above, above])
 
 
@@ -331,7 +322,7 @@ def label_probability(f: ArrayLike, C: ArrayLike, reach: ArrayLike = np.inf) -> 
 def average_probability(mean: ArrayLike, variance: ArrayLike, C: ArrayLike, reach: ArrayLike = np.inf) -> Array:
     """Average of P(+1|f) over a Gaussian posterior of f, elementwise (Sollich 2002, (33))."""
     m, v = np.broadcast_arrays(np.asarray(mean, dtype=np.float64), np.asarray(variance, dtype=np.float64))
-    check_variance(v)
+    check_positive("variance", v, or_zero=True)
     flat, sd = np.ravel(m), np.sqrt(np.ravel(v))
     parts = [
         label_probability(flat[i : i + _CHUNK, None] + sd[i : i + _CHUNK, None] * _Z, C, reach) @ _WEIGHT
