@@ -277,8 +277,9 @@ class NoiseModel:
         """Probability that the residual is at most r."""
         self._needs_residual("cdf")
         values = numbers("r", r, infinite=True)
-        finite = np.isfinite(values)
-        return np.where(finite, self.predictive_cdf(np.where(finite, values, 0.0), 0.0, 0.0), values > 0)
+        above, finite, nothing = values > 0, np.isfinite(values), np.zeros(())
+        tail = self._elementwise(elementwise.convolved_cdf, np.where(finite, values, 0.0), nothing, nothing, above)
+        return np.where(finite, np.where(above, 1.0 - tail, tail), above)
 
     def quantile(self, q: ArrayLike) -> Array:
         """Quantile of the residual for the probability q, 0 <= q <= 1.
@@ -527,8 +528,8 @@ def interpolated_cdf(noise: NoiseModel, variances: Array, count: int) -> Cdf | N
     # The table is of the log variance of f, and of the distance from the mean in standard deviations.
     center, spread = float(noise.mean), float(noise.variance)
     least = _SMALL_SHARE * spread
-    first, last = np.log(np.maximum([variances.min(), variances.max()], least)) / _LOG_STEP - 1.0
-    v = np.exp(_LOG_STEP * (first + np.arange(4 + int(last - first))))[:, None]
+    first, last = np.log(np.maximum([variances.min(), variances.max()], least)) / _LOG_STEP - 4.0
+    v = np.exp(_LOG_STEP * (first + np.arange(10 + int(last - first))))[:, None]
     if count < v.size * _PLACES.size:
         return None
     table = noise.predictive_cdf(center + np.sqrt(spread + v) * _PLACES, 0.0, v)
