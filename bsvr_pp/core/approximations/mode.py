@@ -152,6 +152,7 @@ def _newton(K: Structure, t: Array, start: Array, h: float, pieces: Pieces) -> t
     a, f = start.copy(), product(K, start)
     target, rate = np.empty(n), np.empty(n)
     step = np.empty(n)
+    ramps = _ramps(h, pieces)
     largest = 0.0  # entry of K
     for i in range(n):
         largest = max(largest, K.variance[i])
@@ -160,16 +161,19 @@ def _newton(K: Structure, t: Array, start: Array, h: float, pieces: Pieces) -> t
         steps += 1
         for i in range(n):
             k = row_of(i, pieces)
-            target[i], rate[i] = _slope_at(t[i] - f[i], k, h, pieces)
-            if rate[i] * K.variance[i] < FLAT and is_interval(k, pieces):
-                rate[i] = 0.0
+            if is_interval(k, pieces):
+                _, target[i], rate[i] = site_energy(t[i] - f[i], k, pieces)
+                if rate[i] * K.variance[i] < FLAT:
+                    rate[i] = 0.0
+            else:
+                target[i], rate[i] = _envelope_slope(t[i] - f[i], k, ramps)
             step[i] = target[i] - a[i]
         block = np.flatnonzero(rate > 0.0)
         if block.shape[0] > 0 and not _newton_step(K, rate, step, block):
             break
         change = product(K, step)
         noise = 2e-16 * largest * np.max(np.abs(step))
-        size = _line_search(t - f, a, step, change, noise, h, pieces)
+        size = _line_search(t - f, a, step, change, noise, ramps, pieces)
         add(a, size, step, block, K.constant)
         f += size * change
         settled = size == 0.0 or abs(size - 1.0) < 1e-9
@@ -181,7 +185,7 @@ def _newton(K: Structure, t: Array, start: Array, h: float, pieces: Pieces) -> t
             if is_interval(k, pieces):
                 moved = max(moved, abs(size * step[i]))
             elif settled:
-                settled = rate[i] == _slope_at(t[i] - f[i], k, h, pieces)[1]
+                settled = rate[i] == _envelope_slope(t[i] - f[i], k, ramps)[1]
         if (settled and moved <= _SMALL_STEP * steepest) or longest <= 1e-13 * steepest:
             break
     # On linear pieces a full step reaches the slope exactly; what is left beyond a bound is rounding.
@@ -210,33 +214,69 @@ def _newton_step(K: Structure, rate: Array, step: Array, block: NDArray[np.int64
     return True
 
 
+class _Ramps(NamedTuple):
+    """The slope of each envelope as ramps from ``bottom`` at ``low`` to ``top`` at ``high``, constant between them."""
+
+    first: Array  # (k,), before the first ramp
+    low: Array  # (k, ramps), as all others
+    high: Array
+    bottom: Array
+    top: Array
+    rate: Array
+
+
 @compiled
-def _slope_at(s: float, k: int, h: float, pieces: Pieces) -> tuple[float, float]:
-    """Slope a of the energy of row k at s and da/ds: of an interval, or of the envelope, at s = r + h·a."""
-    if is_interval(k, pieces):
-        _, value, rate = site_energy(s, k, pieces)
-        return value, rate
-    m = pieces.knots.shape[1]
-    end = pieces.knots[k, 0] + h * pieces.slope[k, 0]
-    if s < end:
-        rate = pieces.curvature[k, 0] / (1.0 + h * pieces.curvature[k, 0])
-        return pieces.slope[k, 0] - rate * (end - s), rate
-    for j in range(1, m):  # curved pieces and kinks rise from low to high
-        bottom, top = pieces.slope[k, j], pieces.slope[k, j + 1]
-        low, high = pieces.knots[k, j - 1] + h * bottom, pieces.knots[k, j] + h * top
-        if s <= low:
-            return bottom, 0.0
-        if s < high:
-            rate = (top - bottom) / (high - low) if top > bottom else 0.0
+def _ramps(h: float, pieces: Pieces) -> _Ramps:
+    """Curved pieces and kinks rise over the residuals r + h·a; others do not and are left out."""
+    knots, slope, curvature = pieces.knots, pieces.slope, pieces.curvature
+    k, m = knots.shape
+    low, high, rate = np.zeros((k, m + 1)), np.zeros((k, m + 1)), np.zeros((k, m + 1))
+    bottom, top = np.zeros((k, m + 1)), np.zeros((k, m + 1))
+    used = 0
+    for j in range(m + 1):
+        some = False
+        for row in range(k):
+            bottom[row, used], top[row, used] = slope[row, j], slope[row, min(j + 1, m) if j > 0 else 0]
+            if 0 < j < m:
+                low[row, used] = knots[row, j - 1] + h * slope[row, j]
+                high[row, used] = knots[row, j] + h * slope[row, j + 1]
+                rise = slope[row, j + 1] - slope[row, j]
+                rate[row, used] = rise / (high[row, used] - low[row, used]) if rise > 0.0 else 0.0
+            else:
+                end = knots[row, max(j - 1, 0)] + h * slope[row, j]
+                low[row, used], high[row, used] = (-np.inf, end) if j == 0 else (end, np.inf)
+                rate[row, used] = curvature[row, j] / (1.0 + h * curvature[row, j])
+            some = some or rate[row, used] > 0.0
+        used += some
+    rows = low[:, :used].copy(), high[:, :used].copy(), bottom[:, :used].copy(), top[:, :used].copy()
+    return _Ramps(slope[:, 0].copy(), rows[0], rows[1], rows[2], rows[3], rate[:, :used].copy())
+
+
+@compiled
+def _envelope_slope(s: float, k: int, ramps: _Ramps) -> tuple[float, float]:
+    """Slope a of the envelope of energy k at s = r + h·a, and da/ds."""
+    value = ramps.first[k]
+    for q in range(ramps.low.shape[1]):
+        if s <= ramps.low[k, q]:
+            break
+        if s < ramps.high[k, q]:
             # From the nearer end: a must reach the bound without rounding errors.
-            return (bottom + rate * (s - low) if s - low < high - s else top - rate * (high - s)), rate
-    end = pieces.knots[k, m - 1] + h * pieces.slope[k, m]
-    rate = pieces.curvature[k, m] / (1.0 + h * pieces.curvature[k, m]) if s > end else 0.0
-    return pieces.slope[k, m] + rate * (s - end), rate
+            up, down, rate = s - ramps.low[k, q], ramps.high[k, q] - s, ramps.rate[k, q]
+            return (ramps.bottom[k, q] + rate * up if up < down else ramps.top[k, q] - rate * down), rate
+        value = ramps.top[k, q]
+    return value, 0.0
 
 
 @compiled
-def _line_search(r: Array, a: Array, step: Array, change: Array, noise: float, h: float, pieces: Pieces) -> float:
+def _line_search(
+    r: Array,
+    a: Array,
+    step: Array,
+    change: Array,
+    noise: float,
+    ramps: _Ramps,
+    pieces: Pieces,
+) -> float:
     """Find the minimum along a + size·step of the objective, whose derivative is increasing and piecewise linear.
 
     ``r`` = t - K·a; ``change`` = K·step has errors up to ``noise``. If K is singular, a full step may not change f, and
@@ -253,8 +293,12 @@ def _line_search(r: Array, a: Array, step: Array, change: Array, noise: float, h
         scale, doubt = abs(slope_at_start), 0.0
         for i in range(r.shape[0]):
             k = row_of(i, pieces)
-            value, rate = _slope_at(r[i] - size * change[i], k, h, pieces)
-            doubt += rate * abs(change[i]) * noise
+            s = r[i] - size * change[i]
+            if is_interval(k, pieces):
+                _, value, rate = site_energy(s, k, pieces)
+            else:
+                value, rate = _envelope_slope(s, k, ramps)
+                doubt += rate * abs(change[i]) * noise
             slope -= value * change[i]
             scale += abs(value * change[i])
             rise += rate * change[i] * change[i]
