@@ -16,7 +16,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 from scipy.ndimage import map_coordinates
 
-from bsvr_pp.core.arrays import Array, check_positive, generator, numbers
+from bsvr_pp.core.arrays import Array, Values, check_positive, generator, numbers
 from bsvr_pp.core.losses import elementwise
 from bsvr_pp.core.losses.factors import NoiseLikelihood, log_factors, of_rows, tilted_moments
 from bsvr_pp.core.losses.pieces import Pieces
@@ -211,7 +211,7 @@ class NoiseModel:
         width, rise = np.diff(pieces.knots, axis=1), np.diff(pieces.slope, axis=1)[:, 1:]
         return not ((width == 0) & (rise[:, : width.shape[1]] != 0)).any()
 
-    def _shape(self, values: Array) -> tuple[int, ...]:
+    def _shape(self, values: Values) -> tuple[int, ...]:
         """Return the shape of a result: the argument's shape, whose last axis corresponds to the points."""
         n = self.n_points
         if n is not None and values.ndim and values.shape[-1] not in (1, n):
@@ -222,7 +222,7 @@ class NoiseModel:
         """A derivative of the energy at residuals."""
         return self._elementwise(lambda *given: elementwise.energies(*given)[derivative], numbers("r", r))
 
-    def _elementwise(self, function: Callable[..., Array], *values: Array) -> Array:
+    def _elementwise(self, function: Callable[..., Array], *values: Values) -> Array:
         """A function of flat arguments, the row of the table for each element, and the table."""
         shape = self._shape(values[0])
         row = 0 if self.n_points is None else np.arange(self.n_points)
