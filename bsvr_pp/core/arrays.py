@@ -114,10 +114,11 @@ def check_jitter(jitter: object) -> None:
         raise ValueError(f"jitter must be a number of at least 0, got {jitter!r}")
 
 
-def check_positive(name: str, values: Array) -> None:
-    """Check that all numbers of an array are > 0."""
-    if not (values > 0).all():
-        raise ValueError(f"{name} must be > 0, got {values[~(values > 0)].flat[0]}")
+def check_positive(name: str, values: Array, *, or_zero: bool = False) -> None:
+    """Check that all numbers of an array are > 0, or >= 0."""
+    good = values >= 0 if or_zero else values > 0
+    if not good.all():
+        raise ValueError(f"{name} must be {'>=' if or_zero else '>'} 0, got {values[~good].flat[0]}")
 
 
 def check_share(name: str, value: object) -> None:
@@ -150,12 +151,6 @@ def check_spread(name: str, values: Array) -> None:
             f"{name} must have a standard deviation of at least {_ROUNDING:g} of its size, got {spread[j]:g} at "
             f"{size[j]:g}: the differences are lost in rounding, subtract an offset"
         )
-
-
-def check_variance(variance: Array) -> None:
-    """Check that no variance is negative."""
-    if not (variance >= 0).all():
-        raise ValueError(f"variance must be >= 0, got {variance[~(variance >= 0)].flat[0]}")
 
 
 def check_varies(name: str, values: Array) -> None:

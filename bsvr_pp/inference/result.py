@@ -486,7 +486,7 @@ def noise_of_missing(problem: Problem, point: Point) -> NoiseModel | None:
 
 def _new_targets(noise: NoiseModel, f: Array, rng: np.random.Generator, cutpoints: Array | None) -> Array:
     """Draw one new target for each f, without censoring."""
-    drawn = noise.kind.targets.draw(noise, f, rng)
+    drawn = noise.kind.targets.draw(noise.sample, noise.parameters, f, rng)
     return drawn if cutpoints is None else np.searchsorted(cutpoints, drawn).astype(np.float64)
 
 

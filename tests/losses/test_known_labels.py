@@ -123,4 +123,4 @@ def test_probabilities_are_shares_of_the_hinge_and_sum_to_one(C):
     np.testing.assert_allclose(np.exp(above), label_probability(F, C), rtol=1e-12)
     np.testing.assert_allclose(np.exp(above) + np.exp(below), 1.0, rtol=1e-12)
     averages = np.exp(noise.predictive_log_density(np.ones(F.size), F, 2.0))  # the masses are of equal steps
-    np.testing.assert_allclose(averages, KNOWN_LABELS.masses(noise, F, 2.0)[1], atol=1e-5)
+    np.testing.assert_allclose(averages, KNOWN_LABELS.masses(noise.parameters, F, 2.0)[1], atol=1e-5)

@@ -23,7 +23,7 @@ from bsvr_pp.core.approximations.posterior import (
     Gradients,
     LatentPosterior,
     Outcome,
-    by_block,
+    blockwise,
     check_mode,
     checked_problem,
     from_outcome,
@@ -55,7 +55,7 @@ Curvature = Literal["exact", "local"]
 _EDGE = 1e-13  # distance of a from the slope of a linear tail, relative to it, that is a rounding error
 
 
-@by_block
+@blockwise
 def laplace(
     K: ArrayLike | Covariance,
     y: ArrayLike,

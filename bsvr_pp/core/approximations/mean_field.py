@@ -27,7 +27,7 @@ from bsvr_pp.core.approximations.posterior import (
     Gradients,
     LatentPosterior,
     Outcome,
-    by_block,
+    blockwise,
     checked_problem,
     from_outcome,
     mark_failed,
@@ -61,7 +61,7 @@ _MEMORY = 3  # number of differences of sweeps in Anderson acceleration
 _NEAR = 0.1  # mismatch below which the acceleration is used
 
 
-@by_block
+@blockwise
 def mean_field(
     K: ArrayLike | Covariance,
     y: ArrayLike,
@@ -105,12 +105,11 @@ def mean_field(
     """
     covariance, residual, offset, pieces = checked_problem(K, y, noise, mean)
     check_share("mismatch", mismatch)
-    given, found = (covariance.structure, residual, pieces, _MAX_SWEEPS), None
+    sites, rough = np.zeros((2, residual.size)), mismatch
     if start is not None:
-        sites = of_sites(covariance.structure, np.array(numbers("start", start, (2, residual.size))))
-        found, _ = fixed_point(*given, max(TOLERANCE, mismatch), sites)
-    if found is None or not found.converged:
-        found, _ = mean_field_value(*given, mismatch)
+        given = np.array(numbers("start", start, sites.shape))
+        sites, rough = of_sites(covariance.structure, given), max(TOLERANCE, mismatch)
+    found, _ = mean_field_value(covariance.structure, residual, pieces, sites, rough, mismatch)
     return from_outcome(covariance, offset, found)
 
 
@@ -124,18 +123,25 @@ def mean_field_gradient(
     )
 
 
-@separate(types.Tuple((OUTCOME, MATRIX)), STRUCTURE, VECTOR, PIECES, types.int64, types.float64)
-def mean_field_value(K: Structure, t: Array, pieces: Pieces, max_sweeps: int, target: float) -> tuple[Outcome, Array]:
-    """`fixed_point` from the prior, or else Laplace's sites, or without the root, which fails for very narrow sites."""
-    start = np.zeros((2, t.shape[0]))
-    found = fixed_point(K, t, pieces, max_sweeps, target, start)
-    if found[0].converged or max_sweeps < _MAX_SWEEPS or pieces.labels[0] > 0.0:  # labels have no mode
+@separate(types.Tuple((OUTCOME, MATRIX)), STRUCTURE, VECTOR, PIECES, MATRIX, types.float64, types.float64)
+def mean_field_value(
+    K: Structure, t: Array, pieces: Pieces, start: Array, rough: float, target: float
+) -> tuple[Outcome, Array]:
+    """`fixed_point` from ``start`` to a mismatch ``rough``, or else to the target from other starts.
+
+    They are the prior, and Laplace's sites, the latter also without the root, which fails for very narrow sites.
+    """
+    found = fixed_point(K, t, pieces, rough, start)
+    prior = np.zeros_like(start)
+    if not found[0].converged and (rough > target or np.any(start != 0.0)):
+        found = fixed_point(K, t, pieces, target, prior)
+    if found[0].converged or pieces.labels[0] > 0.0:  # labels have no mode
         return found
-    start = of_sites(K, sites_of(laplace_value(K, t, pieces, True, start)[0]))
-    found = fixed_point(K, t, pieces, max_sweeps, target, start)
+    sites = of_sites(K, sites_of(laplace_value(K, t, pieces, True, prior)[0]))
+    found = fixed_point(K, t, pieces, target, sites)
     if found[0].converged or K.root.shape[1] == 0 or K.matrix.shape[0] == 0:
         return found
-    return fixed_point(without_root(K), t, pieces, max_sweeps, target, start)
+    return fixed_point(without_root(K), t, pieces, target, sites)
 
 
 @compiled
@@ -146,10 +152,8 @@ def of_sites(K: Structure, sites: Array) -> Array:
     return out
 
 
-@separate(types.Tuple((OUTCOME, MATRIX)), STRUCTURE, VECTOR, PIECES, types.int64, types.float64, MATRIX)
-def fixed_point(
-    K: Structure, t: Array, pieces: Pieces, max_sweeps: int, target: float, start: Array
-) -> tuple[Outcome, Array]:
+@separate(types.Tuple((OUTCOME, MATRIX)), STRUCTURE, VECTOR, PIECES, types.float64, MATRIX)
+def fixed_point(K: Structure, t: Array, pieces: Pieces, target: float, start: Array) -> tuple[Outcome, Array]:
     """Fixed point for t = y - mean from the sites (ν, τ) of ``start``, 0 for the prior; derivatives by all."""
     n = t.shape[0]
     a, nu, tau = np.zeros(n), start[0].copy(), start[1].copy()
@@ -162,7 +166,7 @@ def fixed_point(
     sweep, latest = 0, False  # whether the sites factored last are the best
     sites = factor_sites(K, tau, everywhere if np.any(start != 0.0) else everywhere[:0])
     workspace = np.empty(sites.triangle.shape)  # one for all sweeps
-    while sweep < max_sweeps and sites.factored:
+    while sweep < _MAX_SWEEPS and sites.factored:
         sweep += 1
         accuracy = max(target, min(1e-2 * last, 1e-4))
         mu = _refine(K, tau, nu, a, sites, 1 if accuracy > TARGET else 2)
@@ -274,11 +278,7 @@ def _accelerate(
 def mean_field_core(K: Structure, t: Array, pieces: Pieces, start: Array, target: float) -> tuple[Outcome, Gradients]:
     """The fixed point, sought from the rows a and τ of ``start`` (zeros are the prior), and its gradient."""
     n = t.shape[0]
-    quick = target > TARGET or np.any(start != 0.0)
-    if quick:
-        found, by_point = fixed_point(K, t, pieces, _MAX_SWEEPS, target, of_sites(K, start))
-    if not quick or not found.converged:
-        found, by_point = mean_field_value(K, t, pieces, _MAX_SWEEPS, min(target, TARGET))
+    found, by_point = mean_field_value(K, t, pieces, of_sites(K, start), target, min(target, TARGET))
     p = pieces.d_energy.shape[0]
     d_parameters, d_ends = np.zeros((p, pieces.knots.shape[0])), np.zeros((n, 2))
     if not found.converged:
@@ -365,9 +365,7 @@ def _each(
         structure, table = split(K[i], jitter), pieces
         if pieces.knots.shape[0] > 1:
             table = take(pieces, i * k, pieces.ends[i * k : (i + 1) * k], each)
-        found, _ = fixed_point(structure, t[i], table, _MAX_SWEEPS, mismatch, start[i])
-        if not found.converged:  # without a root, which is too inaccurate for very narrow sites, and from the mode
-            found, _ = mean_field_value(structure, t[i], table, _MAX_SWEEPS, TARGET)
+        found, _ = mean_field_value(structure, t[i], table, start[i], mismatch, TARGET)
         mean[i] = np.dot(cross[i], found.dual_coef)
         at_sites = cross[i][found.sites.points]
         variance[i] = diagonal[i] - np.dot(at_sites, apply_inverse(found.sites, at_sites))

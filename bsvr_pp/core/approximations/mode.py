@@ -18,7 +18,7 @@ from numpy.typing import ArrayLike, NDArray
 from bsvr_pp.core.approximations.posterior import blockwise, check_mode, checked_problem
 from bsvr_pp.core.arrays import Array
 from bsvr_pp.core.compiler import VECTOR, compiled, separate
-from bsvr_pp.core.covariance.covariance import BlockDiagonal, Covariance, scatter
+from bsvr_pp.core.covariance.covariance import Covariance
 from bsvr_pp.core.covariance.structure import STRUCTURE, Structure, add, product, solve_block
 from bsvr_pp.core.losses import NoiseModel
 from bsvr_pp.core.losses.factors import is_interval, row_of, site_energy
@@ -56,19 +56,7 @@ class DualSolution(NamedTuple):
     iterations: int
 
 
-def _join(K: BlockDiagonal, parts: list[Mode]) -> Mode:
-    """The mode of all rows of the modes of the blocks."""
-    vectors = {name: scatter(K.rows, [getattr(part, name) for part in parts]) for name in ("dual_coef", "f", "support")}
-    return Mode(
-        **vectors,
-        objective=float(sum(part.objective for part in parts)),
-        duality_gap=max(part.duality_gap for part in parts),
-        n_iter=max(part.n_iter for part in parts),
-        converged=all(part.converged for part in parts),
-    )
-
-
-@blockwise(_join)
+@blockwise
 def find_mode(K: ArrayLike | Covariance, y: ArrayLike, noise: NoiseModel, *, mean: ArrayLike | None = None) -> Mode:
     """Find the mode of the latent function: support vector regression with the bias in the kernel.
 
@@ -332,28 +320,16 @@ def _line_search(
 @compiled
 def _residuals(a: float, knots: Array, slope: Array, curvature: Array) -> tuple[float, float]:
     """Interval of residuals where a is a subgradient."""
-    m = knots.shape[0]
-    low, high = np.inf, -np.inf
-    if curvature[0] > 0.0 and a < slope[0]:
-        r = knots[0] + (a - slope[0]) / curvature[0]
-        return r, r
-    if curvature[m] > 0.0 and a >= slope[m]:
-        r = knots[m - 1] + (a - slope[m]) / curvature[m]
-        return r, r
-    if a <= slope[0]:
-        low, high = -np.inf, knots[0]
-    for j in range(1, m):
-        if a < slope[j] or a > slope[j + 1]:
+    m, low, high = knots.shape[0], np.inf, -np.inf
+    for j in range(m + 1):
+        inside = 0 < j < m
+        if (j > 0 and a < slope[j]) or (j < m and a > (slope[j + 1] if inside else slope[0])):
             continue
-        jump = slope[j + 1] - slope[j]
-        width = knots[j] - knots[j - 1]
-        if jump > 0.0:
-            r = knots[j - 1] + width * ((a - slope[j]) / jump)
-            low, high = min(low, r), max(high, r)
-        else:
-            low, high = min(low, knots[j - 1]), max(high, knots[j])
-    if a >= slope[m]:
-        low, high = min(low, knots[m - 1]), np.inf
+        left, right = knots[j - 1] if j > 0 else -np.inf, knots[j] if j < m else np.inf
+        rise = slope[j + 1] - slope[j] if inside else curvature[j]
+        if rise > 0.0:
+            left = right = knots[max(j - 1, 0)] + width_of(j, knots) * ((a - slope[j]) / rise)
+        low, high = min(low, left), max(high, right)
     return low, high
 
 

@@ -8,9 +8,9 @@ way for all methods (Chu, Keerthi & Ong 2004, (44); Gao, Gunn & Harris 2002, (4.
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field, fields, replace
 from functools import wraps
-from typing import NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 from numba import typeof
@@ -31,6 +31,9 @@ from bsvr_pp.core.covariance.covariance import (
 from bsvr_pp.core.covariance.sites import Sites
 from bsvr_pp.core.losses import NoiseModel
 from bsvr_pp.core.losses.pieces import Pieces
+
+if TYPE_CHECKING:
+    from _typeshed import DataclassInstance
 
 
 def checked_problem(
@@ -312,58 +315,53 @@ def from_sites(
     return from_outcome(K, offset, Outcome(np.nan, dual_coef, site_precision, sites, nothing, 0, True, 0.0, 0.0))
 
 
-def blockwise[Found](
-    join: Callable[[BlockDiagonal, list[Found]], Found],
-    slim: Callable[[Found], Found] = lambda found: found,
-) -> Callable[[Callable[..., Found]], Callable[..., Found]]:
-    """Make a solver run block by block; ``join`` makes one result of those that ``slim`` has rid of what is large."""
+def blockwise[Found: DataclassInstance](solve: Callable[..., Found]) -> Callable[..., Found]:
+    """Make a solver run block by block."""
 
-    def decorate(solve: Callable[..., Found]) -> Callable[..., Found]:
-        @wraps(solve)
-        def run(
-            K: ArrayLike | Covariance | BlockDiagonal,
-            y: ArrayLike,
-            noise: NoiseModel,
-            *,
-            mean: ArrayLike | None = None,
-            **options: object,
-        ) -> Found:
-            if not isinstance(K, BlockDiagonal):
-                return solve(K, y, noise, mean=mean, **options)
-            check_noise(noise)
-            targets, offset = numbers("y", y, (K.size,)), checked_mean(mean, K.size)
+    @wraps(solve)
+    def run(
+        K: ArrayLike | Covariance | BlockDiagonal,
+        y: ArrayLike,
+        noise: NoiseModel,
+        *,
+        mean: ArrayLike | None = None,
+        **options: object,
+    ) -> Found:
+        if not isinstance(K, BlockDiagonal):
+            return solve(K, y, noise, mean=mean, **options)
+        check_noise(noise)
+        targets, offset = numbers("y", y, (K.size,)), checked_mean(mean, K.size)
 
-            def solved(part: Covariance, rows: Rows) -> Found:
-                return slim(solve(part, targets[rows], noise.at(rows), mean=offset[rows], **options))
+        def solved(part: Covariance, rows: Rows) -> Found:
+            return without_factor(solve(part, targets[rows], noise.at(rows), mean=offset[rows], **options))
 
-            return join(K, K.each(solved))
+        return joined(K, K.each(solved))
 
-        return run
-
-    return decorate
+    return run
 
 
-def without_factor(posterior: LatentPosterior) -> LatentPosterior:
-    """The posterior of a block without its matrices."""
-    return replace(posterior, factor=None)  # type: ignore[arg-type]
+def without_factor[Found: DataclassInstance](found: Found) -> Found:
+    """The result of a block without its matrices, if it has any."""
+    return replace(found, factor=None) if isinstance(found, LatentPosterior) else found  # type: ignore[arg-type]
 
 
-def joined(K: BlockDiagonal, parts: list[LatentPosterior]) -> LatentPosterior:
-    """The posterior of all rows: the evidence is a sum, and the worst block decides about convergence."""
-    names = "dual_coef", "site_precision", "mean", "variance", "cavity_variance"
-    vectors = {name: scatter(K.rows, [getattr(part, name) for part in parts]) for name in names}
-    supports = [part.support for part in parts]
-    known = all(part.support.size == rows.size for part, rows in zip(parts, K.rows, strict=True))
-    return LatentPosterior(
-        **vectors,
-        support=scatter(K.rows, supports) if known else supports[0][:0],
-        log_evidence=float(sum(part.log_evidence for part in parts)),
-        converged=all(part.converged for part in parts),
-        n_iter=max(part.n_iter for part in parts),
-        duality_gap=float(np.max([part.duality_gap for part in parts])),
-        mismatch=float(np.max([part.mismatch for part in parts])),
-        factor=K.factor(vectors["site_precision"]),
-    )
+# Of the numbers of blocks: evidences and objectives are sums, and the worst block decides about convergence.
+_TOTALS: dict[str, Callable[[list[Any]], float]] = {
+    "log_evidence": sum,
+    "objective": sum,
+    "converged": all,
+    "n_iter": max,
+    "duality_gap": np.max,  # which does not pass over NaN
+    "mismatch": np.max,
+}
 
 
-by_block = blockwise(joined, without_factor)  # for a solver that returns a `LatentPosterior`
+def joined[Found: DataclassInstance](K: BlockDiagonal, parts: list[Found]) -> Found:
+    """The result of all rows; vectors are those of the blocks, none if they have none."""
+    each = {field.name: [getattr(part, field.name) for part in parts] for field in fields(parts[0])}
+    found: dict[str, Any] = {name: _TOTALS[name](values) for name, values in each.items() if name in _TOTALS}
+    for name in each.keys() - found.keys() - {"factor"}:
+        found[name] = scatter(K.rows, each[name]) if each[name][0].size else each[name][0]
+    if "factor" in each:
+        found["factor"] = K.factor(found["site_precision"])
+    return replace(parts[0], **found)

@@ -127,27 +127,20 @@ def _dense_inverse(sites: Sites) -> Array:
 def pull_back(K: Structure, points: NDArray[np.int64], inverse: Array, a: Array, pull: Array) -> Array:
     """The derivative of an evidence by K, (n, n): ½aaᵀ - ½(pull·aᵀ + a·pullᵀ) - ½R, R the ``inverse`` at the points.
 
-    Where only a root is known, it is that by the root (n, r): twice this times the root. Where the points are all, the
-    result takes the memory of ``inverse``, which is as large.
+    Where only a root is known, it is that by the root (n, r): twice this times the root.
     """
     by_root = K.matrix.shape[0] == 0
     share, left, right = 0.5, a, pull
     if by_root:
         share, left, right = 1.0, np.dot(K.root.T, a), np.dot(K.root.T, pull)
-    n, m = a.shape[0], points.shape[0]
-    out = inverse if m == n else np.empty(given_array(K).shape)
-    for i in range(n):
+    out = np.empty(given_array(K).shape)
+    for i in range(a.shape[0]):
         x, y = share * (a[i] - pull[i]), -share * a[i]
-        if m == n:
-            for j in range(left.shape[0]):
-                out[i, j] = x * left[j] + y * right[j] - share * inverse[i, j]
-        else:
-            for j in range(left.shape[0]):
-                out[i, j] = x * left[j] + y * right[j]
-    if m < n:
-        for p in range(m):
-            for q in range(inverse.shape[1]):
-                out[points[p], q if by_root else points[q]] -= share * inverse[p, q]
+        for j in range(left.shape[0]):
+            out[i, j] = x * left[j] + y * right[j]
+    for p in range(points.shape[0]):
+        for q in range(inverse.shape[1]):
+            out[points[p], q if by_root else points[q]] -= share * inverse[p, q]
     return out
 
 

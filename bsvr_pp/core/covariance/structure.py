@@ -143,15 +143,6 @@ def _range(K: Array) -> tuple[float, float]:
 
 
 @compiled
-def _largest(x: Array) -> int:
-    """Index of the largest entry."""
-    found = 0
-    for i in range(x.shape[0]):
-        found = i if x[i] > x[found] else found
-    return found
-
-
-@compiled
 def _root(K: Array, constant: float, jitter: float, most: int) -> Array:
     """Root of K - constant - jitter·I by pivoted Cholesky; no columns if it needs more than ``most``."""
     n, noise = K.shape[0], 4e-16 * constant  # of the entries
@@ -159,12 +150,12 @@ def _root(K: Array, constant: float, jitter: float, most: int) -> Array:
     variance = np.empty(n)
     for i in range(n):
         variance[i] = K[i, i] - constant - jitter
-    largest = variance[_largest(variance)]
+    largest = variance[np.argmax(variance)]
     if not largest > 0.0:
         return nothing
     r = 0
     while True:
-        pivot = _largest(variance)
+        pivot = np.argmax(variance)
         left = variance[pivot]
         if left <= _ROUNDING * largest + noise:
             break

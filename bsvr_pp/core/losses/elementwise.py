@@ -90,19 +90,6 @@ def _tail(r: float, upper_tail: bool, k: int, pieces: Pieces, moments: Array) ->
 
 
 @compiled
-def cdf(r: Array, rows: Rows, pieces: Pieces) -> Array:
-    """Mass below r, elementwise."""
-    out, moments = np.empty(r.shape[0]), np.empty((pieces.slope.shape[1], 3))
-    for i in range(r.shape[0]):
-        if not np.isfinite(r[i]):
-            out[i] = 0.5 + 0.5 * np.sign(r[i])
-            continue
-        small = exp(_tail(r[i], r[i] > 0.0, rows[i], pieces, moments)[0])
-        out[i] = 1.0 - small if r[i] > 0.0 else small
-    return out
-
-
-@compiled
 def _solve_tail(log_q: float, upper_tail: bool, k: int, pieces: Pieces, moments: Array) -> float:
     """Residual whose tail has the log mass log_q: Newton's method, which is monotonic since the log tail is concave."""
     knots = pieces.knots[k]
@@ -202,7 +189,7 @@ def convolve(
     n_knots, scale = knots.shape[0], exp(-pieces.log_normalizer[k])
     if sd * scale < _POINT:
         height = exp(-energy(z, row)[0]) * scale
-        return exp(_tail(z, upper_tail, k, pieces, moments)[0]), height, height * energy(z, row)[1]
+        return min(exp(_tail(z, upper_tail, k, pieces, moments)[0]), 1.0), height, height * energy(z, row)[1]
     sign, precision = (-1.0 if upper_tail else 1.0), 1.0 / (sd * sd)
     total, density, fall = 0.0, 0.0, 0.0
     at_lower, share_lower = 0.0, 0.0  # exp(-E) at the lower end, times density and probability of the Gaussian there
@@ -249,35 +236,11 @@ def convolve(
 
 
 @compiled
-def convolved_cdf(y: Array, mean: Array, sd: Array, upper_tail: bool, rows: Rows, pieces: Pieces) -> Array:
+def convolved_cdf(y: Array, mean: Array, sd: Array, upper_tail: Array, rows: Rows, pieces: Pieces) -> Array:
     """P(f + r <= y), or P(f + r >= y), for Gaussian f and the noise r, elementwise; sd may be 0."""
     out, moments = np.empty(y.shape[0]), np.empty((pieces.slope.shape[1], 3))
     for i in range(y.shape[0]):
-        out[i] = convolve(y[i] - mean[i], sd[i], upper_tail, rows[i], pieces, moments)[0]
-    return out
-
-
-@compiled
-def _four_weights(u: float) -> tuple[float, float, float, float]:
-    """Weights of the values at -1, 0, 1 and 2 in the cubic through them at u."""
-    a, b, c = u + 1.0, u - 1.0, u - 2.0
-    return -u * b * c / 6.0, a * b * c / 2.0, -a * u * c / 2.0, a * u * b / 6.0
-
-
-@compiled
-def interpolated(places: Array, lines: Array, table: Array) -> Array:
-    """Interpolate a table at places (m, n) on lines (n,), both in steps; places beyond the table have its ends."""
-    out, values, end = np.empty(places.shape), np.empty(table.shape[1]), table.shape[1] - 2
-    for i in range(places.shape[1]):
-        at = min(max(int(lines[i]), 1), table.shape[0] - 3)
-        a, b, c, d = _four_weights(lines[i] - at)
-        for j in range(values.shape[0]):
-            values[j] = a * table[at - 1, j] + b * table[at, j] + c * table[at + 1, j] + d * table[at + 2, j]
-        for q in range(places.shape[0]):
-            place = min(max(places[q, i], 1.0), float(end))
-            k = min(int(place), end - 1)
-            a, b, c, d = _four_weights(place - k)
-            out[q, i] = a * values[k - 1] + b * values[k] + c * values[k + 1] + d * values[k + 2]
+        out[i] = convolve(y[i] - mean[i], sd[i], upper_tail[i], rows[i], pieces, moments)[0]
     return out
 
 

@@ -25,6 +25,7 @@ from bsvr_pp.core.losses.pieces import (
     extent,
     mean_d_energy,
     nodes_for,
+    peak,
     peak_integrals,
     reach,
     width_of,
@@ -111,11 +112,10 @@ def _find_peaks(base: float, start: float, end: float, row: Row, moments: Array)
         moments[j, 0] = -inf
         if not lower < upper:
             continue
-        place, steepness = _lowest_energy(lower, upper, anchor, slope[j], curvature[j])
+        place, steepness, left, right = peak(lower, upper, -slope[j], curvature[j], anchor)
         level = -energy_on(place - anchor, j, row)
         moments[j, 0], moments[j, 1], moments[j, 2] = level, place, steepness
-        farthest = reach(steepness, curvature[j])
-        score = level + log(min(farthest, upper - place) + min(farthest, place - lower))
+        score = level + log(right - left)
         if score > best:
             best, top = score, level
     return best, top
@@ -129,19 +129,6 @@ def _positions(s: float, low: float, high: float) -> tuple[float, float, float]:
     if high < inf:
         return s + high, -inf, 0.0
     return 0.0, -inf, inf
-
-
-@compiled
-def _lowest_energy(lower: float, upper: float, anchor: float, slope: float, curvature: float) -> tuple[float, float]:
-    """Position of the lowest energy of a piece between two positions, and the modulus of the slope (0 inside)."""
-    if curvature > 0.0:
-        place = min(max(anchor - slope / curvature, lower), upper)
-    elif slope > 0.0 or (slope == 0.0 and lower > -inf):
-        place = lower
-    else:
-        place = upper
-    steepness = 0.0 if lower < place < upper else abs(slope + curvature * (place - anchor))
-    return place, steepness
 
 
 _GRADIENTS = types.Tuple((types.float64, MATRIX, MATRIX))
@@ -335,7 +322,7 @@ def _cells(interval: tuple[float, float, float], sd: float, row: Row) -> tuple[A
             upper = last if q == n_cuts else min(cuts[q] - anchor, last)
             if not lower < upper:
                 continue
-            lowest, _ = _lowest_energy(lower, upper, 0.0, slope[j], curvature[j])
+            lowest = peak(lower, upper, -slope[j], curvature[j])[0]
             nearest = max(max(below - (anchor + upper), (anchor + lower) - above), 0.0) / sd
             if -energy_on(lowest, j, row) - 0.5 * nearest * nearest >= least:
                 outer = q == 0 or q == n_cuts

@@ -14,8 +14,9 @@ from typing import Self, cast
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
+from scipy.ndimage import map_coordinates
 
-from bsvr_pp.core.arrays import Array, check_positive, check_variance, generator, numbers
+from bsvr_pp.core.arrays import Array, Values, check_positive, generator, numbers
 from bsvr_pp.core.losses import elementwise
 from bsvr_pp.core.losses.factors import NoiseLikelihood, log_factors, of_rows, tilted_moments
 from bsvr_pp.core.losses.pieces import Pieces
@@ -210,7 +211,7 @@ class NoiseModel:
         width, rise = np.diff(pieces.knots, axis=1), np.diff(pieces.slope, axis=1)[:, 1:]
         return not ((width == 0) & (rise[:, : width.shape[1]] != 0)).any()
 
-    def _shape(self, values: Array) -> tuple[int, ...]:
+    def _shape(self, values: Values) -> tuple[int, ...]:
         """Return the shape of a result: the argument's shape, whose last axis corresponds to the points."""
         n = self.n_points
         if n is not None and values.ndim and values.shape[-1] not in (1, n):
@@ -221,7 +222,7 @@ class NoiseModel:
         """A derivative of the energy at residuals."""
         return self._elementwise(lambda *given: elementwise.energies(*given)[derivative], numbers("r", r))
 
-    def _elementwise(self, function: Callable[..., Array], *values: Array) -> Array:
+    def _elementwise(self, function: Callable[..., Array], *values: Values) -> Array:
         """A function of flat arguments, the row of the table for each element, and the table."""
         shape = self._shape(values[0])
         row = 0 if self.n_points is None else np.arange(self.n_points)
@@ -275,7 +276,10 @@ class NoiseModel:
     def cdf(self, r: ArrayLike) -> Array:
         """Probability that the residual is at most r."""
         self._needs_residual("cdf")
-        return self._elementwise(elementwise.cdf, numbers("r", r, infinite=True))
+        values = numbers("r", r, infinite=True)
+        above, finite, nothing = values > 0, np.isfinite(values), np.zeros(())
+        tail = self._elementwise(elementwise.convolved_cdf, np.where(finite, values, 0.0), nothing, nothing, above)
+        return np.where(finite, np.where(above, 1.0 - tail, tail), above)
 
     def quantile(self, q: ArrayLike) -> Array:
         """Quantile of the residual for the probability q, 0 <= q <= 1.
@@ -321,12 +325,9 @@ class NoiseModel:
         """
         self._needs_residual("cdf")
         t, m, v = _align(y=y, mean=mean, variance=variance)
-        check_variance(v)
+        check_positive("variance", v, or_zero=True)
 
-        def tail(y: Array, mean: Array, sd: Array, rows: NDArray[np.intp], pieces: Pieces) -> Array:
-            return elementwise.convolved_cdf(y, mean, sd, upper_tail, rows, pieces)
-
-        return self._elementwise(tail, t, m, np.sqrt(v))
+        return self._elementwise(elementwise.convolved_cdf, t, m, np.sqrt(v), np.array(upper_tail))
 
     def predictive_log_density(self, y: ArrayLike, mean: ArrayLike, variance: ArrayLike) -> Array:
         """Log density of f + noise at y for Gaussian f; with intervals, log probability of each.
@@ -527,8 +528,8 @@ def interpolated_cdf(noise: NoiseModel, variances: Array, count: int) -> Cdf | N
     # The table is of the log variance of f, and of the distance from the mean in standard deviations.
     center, spread = float(noise.mean), float(noise.variance)
     least = _SMALL_SHARE * spread
-    first, last = np.log(np.maximum([variances.min(), variances.max()], least)) / _LOG_STEP - 1.0
-    v = np.exp(_LOG_STEP * (first + np.arange(4 + int(last - first))))[:, None]
+    first, last = np.log(np.maximum([variances.min(), variances.max()], least)) / _LOG_STEP - 4.0
+    v = np.exp(_LOG_STEP * (first + np.arange(10 + int(last - first))))[:, None]
     if count < v.size * _PLACES.size:
         return None
     table = noise.predictive_cdf(center + np.sqrt(spread + v) * _PLACES, 0.0, v)
@@ -537,7 +538,7 @@ def interpolated_cdf(noise: NoiseModel, variances: Array, count: int) -> Cdf | N
         used = np.maximum(variance, least)
         deviation, line = np.sqrt(spread + used), np.log(used) / _LOG_STEP - first
         place = ((y - mean - center) / deviation - _PLACES[0]) / (_PLACES[1] - _PLACES[0])
-        return elementwise.interpolated(place.reshape(-1, mean.size), line, table).reshape(y.shape)
+        return np.asarray(map_coordinates(table, np.broadcast_arrays(line, place), mode="nearest"))
 
     return cdf
 

@@ -169,21 +169,23 @@ def reach(slope: float, precision: float) -> float:
 
 
 @compiled
-def peak(lower: float, upper: float, slope: float, precision: float) -> tuple[float, float, float, float]:
-    """Find the maximum of the concave q(s) = slope·s - ½·precision·s² on [lower, upper], and the support of exp(q).
+def peak(
+    lower: float, upper: float, slope: float, precision: float, anchor: float = 0.0
+) -> tuple[float, float, float, float]:
+    """Find the maximum of the concave q = slope·(s - anchor) - ½·precision·(s - anchor)² for s in [lower, upper].
 
     Returns the place s* of the maximum, the modulus of q' there (0 inside), and two distances from s*. They are the
     ends of the interval where exp(q - q(s*)) > e⁻⁴⁵.
     """
     if precision > 0.0:
-        place = min(max(slope / precision, lower), upper)
+        place = min(max(anchor + slope / precision, lower), upper)
     elif slope > 0.0:
         place = upper
     elif slope < 0.0 or lower > -inf:
         place = lower
     else:
         place = upper
-    steepness = slope - precision * place
+    steepness = slope - precision * (place - anchor)
     if place > lower and place < upper:
         steepness = 0.0
     farthest = reach(abs(steepness), precision)
@@ -361,26 +363,12 @@ def _fill_derivative(d: Array, row: Row, d_energy: Array) -> None:
             c[2] = 0.5 * d[3 * m + (1 if j == 0 else 2)]
 
 
-@register_jitable
-def _label_energy(label: float, row: Row) -> float:
-    """The larger energy of the two labels where |f| = 1; the other is 0 (Sollich 2002, (4))."""
-    _, value, slope, _ = row
-    m = value.shape[0]
-    return value[m - 1] + 2.0 * slope[m] if label > 0.0 else value[0] - 2.0 * slope[0]
+@separate(PIECES, MATRIX, types.float64[:, :, ::1], VECTOR, types.boolean)
+def of_curves(values: Array, derivatives: Array, labels: Array, log_odds: bool) -> Pieces:
+    """Make the table from energies as curves (k, 3m + 3), derivatives (p, k, 3m + 3), and labels, if there are.
 
-
-@register_jitable
-def _d_label_energy(label: float, d_energy: Array) -> float:
-    """The derivative of `_label_energy` by a parameter."""
-    low, high = d_energy[0], d_energy[d_energy.shape[0] - 1]
-    if label > 0.0:
-        return high[0] + 2.0 * (high[1] + 2.0 * high[2])
-    return low[0] - 2.0 * (low[1] - 2.0 * low[2])
-
-
-@separate(PIECES, MATRIX, types.float64[:, :, ::1], VECTOR)
-def of_curves(values: Array, derivatives: Array, labels: Array) -> Pieces:
-    """Make the table from energies as curves (k, 3m + 3), derivatives (p, k, 3m + 3), and labels, if there are."""
+    With ``log_odds`` the energies are minus the log odds of the labels, whose factors have no other normaliser.
+    """
     count, rows, m = derivatives.shape[0], values.shape[0], values.shape[1] // 3 - 1
     pieces, moments = empty(count, rows, m), np.empty((m + 1, 3))
     for k in range(rows):
@@ -388,24 +376,16 @@ def of_curves(values: Array, derivatives: Array, labels: Array) -> Pieces:
         _fill_row(values[k], row)
         for p in range(count):
             _fill_derivative(derivatives[p, k], row, pieces.d_energy[p, k])
-        if labels.shape[0] > 0:
-            highest = _label_energy(labels[k], row)
+        if log_odds:
+            pieces.labels[k] = 1.0
+        elif labels.shape[0] > 0:  # of the two labels one has the energy 0 where |f| = 1 (Sollich 2002, (4))
+            highest, _, _, j = energy(2.0 * labels[k], row)
             pieces.log_normalizer[k] = log1p(exp(-highest))
             for p in range(count):
-                d_highest = _d_label_energy(labels[k], pieces.d_energy[p, k])
+                d_highest = d_energy_at(2.0 * labels[k], j, row[0], pieces.d_energy[p, k])
                 pieces.d_log_normalizer[p, k] = -d_highest / (1.0 + exp(min(highest, 600.0)))
         else:
             pieces.log_normalizer[k] = tilted_row(0.0, 0.0, 0.0, row, moments)[0]
             for p in range(count):
                 pieces.d_log_normalizer[p, k] = -mean_d_energy(moments, pieces.d_energy[p, k])
-    return pieces
-
-
-@separate(PIECES, PIECES)
-def of_log_odds(pieces: Pieces) -> Pieces:
-    """The table, changed in place, of labels whose log odds are -E, without another normaliser."""
-    for k in range(pieces.labels.shape[0]):
-        pieces.labels[k], pieces.log_normalizer[k] = 1.0, 0.0
-        for p in range(pieces.d_log_normalizer.shape[0]):
-            pieces.d_log_normalizer[p, k] = 0.0
     return pieces

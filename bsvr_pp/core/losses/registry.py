@@ -14,10 +14,11 @@ by P(y|f) = Q(y|f)/ν(f), (10). A kind of targets states what does not exist for
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Mapping, Sequence
+import itertools
+from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass
 from functools import cache
-from typing import ClassVar, Protocol
+from typing import ClassVar
 
 import numpy as np
 from numba.extending import overload, register_jitable
@@ -25,10 +26,12 @@ from numba.np.unsafe.ndarray import to_fixed_tuple
 from numpy.typing import ArrayLike, NDArray
 from scipy.special import expit
 
-from bsvr_pp.core.arrays import Array, Tensor, check_variance
-from bsvr_pp.core.losses.pieces import Pieces, of_curves, of_log_odds
+from bsvr_pp.core.arrays import Array, Tensor, check_positive
+from bsvr_pp.core.losses.pieces import Pieces, of_curves
 
 type Value = complex | np.ndarray
+type Parameters = Mapping[str, float | Array]
+type Sample = Callable[[tuple[int, ...], np.random.Generator], Array]  # draws of a noise
 type Curve = tuple[tuple[Value, ...], tuple[Value, ...], tuple[Value, ...], tuple[Value, Value]]
 
 # Nodes for the standard normal; equal steps are exact up to rounding errors for smooth functions.
@@ -157,17 +160,6 @@ _NOT_OF_KNOWN = ("residual", "scales of the noise", "mode")
 _NOT_OF_SVM = [what for what in NOT_OF_LABELS if what != "mode"]
 
 
-class Noise(Protocol):
-    """What targets ask of a noise model."""
-
-    @property
-    def parameters(self) -> Mapping[str, float | Array]:
-        """Values by name."""
-
-    def sample(self, size: tuple[int, ...], random_seed: np.random.Generator) -> Array:
-        """Draws of the noise."""
-
-
 @dataclass(frozen=True, slots=True)
 class Numbers:
     """Targets f + noise, whose residual y - f has the density of the loss; what there is for targets of any kind."""
@@ -190,9 +182,9 @@ class Numbers:
         """Log of p(y|f), times its normaliser."""
         return -energy
 
-    def draw(self, noise: Noise, f: Array, rng: np.random.Generator) -> Array:
+    def draw(self, sample: Sample, parameters: Parameters, f: Array, rng: np.random.Generator) -> Array:
         """One target for each f."""
-        return f + noise.sample(f.shape, rng)
+        return f + sample(f.shape, rng)
 
     def refusal(self, what: str, /, **names: str) -> str:
         """Why something does not exist for these targets; empty if it does. What has no sentence is a KeyError."""
@@ -213,13 +205,13 @@ class Labels(Numbers):
         """Argument of the loss."""
         return 1.0 - y * f
 
-    def draw(self, noise: Noise, f: Array, rng: np.random.Generator) -> Array:
+    def draw(self, sample: Sample, parameters: Parameters, f: Array, rng: np.random.Generator) -> Array:
         """One label for each f, given that it is known."""
-        return np.where(rng.random(f.shape) < label_probability(f, **noise.parameters), 1.0, -1.0)
+        return np.where(rng.random(f.shape) < label_probability(f, **parameters), 1.0, -1.0)
 
-    def masses(self, noise: Noise, mean: Array, variance: Array) -> Array:
+    def masses(self, parameters: Parameters, mean: Array, variance: Array) -> Array:
         """Probability of each value (2, n) for Gaussian f."""
-        above = average_probability(mean, variance, **noise.parameters)
+        above = average_probability(mean, variance, **parameters)
         return np.stack([1.0 - above, above])
 
 
@@ -258,31 +250,20 @@ class Loss:
         return _table(self)
 
 
-def curve(loss: Loss, parameters: Sequence[Value], y: Value) -> tuple[Sequence[Value], list[Sequence[Value]]]:
-    """The four tuples of a loss as one of 3m + 3 entries, and its derivatives by each parameter."""
-    given = [*parameters, y] if not loss.targets.one_table else [*parameters]
-
-    def at(values: Sequence[Value]) -> Sequence[Value]:
-        knots, value, slope, outer = loss.energy(*values)
-        return *knots, *value, *slope, *outer
-
-    steps = [[x + 1j * _STEP if i == q else x for i, x in enumerate(given)] for q in range(len(loss.parameters))]
-    return at(given), [[entry.imag / _STEP for entry in at(values)] for values in steps]
-
-
 @cache
 def _table(loss: Loss) -> Callable[[Array, Array], Pieces]:
     """Make the function of `Loss.table`: arrays of NumPy in Python, row by row in compiled code."""
     energy, labels, count = loss.energy, not loss.targets.one_table, len(loss.parameters)
-    finished = of_log_odds if loss.targets.log_odds else register_jitable(lambda pieces: pieces)
-    arguments = count + int(labels)
+    log_odds, arguments = loss.targets.log_odds, count + int(labels)
 
     def table(parameters: Array, y: Array) -> Pieces:
-        rows = y.shape[0] if labels else parameters.shape[1]
-        values, derivatives = curve(loss, list(parameters), y)
-        curves = [[np.broadcast_to(entry, rows) for entry in each] for each in (values, *derivatives)]
-        rowwise = np.ascontiguousarray(np.swapaxes(curves, 1, 2))
-        return finished(of_curves(rowwise[0], rowwise[1:], y if labels else np.empty(0)))
+        given = np.array(np.broadcast_arrays(*parameters, y) if labels else parameters)
+        moved = given + 1j * _STEP * np.eye(count, arguments)[:, :, None]  # (parameter that moves, argument, row)
+        entries = itertools.chain(*energy(*moved.swapaxes(0, 1)))
+        curves = np.stack(np.broadcast_arrays(*entries), axis=-1)
+        return of_curves(
+            np.ascontiguousarray(curves[0].real), curves.imag / _STEP, y if labels else np.empty(0), log_odds
+        )
 
     def by_row(parameters: Array, y: Array) -> Pieces:
         rows = y.shape[0] if labels else parameters.shape[1]
@@ -302,7 +283,7 @@ def _table(loss: Loss) -> Callable[[Array, Array], Pieces]:
                     values, derivatives = np.empty((rows, parts.size)), np.empty((count, rows, parts.size))
                 for i in range(parts.size):
                     values[k, i], derivatives[q, k, i] = parts[i].real, parts[i].imag / _STEP
-        return finished(of_curves(values, derivatives, y if labels else np.empty(0)))
+        return of_curves(values, derivatives, y if labels else np.empty(0), log_odds)
 
     overload(table, strict=False)(lambda parameters, y: by_row)
     return table
@@ -341,7 +322,7 @@ def label_probability(f: ArrayLike, C: ArrayLike, reach: ArrayLike = np.inf) -> 
 def average_probability(mean: ArrayLike, variance: ArrayLike, C: ArrayLike, reach: ArrayLike = np.inf) -> Array:
     """Average of P(+1|f) over a Gaussian posterior of f, elementwise (Sollich 2002, (33))."""
     m, v = np.broadcast_arrays(np.asarray(mean, dtype=np.float64), np.asarray(variance, dtype=np.float64))
-    check_variance(v)
+    check_positive("variance", v, or_zero=True)
     flat, sd = np.ravel(m), np.sqrt(np.ravel(v))
     parts = [
         label_probability(flat[i : i + _CHUNK, None] + sd[i : i + _CHUNK, None] * _Z, C, reach) @ _WEIGHT

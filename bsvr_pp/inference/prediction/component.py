@@ -359,7 +359,11 @@ def new_values(found: PredictiveDistribution, cutpoints: list[Array], targets: A
     probability = np.zeros((values.size, len(found)))
     components = zip(found.weights, found.means, found.variances, found.noises, strict=True)
     for i, (share, mean, variance, noise) in enumerate(components):
-        masses = _class_masses(noise, mean, variance, cutpoints[i]) if cutpoints else kind.masses(noise, mean, variance)
+        masses = (
+            _class_masses(noise, mean, variance, cutpoints[i])
+            if cutpoints
+            else kind.masses(noise.parameters, mean, variance)
+        )
         probability += share * masses
     probability /= probability.sum(axis=0)
     y_mean = values @ probability
