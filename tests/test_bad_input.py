@@ -65,7 +65,7 @@ NO_VECTOR = [
     ([[1], [1, 2]], "must be an array of numbers, got list"),
     (object(), "must be an array of numbers, got object"),
     (Y + 1j, "must be an array of numbers, got complex128"),
-    (np.ma.array(Y, mask=Y > Y[0]), r"must have no masked entries, got \d: leave them out, or fill them"),
+    (np.ma.array(Y, mask=Y[0] < Y), r"must have no masked entries, got \d: leave them out, or fill them"),
     (NAN, "must be finite, got nan"),
     (INF, "must be finite, got inf"),
     ([], r"must (not be empty|be .* array), got shape \(0,\)"),
@@ -419,7 +419,7 @@ PUBLIC = {
     "NormalisedEvidence": [
         *options(
             lambda s, **o: classification.NormalisedEvidence(**o),
-            kind=("x", None, "must be 'naive', 'conditional' or 'joint', got"),
+            kind=("x", None, "must be one of naive, conditional, joint, got"),
             latent=("x", bp.MAP(), bp.MeanField, "must integrate f out, .*got"),
             steps=("a", -1, 1.5, None, "must be an integer of at least 0, got"),
             particles=(1, *NO_COUNT),
