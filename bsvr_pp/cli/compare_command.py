@@ -23,6 +23,8 @@ from bsvr_pp.methods import METHODS, make_method, method_of
 
 if TYPE_CHECKING:
     import xarray as xr
+    from arviz_plots import PlotCollection
+    from matplotlib.figure import Figure
 
     from bsvr_pp.assess.assessment import Comparison
     from bsvr_pp.estimators.training_data import Units
@@ -200,7 +202,7 @@ def _pictures(
     n, d = train.X.shape
     facts = {"target": train.target, "along": "inverse_lengthscale" if d == 1 else "C"}
     options = {"labels": (train.inputs[0], train.target), "input_units": (units.mean[0], units.scale[0])}
-    drawn: dict[str, Any] = {
+    drawn: dict[str, Figure | PlotCollection] = {
         "predictive": bp.plot_predictive(results, **known, **options, target_units=(units.location, units.unit)),
         "hyperparameters": hyperparameters_picture(results, {"lengthscale": train.inputs}),
     }

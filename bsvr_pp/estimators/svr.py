@@ -97,7 +97,8 @@ class BayesianSVR(TargetPredictions, SavedEstimator, RegressorMixin, BaseEstimat
         Whether several targets share the hyperparameters of the kernel (docs/how-to/several-targets.md). Only in dense
         fits without `bp.NUTS`.
     blocks : "auto", int, `bp.LocalBlocks` or None
-        Local blocks of rows, or their size as in `bp.LocalBlocks`, which has all options of many rows.
+        Local blocks of rows, between which f is independent a priori: "auto" is a dense fit up to 2000 rows, and blocks
+        of 1000 above; a number is the size of a block; None is always a dense fit. `bp.LocalBlocks` has all options.
     noise_scales : bool
         Whether the noise of predictions is a mixture of several scales, chosen by the nearest rows, where one is not
         enough: with blocks, in dense fits of at least 200 rows by mean field, and where a third of the targets have one

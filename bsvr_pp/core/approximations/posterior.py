@@ -346,7 +346,7 @@ def without_factor[Found: DataclassInstance](found: Found) -> Found:
 
 
 # Of the numbers of blocks: evidences and objectives are sums, and the worst block decides about convergence.
-_TOTALS: dict[str, Callable[[list[Any]], float]] = {
+_TOTALS: dict[str, Callable[..., float]] = {
     "log_evidence": sum,
     "objective": sum,
     "converged": all,

@@ -64,7 +64,7 @@ class Optimum:
     def record(self) -> dict[str, object]:
         """The end point as plain data, without the curvature."""
         point = {name: np.asarray(value).tolist() for name, value in self.point.items()}
-        return {"point": point} | {name: getattr(self, name) for name in OF_OPTIMUM}
+        return {"point": point} | {name: np.asarray(getattr(self, name)).item() for name in OF_OPTIMUM}
 
     @classmethod
     def from_record(cls, record: Mapping[str, Any]) -> Self:
