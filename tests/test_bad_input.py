@@ -820,6 +820,8 @@ PUBLIC = {
         (lambda s: into_folder(MANY, inference="nuts"), "inference must be mean field or Laplace in a folder, got"),
         (lambda s: into_folder(MANY, blocks=5, noise="absolute", inference="laplace"), "has no curvature to go by"),
         (lambda s: into_folder(MANY, inference=bp.Integrated()), "inference must be mean field or Laplace in a"),
+        (lambda s: into_folder(np.ma.array(MANY, mask=MANY > 1.0)), "data must have no masked entries, got"),
+        (lambda s: into_folder(MANY, MASKED), "y must have no masked entries, got 1: leave them out"),
         (lambda s: into_folder(MANY, y=None), "y must be given with inputs that are an array"),
         (lambda s: into_folder(MANY, y=TARGETS[:4]), "y must have 20 values as data has rows, got 4"),
         (lambda s: into_folder(MANY, target="delay"), "target is the name of a column of a table, got target='delay'"),

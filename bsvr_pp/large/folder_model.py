@@ -418,7 +418,7 @@ class FolderModel(TargetPredictions):
             X = X.compute()
         if self.encoding_ is not None and (table := table_of(X)) is not None:
             X = encoded(self.encoding_, table)
-        return numbers("X", np.asarray(X), ("n_new", self.n_features_in_))
+        return numbers("X", X, ("n_new", self.n_features_in_))
 
     def _standardised(self, X: ArrayLike) -> Array:
         return self._fit.units.inputs(self._encoded(X))

@@ -21,7 +21,7 @@ import pandas as pd
 from numpy.typing import ArrayLike, NDArray
 from scipy.sparse import issparse
 
-from bsvr_pp.core.arrays import Array, checked_weights, warn
+from bsvr_pp.core.arrays import Array, check_unmasked, checked_weights, warn
 from bsvr_pp.core.atomic_write import DamagedError, SealedFile, atomic_write
 from bsvr_pp.core.covariance.covariance import each_block
 from bsvr_pp.estimators.training_data import IntervalData, TrainingData, Units, as_given, used_rows, width_of_tied
@@ -79,7 +79,7 @@ def source_of(
         if issparse(data):
             raise ValueError("data must be dense in a folder, got a sparse matrix: use TruncatedSVD")
         if np.ndim(y) == 2 or getattr(getattr(y, "dtype", None), "names", None):
-            of_y = targets_in_memory(np.asarray(y), allowed=intervals)
+            of_y = targets_in_memory(y, allowed=intervals)
             if of_y.names is not None:
                 raise ValueError(
                     f"y has {len(of_y.names)} columns: intervals=True takes two as lower and upper ends, and several "
@@ -87,6 +87,7 @@ def source_of(
                 )
             y, ends = np.asarray(of_y.y), getattr(of_y, "ends", None)
         for name, value, ndim in (("data", data, 2), ("y", y, 1)):
+            check_unmasked(name, value)
             shape = getattr(value, "shape", type(value))
             if not isinstance(shape, tuple) or len(shape) != ndim:
                 raise ValueError(f"{name} must be an array with {ndim} axes, got {shape}")
