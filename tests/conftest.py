@@ -94,11 +94,8 @@ def sinc_results(sinc_model):
         drawn = bp.fit(bp.Integrated(), model, random_seed=1, progressbar=False, draws=300)["posterior"].to_dataset()
         order = np.random.default_rng(0).permutation(300).reshape(2, 150)  # without it those of a point are together
         chains = [drawn.isel(chain=0, draw=rows).drop_vars(["chain", "draw"]) for rows in order]
-        posterior, known = (
-            xr.concat(chains, "chain"),
-            {"diverging": (("chain", "draw"), np.zeros((2, 150), dtype=bool))},
-        )
-        return xr.DataTree.from_dict({"posterior": posterior, "sample_stats": xr.Dataset(known)})
+        diverging = xr.Dataset({"diverging": (("chain", "draw"), np.zeros((2, 150), dtype=bool))})
+        return xr.DataTree.from_dict({"posterior": xr.concat(chains, "chain"), "sample_stats": diverging})
 
     with pytest.MonkeyPatch.context() as patch, warnings.catch_warnings(action="ignore"):
         patch.setattr(nuts, "_sample", sample)
