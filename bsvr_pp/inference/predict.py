@@ -15,14 +15,22 @@ import pymc as pm
 import xarray as xr
 from numpy.typing import ArrayLike
 
-from bsvr_pp.core.arrays import check_size, checked_levels, numbers
+from bsvr_pp.core.arrays import check_choice, check_size, checked_levels, numbers
 from bsvr_pp.core.docs import shared
 from bsvr_pp.inference.fitted import components
 from bsvr_pp.inference.parts import check_part
-from bsvr_pp.inference.prediction.component import draw_jointly, mixture_of, new_rows, noise_of_rows, predictions
+from bsvr_pp.inference.prediction.component import (
+    draw_jointly,
+    mixture_of,
+    new_rows,
+    noise_of_rows,
+    predictions,
+    rowwise_data,
+)
 from bsvr_pp.inference.prediction.distribution import QUANTILES, PredictiveDistribution, mixed
 from bsvr_pp.inference.prediction.neighbours import NoiseScales
 from bsvr_pp.inference.result import NamesOfRows, dim_of_new_rows, problem_of
+from bsvr_pp.model.problem import Problem
 
 
 @shared
@@ -34,6 +42,7 @@ def predict(
     quantiles: Sequence[float] = QUANTILES,
     y_new: ArrayLike | None = None,
     data: Mapping[str, ArrayLike] | None = None,
+    target: str | None = None,
     component: str | None = None,
     neighbours: int | NoiseScales | None = None,
     **names: Unpack[NamesOfRows],
@@ -55,6 +64,8 @@ def predict(
     data : dict, optional
         Values of the other `pm.Data` on which noise, linear terms or processes depend, by name, one row for each new
         input. Inputs that are `pm.Data` take the values of X_new.
+    target : str, optional
+        Name of the observed variable whose values are predicted; needed if several are observed.
     component : str, optional
         Name of one of the processes that are added, or of the coefficients of a linear term: only ``f_mean`` and
         ``f_variance`` of this part of f are returned.
@@ -94,6 +105,7 @@ def predict(
     if unknown := names.keys() - NamesOfRows.__annotations__.keys():
         raise TypeError(f"predict() got an unexpected keyword argument {min(unknown)!r}")
     problem = problem_of(result, model)
+    data = _of_target(problem, target, X_new, data)
     X = new_rows(problem, X_new, data)
     levels = checked_levels(quantiles)
     targets = None if y_new is None else numbers("y_new", y_new, (len(X),))
@@ -128,13 +140,14 @@ def predict_distribution(
     *,
     model: pm.Model | None = None,
     data: Mapping[str, ArrayLike] | None = None,
+    target: str | None = None,
     neighbours: int | NoiseScales | None = None,
 ) -> PredictiveDistribution:
     """Predict the distribution of new targets, of which `predict` has some values.
 
     Parameters
     ----------
-    result, X_new, model, data, neighbours
+    result, X_new, model, data, target, neighbours
         As in `predict`.
 
     Returns
@@ -154,9 +167,21 @@ def predict_distribution(
     array([ True])
     """
     problem = problem_of(result, model)
+    data = _of_target(problem, target, X_new, data)
     X = new_rows(problem, X_new, data)
     if problem.ends.cutpoints or problem.loss.targets.values:
         raise ValueError("predict_distribution takes real targets, and the model has classes: use predict")
     parts = partial(components, problem, result, neighbours=neighbours)
     noise_of = noise_of_rows(problem, X, data)
     return mixture_of(parts(), X, noise_of, joint=partial(draw_jointly, parts, X))[0]
+
+
+def _of_target(
+    problem: Problem, target: str | None, X_new: ArrayLike | None, data: Mapping[str, ArrayLike] | None
+) -> Mapping[str, ArrayLike] | None:
+    """The data of new rows of a target, which must be named if there are several."""
+    if problem.sources is None:
+        check_choice("target", target or problem.target, [problem.target])
+        return data
+    first = next(iter((data or {}).values()), ()) if X_new is None else X_new
+    return problem.sources.of_new_rows(target, len(np.atleast_1d(first)), data or {}, rowwise_data(problem))

@@ -10,7 +10,7 @@ from __future__ import annotations
 import warnings
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import cast
+from typing import Any, cast
 
 import numpy as np
 import pymc as pm
@@ -139,19 +139,24 @@ class GP(pm.gp.Latent):
             partition if partition.several else ONE_BLOCK,
             columns=names,
         )
-        mean, covariance = self.mean_func(X), stabilize(prior.blocks.between(self.cov_func(X)), jitter)
-        if reparameterize:
-            size = {} if "dims" in kwargs else {"size": X.shape[0]}
-            white = pm.Normal(f"{name}_rotated_", **size, **kwargs)
-            cholesky = _PriorCholesky(lower=True)
-            cholesky.prior = prior
-            factor = cast(Tensor, Blockwise(cholesky)(covariance))
-            f = pm.Deterministic(name, mean + factor.dot(white), dims=kwargs.get("dims"))
-        else:
-            f = pm.MvNormal(name, mu=mean, cov=covariance, **kwargs)
-            f.tag.gp_prior = prior
+        f = add_latent(prior, self.mean_func(X), prior.blocks.between(self.cov_func(X)), **kwargs)
         self.X, self.f, self.n_outputs = X, f, 1
         return f
+
+
+def add_latent(prior: Prior, mean: Tensor, covariance: Tensor, **kwargs: Any) -> TensorVariable:
+    """Add the latent variable of a record to the surrounding model, with this mean and covariance without jitter."""
+    stable = stabilize(covariance, prior.jitter)
+    if prior.whitened is None:
+        f = pm.MvNormal(prior.name, mu=mean, cov=stable, **kwargs)
+        f.tag.gp_prior = prior
+        return f
+    size = {} if "dims" in kwargs else {"size": prior.X.shape[0]}
+    white = pm.Normal(prior.whitened, **size, **kwargs)
+    cholesky = _PriorCholesky(lower=True)
+    cholesky.prior = prior
+    factor = cast(Tensor, Blockwise(cholesky)(stable))
+    return pm.Deterministic(prior.name, mean + factor.dot(white), dims=kwargs.get("dims"))
 
 
 class _PriorCholesky(Cholesky):
@@ -201,9 +206,11 @@ def localize(graph: TensorLike, model: pm.Model) -> TensorVariable:
 
 
 def copy_model[Made](model: pm.Model, copy: Callable[[pm.Model], Made]) -> Made:
-    """Call a function of PyMC that copies a model, which refuses initial values and warns of old GP objects."""
+    """Call a function of PyMC that copies a model, without what it refuses: initial values, and axes without a name."""
     bare = object.__new__(type(model))
-    vars(bare).update(vars(model), rvs_to_initial_values=dict.fromkeys(model.rvs_to_initial_values))
+    dims = {name: each for name, each in model.named_vars_to_dims.items() if None not in each}
+    without = {"rvs_to_initial_values": dict.fromkeys(model.rvs_to_initial_values), "named_vars_to_dims": dims}
+    vars(bare).update(vars(model) | without)
     with warnings.catch_warnings():
         warnings.filterwarnings("ignore", ".*likely created by GP objects.*", UserWarning)
         return copy(bare)

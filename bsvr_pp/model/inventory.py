@@ -43,15 +43,14 @@ def check_variables(model: pm.Model) -> None:
             )
 
 
-def target_of(model: pm.Model, latents: Iterable[Tensor]) -> Tensor:
-    """The observed variable that depends on latent functions, or on other variables that f consists of: the targets."""
+def targets_of(model: pm.Model, latents: Iterable[Tensor]) -> list[Tensor]:
+    """The observed variables that depend on latent functions, or on other variables that f consists of: the targets."""
     observed = list(model.observed_RVs)
     found = [v for v in observed if len(observed) == 1 or _depends(model, v, set(latents))]
-    if len(found) != 1:
-        names = ", ".join(v.name for v in found or observed) or "none"
-        remedy = ": put the rows of all into one, with a pm.Data that says which a row has" if len(found) > 1 else ""
-        raise ModelError(f"the model must have one observed variable of f, the targets; it has {names}{remedy}")
-    return found[0]
+    if not found:
+        names = ", ".join(v.name for v in observed) or "none"
+        raise ModelError(f"the model must have an observed variable of f, the targets; it has {names}")
+    return found
 
 
 def inventory_of(

@@ -22,7 +22,6 @@ from bsvr_pp.core.approximations import Covariance
 from bsvr_pp.core.arrays import Array, Tensor, check_size, check_spread
 from bsvr_pp.core.covariance.covariance import AnyCovariance, BlockDiagonal, CrossRoot
 from bsvr_pp.core.losses import NoiseModel
-from bsvr_pp.core.losses.registry import Loss
 from bsvr_pp.model.affine import Affine, RowValues, affine_of, has_gaussian_mean
 from bsvr_pp.model.blocks import ONE_BLOCK, Blocks, Partition
 from bsvr_pp.model.compiled import (
@@ -36,11 +35,11 @@ from bsvr_pp.model.compiled import (
     quick,
     value_of,
 )
-from bsvr_pp.model.distributions import noise_of, split_weight
 from bsvr_pp.model.gaussian import gaussian_variables, gradients
 from bsvr_pp.model.gp import Prior, localize, processes_of
-from bsvr_pp.model.inventory import ModelError, NotRead, check_random, check_variables, inventory_of, target_of
-from bsvr_pp.model.row_kinds import Known, known_of, with_known_targets
+from bsvr_pp.model.inventory import ModelError, NotRead, check_random, check_variables, inventory_of, targets_of
+from bsvr_pp.model.row_kinds import noise_in, with_known_targets
+from bsvr_pp.model.sources import Sources, with_one_target
 
 Point = dict[str, Array]
 
@@ -55,6 +54,7 @@ class Problem(CompiledModel):
     width: int  # number of columns on which f depends, the first
     data: dict[str, Array]
     blocks: Partition = ONE_BLOCK
+    sources: Sources | None = None  # of stacked targets
     _of_rows: dict[object, object] = field(default_factory=dict, repr=False)
     _of_priors: dict[object, object] = field(default_factory=dict, repr=False)
 
@@ -430,12 +430,15 @@ def read_model(model: pm.Model | None = None, *, samples_f: bool = False) -> Pro
 
 def _read(model: pm.Model) -> Problem:
     processes = processes_of(model)
-    target = target_of(model, processes or gaussian_variables(model))
+    target, *others = targets_of(model, processes or gaussian_variables(model))
+    if others:
+        model, sources = with_one_target(model, [target, *others], processes)
+        return replace(_read(model), sources=sources)
     if target.ndim != 1:
         raise ModelError(f"the targets {target.name} must have one axis, the rows, got {target.ndim} axes")
     if value_of(model.rvs_to_values[target]).size == 0:
         raise ModelError(f"the targets {target.name} have no value: observe at least one of them")
-    loss, latent, parameters, weight, ends = _noise_in(model, target)
+    loss, latent, parameters, weight, ends = noise_in(model, target)
     composite, prior, columns = _locate(model, target, latent, processes, [*parameters, *ends.bounds, weight])
     hyperparameters, terms, of_latent = inventory_of(model, target, prior.latents)
     width, blocks = columns.width, prior.blocks
@@ -511,24 +514,6 @@ def _is_rowwise(graph: Tensor, columns: Columns) -> bool:
     """Whether a graph of some rows alone is computed row by row; a graph of all rows is checked at new rows."""
     some = columns.kept is not None and graph.ndim > 0
     return not some or RowValues(columns.model, graph, {}, columns.n, columns.kept).follows()
-
-
-def _noise_in(model: pm.Model, target: Tensor) -> tuple[Loss, Tensor, Sequence[Tensor], Tensor, Known]:
-    """Find the loss of targets, its location and parameters, sample weights, and what is known of the targets."""
-    single, weight = split_weight(target)
-    ends = known_of(single)
-    noise = noise_of(ends.noise)
-    if noise is None or not (ends.exact or not noise[0].targets.refusal("residual")):
-        op = ends.noise.owner.op
-        kind = next(iter(getattr(op, "_print_name", ())), type(op).__name__)
-        raise ModelError(
-            f"the noise of {target.name} is {kind}: use bp.SoftInsensitive, bp.EpsilonInsensitive, bp.Huber, "
-            "bp.SVMLabel, pm.Laplace, pm.AsymmetricLaplace or pm.Normal"
-        )
-    loss, latent, parameters = noise
-    known = [localize(parameter, model) for parameter in parameters]
-    bounds = tuple(localize(bound, model) for bound in ends.bounds)
-    return loss, latent, known, localize(weight, model), ends._replace(bounds=bounds)
 
 
 def _check_data(problem: Problem) -> None:

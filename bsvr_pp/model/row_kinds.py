@@ -33,9 +33,17 @@ from pytensor.tensor.random.op import RandomVariable
 from bsvr_pp.core.arrays import Array, Rows, Tensor, check_choice
 from bsvr_pp.core.losses import LOSSES
 from bsvr_pp.core.losses.noise import checked_ends
-from bsvr_pp.core.losses.registry import NOISES
-from bsvr_pp.model.distributions import NoiseRV, constraints, distribution_class, noise_of, valid_parameters
-from bsvr_pp.model.gp import copy_model, set_initial_values, share_data
+from bsvr_pp.core.losses.registry import NOISES, Loss
+from bsvr_pp.model.distributions import (
+    NoiseRV,
+    constraints,
+    distribution_class,
+    noise_of,
+    split_weight,
+    valid_parameters,
+)
+from bsvr_pp.model.gp import copy_model, localize, set_initial_values, share_data
+from bsvr_pp.model.inventory import ModelError
 from bsvr_pp.model.operation import log_factor
 
 _KNOWN: WeakKeyDictionary[pm.Model, tuple[list[str], pm.Model]] = WeakKeyDictionary()
@@ -99,6 +107,24 @@ def known_of(target: Tensor) -> Known:
     if isinstance(op, TargetRV):
         return Known(op.kind, target, tuple(op.dist_params(target.owner)[-len(op.kind.bounds) :]))
     return Known(_EXACT, target)
+
+
+def noise_in(model: pm.Model, target: Tensor) -> tuple[Loss, Tensor, Sequence[Tensor], Tensor, Known]:
+    """Find the loss of targets, its location and parameters, sample weights, and what is known of the targets."""
+    single, weight = split_weight(target)
+    ends = known_of(single)
+    noise = noise_of(ends.noise)
+    if noise is None or not (ends.exact or not noise[0].targets.refusal("residual")):
+        op = ends.noise.owner.op
+        kind = next(iter(getattr(op, "_print_name", ())), type(op).__name__)
+        raise ModelError(
+            f"the noise of {target.name} is {kind}: use bp.SoftInsensitive, bp.EpsilonInsensitive, bp.Huber, "
+            "bp.SVMLabel, pm.Laplace, pm.AsymmetricLaplace or pm.Normal"
+        )
+    loss, latent, parameters = noise
+    known = [localize(parameter, model) for parameter in parameters]
+    bounds = tuple(localize(bound, model) for bound in ends.bounds)
+    return loss, latent, known, localize(weight, model), ends._replace(bounds=bounds)
 
 
 def _censored_ends(y: Tensor, lower: Tensor, upper: Tensor) -> tuple[Tensor, Tensor]:

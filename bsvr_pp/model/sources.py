@@ -1,0 +1,334 @@
+"""Several observed variables of one latent function, as one variable with the rows of all of them.
+
+The rows of the targets are stacked, and data say which target a row has. Location, noise and interval of a row are
+those of its target: a graph of a target is rebuilt for the stacked rows, with the rows of data that it has. A process
+has the inputs of the stacked rows, so that several targets may share its rows.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from typing import NamedTuple, cast
+from weakref import WeakKeyDictionary
+
+import numpy as np
+import pymc as pm
+import pytensor
+import pytensor.tensor as pt
+from numpy.typing import ArrayLike
+from pymc.model.fgraph import fgraph_from_model, model_from_fgraph
+from pytensor.graph.basic import Variable
+from pytensor.graph.traversal import ancestors
+from pytensor.tensor.subtensor import AdvancedSubtensor, Subtensor
+
+from bsvr_pp.core.arrays import Array, Rows, Tensor
+from bsvr_pp.core.losses.registry import LOSSES, Loss
+from bsvr_pp.model.compiled import INTERPRETED, data_of, value_of
+from bsvr_pp.model.distributions import observe
+from bsvr_pp.model.gaussian import above, replace_in, replace_in_all, shape_of
+from bsvr_pp.model.gp import Prior, add_latent, copy_model, localize, set_initial_values
+from bsvr_pp.model.inventory import ModelError
+from bsvr_pp.model.row_kinds import Interval, Known, noise_in, representative
+
+_SOFT = "soft_insensitive"
+# Parameters with which the soft insensitive loss is another one.
+_AS_SOFT = {_SOFT: {}, "epsilon_insensitive": {"beta": 0.0}, "huber": {"beta": 1.0}} | {
+    "absolute": {"epsilon": 0.0, "beta": 0.5}
+}
+
+
+class Sources(NamedTuple):
+    """The names of stacked targets, of the data that number them, and of the data of rows that each one needs."""
+
+    names: tuple[str, ...]
+    number: str
+    data: tuple[frozenset[str], ...]
+
+    def of_new_rows(
+        self, target: str | None, n: int, data: Mapping[str, ArrayLike], known: Mapping[str, Array]
+    ) -> dict[str, ArrayLike]:
+        """Complete the data of n new rows: the number of their target, and any values for what it does not need."""
+        if target not in self.names:
+            raise ValueError(f"target must be one of {', '.join(self.names)}, which the model has, got {target!r}")
+        chosen = self.names.index(target)
+        others = frozenset().union(*self.data) - self.data[chosen]
+        if not_its_own := sorted(others & data.keys()):
+            raise ValueError(f"data has {not_its_own[0]!r}, on which {target} does not depend: leave it out")
+        filled = {name: np.repeat(known[name][:1], n, axis=0) for name in others}
+        return {**filled, **data, self.number: np.full(n, chosen)}
+
+
+_STACKED: WeakKeyDictionary[pm.Model, tuple[object, tuple[pm.Model, Sources]]] = WeakKeyDictionary()
+
+
+def with_one_target(
+    model: pm.Model, targets: Sequence[Tensor], processes: Mapping[Tensor, Prior]
+) -> tuple[pm.Model, Sources]:
+    """The model with the rows of several targets in one observed variable, made once for the data of the model."""
+    held = {v.name: hash(np.asarray(v.get_value()).tobytes()) for v in data_of(model)}
+    key = [*model.named_vars], held
+    if _STACKED.get(model, (None,))[0] != key:
+        _STACKED[model] = key, _Stack(model, [_read(model, v) for v in targets], processes).stacked()
+    return _STACKED[model][1]
+
+
+class _Target(NamedTuple):
+    """What is read of an observed variable."""
+
+    name: str
+    loss: Loss
+    mu: Tensor
+    parameters: list[Tensor]
+    ends: Known
+    values: Array
+
+    @property
+    def of_rows(self) -> list[Tensor]:
+        """Graphs with a value for each row, or for all."""
+        return [self.mu, *self.parameters]
+
+    def as_soft(self) -> _Target:
+        """The target with soft insensitive noise, of which its own noise is a limit."""
+        named = dict(zip(self.loss.parameters, self.parameters, strict=True)) | _AS_SOFT[self.loss.name]
+        parameters = [pt.as_tensor_variable(named[name]) for name in LOSSES[_SOFT].parameters]
+        return self._replace(loss=LOSSES[_SOFT], parameters=parameters)
+
+
+def _read(model: pm.Model, variable: Tensor) -> _Target:
+    loss, mu, parameters, weight, ends = noise_in(model, variable)
+    name = str(variable.name)
+    if loss.targets.refusal("residual") or ends.cutpoints:
+        raise ModelError(f"{name} are labels or ordered classes, which share f with no other observed variable")
+    if weight.ndim or above(ends.bounds) & {*model.free_RVs}:
+        raise ModelError(f"{name} has weights, or ends with hyperparameters, and is not the one observed variable of f")
+    values = np.asarray(value_of(model.rvs_to_values[variable]), dtype=np.float64)
+    if variable.ndim != 1:
+        raise ModelError(f"the targets {name} must have one axis, the rows, got {variable.ndim} axes")
+    return _Target(name, loss, mu, list(parameters), ends, values)
+
+
+@dataclass
+class _Leaf:
+    """A process, data or a constant with rows: a variable of the stacked rows, and the rows that each target has."""
+
+    stacked: Tensor
+    rows: dict[int, Rows] = field(default_factory=dict)
+
+
+class _Stack:
+    """The stacked rows of the targets of a model."""
+
+    def __init__(self, model: pm.Model, targets: Sequence[_Target], processes: Mapping[Tensor, Prior]) -> None:
+        if {t.loss.name for t in targets} <= {*_AS_SOFT} and len({t.loss.name for t in targets}) > 1:
+            targets = [t.as_soft() for t in targets]
+        if len({t.loss.name for t in targets}) > 1:
+            each = " and ".join(f"{t.name} ({t.loss.name})" for t in targets)
+            raise ModelError(f"observed variables of one f must have one loss, or limits of the soft one, got {each}")
+        if several := [record.name for record in processes.values() if record.blocks.several]:
+            raise ModelError(f"{several[0]} has blocks, which are of the rows of one observed variable")
+        self._model, self._targets, self._processes = model, targets, processes
+        self._data = cast(set[Tensor], {*data_of(model)})
+        self._number = np.repeat(np.arange(len(targets)), [t.values.size for t in targets])
+        self._leaves: dict[Tensor, _Leaf] = {}
+        self._rebuilt = [[self._at_rows(graph, k) for graph in t.of_rows] for k, t in enumerate(targets)]
+        held = above([graph for each in self._rebuilt for graph in each], {*model.free_RVs, *processes})
+        if mixed := [record.name for f, record in processes.items() if f in self._leaves and f in held]:
+            raise ModelError(f"{mixed[0]} is chosen by data in one observed variable and has rows in another")
+        self._places = {f: self._inputs(f) for f in processes if f in self._leaves}
+        self._check()
+        self._order = self._order_of_processes()
+
+    def _at_rows(self, graph: Tensor, k: int) -> Tensor:
+        n = self._targets[k].values.size
+        return self._of_rows(graph, k, np.arange(n), n) if graph.ndim else graph
+
+    def _of_rows(self, graph: Tensor, k: int, rows: Rows, n: int) -> Tensor:
+        """A graph of n rows as one of the stacked rows, of which target k has these rows of it."""
+        made: dict[Variable, Variable] = {}
+
+        def of(v: Variable) -> Variable:
+            if v not in made:
+                made[v] = self._leaf(cast(Tensor, v), k, rows) if self._size(v) == n else rebuild(v)
+            return made[v]
+
+        def rebuild(v: Variable) -> Variable:
+            if v.owner is None or v in self._processes or v in self._model.free_RVs:
+                return v
+            whole, chosen = self._choice(cast(Tensor, v))
+            if chosen is not None and chosen.size == n:
+                inner = self._of_rows(whole, k, chosen[rows], shape_of(whole)[0])
+                if inner is not whole:
+                    return inner
+            inputs = [of(each) for each in v.owner.inputs]
+            if all(new is old for new, old in zip(inputs, v.owner.inputs, strict=True)):
+                return v
+            copy = v.owner.clone_with_new_inputs(inputs, strict=False).outputs[v.owner.outputs.index(v)]
+            copy.name = None  # `localize` takes variables by their names
+            return copy
+
+        return cast(Tensor, of(graph))
+
+    def _size(self, v: Variable) -> int | None:
+        """The number of rows of a process, of data or of a constant; None of another variable."""
+        if v in self._processes:
+            return shape_of(cast(Tensor, v))[0]
+        held = isinstance(v, pt.Constant) or v in self._data
+        return len(value_of(cast(Tensor, v))) if held and getattr(v, "ndim", 0) in (1, 2) else None
+
+    def _choice(self, v: Tensor) -> tuple[Tensor, Rows | None]:
+        """The variable of which v is some rows at places that no data give, and these places."""
+        node = v.owner
+        some = isinstance(node.op, Subtensor | AdvancedSubtensor) and len(node.op.idx_list) == 1
+        if not some or v.ndim != node.inputs[0].ndim or above(node.inputs[1:]) & {*self._model.free_RVs}:
+            return v, None
+        if isinstance(node.op, AdvancedSubtensor) and above(node.inputs[1:]) & self._data:
+            return v, None
+        whole = cast(Tensor, node.inputs[0])
+        every = pt.arange(shape_of(whole)[0])
+        places = node.clone_with_new_inputs([every, *node.inputs[1:]], strict=False).outputs[0]
+        return whole, cast(Rows, places.eval())
+
+    def _leaf(self, v: Tensor, k: int, rows: Rows) -> Tensor:
+        leaf = self._leaves.setdefault(v, _Leaf(pt.tensor(dtype=v.dtype, shape=(None,) * v.ndim)))
+        if not np.array_equal(leaf.rows.setdefault(k, rows), rows):
+            raise ModelError(f"{self._targets[k].name} depends on several rows of {v.name or 'a constant'} in each row")
+        return leaf.stacked
+
+    def _inputs(self, f: Tensor) -> Tensor:
+        """The inputs of the stacked rows of a process."""
+        place, n = localize(pt.as_tensor_variable(self._processes[f].X), self._model), shape_of(f)[0]
+        return [self._of_rows(place, k, rows, n) for k, rows in self._leaves[f].rows.items()][-1]
+
+    def _rows(self, v: Tensor) -> Rows:
+        """The row of a leaf in each stacked row, 0 where the target has none."""
+        found = np.zeros(self._number.size, dtype=np.int64)
+        for k, rows in self._leaves[v].rows.items():
+            found[self._number == k] = rows
+        return found
+
+    def _order_of_processes(self) -> Rows:
+        """The order of the stacked rows: that of a process, if each of its rows has one target."""
+        for f in self._places:
+            order = np.argsort(self._rows(f), kind="stable")
+            if np.array_equal(self._rows(f)[order], np.arange(shape_of(f)[0])):
+                return order
+        return np.arange(self._number.size)
+
+    @property
+    def _named(self) -> list[Tensor]:
+        """The leaves that are data of the model."""
+        return [v for v in self._leaves if v in self._data]
+
+    def _check(self) -> None:
+        """Check that the rebuilt graphs have the values of those of the targets, at a draw from the prior."""
+        rng, graphs = np.random.default_rng(0), [graph for t in self._targets for graph in t.of_rows]
+        free = [v for v in self._model.free_RVs if v in above(graphs, {*self._processes})]
+        at = dict(zip(free, pm.draw(free, random_seed=0), strict=True)) if free else {}
+        at |= {f: rng.normal(size=shape_of(f)) for f in self._processes}
+        stacked = {
+            leaf.stacked: (at[v] if v in at else np.asarray(value_of(v)))[self._rows(v)]
+            for v, leaf in self._leaves.items()
+        }
+        for k, (target, new) in enumerate(zip(self._targets, self._rebuilt, strict=True)):
+            mine = self._number == k
+            for old, found in zip(_values(target.of_rows, at), _values(new, at | stacked), strict=True):
+                found = found[mine] if found.shape[:1] == mine.shape else found
+                if found.shape != old.shape or not np.allclose(found, old, rtol=1e-6, equal_nan=True):
+                    raise ModelError(
+                        f"a row of {target.name} must depend on f and data of this row alone, where f has several "
+                        "observed variables"
+                    )
+
+    def stacked(self) -> tuple[pm.Model, Sources]:
+        """The model of the stacked rows, in which what else depends on f or on the data has the rows that it had."""
+        model, places = self._model, [*self._places]
+        named = self._named
+        latents = {model[name] for f in places for name in self._processes[f].latents}
+        changed = {*latents, *named, *(model[t.name] for t in self._targets)}
+        others = [v for v in (*model.deterministics, *model.potentials) if v not in latents and above([v]) & changed]
+        if held := [v.name for v in model.free_RVs if v not in latents and above([v]) & {*named}]:
+            raise ModelError(f"the prior of {held[0]} depends on data of rows, where several variables are observed")
+        fgraph, memo = copy_model(model, fgraph_from_model)
+        gone = {memo[v] for v in {*changed, *others} - {*named}}
+        for i in reversed(range(len(fgraph.outputs))):
+            if gone & set(ancestors([fgraph.outputs[i]])):
+                fgraph.remove_output(i)
+        new = set_initial_values(model_from_fgraph(fgraph, mutate_fgraph=True), model)
+        rows = {v: self._rows(v)[self._order] for v in self._leaves}
+        for v in named:
+            new[v.name].set_value(value_of(v)[rows[v]])
+        known = {leaf.stacked: new[v.name] for v, leaf in self._leaves.items() if v in named}
+        known |= {
+            leaf.stacked: pt.constant(value_of(v)[rows[v]])
+            for v, leaf in self._leaves.items()
+            if v not in named and v not in self._places
+        }
+        with new:
+            for f in places:
+                known[self._leaves[f].stacked] = self._add_process(f, replace_in(self._places[f], known), rows[f])
+            number = pm.Data("source" if "source" not in new.named_vars else "source_of_row", self._number[self._order])
+            self._observe(known, number)
+            self._add_others(others, known)
+        needed = [{str(v.name) for v in named if k in self._leaves[v].rows} for k in range(len(self._targets))]
+        return new, Sources(tuple(t.name for t in self._targets), number.name, tuple(map(frozenset, needed)))
+
+    def _add_process(self, f: Tensor, X: Tensor, rows: Rows) -> Tensor:
+        """Make a process at the stacked rows, in the surrounding model."""
+        new, record = pm.modelcontext(None), replace(self._processes[f], X=X)
+        mean, covariance = (localize(graph, new) for graph in (record.mean_func(X), record.cov_func(X)))
+        dims = self._model.named_vars_to_dims.get(f.name) if np.array_equal(rows, np.arange(shape_of(f)[0])) else None
+        return add_latent(record, mean, covariance, **({} if dims is None else {"dims": dims}))
+
+    def _observe(self, known: Mapping[Tensor, Tensor], number: Tensor) -> None:
+        """Observe the stacked targets, in the surrounding model."""
+        new, targets, order = pm.modelcontext(None), self._targets, self._order
+
+        def joined(graphs: Sequence[Tensor]) -> Tensor:
+            first, *others = (localize(replace_in(graph, known), new) for graph in graphs)
+            if all(graph is graphs[0] for graph in graphs):
+                return first
+            if not any(graph.ndim for graph in graphs):
+                return pt.stack([first, *others])[number]
+            for k, graph in enumerate(others, start=1):
+                first = pt.switch(pt.eq(number, k), graph, first)
+            return first
+
+        mu, *parameters = (joined(graphs) for graphs in zip(*self._rebuilt, strict=True))
+        loss, name = targets[0].loss, "_and_".join(t.name for t in targets)
+        named = dict(zip(loss.parameters, parameters, strict=True))
+        y = np.concatenate([t.values for t in targets])[order]
+        if all(t.ends.exact for t in targets):
+            observe(name, loss.name, mu, named, y)
+            return
+        ends = [[np.asarray(value_of(end)) for end in t.ends.graph(pt.constant(t.values))] for t in targets]
+        lower, upper = (np.concatenate(each)[order] for each in zip(*ends, strict=True))
+        Interval(name, mu, lower, upper, noise=loss.name, observed=representative(lower, upper), **named)
+
+    def _add_others(self, others: Sequence[Tensor], known: Mapping[Tensor, Tensor]) -> None:
+        """Add Deterministics and potentials that depend on f or on data, with the rows that these had."""
+        new, number = pm.modelcontext(None), self._number[self._order]
+        at: dict[Tensor, Tensor] = {self._model[t.name]: pt.constant(t.values) for t in self._targets}
+        at |= {v: pt.constant(value_of(v)) for v in self._named}
+        for f in self._places:
+            leaf = self._leaves[f]
+            place = np.full(shape_of(f)[0], -1)
+            used = np.flatnonzero(np.isin(number, list(leaf.rows)))[::-1]
+            place[self._rows(f)[self._order][used]] = used  # the first of several
+            if (place < 0).any() and (held := [v.name for v in others if f in above([v])]):
+                raise ModelError(f"{held[0]} depends on {f.name} at all rows, and row {np.argmin(place)} has no target")
+            at[f] = known[leaf.stacked][place]
+        for v in others:
+            graph = localize(replace_in(v, {old: new_one for old, new_one in at.items() if old in above([v])}), new)
+            dims = self._model.named_vars_to_dims.get(v.name)
+            kind = pm.Potential if v in self._model.potentials else pm.Deterministic
+            kind(v.name, graph, dims=dims)
+
+
+def _values(graphs: Sequence[Tensor], at: Mapping[Tensor, Array]) -> list[Array]:
+    """Values of graphs at values of variables."""
+    inputs = {v: v.type() for v in at}
+    function = pytensor.function(
+        [*inputs.values()], replace_in_all(graphs, inputs), on_unused_input="ignore", mode=INTERPRETED
+    )
+    return cast(list[Array], function(*at.values()))
