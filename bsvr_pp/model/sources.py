@@ -7,8 +7,9 @@ has the inputs of the stacked rows, so that several targets may share its rows.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from itertools import zip_longest
 from typing import NamedTuple, cast
 from weakref import WeakKeyDictionary
 
@@ -20,7 +21,8 @@ from numpy.typing import ArrayLike
 from pymc.model.fgraph import fgraph_from_model, model_from_fgraph
 from pytensor.graph.basic import Variable
 from pytensor.graph.traversal import ancestors
-from pytensor.tensor.subtensor import AdvancedSubtensor, Subtensor
+from pytensor.tensor import TensorLike
+from pytensor.tensor.subtensor import AdvancedSubtensor, Subtensor, get_idx_list
 
 from bsvr_pp.core.arrays import Array, Rows, Tensor
 from bsvr_pp.core.losses.registry import LOSSES, Loss
@@ -31,10 +33,14 @@ from bsvr_pp.model.gp import Prior, add_latent, copy_model, localize, set_initia
 from bsvr_pp.model.inventory import ModelError
 from bsvr_pp.model.row_kinds import Interval, Known, noise_in, representative
 
-_SOFT = "soft_insensitive"
-# Parameters with which the soft insensitive loss is another one.
-_AS_SOFT = {_SOFT: {}, "epsilon_insensitive": {"beta": 0.0}, "huber": {"beta": 1.0}} | {
-    "absolute": {"epsilon": 0.0, "beta": 0.5}
+_QUADRATIC = 1e3  # standard deviations up to which Gaussian noise is Huber's, whose log density is -5e5 there
+# C, epsilon and beta with which the soft insensitive loss is another one, from the parameters of that.
+_AS_SOFT: dict[str, Callable[..., Sequence[TensorLike]]] = {
+    "soft_insensitive": lambda C, epsilon, beta: (C, epsilon, beta),
+    "epsilon_insensitive": lambda C, epsilon: (C, epsilon, 0.0),
+    "huber": lambda C, epsilon: (C, epsilon, 1.0),
+    "absolute": lambda C: (C, 0.0, 0.5),
+    "gaussian": lambda C: (_QUADRATIC * pt.sqrt(C), 0.5 * _QUADRATIC / pt.sqrt(C), 1.0),
 }
 
 
@@ -90,16 +96,18 @@ class _Target(NamedTuple):
 
     def as_soft(self) -> _Target:
         """The target with soft insensitive noise, of which its own noise is a limit."""
-        named = dict(zip(self.loss.parameters, self.parameters, strict=True)) | _AS_SOFT[self.loss.name]
-        parameters = [pt.as_tensor_variable(named[name]) for name in LOSSES[_SOFT].parameters]
-        return self._replace(loss=LOSSES[_SOFT], parameters=parameters)
+        parameters = [pt.as_tensor_variable(p) for p in _AS_SOFT[self.loss.name](*self.parameters)]
+        return self._replace(loss=LOSSES["soft_insensitive"], parameters=parameters)
 
 
 def _read(model: pm.Model, variable: Tensor) -> _Target:
     loss, mu, parameters, weight, ends = noise_in(model, variable)
     name = str(variable.name)
     if loss.targets.refusal("residual") or ends.cutpoints:
-        raise ModelError(f"{name} are labels or ordered classes, which share f with no other observed variable")
+        raise ModelError(
+            f"{name} are labels or ordered classes, which share f with no other observed variable: make them "
+            "bp.Interval, with ends -inf and 0 of one class, and 0 and inf of the other"
+        )
     if weight.ndim or above(ends.bounds) & {*model.free_RVs}:
         raise ModelError(f"{name} has weights, or ends with hyperparameters, and is not the one observed variable of f")
     values = np.asarray(value_of(model.rvs_to_values[variable]), dtype=np.float64)
@@ -134,7 +142,7 @@ class _Stack:
         self._rebuilt = [[self._at_rows(graph, k) for graph in t.of_rows] for k, t in enumerate(targets)]
         held = above([graph for each in self._rebuilt for graph in each], {*model.free_RVs, *processes})
         if mixed := [record.name for f, record in processes.items() if f in self._leaves and f in held]:
-            raise ModelError(f"{mixed[0]} is chosen by data in one observed variable and has rows in another")
+            raise ModelError(f"{mixed[0]} must have one value in each row of all observed variables that depend on it")
         self._places = {f: self._inputs(f) for f in processes if f in self._leaves}
         self._check()
         self._order = self._order_of_processes()
@@ -178,16 +186,16 @@ class _Stack:
 
     def _choice(self, v: Tensor) -> tuple[Tensor, Rows | None]:
         """The variable of which v is some rows at places that no data give, and these places."""
-        node = v.owner
-        some = isinstance(node.op, Subtensor | AdvancedSubtensor) and len(node.op.idx_list) == 1
-        if not some or v.ndim != node.inputs[0].ndim or above(node.inputs[1:]) & {*self._model.free_RVs}:
+        node, held = v.owner, above(v.owner.inputs[1:])
+        by_data = isinstance(node.op, AdvancedSubtensor) and held & self._data
+        if not isinstance(node.op, Subtensor | AdvancedSubtensor) or by_data or held & {*self._model.free_RVs}:
             return v, None
-        if isinstance(node.op, AdvancedSubtensor) and above(node.inputs[1:]) & self._data:
+        first, *others = get_idx_list(node.inputs, node.op.idx_list)
+        if isinstance(first, slice) and first == slice(None):
             return v, None
-        whole = cast(Tensor, node.inputs[0])
-        every = pt.arange(shape_of(whole)[0])
-        places = node.clone_with_new_inputs([every, *node.inputs[1:]], strict=False).outputs[0]
-        return whole, cast(Rows, places.eval())
+        whole = cast(Tensor, node.inputs[0][(slice(None), *others)] if others else node.inputs[0])
+        places = pt.arange(shape_of(whole)[0])[first]
+        return whole, cast(Rows, places.eval()) if places.ndim == 1 else None
 
     def _leaf(self, v: Tensor, k: int, rows: Rows) -> Tensor:
         leaf = self._leaves.setdefault(v, _Leaf(pt.tensor(dtype=v.dtype, shape=(None,) * v.ndim)))
@@ -232,13 +240,17 @@ class _Stack:
         }
         for k, (target, new) in enumerate(zip(self._targets, self._rebuilt, strict=True)):
             mine = self._number == k
-            for old, found in zip(_values(target.of_rows, at), _values(new, at | stacked), strict=True):
-                found = found[mine] if found.shape[:1] == mine.shape else found
-                if found.shape != old.shape or not np.allclose(found, old, rtol=1e-6, equal_nan=True):
-                    raise ModelError(
-                        f"a row of {target.name} must depend on f and data of this row alone, where f has several "
-                        "observed variables"
-                    )
+            try:
+                found = _values(new, at | stacked)
+            except ValueError:  # shapes that do not follow the rows
+                found = []
+            found = [value[mine] if value.shape[:1] == mine.shape else value for value in found]
+            pairs = zip_longest(_values(target.of_rows, at), found)
+            if not all(np.shape(a) == np.shape(b) and np.allclose(a, b, rtol=1e-6, equal_nan=True) for a, b in pairs):
+                raise ModelError(
+                    f"a row of {target.name} must depend on f and on data of this row alone, where f has several "
+                    "observed variables"
+                )
 
     def stacked(self) -> tuple[pm.Model, Sources]:
         """The model of the stacked rows, in which what else depends on f or on the data has the rows that it had."""
