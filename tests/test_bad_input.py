@@ -175,6 +175,15 @@ def of_pymc():
     return xr.DataTree(xr.Dataset(attrs={"inference": "NUTS", "other_methods": "do not apply: x"}))
 
 
+def of_two_targets(**options):
+    with pm.Model() as model:
+        f = bp.GP(cov_func=pm.gp.cov.ExpQuad(1, ls=1.0)).prior("f", X=X[:, :1])
+        pm.Normal("one", f, 1.0, observed=Y)
+        pm.Normal("two", f + pm.Normal("b") * pm.Data("h", Y), 1.0, observed=Y)
+    result = bp.fit(bp.Laplace(), model, progressbar=False)
+    return bp.predict(result, X[:1, :1], model=model, **options)
+
+
 def with_names(columns=("a", "b")):
     """Predict at a table with columns of other names than those of the model, which has a line besides."""
     table = pd.DataFrame(np.c_[X[:, 0], X[:, 0] ** 2], columns=["a", "b"])
@@ -542,7 +551,7 @@ PUBLIC = {
             quantile=(*NO_SHARE, STRICTLY),
         ),
     ],
-    "ModelError": [(lambda s: bp.fit(bp.MAP(), pm.Model()), "the model must have one observed variable of f")],
+    "ModelError": [(lambda s: bp.fit(bp.MAP(), pm.Model()), "the model must have an observed variable of f")],
     "fit": [
         (lambda s: bp.fit("laplace", s.model), r"method must be .*got 'laplace': write bp.fit\(bp.Laplace\(\), model"),
         (lambda s: bp.fit("mean_field", s.model), r"got 'mean_field': write bp.fit\(bp.MeanField\(\), model"),
@@ -611,6 +620,16 @@ PUBLIC = {
         (lambda s: bp.predict(s.result, X, model=s.labels), "result has soft_insensitive noise and the model hinge"),
         (lambda s: bp.predict(s.result, X, model=s.other), "different numbers of training points"),
         *options(lambda s, **o: bp.predict(s.result, X, model=s.model, **o), neighbours=NO_COUNT_OR_NONE),
+        (lambda s: bp.predict(s.result, X, model=s.model, target="z"), "target must be one of y, got 'z'"),
+        *[
+            (lambda s, o=o: of_two_targets(**o), message)
+            for o, message in (
+                ({}, "target must be one of one, two, which the model has, got None"),
+                ({"target": "y"}, "target must be one of one, two, which the model has, got 'y'"),
+                ({"target": "two"}, "f depends on h, unknown at X_new: give its values"),
+                ({"target": "one", "data": {"h": [1.0]}}, "data has 'h', on which one does not depend"),
+            )
+        ],
         *NEAREST(lambda result, **options: bp.predict(result, X, **options)),
     ],
     "predict_distribution": [

@@ -174,7 +174,10 @@ def _posteriors(
 
 def _with_free_targets(model: pm.Model) -> pm.Model:
     """The model with its targets as data that can be replaced without a new compilation."""
-    (target,) = model.observed_RVs
+    target, *others = model.observed_RVs
+    if others:
+        names = ", ".join(v.name for v in model.observed_RVs)
+        raise ModelError(f"build_model must observe one variable, got {names}")
     fgraph, memo = copy_model(model, fgraph_from_model)
     observed = memo[target]
     variable, value = observed.owner.inputs

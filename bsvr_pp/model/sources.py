@@ -328,7 +328,9 @@ class _Stack:
             used = np.flatnonzero(np.isin(number, list(leaf.rows)))[::-1]
             place[self._rows(f)[self._order][used]] = used  # the first of several
             if (place < 0).any() and (held := [v.name for v in others if f in above([v])]):
-                raise ModelError(f"{held[0]} depends on {f.name} at all rows, and row {np.argmin(place)} has no target")
+                raise ModelError(
+                    f"{held[0]} depends on {f.name}, whose row {np.argmin(place)} has no target: leave it out"
+                )
             at[f] = known[leaf.stacked][place]
         for v in others:
             graph = localize(replace_in(v, {old: new_one for old, new_one in at.items() if old in above([v])}), new)

@@ -479,10 +479,6 @@ REFUSED: dict[str, tuple[Callable[[], pm.Model], str]] = {
         with_noise(lambda m: pm.Poisson("y", pt.exp(line(m)), observed=np.arange(N))),
         "the noise of y is Poisson",
     ),
-    "two observed variables": (
-        with_noise(lambda m: [pm.Normal(name, f, 1.0, observed=Y) for f in [f_of(m)] for name in ("y", "z")]),
-        "must have one observed variable of f, the targets; it has y, z",
-    ),
     "X from a free variable": (
         with_noise(lambda m: pm.Normal("y", m.process("f", m.W + m.normal("a")), 1.0, observed=Y)),
         "the inputs X of f depend on a: they must be data",

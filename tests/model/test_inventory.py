@@ -153,12 +153,8 @@ IDIOMS = {
     "a variable below f": Idiom(
         lambda: model(lambda ls, f: pm.Normal("z", f[3], 1.0)), "the variable z depends on the latent function f"
     ),
-    "two likelihoods": Idiom(
-        lambda: model(lambda ls, f: pm.Normal("z", f[:2], 1.0, observed=[0.0, 0.1])),
-        "the model must have one observed variable of f, the targets; it has y, z",
-    ),
     "no targets": Idiom(
-        lambda: model(observed=None), "the model must have one observed variable of f, the targets; it has none"
+        lambda: model(observed=None), "the model must have an observed variable of f, the targets; it has none"
     ),
     "a random variable without a name": Idiom(
         lambda: model(kernel=lambda ls: ls * pt.exp(pm.Normal.dist())),

@@ -1,0 +1,267 @@
+"""Several observed variables of one latent function."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import numpy as np
+import pymc as pm
+import pytensor.tensor as pt
+import pytest
+from scipy.stats import multivariate_normal
+
+import bsvr_pp as bp
+from bsvr_pp import losses
+from bsvr_pp.assess.calibrate import _with_free_targets
+from bsvr_pp.model.inventory import ModelError
+from bsvr_pp.model.problem import read_model
+
+N, FIRST = 12, 7
+RNG = np.random.default_rng(0)
+X = RNG.uniform(-3.0, 3.0, (N, 1))
+Y = np.sin(X[:, 0]) + 0.1 * RNG.normal(size=N)
+OTHER = RNG.normal(size=N)
+GROUP = np.arange(N) % 3
+SECOND = np.array([3, 0, 11, 8, 5])  # rows in another order
+REST = np.setdiff1d(np.arange(N), SECOND)
+K = np.exp(-0.5 * (X - X.T) ** 2)
+
+
+def process(inputs: object = X, **options: object) -> pt.TensorVariable:
+    return bp.GP(cov_func=pm.gp.cov.ExpQuad(1, ls=1.0)).prior("f", X=inputs, **options)
+
+
+def build(make: Callable[[], object], **options: object) -> pm.Model:
+    with pm.Model(**options) as model:
+        make()
+    return model
+
+
+NOISES = {
+    "soft_insensitive": (lambda f: bp.SoftInsensitive.dist(f, 8.0, 0.2, 0.3), losses.soft_insensitive(8.0, 0.2, 0.3)),
+    "epsilon": (lambda f: bp.EpsilonInsensitive.dist(f, 5.0, 0.1), losses.epsilon_insensitive(5.0, 0.1)),
+    "huber": (lambda f: bp.Huber.dist(f, 5.0, 0.1), losses.huber(5.0, 0.1)),
+    "absolute": (lambda f: pm.Laplace.dist(f, 0.2), losses.absolute(5.0)),
+    "gaussian": (lambda f: pm.Normal.dist(f, 0.3), losses.gaussian(1 / 0.3**2)),
+}
+
+
+@pytest.mark.parametrize("other", NOISES)
+@pytest.mark.parametrize("one", ["huber", "gaussian"])
+def test_each_row_has_the_noise_of_its_target(one: str, other: str):
+    def make() -> None:
+        f = process()
+        model = pm.modelcontext(None)
+        model.register_rv(NOISES[one][0](f[REST]), "one", observed=Y[REST])
+        model.register_rv(NOISES[other][0](f[SECOND]), "other", observed=Y[SECOND])
+
+    problem = read_model(build(make))
+    f, found = np.sin(X[:, 0]), np.empty(N)
+    found[REST] = NOISES[one][1].log_likelihood(Y[REST], f[REST])
+    found[SECOND] = NOISES[other][1].log_likelihood(Y[SECOND], f[SECOND])
+    np.testing.assert_allclose(problem.noise_of_rows({}).log_likelihood(problem.targets, f), found, rtol=1e-9)
+    np.testing.assert_array_equal(problem.targets, Y)  # in the order of f
+    np.testing.assert_allclose(problem.dense_at({})[0].matvec(np.eye(N)[0]), K[0] + 1e-6 * (np.arange(N) == 0))
+
+
+@pytest.mark.parametrize(("as_data", "reparameterize"), [(True, True), (False, False)])
+def test_targets_of_the_same_rows_against_the_exact_process(as_data: bool, reparameterize: bool):
+    def make() -> None:
+        f = process(pm.Data("X", X) if as_data else X, reparameterize=reparameterize, dims="obs")
+        pm.Deterministic("twice", 2.0 * f, dims="obs")
+        shift = pm.Normal("shift", 0.0, 2.0)
+        pm.Normal("y", f, pm.HalfNormal("sd"), observed=Y, dims="obs")
+        bp.Huber("z", 3.0 * f + shift, C=2 * 100.0 / 0.7**2, epsilon=100.0, observed=OTHER)
+
+    model = build(make, coords={"obs": np.arange(N)})
+    A = np.vstack([np.eye(N), 3.0 * np.eye(N)])
+    covariance = A @ K @ A.T + np.diag(np.repeat([0.1**2, 0.7**2], N))
+    covariance[N:, N:] += 4.0
+    targets = np.concatenate([Y, OTHER])
+    truth = multivariate_normal(np.zeros(2 * N), covariance).logpdf(targets)
+    result = bp.fit(bp.MeanField(), model, hyperparameters={"sd": 0.1}, progressbar=False)
+    assert result.attrs["log_evidence"] == pytest.approx(truth, abs=2e-3)  # jitter is 1e-6 of a variance of .01
+    posterior = result["posterior"].to_dataset()
+    assert posterior["twice"].sizes == {"chain": 1, "draw": 500, "obs": N}
+    np.testing.assert_allclose(posterior["twice"].values, 2.0 * posterior["f"].values[..., :N])
+
+    x = np.array([[0.4]])
+    cross = np.exp(-0.5 * (x - X.T) ** 2) @ A.T
+    mean, variance = cross @ np.linalg.solve(covariance, targets), 1 - cross @ np.linalg.solve(covariance, cross.T)
+    of_y = bp.predict(result, x, model=model, target="y")
+    np.testing.assert_allclose(of_y["f_mean"], mean, atol=1e-3)
+    np.testing.assert_allclose(of_y["y_variance"], variance[0] + 0.01, rtol=1e-2)
+    cross = 3.0 * cross + np.repeat([0.0, 4.0], N)
+    variance = 9.0 + 4.0 - cross @ np.linalg.solve(covariance, cross.T)
+    of_z = bp.predict_distribution(result, x, model=model, target="z")
+    np.testing.assert_allclose(of_z.mean(), cross @ np.linalg.solve(covariance, targets), atol=3e-3)
+    np.testing.assert_allclose(of_z.var(), variance[0] + 0.49, rtol=1e-3)
+
+
+def stacked_by_hand(shift: float) -> pm.Model:
+    def make() -> None:
+        hour, which = (
+            pm.Data(name, np.where(np.isin(np.arange(N), SECOND), v, 0)) for name, v in (("h", OTHER), ("w", 1))
+        )
+        u = pm.Normal("u", shape=3)
+        mu = process(pm.Data("X", X)) + which * (pm.Normal("b") * hour + u[pm.Data("g", GROUP)] + shift)
+        C = pm.HalfNormal("C", 9.0, shape=2)
+        bp.Huber("y", mu, C[which], 0.1, observed=Y)
+
+    return build(make)
+
+
+def test_data_of_one_target_alone():
+    def make() -> None:
+        f, u, b = process(pm.Data("X", X)), pm.Normal("u", shape=3), pm.Normal("b")
+        C = pm.HalfNormal("C", 9.0, shape=2)
+        bp.Huber("one", f[REST], C[0], 0.1, observed=Y[REST])
+        mean = f[SECOND] + b * pm.Data("h", OTHER[SECOND]) + u[pm.Data("g", GROUP[SECOND])] + 0.3
+        bp.Huber("other", mean, C[1], 0.1, observed=pm.Data("y", Y[SECOND]))
+
+    model, other, point = build(make), stacked_by_hand(0.3), {"C": [9.0, 4.0]}
+    results = [bp.fit(bp.MeanField(), m, hyperparameters=point, progressbar=False) for m in (model, other)]
+    assert results[0].attrs["log_evidence"] == pytest.approx(results[1].attrs["log_evidence"], abs=1e-9)
+    new = {"h": [0.5], "g": [2]}
+    found = bp.predict(results[0], [[1.0]], model=model, target="other", data=new)
+    expected = bp.predict(results[1], [[1.0]], model=other, data=new | {"w": [1]})
+    np.testing.assert_allclose(found.to_array(), expected.to_array(), rtol=1e-8)
+    found = bp.predict(results[0], [[1.0]], model=model, target="one")
+    expected = bp.predict(results[1], [[1.0]], model=other, data={"h": [0.0], "g": [0], "w": [0]})
+    np.testing.assert_allclose(found.to_array(), expected.to_array(), rtol=1e-8)
+
+    with model:
+        pm.set_data({"h": OTHER[SECOND] + 1.0, "y": Y[SECOND] + 1.0})
+    problem = read_model(model)
+    np.testing.assert_array_equal(problem.targets[SECOND], Y[SECOND] + 1.0)
+    np.testing.assert_array_equal(problem.data["h"][SECOND], OTHER[SECOND] + 1.0)
+
+
+def test_classes_beside_numbers_are_intervals():
+    above = OTHER[:5] > 0.0
+
+    def make() -> None:
+        f = process()
+        bp.Huber("y", f, 5.0, 0.1, observed=Y)
+        ends = np.where(above, 0.0, -np.inf), np.where(above, np.inf, 0.0)
+        bp.Interval("label", f[:5] - pm.Normal("t"), *ends, 3.0, noise="absolute")
+
+    problem = read_model(build(make))
+    f = np.linspace(-1.0, 1.0, N + 5)
+    expected = losses.huber(5.0, 0.1).log_likelihood(Y, f[:N])
+    mass = np.where(above, losses.absolute(3.0).cdf(f[N:]), losses.absolute(3.0).cdf(-f[N:]))
+    found = problem.noise_of_rows({}).log_likelihood(problem.targets, f)
+    np.testing.assert_allclose(found, np.concatenate([expected, np.log(mass)]), rtol=1e-9)
+
+
+def test_marginal_model_has_the_joint_density():
+    def make() -> None:
+        f = process()
+        pm.Normal("y", f, pm.HalfNormal("sd"), observed=Y)
+        pm.Normal("z", f[:4], 0.5, observed=OTHER[:4])
+
+    marginal = bp.marginalize(bp.MeanField(), build(make))
+    assert [v.name for v in marginal.observed_RVs] == ["y_and_z"]
+    A = np.vstack([np.eye(N), np.eye(N)[:4]])
+    covariance = A @ K @ A.T + 1e-6 * np.eye(N + 4) + np.diag(np.repeat([0.3**2, 0.5**2], [N, 4]))
+    truth = multivariate_normal(np.zeros(N + 4), covariance).logpdf(np.concatenate([Y, OTHER[:4]]))
+    found = marginal.compile_logp(vars=marginal.observed_RVs)({"sd_log__": np.log(0.3)})
+    assert found == pytest.approx(truth, abs=1e-8)
+    with pytest.raises(ModelError, match="build_model must observe one variable, got y, z"):
+        _with_free_targets(build(make))
+
+
+def test_missing_targets_and_inputs_as_columns():
+    def make() -> None:
+        inputs = pm.Data("X", X)
+        f, b = process(inputs), pm.Normal("b")
+        y = np.where(np.arange(N) == FIRST, np.nan, Y)
+        with pytest.warns(UserWarning, match="missing"):
+            pm.Normal("y", f, 0.2, observed=y)
+        pm.Normal("z", f[FIRST:] + b * inputs[FIRST:, 0], 0.5, observed=OTHER[FIRST:])
+
+    model = build(make)
+    problem = read_model(model)
+    assert problem.targets.size == N - 1 + N - FIRST
+    result = bp.fit(bp.MeanField(), model, progressbar=False)
+    a, b = (bp.predict(result, [[x]], model=model, target="z")["f_mean"].item() for x in (9.0, 10.0))
+    assert b - a == pytest.approx(result["moments"]["b"].sel(moment="mean").item(), rel=1e-6)
+
+
+def parts(make: Callable[[pt.TensorVariable], object]) -> Callable[[], object]:
+    return lambda: (f := process(), pm.Normal("y", f, 0.2, observed=Y), make(f))
+
+
+REFUSED = {
+    "labels": (
+        parts(lambda f: bp.SVMLabel("z", f, 1.0, observed=np.sign(OTHER).astype(int))),
+        "z are labels or ordered classes, .*: make them bp.Interval",
+    ),
+    "classes": (
+        parts(lambda f: bp.Ordinal("z", f, [0.0], C=1.0, observed=GROUP % 2)),
+        "z are labels or ordered classes",
+    ),
+    "counts": (parts(lambda f: pm.Poisson("z", pt.exp(f), observed=GROUP)), "the noise of z is Poisson"),
+    "pinball": (
+        parts(lambda f: pm.AsymmetricLaplace("z", mu=f, b=1.0, q=0.3, observed=OTHER)),
+        r"must have one loss, or limits of the soft one, got y \(gaussian\) and z \(pinball\)",
+    ),
+    "two axes": (
+        parts(lambda f: pm.Normal("z", f[:, None], 1.0, observed=np.stack([Y, Y], axis=1))),
+        "the targets z must have one axis, the rows, got 2 axes",
+    ),
+    "several rows": (
+        parts(lambda f: pm.Normal("z", f[1:] - f[:-1], 1.0, observed=OTHER[1:])),
+        "z depends on several rows of f in each row",
+    ),
+    "cumulated": (
+        parts(lambda f: pm.Normal("z", f.cumsum(), 1.0, observed=OTHER)),
+        "a row of z must depend on f and on data of this row alone",
+    ),
+    "mean of f": (
+        parts(lambda f: pm.Normal("z", f[:4] + f.mean(), 1.0, observed=OTHER[:4])),
+        "f must have one value in each row of all observed variables that depend on it",
+    ),
+    "learned ends": (
+        parts(lambda f: pm.Censored("z", pm.Normal.dist(f, 1.0), pm.Normal("low"), None, observed=OTHER)),
+        "z has weights, or ends with hyperparameters",
+    ),
+    "a row without targets": (
+        lambda: (
+            f := process(),
+            pm.Deterministic("square", f**2),
+            pm.Normal("y", f[:4], 1.0, observed=Y[:4]),
+            pm.Normal("z", f[6:], 1.0, observed=Y[6:]),
+        ),
+        "square depends on f, whose row 4 has no target: leave it out",
+    ),
+    "a prior of rows": (
+        lambda: (
+            h := pm.Data("h", OTHER),
+            s := pm.HalfNormal("s", h.std()),
+            f := process(),
+            pm.Normal("y", f + s * h, 1.0, observed=Y),
+            pm.Normal("z", f, 1.0, observed=Y),
+        ),
+        "the prior of s depends on data of rows",
+    ),
+    "blocks": (
+        lambda: (
+            f := process(blocks=bp.local_blocks(X, 6)),
+            pm.Normal("y", f, 1.0, observed=Y),
+            pm.Normal("z", f, 1.0, observed=Y),
+        ),
+        "f has blocks, which are of the rows of one observed variable",
+    ),
+    "a potential": (
+        parts(lambda f: (pm.Normal("z", f, 1.0, observed=Y), pm.Potential("p", -(f**2).sum()))),
+        "the potential p depends on the latent function f",
+    ),
+}
+
+
+@pytest.mark.parametrize("case", REFUSED)
+def test_what_cannot_be_stacked_is_refused(case: str):
+    make, message = REFUSED[case]
+    with pytest.raises(ModelError, match=message):
+        read_model(build(make))
