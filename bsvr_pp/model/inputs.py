@@ -16,6 +16,7 @@ import pymc as pm
 import pytensor.tensor as pt
 from numpy.typing import ArrayLike
 from pymc.gp.cov import BaseCovariance, WarpedInput
+from pytensor.gradient import disconnected_grad
 from scipy.optimize import minimize_scalar
 from scipy.stats import yeojohnson
 
@@ -162,7 +163,7 @@ def with_levels(X: Tensor, columns: tuple[int, ...], values: Tensor) -> Tensor:
     """Inputs (n, d), and the number of the level in each of the q columns, -1 for no value of `Levels`."""
     same = pt.lt(pt.abs(X[:, np.array(columns)][:, :, None] - values[None]), _SAME)
     level = pt.switch(pt.any(same, axis=2), pt.argmax(same, axis=2), -1.0)
-    return pt.concatenate([X, level], axis=1)
+    return pt.concatenate([X, disconnected_grad(level)], axis=1)  # blocks differentiate by the inputs
 
 
 class WithLevels(WarpedInput):

@@ -92,6 +92,18 @@ def test_the_score_is_that_of_quadrature(noise, kind):
         assert one.crps(y)[0] == pytest.approx(weight @ difference**2, rel=1e-6)
 
 
+@pytest.mark.parametrize("noise", NOISES, ids=lambda noise: noise.name)
+def test_the_score_of_narrow_noise_beside_rare_wide_noise(noise):
+    """The mean of the mixture may lie far from nearly all of its mass."""
+    noises, weights = tuple(widen(noise, factor) for factor in (1.0, 10.0, 500.0)), np.array([[0.9], [0.07], [0.03]])
+    one = PredictiveDistribution(weights, np.zeros((3, 1)), np.full((3, 1), 1e-3), noises, 3.0, 20.0)
+    for q in (0.001, 0.4, 0.97):
+        y = one.ppf(q)[0]
+        z, weight = nodes_between(np.unique(one.ppf(np.append(LEVELS, q)[:, None])))
+        difference = np.where(z < y, one.cdf(z[:, None])[:, 0], one.sf(z[:, None])[:, 0])
+        assert one.crps(y)[0] == pytest.approx(weight @ difference**2, rel=1e-3)
+
+
 @each
 def test_the_score_of_many_rows_is_that_of_each(noise, kind):
     """From a table of the cdf, for variances over the range of the table, below it and 0."""

@@ -78,6 +78,18 @@ def test_derivatives_by_what_belongs_to_levels(other):
     np.testing.assert_allclose(function(at)[1], expected, rtol=1e-6, atol=1e-7)
 
 
+def test_derivatives_by_the_inputs():
+    """Blocks have them, for draws of the hyperparameters; the number of a level has none."""
+    points = pt.matrix(shape=(40, 3))
+    kernel = bp.cov.RationalQuadratic(5, 1.5, 0.4, 2.0, level_rate=np.array([0.3, 0.2]))
+    args = KNOWN.columns, pt.as_tensor_variable(KNOWN.values)
+    value = pm.gp.cov.WarpedInput(3, kernel, with_levels, args=args)(points)[0, 1]
+    function, e = pytensor.function([points], [value, pt.grad(value, points)]), np.zeros_like(X)
+    e[0, 0] = 1e-5
+    slope = (function(X + e)[0] - function(X - e)[0]) / 2e-5
+    assert function(X)[1][0, 0] == pytest.approx(slope, rel=1e-6) != 0.0
+
+
 @pytest.fixture(scope="module")
 def numbered():
     """Inputs of which two have numbers in place of names, with a target that does not follow their order."""

@@ -23,6 +23,7 @@ from bsvr_pp.core.losses.pieces import NODES, WEIGHTS
 CHUNK = 500  # number of new inputs that are processed together, whose covariances stay in the cache
 QUANTILES = (0.025, 0.1, 0.5, 0.9, 0.975)
 _REACH = 12.0  # range of the integral for the continuous ranked probability score, in standard deviations
+_DENSE = 1.5  # range in which the nodes of this integral are even; more misses narrow components beside wide ones
 _NODES, _WEIGHTS = NODES[:, None], WEIGHTS[:, None]
 _POINT = 1e-200  # variance of f that stands for 0
 
@@ -311,12 +312,14 @@ class PredictiveDistribution:
     def _crps(self, z: Array, cdfs: Sequence[Cdf | None]) -> Array:
         """Score of f + noise, or of its exponential, at z (n,), in the unit of the target."""
         means, variances = self._of_components
-        mean, reach = self._mean_variance[0], _REACH * np.sqrt(variances)
-        scale = _REACH / (self.weights / reach).sum(axis=0)
-        ends = np.stack([(means - reach).min(axis=0), (means + reach).max(axis=0), z]) - mean
+        deviations = np.sqrt(variances)
+        reach = _REACH * deviations
+        inverse = self.weights / deviations  # weighs the narrow components, where nodes must be dense
+        centre, scale = (inverse * means).sum(axis=0) / inverse.sum(axis=0), _DENSE / inverse.sum(axis=0)
+        ends = np.stack([(means - reach).min(axis=0), (means + reach).max(axis=0), z]) - centre
         width = np.arcsinh(ends / scale)[:, None]
         t = width * _NODES
-        places = mean + scale * np.sinh(t)
+        places = centre + scale * np.sinh(t)
         each = zip(self.weights, cdfs, self.noises, self.means, self.variances, strict=True)
         of_each = (w * (cdf or noise.predictive_cdf)(places, m, v) for w, cdf, noise, m, v in each)
         F = sum(of_each, np.zeros_like(places))
