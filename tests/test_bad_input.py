@@ -831,6 +831,10 @@ PUBLIC = {
         (lambda s: into_folder(MANY, y=ENDS), "y has 2 columns: intervals=True takes two as .* need a folder each"),
         (lambda s: into_folder(pd.DataFrame(MANY)), "y must be None with a table, whose target is a column"),
         *[
+            (lambda s, y=y: into_folder(MANY, y, blocks=5, intervals=True), f"{side}-censored, got none of 20")
+            for side, y in (("right", [0.0, np.inf] + ENDS), ("left", ENDS - [np.inf, 0.0]))
+        ],
+        *[
             (lambda s, w=w, o=o: into_folder(MANY, blocks=5, sample_weight=w, **o), words)
             for w, o, words in (
                 (TARGETS, {}, "sample_weight must be >= 0, got"),
@@ -926,6 +930,7 @@ PUBLIC = {
         (lambda s: svr(noise="huber", beta=0.5), r"beta is an option of soft_.*beta=0\.5 with"),
         (lambda s: svr(kernel=lambda Z: 1, ard=False), "ard is an option of kernels with"),
         (lambda s: svr(log_targets=True), "y must be positive with log_targets=True, got"),
+        (lambda s: svr(y=np.abs(ENDS) * [0.0, 1.0], intervals=True, log_targets=True), "left-censored, got none of 20"),
         *[
             (lambda s, y=y: svr(y=y, intervals=True), words)
             for y, words in (

@@ -245,7 +245,7 @@ def _targets_of(y: Array, source: Source, *, logs: bool) -> TrainingData:
     """Targets, or their logs, with their weights or ends, as rows without inputs."""
     weight, none = checked_weights(source.weight, len(y)), np.empty((len(y), 0))
     if source.intervals is not None:
-        return IntervalTargets(y, source.intervals).rows(none, y, weight, logs=logs)
+        return IntervalTargets(y, source.intervals).each(none, y, weight, logs=logs)["y"]
     if used_rows(weight).size < len(y):
         raise ValueError("sample_weight must be > 0 in a folder, got 0: leave rows of weight 0 out")
     return replace(as_given(none, log_of("y", y) if logs else y), weight=weight)
