@@ -832,7 +832,7 @@ PUBLIC = {
         (lambda s: into_folder(pd.DataFrame(MANY)), "y must be None with a table, whose target is a column"),
         *[
             (lambda s, y=y: into_folder(MANY, y, blocks=5, intervals=True), f"{side}-censored, got none of 20")
-            for side, y in (("right", [0.0, np.inf] + ENDS), ("left", ENDS - [np.inf, 0.0]))
+            for side, y in (("right", ENDS + [0.0, np.inf]), ("left", ENDS - [np.inf, 0.0]))
         ],
         *[
             (lambda s, w=w, o=o: into_folder(MANY, blocks=5, sample_weight=w, **o), words)
