@@ -585,7 +585,7 @@ PUBLIC = {
         *seeds(lambda s, seed: bp.fit(bp.MAP(), s.model, hyperparameters=AT, random_seed=seed)),
     ],
     "save": [
-        (lambda s: bp.save("a", "fit.nc"), "result must be a DataTree, got str"),
+        (lambda s: bp.save("a", "fit.nc"), "result must be a DataTree, got str: estimators have a save of their own"),
         (lambda s: bp.save(xr.Dataset(), "fit.nc"), "result must be a DataTree, got Dataset"),
         (lambda s: bp.save(s.result, "/dev/null"), "path must be a file, got the device /dev/null"),
         (lambda s: bp.save(s.result, "/dev/null/fit.nc"), "path must lie in a folder, and /dev/null is a file"),
@@ -606,6 +606,7 @@ PUBLIC = {
         (lambda s: with_names(columns=["b", "a"]), "X_new must have the columns a, b, in this order, got b, a"),
         (lambda s: with_names(columns=["b", "b"]), "X_new must have the columns a, b, in this order, got b, b"),
         (lambda s: bp.predict("a", X, model=s.model), f"result {BY_FIT} str"),
+        (lambda s: bp.predict(machine(), X), f"result {BY_FIT} BayesianSVR: call its own methods, such as predict; "),
         (lambda s: bp.predict(of_pymc(), X, model=s.model), "result is one for PyMC and ArviZ.* do not apply: x"),
         (lambda s: bp.predict(xr.DataTree(), X, model=s.model), f"result {BY_FIT} DataTree: draws of bp.marg"),
         (lambda s: bp.predict(s.result, X, model=s.labels), "result has soft_insensitive noise and the model hinge"),
@@ -725,6 +726,7 @@ PUBLIC = {
     ],
     "loo_predict": [
         (lambda s: bp.loo_predict("a", model=s.model), f"result {BY_FIT} str"),
+        (lambda s: bp.loo_predict(machine()), f"{BY_FIT} BayesianSVR: call .*cross_val_predict of scikit-learn leaves"),
         (lambda s: bp.loo_predict(s.mode, model=s.model), "result must have a posterior of f, and MAP has none"),
         (lambda s: bp.loo_predict(s.result, model=s.labels), "model must have targets that are not labels"),
         (lambda s: bp.loo_predict(s.result, model=s.model, quantiles=[1.5]), "quantiles must lie strictly between 0"),
@@ -832,7 +834,7 @@ PUBLIC = {
         (lambda s: into_folder(pd.DataFrame(MANY)), "y must be None with a table, whose target is a column"),
         *[
             (lambda s, y=y: into_folder(MANY, y, blocks=5, intervals=True), f"{side}-censored, got none of 20")
-            for side, y in (("right", ENDS + [0.0, np.inf]), ("left", ENDS - [np.inf, 0.0]))
+            for side, y in (("right", ENDS - [0.0, -np.inf]), ("left", ENDS - [np.inf, 0.0]))
         ],
         *[
             (lambda s, w=w, o=o: into_folder(MANY, blocks=5, sample_weight=w, **o), words)
