@@ -13,6 +13,7 @@ from collections.abc import Iterable, Sequence
 import pymc as pm
 from pymc.data import MinibatchOp
 from pymc.logprob.abstract import MeasurableOp
+from pymc.variational.minibatch_rv import MinibatchRandomVariable
 from pytensor.graph.traversal import ancestors
 
 from bsvr_pp.core.arrays import Tensor
@@ -51,6 +52,8 @@ def target_of(model: pm.Model, latents: Iterable[Tensor]) -> Tensor:
         names = ", ".join(v.name for v in found or observed) or "none"
         remedy = ": put the rows of all into one, with a pm.Data that says which a row has" if len(found) > 1 else ""
         raise ModelError(f"the model must have one observed variable of f, the targets; it has {names}{remedy}")
+    if isinstance(found[0].owner.op, MinibatchRandomVariable):
+        raise ModelError(f"{found[0].name} has a total_size, and f is integrated out at all rows: give all, without it")
     return found[0]
 
 
