@@ -378,6 +378,8 @@ def _validate(
             check_size(name, values)
             if reset:
                 check_spread(name, values)
+    for note in encoding.codes(inputs) if reset and table is not None and encoding else ():
+        warn(note)
     if numeric and labels is not None:
         check_varies("y", labels)
     return inputs if issparse(inputs) else np.asarray(inputs), labels

@@ -206,6 +206,7 @@ def encode(source: Source, folder: Path, *, rows: int, log_targets: bool) -> Rec
 
     write_rows(raw, inputs())
     y, encoded = np.concatenate(given), open_rows(raw)
+    notes |= dict.fromkeys(() if encoding is None else encoding.codes(encoded))
     lowest, highest = (*encoded.min(axis=0), y.min()), (*encoded.max(axis=0), y.max())
     for name, *ends in zip((*names, source.target or "y"), lowest, highest, strict=True):
         check_column(source.name, name, np.array(ends))
