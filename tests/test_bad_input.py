@@ -594,7 +594,7 @@ PUBLIC = {
         *seeds(lambda s, seed: bp.fit(bp.MAP(), s.model, hyperparameters=AT, random_seed=seed)),
     ],
     "save": [
-        (lambda s: bp.save("a", "fit.nc"), "result must be a DataTree, got str"),
+        (lambda s: bp.save("a", "fit.nc"), "result must be a DataTree, got str: estimators have a save of their own"),
         (lambda s: bp.save(xr.Dataset(), "fit.nc"), "result must be a DataTree, got Dataset"),
         (lambda s: bp.save(s.result, "/dev/null"), "path must be a file, got the device /dev/null"),
         (lambda s: bp.save(s.result, "/dev/null/fit.nc"), "path must lie in a folder, and /dev/null is a file"),
@@ -615,6 +615,7 @@ PUBLIC = {
         (lambda s: with_names(columns=["b", "a"]), "X_new must have the columns a, b, in this order, got b, a"),
         (lambda s: with_names(columns=["b", "b"]), "X_new must have the columns a, b, in this order, got b, b"),
         (lambda s: bp.predict("a", X, model=s.model), f"result {BY_FIT} str"),
+        (lambda s: bp.predict(machine(), X), f"result {BY_FIT} BayesianSVR: call its own methods, such as predict; "),
         (lambda s: bp.predict(of_pymc(), X, model=s.model), "result is one for PyMC and ArviZ.* do not apply: x"),
         (lambda s: bp.predict(xr.DataTree(), X, model=s.model), f"result {BY_FIT} DataTree: draws of bp.marg"),
         (lambda s: bp.predict(s.result, X, model=s.labels), "result has soft_insensitive noise and the model hinge"),
@@ -744,6 +745,7 @@ PUBLIC = {
     ],
     "loo_predict": [
         (lambda s: bp.loo_predict("a", model=s.model), f"result {BY_FIT} str"),
+        (lambda s: bp.loo_predict(machine()), f"{BY_FIT} BayesianSVR: call .*cross_val_predict of scikit-learn leaves"),
         (lambda s: bp.loo_predict(s.mode, model=s.model), "result must have a posterior of f, and MAP has none"),
         (lambda s: bp.loo_predict(s.result, model=s.labels), "model must have targets that are not labels"),
         (lambda s: bp.loo_predict(s.result, model=s.model, quantiles=[1.5]), "quantiles must lie strictly between 0"),
@@ -850,6 +852,10 @@ PUBLIC = {
         (lambda s: into_folder(MANY, y=ENDS), "y has 2 columns: intervals=True takes two as .* need a folder each"),
         (lambda s: into_folder(pd.DataFrame(MANY)), "y must be None with a table, whose target is a column"),
         *[
+            (lambda s, y=y: into_folder(MANY, y, blocks=5, intervals=True), f"{side}-censored, got none of 20")
+            for side, y in (("right", ENDS - [0.0, -np.inf]), ("left", ENDS - [np.inf, 0.0]))
+        ],
+        *[
             (lambda s, w=w, o=o: into_folder(MANY, blocks=5, sample_weight=w, **o), words)
             for w, o, words in (
                 (TARGETS, {}, "sample_weight must be >= 0, got"),
@@ -945,6 +951,7 @@ PUBLIC = {
         (lambda s: svr(noise="huber", beta=0.5), r"beta is an option of soft_.*beta=0\.5 with"),
         (lambda s: svr(kernel=lambda Z: 1, ard=False), "ard is an option of kernels with"),
         (lambda s: svr(log_targets=True), "y must be positive with log_targets=True, got"),
+        (lambda s: svr(y=np.abs(ENDS) * [0.0, 1.0], intervals=True, log_targets=True), "left-censored, got none of 20"),
         *[
             (lambda s, y=y: svr(y=y, intervals=True), words)
             for y, words in (

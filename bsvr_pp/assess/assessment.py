@@ -25,7 +25,7 @@ from bsvr_pp.core.arrays import Array, generator, numbers
 from bsvr_pp.core.docs import shared
 from bsvr_pp.inference.approximate import Annealed
 from bsvr_pp.inference.integrated import GOOD_K
-from bsvr_pp.inference.protocol import Evidence, HasEvidence
+from bsvr_pp.inference.protocol import Evidence, HasEvidence, Integrates, MatchesMoments, Method, Samples
 from bsvr_pp.inference.result import hyperparameters_of, is_mode, is_sampled, shown_names
 from bsvr_pp.methods import method_of
 from bsvr_pp.model.problem import Problem
@@ -58,6 +58,7 @@ class Assessment:
     numbers: Numbers
     hyperparameters: Mapping[str, Numbers]  # of each scalar, by name, in the place of {}
     n_test: int = 0
+    work: tuple[bool, ...] = ()  # of its method, see `work_of`
 
     def number(self, column: str) -> float:
         """Return a number by its column, or NaN."""
@@ -124,7 +125,7 @@ class Verdict:
 
 
 class Recommendation(NamedTuple):
-    """Which result to use: the fastest that can be trusted, the others that can be, and those with problems."""
+    """Which result to use: that of least work that can be trusted, the others that can be, and those with problems."""
 
     best: str | None
     others: tuple[str, ...]
@@ -200,7 +201,7 @@ class Comparison:
 
     @property
     def recommendation(self) -> Recommendation:
-        """The fastest trusted result that is near the reference; intervals that are wrong for all do not count."""
+        """The trusted result of least work near the reference, ties by mlpd; intervals wrong for all do not count."""
         ignored, far = Kind.COVERAGE if self.shared else None, self.far
         status = {
             name: Verdict(tuple(reason for reason in verdict.reasons if reason.kind is not ignored)).status
@@ -208,7 +209,8 @@ class Comparison:
         }
         warned = tuple(name for name in status if status[name] is Status.REJECTED or name in far)
         good = [name for name in status if name not in warned and status[name] is not Status.NO_ERROR_BARS]
-        order = {name: (status[name] is Status.RESERVED, self.results[name].number("seconds")) for name in good}
+        found = {name: self.results[name] for name in good}
+        order = {name: (status[name] is Status.RESERVED, x.work, -x.number("mlpd")) for name, x in found.items()}
         best = min(good, key=order.__getitem__, default=None)
         return Recommendation(best, tuple(name for name in good if name != best), warned)
 
@@ -248,7 +250,14 @@ def describe(result: xr.DataTree, numbers: Numbers, n_test: int, reference: xr.D
             for entry, x in hyperparameter_draws(result).items()
         },
         n_test=n_test,
+        work=work_of(method_of(result)),
     )
+
+
+def work_of(method: Method) -> tuple[bool, ...]:
+    """Order of methods by what they do in general; the seconds of a run are not the same in the next one."""
+    latent, samples = method.latent, isinstance(method, Samples)
+    return samples and latent is None, samples, isinstance(method, Integrates), isinstance(latent, MatchesMoments)
 
 
 def own_point(result: xr.DataTree) -> dict[str, Plain]:

@@ -28,7 +28,7 @@ _START = 3.0  # of these variances: at the mean of their prior, 900, mean field 
 _REACH = 6.0  # of labels, median of the distance over which their log odds grow beyond |f| = 1
 DEVIATION = 10.0**0.5  # of f for labels, at the median of the prior of its variance
 AMPLITUDE = 3.0  # of classes, scale of the prior of the amplitude, in standard deviations of the noise
-_SPREAD = 1.0  # prior standard deviation of the first cut point, and of the logs of the gaps
+_SPREAD = 1.0  # prior standard deviation of the mean cut point, and of the logs of the gaps
 _SMOOTH = {"soft_insensitive": 1.0, "huber": 1.0, "epsilon_insensitive": 0.0}  # smooth fraction of the tube
 _LIGHT = 0.02  # noise with a smooth tube is Gaussian there, up to ten standard deviations
 
@@ -155,9 +155,9 @@ def default_ordinal_model(
     of the noise is learned: tails ~ Uniform(0.02, 1), with the tube C·epsilon = 1/tails - 1 and beta = 1, from Laplace
     noise at tails = 1 to nearly Gaussian noise. The cut points are
 
-        √(1 + amplitude²)·(first_cutpoint, first_cutpoint + cutpoint_gaps[0], ...):
+        √(1 + amplitude²)·(mean_cutpoint + s - mean(s)),   s = (0, cutpoint_gaps[0], ...) cumulated:
 
-    in units of the standard deviation of the latent target, first_cutpoint is normal and the gaps are log-normal,
+    in units of the standard deviation of the latent target, mean_cutpoint is normal and the gaps are log-normal,
     around the values that give each class its share among y, within 1 and within a factor e.
 
     Parameters
@@ -179,7 +179,7 @@ def default_ordinal_model(
     -------
     pm.Model
         The model with the data X, targets and thresholds, and the variables amplitude, inverse_lengthscale,
-        inverse_alpha, first_cutpoint, cutpoint_gaps, cutpoints, tails, C, epsilon, f, y.
+        inverse_alpha, mean_cutpoint, cutpoint_gaps, cutpoints, tails, C, epsilon, f, y.
 
     Raises
     ------
@@ -220,11 +220,12 @@ def standard_ordinal_model(
             covariance = inputs.seen(covariance_of(kernel, inputs, lengthscales(inputs), amplitude**2, AMPLITUDE))
             scale = pt.sqrt(1.0 + amplitude**2)
         f = GP(cov_func=covariance).prior("f", X=at, blocks=blocks, jitter=1e-6, columns=inputs.names)
-        first = pm.Normal("first_cutpoint", z[0], _SPREAD)
-        points = first[None]
+        middle = pm.Normal("mean_cutpoint", z.mean(), _SPREAD)
+        points = middle[None]
         if m > 1:
             gaps = pm.LogNormal("cutpoint_gaps", pt.log(pt.diff(z)), _SPREAD, shape=m - 1)
-            points = first + pt.concatenate([[0.0], pt.cumsum(gaps)])
+            steps = pt.concatenate([[0.0], pt.cumsum(gaps)])
+            points = middle + steps - steps.mean()  # the same in the reverse order
         cutpoints = pm.Deterministic("cutpoints", scale * points)
         observed = pm.Data("targets", y)
         Ordinal("y", mu=f, cutpoints=cutpoints, noise=noise, observed=observed, **shaped_noise(noise))

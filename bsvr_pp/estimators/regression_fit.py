@@ -36,7 +36,7 @@ from bsvr_pp.estimators.training_data import TrainingData, Units
 from bsvr_pp.estimators.validation import Columns
 from bsvr_pp.inference.approximate import solve_at
 from bsvr_pp.inference.fitted import Fitted, fitted_at
-from bsvr_pp.inference.integrated import Integrated
+from bsvr_pp.inference.integrated import BY_DRAWS, Integrated
 from bsvr_pp.inference.monotone import ALLOWED, solve_monotone
 from bsvr_pp.inference.prediction.component import Component, draw_jointly, mixture_of
 from bsvr_pp.inference.prediction.distribution import PredictiveDistribution
@@ -440,6 +440,9 @@ def _finished(fits: list[RegressionFit], spec: RegressionSpec, columns: Columns)
     """Integrate hyperparameters out, make f monotone, and prepare predictions."""
     if isinstance(spec.method, Integrates):
         around = integrated(fits, spec.method)
+        if spec.shared or spec.monotone:  # which take no draws
+            said = [fit.found.message.replace(BY_DRAWS, "use inference='auto'") for fit in around]
+            around = [fit.changed(found=replace(fit.found, message=m)) for fit, m in zip(around, said, strict=True)]
         fits = around if not spec.integrate or all(fit.found.converged for fit in around) else fits
     slopes = spec.slopes(columns)
     if slopes is not None:

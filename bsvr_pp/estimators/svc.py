@@ -302,16 +302,17 @@ class BayesianSVC(OfStandardModel, SavedClassifier, ClassifierMixin, BaseEstimat
         with threads_for(len(rows.X)), local.threads():
             parts = self._binary_rows(rows, classes)
             model = self._model(rows, columns)
-            seeds, alike = rng.spawn(len(parts)), list[Point]()
+            order, seeds, alike = _by_size(parts), rng.spawn(len(parts)), list[Point]()
 
-            def fit_class(k: int) -> BinaryFit:
-                found = self._binary(model, units, parts[k], size, seeds[k], alike)
-                if k < _ALIKE:
+            def fit_class(i: int) -> BinaryFit:
+                found = self._binary(model, units, parts[order[i]], size, seeds[i], alike)
+                if i < _ALIKE:
                     alike.append(found.point)
                 return found
 
             together = model.noise == "known_label"
-            fit = LabelFit(classes, units, rows, local.each_fit(fit_class, len(parts), first=_ALIKE, together=together))
+            found = local.each_fit(fit_class, len(parts), first=_ALIKE, together=together)
+            fit = LabelFit(classes, units, rows, [found[i] for i in np.argsort(order)])
             for each in fit.binaries:
                 if each.model.noise == "known_label":
                     warn_unless_converged(each.found, each.method)
@@ -477,3 +478,9 @@ class BayesianSVC(OfStandardModel, SavedClassifier, ClassifierMixin, BaseEstimat
     def predict(self, X: ArrayLike) -> Labels:
         """Predict the most probable class at inputs (n_new, d)."""
         return np.asarray(self._checked().classes[np.argmax(self._probabilities(X, chosen=True), axis=1)])
+
+
+def _by_size(parts: list[TrainingData]) -> list[int]:
+    """Numbers of classes, the largest first, whatever the names of the classes and the order of rows and inputs."""
+    own = [part.X[part.y > 0] for part in parts]
+    return sorted(range(len(own)), key=lambda k: (-len(own[k]), np.sort(own[k], axis=None).sum()))

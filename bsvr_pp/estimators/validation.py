@@ -154,12 +154,13 @@ class IntervalTargets(Targets):
 
     def each(self, X: Array, y: Array, weight: Array, *, logs: bool) -> dict[str, TrainingData]:
         """Training data for a fit, which needs a bound on either side: else the prior decides the scale."""
-        for side, infinite in zip(("right", "left"), np.isinf(self.ends).all(axis=0)[::-1], strict=True):
+        rows = self.rows(X, y, weight, logs=logs)
+        for side, infinite in zip(("right", "left"), np.isinf(rows.ends).all(axis=0)[::-1], strict=True):
             if infinite:
                 raise ValueError(f"y must have targets that are not {side}-censored, got none of {len(self.ends)}")
-        return Targets.each(self, X, y, weight, logs=logs)
+        return {"y": rows}
 
-    def rows(self, X: Array, y: Array, weight: Array, *, logs: bool) -> TrainingData:
+    def rows(self, X: Array, y: Array, weight: Array, *, logs: bool) -> IntervalData:
         """Intervals are not merged, and have no weights; a lower end below 0 has no log."""
         check_unweighted(bool((weight == 1).all()))
         if not logs:
@@ -377,6 +378,8 @@ def _validate(
             check_size(name, values)
             if reset:
                 check_spread(name, values)
+    for note in encoding.codes(inputs) if reset and table is not None and encoding else ():
+        warn(note)
     if numeric and labels is not None:
         check_varies("y", labels)
     return inputs if issparse(inputs) else np.asarray(inputs), labels

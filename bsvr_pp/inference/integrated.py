@@ -42,6 +42,7 @@ _LEAST = 8.0  # effective number of points from which those that move are drawn,
 _LEAPS, _SIZE = 3, 0.7  # leapfrog steps of a move, and their first size,
 _ACCEPTED, _RATE = 0.7, 0.25  # which follows the share of accepted moves to this one, at this rate
 _STUCK = 0.1  # share of accepted moves below which the points do not follow the posterior
+BY_DRAWS = "sample the hyperparameters, with NUTS(latent=...)"  # the remedy then
 
 
 @dataclass(frozen=True, slots=True)
@@ -131,7 +132,7 @@ class Integrated:
         if not good:
             message = (
                 f"k-hat of the weights is {cloud.k_hat:.2f}, and only {cloud.accepted:.0%} of the moves are accepted: "
-                "sample the hyperparameters, with NUTS(latent=...)"
+                + BY_DRAWS
             )
         more = {"log_evidence_error": cloud.error, "k_hat": cloud.k_hat, "effective_points": cloud.effective}
         return replace(

@@ -47,7 +47,7 @@ def save(result: xr.DataTree, path: str | Path) -> None:
     array([1., 2.])
     """
     if not isinstance(result, xr.DataTree):
-        raise TypeError(f"result must be a DataTree, got {type(result).__name__}")
+        raise TypeError(f"result must be a DataTree, got {type(result).__name__}: estimators have a save of their own")
     with atomic_write(check_writable("path", path)) as fresh:
         write(result, fresh)
 

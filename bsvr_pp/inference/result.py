@@ -40,6 +40,8 @@ def check_result(name: str, result: object) -> None:
     """Check that an object is a result, of a model that was read."""
     if not isinstance(result, xr.DataTree) or "inference" not in result.attrs:
         other = ": draws of bp.marginalize have bp.recover_latent(X_new=...)" if isinstance(result, xr.DataTree) else ""
+        if hasattr(result, "predict"):
+            other = ": call its own methods, such as predict; cross_val_predict of scikit-learn leaves rows out"
         raise TypeError(f"{name} must be a result of fit, got {type(result).__name__}{other}")
     if "other_methods" in result.attrs:
         raise ModelError(

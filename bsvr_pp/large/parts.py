@@ -206,6 +206,7 @@ def encode(source: Source, folder: Path, *, rows: int, log_targets: bool) -> Rec
 
     write_rows(raw, inputs())
     y, encoded = np.concatenate(given), open_rows(raw)
+    notes |= dict.fromkeys(() if encoding is None else encoding.codes(encoded))
     lowest, highest = (*encoded.min(axis=0), y.min()), (*encoded.max(axis=0), y.max())
     for name, *ends in zip((*names, source.target or "y"), lowest, highest, strict=True):
         check_column(source.name, name, np.array(ends))
@@ -245,7 +246,7 @@ def _targets_of(y: Array, source: Source, *, logs: bool) -> TrainingData:
     """Targets, or their logs, with their weights or ends, as rows without inputs."""
     weight, none = checked_weights(source.weight, len(y)), np.empty((len(y), 0))
     if source.intervals is not None:
-        return IntervalTargets(y, source.intervals).rows(none, y, weight, logs=logs)
+        return IntervalTargets(y, source.intervals).each(none, y, weight, logs=logs)["y"]
     if used_rows(weight).size < len(y):
         raise ValueError("sample_weight must be > 0 in a folder, got 0: leave rows of weight 0 out")
     return replace(as_given(none, log_of("y", y) if logs else y), weight=weight)

@@ -102,7 +102,8 @@ class GP(pm.gp.Latent):
         jitter : float
             Number added to the diagonal of the covariance.
         columns : sequence of str, optional
-            Names of the inputs, which a table of new ones must have in this order; by default those of a table X.
+            Names of the inputs, which a table of new ones must have in this order; by default those of a table X, or
+            the coordinates of the columns of `pm.Data`, if they are words.
         **kwargs
             Arguments that are passed on, such as ``dims``.
 
@@ -116,7 +117,7 @@ class GP(pm.gp.Latent):
         """
         if not isinstance(self.cov_func, BaseCovariance):
             raise TypeError(f"cov_func must be a kernel of pm.gp.cov, got {self.cov_func!r}")
-        names = names_of(X) if columns is None else tuple(columns)
+        names = (names_of(X) or _words_of(X)) if columns is None else tuple(columns)
         X = X if isinstance(X, TensorVariable) else numbers("X", X, ("n", "d"))
         if X.ndim != 2:
             raise ValueError(f"X must have two axes, got {X.ndim}")
@@ -142,6 +143,14 @@ class GP(pm.gp.Latent):
         f = add_latent(prior, self.mean_func(X), prior.blocks.between(self.cov_func(X)), **kwargs)
         self.X, self.f, self.n_outputs = X, f, 1
         return f
+
+
+def _words_of(X: object) -> tuple[str, ...]:
+    """The coordinates of the columns of `pm.Data`, which keeps no names of a table, if they are words."""
+    model = pm.modelcontext(None)
+    dims = model.named_vars_to_dims.get(str(getattr(X, "name", "")), ())
+    labels = model.coords.get(dims[1]) if len(dims) == 2 else None
+    return tuple(labels or ()) if all(isinstance(label, str) for label in labels or ()) else ()
 
 
 def add_latent(prior: Prior, mean: Tensor, covariance: Tensor, **kwargs: Any) -> TensorVariable:

@@ -13,6 +13,7 @@ from collections.abc import Iterable, Sequence
 import pymc as pm
 from pymc.data import MinibatchOp
 from pymc.logprob.abstract import MeasurableOp
+from pymc.variational.minibatch_rv import MinibatchRandomVariable
 from pytensor.graph.traversal import ancestors
 
 from bsvr_pp.core.arrays import Tensor
@@ -50,6 +51,8 @@ def targets_of(model: pm.Model, latents: Iterable[Tensor]) -> list[Tensor]:
     if not found:
         names = ", ".join(v.name for v in observed) or "none"
         raise ModelError(f"the model must have an observed variable of f, the targets; it has {names}")
+    if part := [v.name for v in found if isinstance(v.owner.op, MinibatchRandomVariable)]:
+        raise ModelError(f"{part[0]} has a total_size, and f is integrated out at all rows: give all, without it")
     return found
 
 

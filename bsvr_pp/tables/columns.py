@@ -30,6 +30,8 @@ _KEPT = 10_000  # number of values of a column that are kept for its median
 _MOST = 50  # largest number of words of a column that have an indicator
 _SHOWN = 5  # number of words that are named in a note
 _CODES = 10  # number of words such as 3G, up to which they are words
+_NINES = 999, 9999, 99999, 999999  # numbers that people write, also with a minus, where there is no value,
+_FAR, _AGAIN = 10.0, 3  # if they are so many ranges of the other values away from these, in so many rows
 _WHOLE = r"^(-?\d+)\.0+$"  # a category that became a float beside gaps
 # A number with what people write beside it, or a date; not 3rd, 10-20, 60+ and A4.
 _WRITTEN = re.compile(
@@ -444,6 +446,19 @@ class Encoding:
                 intercept, *slopes = column.regression
                 filled[gaps, self.names.index(column.name)] = intercept + (inputs[gaps] * slopes).sum(axis=1)
         return filled, tuple(note for _, notes in found for note in notes)
+
+    def codes(self, X: Array) -> list[str]:
+        """Notes on numbers such as -999 in training inputs (n, k), which may stand for gaps: far off, and repeated."""
+        notes = []
+        for name, values in zip(self.names, X.T, strict=True):
+            coded = np.isin(np.abs(values), _NINES)
+            others = values[~coded]
+            for code, count in zip(*np.unique(values[coded], return_counts=True), strict=True) if others.size else ():
+                away = max(others.min() - code, code - others.max())
+                if count >= _AGAIN and away >= _FAR * np.ptp(others) > 0:
+                    known = "far from all others: leave these cells empty (NaN), if they have no value"
+                    notes.append(f"column {name!r} has {code:.0f} in {count} rows, {known}")
+        return notes
 
     def to_json(self) -> str:
         """Write the encoding as JSON."""

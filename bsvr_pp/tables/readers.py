@@ -58,7 +58,7 @@ class Table:
         with of_file(self.path):
             encoding = Encoding.of_table(self.inputs)
             X, _ = encoding.transform(self.inputs)
-        said = list(encoding.notes)
+        said = [*encoding.notes, *encoding.codes(X)]
         for name, values in zip(encoding.names, X.T, strict=True):
             whole = encoding.kinds.get(name) is Numbers and (values == np.round(values)).all()
             if whole and np.unique(values).size == values.size:

@@ -7,8 +7,10 @@ import numpy as np
 import pytest
 from scipy.stats import binom
 
-from bsvr_pp.assess.assessment import Assessment, Comparison, Kind, Reason, Status, Verdict, judge
+import bsvr_pp as bp
+from bsvr_pp.assess.assessment import Assessment, Comparison, Kind, Reason, Status, Verdict, judge, work_of
 from bsvr_pp.inference.protocol import Evidence
+from bsvr_pp.methods import make_method
 from bsvr_pp.show.report import evidence_words, summary
 
 GOOD = Assessment(
@@ -103,8 +105,8 @@ def test_a_mean_far_from_a_converged_reference_is_a_warning_beside_the_verdict()
 
 def test_what_is_wrong_under_every_method_is_said_of_the_model():
     narrow = changed({"coverage 80 %": 0.6})
-    fast = changed({"coverage 80 %": 0.6, "seconds": 1.0})
-    both = Comparison({"Laplace": narrow, "mean field": fast}, {}, {})
+    slow = changed({"coverage 80 %": 0.6}, work=work_of(bp.NUTS()))
+    both = Comparison({"NUTS": slow, "mean field": narrow}, {}, {})
     assert both.shared == Reason(Kind.COVERAGE, (80.0, "narrow", 60.0))
     assert both.recommendation.best == "mean field" and not both.recommendation.warned
     assert "Under every method 80 % intervals are too narrow" in summary(both)
@@ -124,7 +126,20 @@ def test_evidences_in_a_sentence():
     assert "mean field did not converge" in said
 
 
-def test_summary_names_the_quickest_that_can_be_trusted():
+def test_the_verdict_goes_by_the_work_of_methods_and_by_no_clock():
+    methods = [make_method(key) for key in ("laplace", "mean_field", "integrated", "nuts_laplace_local", "nuts")]
+    works = [work_of(method) for method in methods]
+    assert works == sorted(set(works)) and work_of(bp.Laplace("local")) == works[0]
+    for seconds in ([5.0, 4.0, 3.0, 2.0, 1.0], [1.0, 2.0, 3.0, 4.0, 5.0]):
+        found = {w: changed({"seconds": s}, work=w) for s, w in zip(seconds, works, strict=True)}
+        for i in range(len(works)):
+            left = {str(w): found[w] for w in reversed(works[i:])}
+            assert Comparison(left, {}, {}).recommendation.best == str(works[i])
+    equal = {"local": changed({"seconds": 1.0, "mlpd": -1.1}), "exact": changed({"seconds": 9.0, "mlpd": -1.0})}
+    assert Comparison(equal, {}, {}).recommendation.best == "exact"
+
+
+def test_summary_names_the_one_of_least_work_that_can_be_trusted():
     mode, trusted = replace(GOOD, plug_in=True), GOOD
     rejected = changed({"k-hat": 0.9, **error(1.0, 0.1)})
     seconds = {"MAP": 0.1, "Laplace": 1.0, "mean field": 2.0, "NUTS": 90.0}

@@ -18,6 +18,7 @@ from sklearn.preprocessing import FunctionTransformer
 import bsvr_pp as bp
 from bsvr_pp.tables import DataError
 from bsvr_pp.tables.columns import Encoding
+from bsvr_pp.tables.readers import read_data
 
 N = 40
 RNG = np.random.default_rng(0)
@@ -232,6 +233,20 @@ def test_what_is_no_input_is_said():
             bp.LSSVR().fit(np.arange(N).astype(unit)[:, None], Y)
     with pytest.raises(ValueError, match="X must be numbers, got datetime64"):
         bp.LSSVR().fit(TABLE[["size"]].to_numpy(), Y).predict(TABLE[["day"]])
+
+
+def test_a_code_for_a_gap_is_warned_of(tmp_path):
+    coded = TABLE[["size", "sold"]].assign(age=np.where(np.arange(N) % 9, RNG.normal(50.0, 10.0, N), -999))
+    said = (
+        r"column 'age' has -999 in 5 rows, far from all others: leave these cells empty \(NaN\), if they have no value"
+    )
+    with pytest.warns(UserWarning, match=said):
+        ESTIMATORS["BayesianSVR"][0].fit(coded, Y)
+    with warnings.catch_warnings(action="error"):
+        ESTIMATORS["BayesianSVR"][0].fit(coded.replace(-999, np.nan), Y)
+    coded.assign(y=Y).to_csv(tmp_path / "coded.csv", index=False)
+    notes = read_data(tmp_path / "coded.csv").encode()[0].notes
+    assert any(re.search(f"coded.csv: {said}", note) for note in notes)
 
 
 def test_several_classes_have_the_names():

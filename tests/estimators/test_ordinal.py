@@ -37,6 +37,13 @@ def test_labels_of_any_kind(svc):
     np.testing.assert_array_equal(other.predict(X), numbers[svc.predict(X)])
 
 
+def test_the_reverse_order_has_the_same_probabilities():
+    y = np.digitize(LATENT, [0.2, 0.9])
+    up, down = (bp.BayesianOrdinalSVC(**OPTIONS).fit(X, labels) for labels in (y, -y))
+    np.testing.assert_allclose(up.predict_proba(X), down.predict_proba(X)[:, ::-1], atol=1e-3)
+    assert up.log_evidence_ == pytest.approx(down.log_evidence_, abs=1e-2)
+
+
 def test_words_are_sorted_with_a_warning_unless_their_order_is_known(svc):
     words = np.array(["0 low", "1 mid", "2 high"])
     known = pd.Series(pd.Categorical(words[Y], [*words, "3 none"], ordered=True))

@@ -8,6 +8,7 @@ from scipy.optimize import minimize
 from scipy.special import logsumexp
 
 import bsvr_pp as bp
+from bsvr_pp.inference import integrated
 from bsvr_pp.inference.search.optimize import SearchObjective, SharedObjective, maximize_shared
 
 RNG = np.random.default_rng(0)
@@ -143,6 +144,17 @@ def test_hyperparameters_are_integrated_out_together():
         assert all(one[name] == other[name] for name in KERNEL) and all(one[name] != other[name] for name in NOISE)
     svr.estimators_[1].add([[0.5]], [3.0])  # by the evidence of the new row
     assert svr.converged_.all()
+
+
+@pytest.mark.parametrize("options", [{"shared": True, "y": Y}, {"monotone": [1]}], ids=["shared", "monotone"])
+def test_the_remedy_of_points_that_do_not_follow_the_posterior_is_one_that_works(monkeypatch, options):
+    monkeypatch.setattr(integrated, "GOOD_K", -np.inf)
+    monkeypatch.setattr(integrated, "_STUCK", np.inf)
+    options = OPTIONS | {"y": Y[:, 0], "inference": bp.Integrated(points=25, kept=2)} | options
+    y = options.pop("y")
+    with pytest.warns(bp.ConvergenceWarning, match=r"% of the moves are accepted: use inference='auto'$"):
+        svr = bp.BayesianSVR(**options).fit(X, y)
+    assert np.all(svr.set_params(inference="auto").fit(X, y).converged_)
 
 
 def test_few_rows_learn_the_lengthscale_from_another_target():

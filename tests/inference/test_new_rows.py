@@ -1,6 +1,7 @@
 """Noise that depends on data of each row, at new rows: against dense algebra and quadrature."""
 
 import numpy as np
+import pandas as pd
 import pymc as pm
 import pytest
 import xarray as xr
@@ -82,6 +83,24 @@ def test_each_row_is_predicted_as_alone():
         reach = (f.ppf(1e-12), f.ppf(1 - 1e-12))
         below, _ = integrate.quad(lambda g: f.pdf(g) * float(noise.cdf(y_new[i] - g)), *reach)  # noqa: B023
         assert float(alone["y_cdf"][0]) == pytest.approx(below, abs=1e-6)
+
+
+@pytest.mark.parametrize("named", [True, False])
+def test_tables_of_new_rows_have_the_order_of_the_coordinates_of_data(named):
+    table = pd.DataFrame(np.random.default_rng(0).normal(size=(9, 2)), columns=["a", "b"])
+    labels = {"dims": ("row", "input"), "coords": {"input": list(table)}} if named else {"dims": ("row", "input")}
+    with pm.Model() as model:
+        at = pm.Data("X", table, **labels)
+        f = bp.GP(cov_func=pm.gp.cov.ExpQuad(2, ls=[1.0, 3.0])).prior("f", X=at)
+        pm.Normal("y", mu=f, sigma=0.3, observed=table["a"].to_numpy())
+        result = bp.fit(bp.MeanField(), progressbar=False)
+    expected = bp.predict(result, table.to_numpy(), model=model)
+    xr.testing.assert_equal(bp.predict(result, table, model=model), expected)
+    if named:
+        with pytest.raises(ValueError, match="X_new must have the columns a, b, in this order, got b, a"):
+            bp.predict(result, table[["b", "a"]], model=model)
+    else:  # PyMC keeps no names
+        assert bp.predict(result, table.set_axis(["c", "d"], axis=1), model=model).equals(expected)
 
 
 def test_noise_of_the_inputs_needs_no_other_data():

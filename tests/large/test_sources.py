@@ -211,6 +211,12 @@ def test_rows_of_many_parts_are_numbered_through(table, tmp_path):
         encode(source_of(X, np.arange(N)), tmp_path, rows=60, log_targets=False)
 
 
+def test_a_code_for_a_gap_is_noted(table, tmp_path):
+    table.assign(speed=table["speed"].where(np.arange(N) % 40 > 0, -999.0)).to_parquet(tmp_path / "codes.parquet")
+    record = encode(source_of(tmp_path / "codes.parquet"), tmp_path, rows=60, log_targets=False)
+    assert any(f"codes.parquet: column 'speed' has -999 in {-(-N // 40)} rows, far" in note for note in record["notes"])
+
+
 @pytest.mark.parametrize(
     ("change", "message"),
     [

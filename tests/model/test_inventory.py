@@ -51,6 +51,7 @@ def model(
     mean: Callable[[], Any] = lambda: 0.0,
     name: str = "f",
     observed: Any = Y,
+    total_size: int | None = None,
     **options: Any,
 ) -> pm.Model:
     with pm.Model(**options) as made:
@@ -58,7 +59,7 @@ def model(
         covariance = pm.gp.cov.ExpQuad(1, ls=kernel(scale))
         f = bp.GP(cov_func=covariance, mean_func=pm.gp.mean.Constant(mean())).prior(name, X=inputs(scale))
         noise = sigma(scale)
-        y = pm.Normal("y", mu=f, sigma=noise, observed=observed)
+        y = pm.Normal("y", mu=f, sigma=noise, observed=observed, total_size=total_size)
         add(scale, f, y) if add.__code__.co_argcount == 3 else add(scale, f)
     return made
 
@@ -129,6 +130,10 @@ IDIOMS = {
         lambda: model(lambda ls, f: pm.Normal("z", ls, 0.1, observed=0.6)),
         lambda ls: float(stats.norm(ls, 0.1).logpdf(0.6)),
     ),
+    "a total_size of a measurement of a hyperparameter": Idiom(
+        lambda: model(lambda ls, f: pm.Normal("z", ls, 0.1, observed=[0.6], total_size=3)),
+        lambda ls: 3.0 * float(stats.norm(ls, 0.1).logpdf(0.6)),
+    ),
     "an intervention": Idiom(lambda: pm.do(model(sigma=lambda ls: pm.HalfNormal("s")), {"s": SIGMA}), nothing),
     "an initial value": Idiom(lambda: model(ls=lambda: pm.LogNormal("ls", 0.0, 1.0, initval=2.0)), nothing),
     "a truncated prior": Idiom(
@@ -162,6 +167,9 @@ IDIOMS = {
     ),
     "a minibatch": Idiom(
         lambda: model(inputs=lambda ls: pm.Minibatch(X, batch_size=N)), "the model uses a pm.Minibatch, and f is"
+    ),
+    "a total_size": Idiom(
+        lambda: model(total_size=90), "y has a total_size, and f is integrated out at all rows: give all, without it"
     ),
     "random inputs": Idiom(
         lambda: model(inputs=lambda ls: X + pm.Normal("shift")), "the inputs X of f depend on shift: they must be data"

@@ -15,7 +15,7 @@ from sklearn.linear_model import BayesianRidge
 from sklearn.preprocessing import OneHotEncoder, StandardScaler
 
 from bsvr_pp.tables import DataError
-from bsvr_pp.tables.columns import Encoding, Words, merged, summarize, table_of
+from bsvr_pp.tables.columns import Encoding, Numbers, Words, merged, summarize, table_of
 
 N = 40
 RNG = np.random.default_rng(0)
@@ -412,3 +412,27 @@ def test_words_and_zones_of_a_stored_encoding_are_text(kept, changed):
     assert kept in text and Encoding.from_json(text) == Encoding.of_table(table)
     with pytest.raises(DataError, match=r"the encoding of the columns cannot be read \(.* (must be text|is no zone)\)"):
         Encoding.from_json(text.replace(kept, changed))
+
+
+def with_codes(*codes):
+    """Values between 0 and 27, and these."""
+    return np.append(np.arange(28.0), codes)
+
+
+@pytest.mark.parametrize(
+    ("values", "said"),
+    [
+        (with_codes(*[999.0] * 4), ["'x' has 999 in 4 rows"]),
+        (with_codes(*[-9999.0] * 3, *[-999.0] * 5), ["'x' has -9999 in 3 rows", "'x' has -999 in 5 rows"]),
+        (with_codes(-999.0, -999.0), []),  # twice
+        (with_codes(*[-998.0] * 5), []),  # another number
+        (with_codes(*[999.0] * 5, 200.0), []),  # near
+        (np.append(np.linspace(0.0, 41310.0, 50), [99999.0] * 9), []),  # the largest income that is recorded
+        (np.arange(1000.0).repeat(3), []),
+        (np.array([0.0, 0.0, 999.0, 999.0, 999.0]), []),  # one other value, which has no range
+        (np.full(5, 999.0), []),
+    ],
+)
+def test_repeated_numbers_of_nines_far_from_all_others_are_noted(values, said):
+    notes = Encoding((Numbers("x"),)).codes(values[:, None])
+    assert len(notes) == len(said) and all(words in note for words, note in zip(said, notes, strict=True))
