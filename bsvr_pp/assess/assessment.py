@@ -366,10 +366,10 @@ def scores(prediction: xr.Dataset, y: ArrayLike) -> dict[str, float]:
     Returns
     -------
     dict
-        ``ase`` and ``aae``, the average squared and absolute error of the latent function (Chu, Keerthi & Ong 2004,
-        section VII); ase has squared units; ``mlpd``, the mean log predictive density; ``crps``, the mean continuous
-        ranked probability score, in the target's units; ``coverage 80 %`` and ``coverage 95 %``, the shares of targets
-        in the central intervals; `calibration_error`. For labels ``error rate`` and ``mlpd``.
+        ``ase`` and ``aae`` are the average squared and absolute error of the latent function (Chu, Keerthi & Ong 2004,
+        section VII); ase has squared units. ``mlpd`` is the mean log predictive density, and ``crps`` the mean
+        continuous ranked probability score, in the target's units. ``coverage 80 %`` and ``coverage 95 %`` are the
+        shares of targets in the central intervals. Also `calibration_error`. For labels ``error rate`` and ``mlpd``.
 
     Raises
     ------

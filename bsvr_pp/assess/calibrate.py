@@ -1,7 +1,7 @@
 """Simulation-based calibration of a method on a model.
 
-Hyperparameters are drawn from their priors and targets from the model. Over many such data sets the rank of the true
-hyperparameter among its posterior draws is uniform if the method is exact (Talts et al. 2018).
+Hyperparameters are drawn from their priors and targets from the model. If the method is exact, the rank of the true
+hyperparameter among its posterior draws is uniform over many such data sets (Talts et al. 2018).
 """
 
 from __future__ import annotations

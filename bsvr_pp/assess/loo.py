@@ -139,8 +139,8 @@ def loo_predict(
     -------
     xarray.Dataset
         The variables of `predict` with targets, over the dimension of the targets: ``f_mean``, ``f_variance``,
-        ``y_mean``, ``y_variance``, ``y_quantile``, ``y_log_density``, ``y_cdf`` (the probability integral transform),
-        ``y_crps``; and ``pareto_k`` for draws.
+        ``y_mean``, ``y_variance``, ``y_quantile``, ``y_log_density``, ``y_cdf`` (the probability integral transform)
+        and ``y_crps``. Draws also have ``pareto_k``.
 
     Raises
     ------

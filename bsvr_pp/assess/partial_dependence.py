@@ -88,9 +88,9 @@ def effect(
     Returns
     -------
     DataFrame
-        Indexed by the values, in units of the target: ``mean`` and standard deviation ``sd`` of the effect, exact given
-        the hyperparameters, and the ends ``lower`` and ``upper`` of the band; then the means of single rows, "row 3"
-        for row number 3. Its ``attrs`` have the ``share`` of the variance of f and, for two columns, their
+        Indexed by the values, in units of the target. ``mean`` and standard deviation ``sd`` of the effect are exact
+        given the hyperparameters; ``lower`` and ``upper`` are the ends of the band. Means of single rows follow, "row
+        3" for row number 3. Its ``attrs`` have the ``share`` of the variance of f and, for two columns, their
         ``interaction``.
 
     Raises

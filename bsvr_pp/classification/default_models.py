@@ -150,10 +150,10 @@ def default_ordinal_model(
 ) -> pm.Model:
     """Make a model of ordered classes with default priors: the number of cut points below f(X) + noise.
 
-    The noise has standard deviation 1, and f has mean 0 and no constant kernel (docs/how-to/ordinal.md): f is amplitude
-    times a function of variance 1, amplitude ~ HalfStudentT(3, 3). Lengthscales are as in `default_priors`. The shape
-    of the noise is learned: tails ~ Uniform(0.02, 1), with the tube C·epsilon = 1/tails - 1 and beta = 1. It is Laplace
-    noise at tails = 1, and nearly Gaussian at 0.02. The cut points are
+    The noise has standard deviation 1, and f has mean 0 and no constant kernel (docs/how-to/ordinal.md). f is amplitude
+    times a function of variance 1, with amplitude ~ HalfStudentT(3, 3). Lengthscales are as in `default_priors`. The
+    shape of the noise is learned: tails ~ Uniform(0.02, 1), with the tube C·epsilon = 1/tails - 1 and beta = 1. It is
+    Laplace noise at tails = 1, and nearly Gaussian at 0.02. The cut points are
 
         √(1 + amplitude²)·(first_cutpoint, first_cutpoint + cutpoint_gaps[0], ...):
 

@@ -1,7 +1,7 @@
 """Sampling of the hyperparameters of labels without the normaliser N(X) (docs/explanation/normalisation.md).
 
-In the acceptance ratio p(θ') Q(Y|θ') Q(Y'|θ) / (p(θ) Q(Y|θ) Q(Y'|θ')) of the exchange algorithm (Murray et al. 2006)
-the normalisers cancel, for labels Y' drawn at θ'. The draws are exact by restarts (Sollich 2002, section 2), or else by
+The exchange algorithm (Murray et al. 2006) has the acceptance ratio p(θ') Q(Y|θ') Q(Y'|θ) / (p(θ) Q(Y|θ) Q(Y'|θ')). For
+labels Y' drawn at θ' the normalisers cancel. The draws are exact by restarts (Sollich 2002, section 2), or else by
 slice moves of a function. Proposals are adaptive random walks (Haario, Saksman & Tamminen 2001).
 """
 

@@ -37,7 +37,7 @@ from numba.core.typing.typeof import typeof_impl
 from numba.extending import intrinsic
 from threadpoolctl import ThreadpoolController
 
-# Rows of a small problem. BLAS threads wait for one another: on two cores a search with 400 rows takes up to thrice as
+# Rows of a small problem. BLAS threads wait for one another. On two cores a search with 400 rows takes up to thrice as
 # long with two threads, and below 2000 rows two are not faster.
 _SMALL = 1000
 _SOON = 0.1  # seconds after which compiled code has returned to Python
@@ -135,9 +135,9 @@ def _warn_of_no_folder() -> None:
     )
 
 
-# Compiled code is kept on disk. Division by zero gives inf or NaN, as in NumPy: nothing raises inside a sampler, and
-# the function that solves the problem reports a value that is not finite as a failure. Compiled code does not hold
-# Python's lock, so that threads can solve several blocks at once.
+# Compiled code is kept on disk. Division by zero gives inf or NaN, as in NumPy, so nothing raises inside a sampler. The
+# function that solves the problem reports a value that is not finite as a failure. Compiled code does not hold Python's
+# lock, so that threads can solve several blocks at once.
 compiled = _njit(error_model="numpy", nogil=True)
 
 # For sums over short arrays without branches: their order may change, so several terms are added at once. A sum whose
@@ -293,7 +293,7 @@ class _OneThread:
                 self.limit = self.setter.submit(lambda: libraries.limit(limits=1).__enter__()).result()
             self.depth += 1
         try:
-            with libraries.limit(limits=1):  # where the thread has set a limit of its own
+            with libraries.limit(limits=1):  # in case the thread has set its own limit
                 yield
         finally:
             with self.lock:

@@ -300,7 +300,7 @@ attribute_of_each = _joined(FitsOfTargets.attributes)  # an attribute of one tar
 
 
 class HoldsFit:
-    """An estimator that holds its fit, a value, and the options of the fit; ``_of_predictions`` may change after it."""
+    """An estimator with its fit, a value, and the options of the fit; ``_of_predictions`` may change after it."""
 
     predict: Callable[..., Any]
     get_params: Callable[..., dict[str, Any]]

@@ -47,8 +47,8 @@ class LSSVR(SavedEstimator, RegressorMixin, BaseEstimator):  # type: ignore[misc
     lengthscale : float or "auto"
         Lengthscale of the Gaussian kernel, in the units of the inputs.
     kernel : "rbf" or callable
-        The kernel exp(-‖x - x'‖²/(2·lengthscale²)), or a function that maps two sets of inputs, (n, d) and (m, d), to
-        an (n, m) array; the Gaussian process kernels of scikit-learn are such functions.
+        The kernel exp(-‖x - x'‖²/(2·lengthscale²)), or a function that maps inputs (n, d) and (m, d) to an (n, m)
+        array, such as a Gaussian process kernel of scikit-learn.
     selection : {"evidence", "loo"}
         Criterion that "auto" optimises: the restricted likelihood of the Gaussian process, or the squared leave-one-out
         errors.
@@ -206,7 +206,7 @@ class LSSVR(SavedEstimator, RegressorMixin, BaseEstimator):  # type: ignore[misc
 
 @dataclass(eq=False, repr=False)
 class BayesianLSSVR(LSSVR):
-    """A radial basis function network whose most probable weights approximate those of LS-SVR (Mesquita et al. 2019).
+    """A radial basis function network; its most probable weights approximate LS-SVR (Mesquita et al. 2019).
 
     y_n ~ N(b + Σ_i α_i k(x_n, x_i), σ²). The Gaussian prior of [b, α] gives the posterior precision (ΨᵀΨ + ε·s₁s₁ᵀ)/σ²,
     with the matrix Ψ of (6) and the first unit vector s₁. For small ε this prior is not a proper density, but the
@@ -324,7 +324,7 @@ class LSSVRFit:
 
 
 class NetworkFit(LSSVRFit):
-    """The posterior of the weights of a radial basis function network, beside the solution of (6)."""
+    """The posterior of the weights of a radial basis function network, and the solution of (6)."""
 
     def __init__(self, rows: TrainingData, kernel: Kernel, gamma: float, lengthscale: float, epsilon: float) -> None:
         super().__init__(rows, kernel, gamma, lengthscale)

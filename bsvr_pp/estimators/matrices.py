@@ -66,7 +66,7 @@ class PairwiseKernel:
         return np.stack([self.between([each], [each])[0, 0] for each in A])
 
 
-MatrixOption = Literal["precomputed"] | PairwiseKernel  # kernels of an estimator, beside those of inputs
+MatrixOption = Literal["precomputed"] | PairwiseKernel  # kernels of an estimator that do not use inputs
 
 
 def is_matrix(kernel: object) -> bool:

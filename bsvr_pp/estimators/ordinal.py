@@ -122,8 +122,8 @@ class BayesianOrdinalSVC(OfStandardModel, SavedClassifier, ClassifierMixin, Base
         Raises
         ------
         ValueError
-            If an option is not allowed, the data are not finite, there is only one class, or y is an ordered
-            Categorical whose order is not the sorted one.
+            If an option is not allowed, the data are not finite, or there is only one class. Also if y is an ordered
+            Categorical with another order than the sorted one.
 
         <not_converged>
         UserWarning

@@ -44,8 +44,8 @@ from bsvr_pp.model.slopes import GivenSlopes, Slopes
 class StandardModel:
     """A default model without data: noise, kernel, and options of both.
 
-    The noises "hinge" and "known_label" are for labels -1 and +1, with a fixed ``C`` if it is not learned, and
-    ``n_cutpoints`` > 0 for ordered classes 0, 1, ..., n_cutpoints. The other fields are as in `model.priors.Inputs`.
+    The noises "hinge" and "known_label" are for labels -1 and +1; ``C`` fixes the penalty. ``n_cutpoints`` > 0 is for
+    ordered classes 0, 1, ..., n_cutpoints. The other fields are as in `model.priors.Inputs`.
     """
 
     noise: str
@@ -257,7 +257,7 @@ def factors_of(fit: StandardFit) -> dict[str, Array]:
 
 
 class OfStandardModel(HoldsFit):
-    """An estimator that holds the fit of a default model to standardised inputs."""
+    """An estimator with the fit of a default model to standardised inputs."""
 
     kernel: Kernel | MatrixOption | Literal["auto"]
     blocks: LocalBlocks | int | Literal["auto"] | None = "auto"

@@ -76,7 +76,7 @@ class BinaryFit(StandardFit):
 
     @property
     def learned(self) -> bool:
-        """Whether the evidence is above that of the constant probability."""
+        """Whether the evidence is above the evidence of a constant probability."""
         constant = -entropy([self.rows.weight[self.rows.y == label].sum() for label in (-1.0, 1.0)])
         return self.fitted.converged and self.fitted.log_evidence > constant * np.sum(self.rows.weight)
 
@@ -183,7 +183,7 @@ class BayesianSVC(OfStandardModel, SavedClassifier, ClassifierMixin, BaseEstimat
         gives the most probable class.
     inference : {"mean_field", "exchange"} or Exchange
         The Gaussian posterior of f at the optimum of the hyperparameters; or `bp.classification.Exchange`, which draws
-        them under Sollich's conditional evidence and takes minutes for a hundred points.
+        them under Sollich's conditional evidence in minutes for a hundred points.
     ard : bool
         Whether each input has its own lengthscale.
     steps : int
@@ -192,7 +192,7 @@ class BayesianSVC(OfStandardModel, SavedClassifier, ClassifierMixin, BaseEstimat
         Factors of the sample weights of each class, by label; "balanced" makes the total weights of all classes equal.
         The probabilities then hold in a population with these weights.
     blocks : LocalBlocks, int, "auto" or None
-        Local blocks for many rows with the pointwise evidence, as in `BayesianSVR`; predictions use the block of the
+        Local blocks for many rows with the pointwise evidence, as in `BayesianSVR`. Predictions use the block of the
         new row unless a number of neighbours is given.
     random_state : int, RandomState or None
         Random seed; the same seed gives the same result.
@@ -203,7 +203,7 @@ class BayesianSVC(OfStandardModel, SavedClassifier, ClassifierMixin, BaseEstimat
         Labels, sorted.
     C_, amplitude_, linear_, offset_ : float, or (n_classes,) array for more than two classes
         Hyperparameters: the penalty, and the variances of the deviation, of the slopes of the linear part (for one
-        lengthscale) and of the offset; medians if they were sampled. A kernel function has neither amplitude_ nor
+        lengthscale) and of the offset. They are medians if sampled. A kernel function has neither amplitude_ nor
         linear_; the linear kernel has no amplitude_.
     lengthscale_, relevance_ : (d,) array, or one row per class
         Lengthscales in units of the inputs, and 1/lengthscale² on the standardised inputs; absent for a kernel

@@ -79,7 +79,7 @@ class BayesianSVR(TargetPredictions, SavedEstimator, RegressorMixin, BaseEstimat
         the hyperparameters; the attributes describe the optimum. Laplace needs a curvature, which losses with kinks
         lack ("epsilon_insensitive", "absolute", "pinball", beta = 0).
     monotone : dict or sequence, optional
-        Inputs in which the mean of f rises, 1, or falls, -1, by the names or numbers of numeric columns; or a value for
+        Inputs in which the mean of f rises, 1, or falls, -1, by the names or numbers of numeric columns. Or a value for
         each column, 0 for no direction, as ``monotonic_cst`` of scikit-learn (docs/how-to/monotone-effects.md). Only in
         dense fits without `bp.NUTS`, with a named kernel other than "linear".
     restarts : int, optional
@@ -232,8 +232,9 @@ class BayesianSVR(TargetPredictions, SavedEstimator, RegressorMixin, BaseEstimat
 
         <not_converged>
         UserWarning
-            If rows are set aside; the weights sum to less than a fifth of the rows; rows are fitted in blocks by
-            default; a third of the targets have one value and predictions miss their mean; or two targets may be ends.
+            If rows are set aside, or are fitted in blocks by default, or the weights sum to less than a fifth of the
+            rows. Also if a third of the targets have one value and predictions miss their mean, or two targets may be
+            ends.
         """
         spec, log_targets = self._check_options(), bool(self.log_targets)
         data, columns = regression_data(self, X, y, sample_weight, log_targets=log_targets)

@@ -106,7 +106,7 @@ class TargetPredictions(OfStandardModel, CentralIntervals):
         -------
         DataFrame
             Columns "function" (f at given hyperparameters; more rows nearby lower it), "hyperparameters" (0 if they are
-            not integrated out), "noise" (more rows do not lower it) and "total"; of log y with log_targets.
+            not integrated out), "noise" (more rows do not lower it) and "total". With log_targets they are of log y.
 
         Examples
         --------

@@ -131,7 +131,7 @@ class Targets:
         return merge_rows(X, log_of("y", y) if logs else y, weight)
 
     def check_like(self, names: tuple[str, ...] | None) -> None:
-        """Check that these are the targets of a fit, of which several have ``names``."""
+        """Check that these are the targets of a fit; several targets have ``names``."""
         if self.names != names:
             known, got = ("one without a name" if each is None else ", ".join(each) for each in (names, self.names))
             raise ValueError(f"y must have the targets of fit, {known}, got {got}")

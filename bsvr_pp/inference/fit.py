@@ -70,8 +70,8 @@ def fit(
     progressbar : bool
         Whether to show progress.
     draws : int, optional
-        Number of draws of f in the result of a method at a point of the hyperparameters: by default 500, or fewer with
-        many rows in blocks. NUTS has this option itself.
+        Number of draws of f in the result of a method at a point of the hyperparameters. The default is 500, or fewer
+        with many rows in blocks. NUTS has this option itself.
 
     Returns
     -------

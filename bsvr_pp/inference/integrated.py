@@ -183,7 +183,7 @@ def _cloud(density: Evaluate, x: Array, method: Integrated, rng: Generator, prog
     log_volume = float(np.linalg.slogdet(scale)[1])
 
     def log_ratio(values: Array, places: Array) -> Array:
-        """Return the log of the posterior density over that of the proposal, at places (m, k) on its scale."""
+        """Return the log ratio of posterior and proposal densities, at places (m, k) on the proposal's scale."""
         widths = np.where(places < 0.0, *sides)
         return (
             values - np.reshape(proposal.logpdf(places / widths), len(places)) + np.log(widths).sum(axis=1) + log_volume

@@ -2,8 +2,8 @@
 
 The location f of the noise is B·g + A·z + c with processes g and standard normal z (`bsvr_pp.model.affine`). Given the
 dual coefficients α of f the posterior means are K·Bᵀ·α for g, minus its prior mean, and Aᵀ·α for z. The variance of a
-part has the formula of f, with its own cross covariance. Draws follow Matheron's rule: a draw from the prior is
-corrected with the dual coefficients of the difference between the sites and the draw of f.
+part has the formula of f, with its own cross covariance. Draws follow Matheron's rule: a prior draw is corrected with
+the dual coefficients of the difference between the sites and the draw of f.
 """
 
 from __future__ import annotations

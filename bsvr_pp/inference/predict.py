@@ -56,7 +56,7 @@ def predict(
         Values by name of the other `pm.Data` on which noise, linear terms or processes depend, one row for each new
         input. Inputs that are `pm.Data` have the values of X_new.
     component : str, optional
-        Name of one process of a sum, or of the coefficients of a linear term: only ``f_mean`` and ``f_variance`` of
+        Name of one process of a sum, or of the coefficients of a linear term. Only ``f_mean`` and ``f_variance`` of
         this part of f are returned.
     neighbours : int or NoiseScales, optional
         Number of nearest training rows. f then has a separate mean-field fit on these at each new input (Gramacy &
@@ -73,10 +73,10 @@ def predict(
         ``f_mean``, ``f_variance``, ``y_mean`` and ``y_variance`` of the new rows, and ``y_quantile`` over ``quantile``.
         With targets also ``y_log_density``, ``y_cdf`` and ``y_crps``, and the coordinate ``y_new``. The variance of f
         is Chu, Keerthi & Ong 2004, (44), or its equivalent for mean field; the variance of y adds (15). For labels the
-        result has ``y_probability``, the probability of +1, instead of quantiles: averaged over the posterior (Sollich
-        2002, (33)), or at the mode for MAP (37). For ordered classes it has ``y_class_probability`` over ``class`` and
-        the rows, and y_mean and y_variance of the class number. For censored targets and intervals the latent target is
-        predicted, and y_new are exact targets.
+        result has ``y_probability``, the probability of +1, instead of quantiles. It is averaged over the posterior
+        (Sollich 2002, (33)), or at the mode for MAP (37). For ordered classes it has ``y_class_probability`` over
+        ``class`` and the rows, and y_mean and y_variance of the class number. For censored targets and intervals the
+        latent target is predicted, and y_new are exact targets.
 
     Raises
     ------

@@ -56,9 +56,9 @@ def recover_latent(
     Returns
     -------
     DataTree
-        The samples with additions: ``posterior`` has f, its Deterministics and ``f_new``; ``log_likelihood`` the
-        pointwise log p(y_i|f_i); ``leave_one_out`` log p(y_i|y_-i, hyperparameters) from the cavities; ``latent_draws``
-        dual_coef, site_precision and the log evidence of each draw.
+        The samples with additions. ``posterior`` has f, its Deterministics and ``f_new``; ``log_likelihood`` has the
+        pointwise log p(y_i|f_i). ``leave_one_out`` has log p(y_i|y_-i, hyperparameters) from the cavities.
+        ``latent_draws`` has dual_coef, site_precision and the log evidence of each draw.
 
     Raises
     ------

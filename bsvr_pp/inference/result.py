@@ -77,7 +77,7 @@ def check_results(results: object) -> None:
 
 
 def check_match(problem: Problem, result: object, name: str = "result") -> None:
-    """Check that a result was computed from this model with its current data, of which it has a copy."""
+    """Check that a result was computed from this model with its current data; the result has a copy of them."""
     check_result(name, result)
     assert isinstance(result, xr.DataTree)
     posterior = result["posterior"].to_dataset()
@@ -182,7 +182,7 @@ def hyperparameters_of(result: xr.DataTree) -> list[str]:
 
 
 def shown_names(result: xr.DataTree) -> list[str]:
-    """Return names of the hyperparameters to show: all, with Deterministics in place of their inverses."""
+    """Return names of the hyperparameters to show: all, with Deterministics instead of their inverses."""
     names = sorted({*hyperparameters_of(result), *json.loads(result.attrs["derived"])})
     return [name for name in names if not (name.startswith("inverse_") and name.removeprefix("inverse_") in names)]
 
@@ -449,7 +449,7 @@ def _tree(
 
 
 def other_data(problem: Problem) -> dict[str, Array]:
-    """Return data of the model besides inputs and targets."""
+    """Return data of the model other than inputs and targets."""
     return {name: value for name, value in problem.data.items() if name not in problem.own_names}
 
 

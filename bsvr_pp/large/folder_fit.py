@@ -70,8 +70,8 @@ def fit_folder(
     estimator : BayesianSVR
         The options; the estimator is not fitted. ``blocks="auto"`` means blocks of 1000 rows.
     data : path, data frame or array
-        A Parquet file, a folder of them, or a CSV file; a data frame of pandas or Dask; or inputs (n, d) as a NumPy
-        array, a `numpy.memmap` or a Dask array. `bsvr_pp.tables.columns` encodes the columns of tables.
+        A Parquet file, a folder of them, or a CSV file; a data frame of pandas or Dask; or inputs (n, d) as an array of
+        NumPy or Dask or a `numpy.memmap`. `bsvr_pp.tables.columns` encodes the columns of tables.
     y : (n,) array, (n, 2) array or structured array, optional
         Targets if the inputs are an array; or intervals or times, as in `BayesianSVR.fit`.
     folder : str or Path

@@ -261,7 +261,7 @@ def rows_of(X: Array, columns: Array) -> TrainingData:
 
 
 def _summarise(source: Source) -> tuple[Encoding | None, int, int]:
-    """Return the encoding of the columns of a table, None for arrays; the numbers of rows and of encoded columns."""
+    """Return the encoding of the columns of a table (None for arrays), and the numbers of rows and encoded columns."""
     n, d, found = 0, 0, dict[str, Summary]()
     for inputs, y in source.parts():
         n, d = n + len(y), inputs.shape[1]
@@ -277,7 +277,7 @@ def _summarise(source: Source) -> tuple[Encoding | None, int, int]:
 
 
 def write_rows(path: Path, parts: Iterable[NDArray[np.generic]]) -> None:
-    """Write an array from its parts, of which one is in memory at a time."""
+    """Write an array from its parts, with one part in memory at a time."""
     with atomic_write(path, sealed=True) as fresh, fresh.open("wb") as file:
         none: NDArray[np.generic] = np.empty(0)
         count = 0
@@ -293,17 +293,17 @@ def write_rows(path: Path, parts: Iterable[NDArray[np.generic]]) -> None:
 
 
 def open_rows(path: Path) -> np.memmap[tuple[int, ...], np.dtype[np.float64]]:
-    """Open an array, of which only the rows that are used are read."""
+    """Open an array; only the rows that are used are read."""
     return np.load(path, mmap_mode="r")
 
 
-NO_THREADS = {"n_jobs": None, "progressbar": False}  # options of `LocalBlocks` that no number depends on
+NO_THREADS = {"n_jobs": None, "progressbar": False}  # options of `LocalBlocks` without influence on results
 Record = dict[str, Any]  # plain data of JSON
 Task = Callable[[str, str, int], dict[str, NDArray[np.generic]]]
 
 
 class Records(UserDict[str, Record]):
-    """Plain data by name, each in a JSON file of a folder; one that is damaged is not there, with a warning."""
+    """Plain data by name, each in a JSON file of a folder; a damaged file is ignored with a warning."""
 
     def __init__(self, folder: Path) -> None:
         super().__init__()
@@ -330,12 +330,12 @@ def read_record(path: Path) -> Record:
 
 
 def checksum(record: object) -> str:
-    """Return SHA-256 of plain data."""
+    """Return the SHA-256 of plain data."""
     return sha256(json.dumps(record, sort_keys=True).encode()).hexdigest()
 
 
 def all_whole(*files: Path) -> bool:
-    """Return whether all files of a stage are there as they were written; a damaged one is named in a warning."""
+    """Return whether all files of a stage exist unchanged; a warning names a damaged one."""
     return all([_intact(lambda path: SealedFile(path).check(), path) is not None for path in files])
 
 

@@ -1,9 +1,9 @@
 """Data of a kernel on its inputs, beside their numbers: the levels of inputs of few values, and scales.
 
-An input of few values is a number, and each value is also a level of a category; a value that no training row has is
-only a number (docs/defaults.md). On a scale, x becomes x + w·(g(x) - x) with a learned share w. The transform g is the
-one of Yeo & Johnson (2000) with the power that makes the training rows as Gaussian as possible, moved and scaled to
-their mean and deviation.
+An input of few values is a number, and each value is also a level of a category. A value that no training row has is
+only a number (docs/defaults.md). On a scale, x becomes x + w·(g(x) - x) with a learned share w. g is the Yeo-Johnson
+transform (2000) whose power makes the training rows as Gaussian as possible, shifted and scaled to their mean and
+deviation.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
-"""Kernels beside those of `pm.gp.cov`: main effects, and the rational quadratic kernel by its inverse exponent.
+"""Kernels that `pm.gp.cov` lacks: main effects, and the rational quadratic kernel by its inverse exponent.
 
-Each kernel needs one pass over the pairs of rows, and so do its derivatives: the contraction with the derivative of any
-function by the matrix. No other n×n matrix is made, and several exponentials of a pair are computed at a time.
+Each kernel needs one pass over the pairs of rows. So do its derivatives, contracted with the derivative of any function
+by the matrix. No other n×n matrix is made, and several exponentials of a pair are computed at a time.
 """
 
 from __future__ import annotations
@@ -336,8 +336,8 @@ class MainEffects(_WithLevels):
         \quad e_i = \exp(-(x_i - x_i')^2 / 2 \ell_i^2)
 
     The second term adds details with a quarter of the lengthscale. With δ = 0 these are the first and the second order
-    of additive Gaussian processes (Duvenaud, Nickisch & Rasmussen 2011). If the effect of an input depends on no other,
-    or on one other, it is learned from all rows instead of only rows near in all inputs.
+    of additive Gaussian processes (Duvenaud, Nickisch & Rasmussen 2011). An effect that depends on no other input, or
+    on one other, is learned from all rows instead of only rows near in all inputs.
 
     Parameters
     ----------

@@ -6,7 +6,7 @@ blocks, a scan applies the graph of the evidence of one block to the rows of eac
 
 In other coordinates NUTS needs fewer steps, and the posterior is the same (docs/sampling.md). For f = m + L·u they are
 v with u = G⁻ᵀ(v + G⁻¹Lᵀν), where GGᵀ = I + LᵀτL and the sites are fixed. The coordinates of the noise are the logs of
-C·epsilon and of its standard deviation; the map from log C and log epsilon has Jacobian 1.
+C·epsilon and of its standard deviation. The map from log C and log epsilon has Jacobian 1.
 """
 
 from __future__ import annotations

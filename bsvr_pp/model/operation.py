@@ -257,8 +257,8 @@ class LatentEvidence(DifferentiableOp):
     Inputs: K (n, n), or ``by_root`` a root (n, r) of it; prior mean (n,); lower and upper ends of the targets and their
     weights (n,); loss parameters (p, k) with k = 1 or n; jitter for K; dual coefficients and site precisions (2, n) of
     a similar problem, or zeros. Outputs: log evidence, its gradients by K, mean, ends and parameters, 1 or 0 for
-    converged, and the solution (2, n). Mean field ends at the ``mismatch`` of moments: the error of the evidence is of
-    second order in it, the error of the gradients of first order.
+    converged, and the solution (2, n). Mean field ends at the ``mismatch`` of moments. The error of the evidence is of
+    second order in it, and the error of the gradients of first order.
     """
 
     __props__ = ("approximation", "loss", "mismatch", "by_root")

@@ -248,7 +248,7 @@ def _amplitude(scale: float) -> Any:
 
 
 def of_inputs(values: Any, tied: Tied) -> Any:
-    """Return the values of the inputs from those of the lengthscales."""
+    """Return a value for each input from a value for each lengthscale."""
     return values if tied is None else values[np.array(tied)]
 
 
@@ -287,9 +287,9 @@ def default_model(
 ) -> pm.Model:
     """Make a support vector model with default priors: y = f(X) + noise.
 
-    The kernel is amplitude²·k(x, x') plus a constant of 100 times a robust mean square of y (Chu, Keerthi & Ong 2004,
-    (41), who fix the amplitude); k is 1 at distance 0. For "linear", k is x·x' of the scaled inputs, without amplitude.
-    The rational quadratic kernel has ``inverse_alpha`` ~ HalfNormal(1). The other priors are as in `default_priors`.
+    The kernel is amplitude²·k(x, x') plus a constant of 100 times a robust mean square of y. (Chu, Keerthi & Ong 2004,
+    (41), fix the amplitude.) k is 1 at distance 0. For "linear", k is x·x' of the scaled inputs, without amplitude. The
+    rational quadratic kernel has ``inverse_alpha`` ~ HalfNormal(1). The other priors are as in `default_priors`.
 
     Parameters
     ----------
@@ -308,7 +308,7 @@ def default_model(
     quantile : float
         Level of the quantile between 0 and 1, only for pinball noise.
     warping : bool
-        Whether a kernel with main effects has scales of the inputs: each input x with at least three values becomes x +
+        Whether a kernel with main effects has scales of the inputs. Each input x with at least three values becomes x +
         w·(g(x) - x), with ``warping`` w ~ Uniform(0, 1) and its Yeo-Johnson transform g (docs/defaults.md).
     blocks : Blocks, optional
         Blocks of rows between which f is independent, as from `bp.local_blocks`, for many rows.

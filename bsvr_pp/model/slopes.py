@@ -1,8 +1,8 @@
 """Slopes of f as further values of the Gaussian process, and a problem with a prior given slopes at some points.
 
 The slope ∂f/∂t of a process is Gaussian together with f; its covariances are derivatives of the kernel (Riihimäki &
-Vehtari 2010). t is an input on the scale of the kernel: an increasing function of the input, so both slopes have the
-same sign. Given slopes, the prior of f is another Gaussian process, and all methods run on it.
+Vehtari 2010). Here t is an input on the scale of the kernel: an increasing function of the input, so both slopes have
+the same sign. Given slopes, the prior of f is another Gaussian process, and all methods run on it.
 """
 
 from __future__ import annotations

@@ -130,7 +130,7 @@ def plot_predictive(
 
 
 def _panels(n: int, columns: int, size: tuple[float, float], **options: bool) -> tuple[Figure, list[Axes]]:
-    """Make a figure with n panels of a size, in rows of some ``columns``."""
+    """Make a figure with n panels of a size, in rows of at most ``columns``."""
     rows = -(-n // columns)
     total = size[0] * columns, size[1] * rows
     figure, axes = plt.subplots(rows, columns, figsize=total, squeeze=False, layout="constrained", **options)

@@ -50,7 +50,7 @@ class Summary:
     """The data of a column, or of some of its rows, for an encoding: numbers of ``known`` rows and ``gaps``.
 
     ``words`` has the number of rows with each word. ``values`` has the sorted values of the number, or of each part of
-    the date, in a ``zone`` or without one: all, or 10,000 with even ranks. Gaps alone are of any ``kind``.
+    the date in a ``zone`` or none. These are all values, or 10,000 with even ranks. Gaps alone are of any ``kind``.
     """
 
     kind: type[Column]
@@ -137,7 +137,7 @@ def times_of(name: str, values: pd.Series) -> tuple[pd.Series, str | None]:
 
 
 def _is_zone(zone: str) -> bool:
-    """Return whether a zone has a name that every machine knows."""
+    """Return whether a zone has a name that exists on every machine."""
     return zone in available_timezones() or re.fullmatch(r"UTC[+-]\d\d:\d\d", zone) is not None
 
 

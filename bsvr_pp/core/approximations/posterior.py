@@ -357,7 +357,7 @@ _TOTALS: dict[str, Callable[..., float]] = {
 
 
 def joined[Found: DataclassInstance](K: BlockDiagonal, parts: list[Found]) -> Found:
-    """Return the result of all rows; vectors are those of the blocks, none if they have none."""
+    """Join the results of blocks to the result of all rows; vectors are empty if the blocks have none."""
     each = {field.name: [getattr(part, field.name) for part in parts] for field in fields(parts[0])}
     found: dict[str, Any] = {name: _TOTALS[name](values) for name, values in each.items() if name in _TOTALS}
     for name in each.keys() - found.keys() - {"factor"}:

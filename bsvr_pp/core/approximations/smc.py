@@ -1,6 +1,6 @@
 """Annealing: sequential Monte Carlo from a Gaussian to a posterior (docs/explanation/evidence.md).
 
-Each power p has the density ∝ N(f; centre, Σ)·exp(p·log_ratio(f)); particles are resampled from one power to the next
+Each power p has the density ∝ N(f; centre, Σ)·exp(p·log_ratio(f)). Particles are resampled from one power to the next
 (Del Moral, Doucet & Jasra 2006) and moved by elliptical slice sampling (Murray, Adams & MacKay 2010). With a noise
 model the Gaussian is the mean-field posterior with sites weakened by a fifth, otherwise the prior.
 """

@@ -381,7 +381,7 @@ class BlockFactor:
         return np.sum(parts, axis=0)
 
     def draw(self, size: int, rng: np.random.Generator) -> Array:
-        """Return draws (size, n) from N(0, (K⁻¹ + diag(τ))⁻¹); each block has a random stream of its own."""
+        """Return draws (size, n) from N(0, (K⁻¹ + diag(τ))⁻¹); each block has its own random stream."""
         streams = iter(rng.spawn(len(self.covariance.rows)))
         source = {int(rows[0]): next(streams) for rows in self.covariance.rows}
 

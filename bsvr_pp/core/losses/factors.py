@@ -1,7 +1,7 @@
 """The factor of a row: p(y|f)^weight of an exact target or a label, or the probability of the interval of a target.
 
-A row of weight w counts like w equal rows. One site of weight w matches the moments of the whole factor, which is more
-accurate than w sites of one row each; the estimators therefore merge equal rows into one.
+A row of weight w counts like w equal rows. One site of weight w matches the moments of the whole factor. This is more
+accurate than w sites of one row each, so the estimators merge equal rows.
 
 The factor of a known label is (1 + exp(E))^-w, with E minus its log odds, linear on each piece (Sollich 2002, (11)).
 """
@@ -245,9 +245,9 @@ def tilted_label(
 ) -> tuple[float, float, float, float]:
     """Return moments of a Gaussian of s = t - f times (1 + exp(E(s)))^-count, for a linear E on each piece.
 
-    Returns four numbers: the log of the integral, the mean of s - mean, the variance of s, and the derivative of the
-    log by the mean of f. ``moments`` (m+1, 3) is filled as by `tilted_row`, with shares times count(1 - p) of the
-    probability p of the label.
+    Returns the log of the integral, the mean of s - mean, the variance of s, and the derivative of the log by the mean
+    of f. ``moments`` (m+1, 3) is filled as by `tilted_row`, with shares times count(1 - p) of the probability p of the
+    label.
     """
     knots, at_knots, slope, _ = row
     pieces, top = slope.shape[0], -inf

@@ -240,7 +240,7 @@ def tilted_interval(
     """Integrate N(f; mean, variance)·exp(-E(r)) over lower < f + r ≤ upper.
 
     With f = mean + sd·x and z = y - mean this integrates exp(-E(r))·∫φ(x)dx over x from (z + low - r)/sd to (z + high -
-    r)/sd; ``center`` is z, and the ends are relative to y. The inner integral and its moments belong to a truncated
+    r)/sd. ``center`` is z, and the ends are relative to y. The inner integral and its moments belong to a truncated
     Gaussian. The outer one has nodes around the largest integrand of each piece, between the places where the inner one
     changes its form. Returns the log of the integral, mean and variance of x, and the derivatives of the log by the
     ends; fills ``moments`` (m+1, 3) as `tilted_row` does.

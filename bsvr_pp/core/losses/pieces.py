@@ -52,10 +52,9 @@ class Pieces(NamedTuple):
 
         E(r) = value[anchor] + slope[j]·(r - anchor) + ½·curvature[j]·(r - anchor)².
 
-    A kink is a piece of zero width: its subgradients run from slope[j] to slope[j+1], as they do on a curved piece
-    (there slope[j+1] = slope[j] + curvature[j]·width). For every inner piece the *compliance* width/(slope[j+1] -
-    slope[j]) is therefore the derivative of the residual by the slope, 0 at a kink. A piece with slope[j+1] = slope[j]
-    is linear.
+    A kink is a piece of zero width. Its subgradients run from slope[j] to slope[j+1], as on a curved piece, where
+    slope[j+1] = slope[j] + curvature[j]·width. For every inner piece the *compliance* width/(slope[j+1] - slope[j]) is
+    therefore the derivative of the residual by the slope, 0 at a kink. A piece with slope[j+1] = slope[j] is linear.
 
     The derivative of E by a parameter at fixed r is c₀ + c₁u + c₂u². On bounded pieces u = (r - anchor)/width, and on
     the two unbounded ones u = r - anchor. At a kink u is the place of the subgradient between slope[j] and slope[j+1].

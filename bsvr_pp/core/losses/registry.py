@@ -1,11 +1,11 @@
 """The losses, each written once, and their registry.
 
 A loss is one function in plain arithmetic and one row of `LOSSES`. The function takes the parameters, which may be
-numbers or arrays of NumPy or Numba. It returns the energy E = C·loss as a convex piecewise quadratic curve, in four
-tuples: the ascending knots, the energy there, the slope of each piece at its left knot, and the curvatures of the
-unbounded pieces. The slope of the first piece is at its right knot; between two knots the curvature follows from the
-slopes. The table of the compiled core (`Pieces`), the noise model and the PyMC distribution are made from this
-function.
+numbers or arrays of NumPy or Numba. It returns the energy E = C·loss as a convex piecewise quadratic curve. The four
+tuples of the curve are the ascending knots, the energy there, the slope of each piece at its left knot, and the
+curvatures of the unbounded pieces. The slope of the first piece is at its right knot; between two knots the curvature
+follows from the slopes. The table of the compiled core (`Pieces`), the noise model and the PyMC distribution are made
+from this function.
 
 The targets of a loss are numbers, or the labels of Sollich (2002, section 2). The hinge Q(±1|f) is a loss like the
 others. Its sum ν(f) = Q(+1|f) + Q(-1|f) <= 1 is the probability that a label is known. Labels are drawn and predicted
@@ -47,7 +47,8 @@ def soft_insensitive_energy(C: Value, epsilon: Value, beta: Value) -> Curve:
     """Soft insensitive loss (SILF) of Chu, Keerthi & Ong 2004, (11): zero in the tube, then quadratic, then linear.
 
     With t = clip(|r| - (1-beta)·epsilon, 0, 2·beta·epsilon) the loss is t²/(4·beta·epsilon) + max(|r| -
-    (1+beta)·epsilon, 0). beta = 0 is the ε-insensitive loss, beta = 1 Huber's, epsilon = 0 the absolute loss.
+    (1+beta)·epsilon, 0). With beta = 0 it is the ε-insensitive loss, with beta = 1 Huber's, with epsilon = 0 the
+    absolute loss.
     """
     inner, outer = (1.0 - beta) * epsilon, (1.0 + beta) * epsilon
     top = 0.5 * C * (outer - inner)
@@ -118,7 +119,7 @@ class Parameter:
     holds: Callable[[Array | Tensor], NDArray[np.bool_] | Tensor]  # whether values are allowed, elementwise
     power: int = 0  # of the target's unit, its own unit (of C see `Loss.degree`)
     # Median (in this power of the target's standard deviation) and standard deviation of the logarithm of the default
-    # log-normal prior; None for a parameter that is chosen and not learned.
+    # log-normal prior. None for a parameter that is not learned.
     prior: tuple[float, float] | None = None
 
 
@@ -194,7 +195,7 @@ class Numbers:
 
 @dataclass(frozen=True, slots=True)
 class Labels(Numbers):
-    """Labels -1 and +1, of which the hinge is a loss of 1 - y·f."""
+    """Labels -1 and +1; the hinge is a loss of 1 - y·f."""
 
     values: tuple[float, ...] = (-1.0, 1.0)
     words: str = "labels -1 and +1"

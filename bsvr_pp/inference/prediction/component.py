@@ -1,8 +1,8 @@
 """Predictions from components: f at new inputs, and the noise there, at points of the hyperparameters or draws.
 
 With blocks f at a new input belongs to the block whose region contains it. A parameter of the noise may be computed
-from `pm.Data` with one row for each training point; it is then computed from the data of new rows. Another vector is
-unknown at new rows, since its length does not follow the data.
+from `pm.Data` with one row for each training point, and then from the data of new rows. Another vector is unknown at
+new rows, since its length does not follow the data.
 """
 
 from __future__ import annotations
@@ -267,7 +267,7 @@ def noise_of_rows(problem: Problem, X: Array, data: Mapping[str, ArrayLike] | No
         noise = problem.noise_at(point)
         if noise.n_points is None:
             return noise
-        # The training rows have the same noise beside others, if the noise of each row is computed from its data.
+        # If the noise of each row is computed from its data, other rows do not change the noise of the training rows.
         n, same = problem.targets.size, False
         try:
             if not unknown:

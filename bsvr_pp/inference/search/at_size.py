@@ -1,8 +1,8 @@
 """Hyperparameters and blocks of many rows.
 
-The hyperparameters are optimised on a random subset, which is less dense than the data, and then on half of it and on
-neighbourhoods in units of its lengthscales. The second optimum is kept only if it has a larger log density on held-out
-rows: dense neighbourhoods mislead if data are nearly noise-free, discrete or repeated.
+The hyperparameters are optimised on a random subset, which is less dense than the data. A second search uses half of it
+and neighbourhoods in units of its lengthscales. The second optimum is kept only if it has a larger log density on
+held-out rows. Dense neighbourhoods mislead if data are nearly noise-free, discrete or repeated.
 """
 
 from __future__ import annotations
@@ -40,8 +40,8 @@ Stage = tuple[Rows, Optimum]  # a subset of the rows, and the optimum of its fit
 class AtSize:
     """Hyperparameters for many rows, the blocks cut in units of their lengthscales, and a record of the search.
 
-    ``optima`` are the ends of the climb and of the subset search, the kept one first; ``log_density`` (2,) is the mean
-    log density of held-out rows, for the subset and for the climb.
+    ``optima`` are the ends of the climb and of the subset search, the kept one first. ``log_density`` (2,) is the mean
+    log density of held-out rows, for the subset and the climb.
     """
 
     optima: list[Optimum]

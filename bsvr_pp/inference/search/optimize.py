@@ -1,6 +1,6 @@
 """Hyperparameters at the optimum of evidence times priors, of one problem or of several that share a kernel.
 
-The optimisation runs in the unconstrained space of the model, but without the Jacobian of its transforms: the optimum
+The optimisation runs in the unconstrained space of the model, but without the Jacobian of its transforms. The optimum
 is the mode of the constrained hyperparameters. A part of the rows excludes starts that are far behind, and a few steps
 on all rows choose between the others. The search on all rows begins half way between the start and the optimum of the
 part, with its second derivatives. Few rows do not show fast or small variation: a search from the optimum of the part
@@ -52,7 +52,7 @@ _MANY, _FEW = 400, 200  # rows above which a quarter of them is tried first, and
 
 @dataclass(frozen=True, slots=True)
 class Optimum:
-    """End point of one run of the optimiser, as `Ascent`: the objective is that of `SearchObjective`."""
+    """End point of one run of the optimiser, as `Ascent`, with the objective of `SearchObjective`."""
 
     point: Point
     objective: float
@@ -430,8 +430,8 @@ def maximize_shared(
     """Maximise the sum of the evidences; return the optimum for each problem.
 
     ``points`` are the separate optima of the problems. The search starts where the sum is largest: at the shared values
-    of one of them, or at the mean, the largest or the smallest of each value. If problems depend on different inputs,
-    each separate optimum, and their mean, may be constant in the inputs of the others: the sum may have a poor optimum
+    of one optimum, or at the mean, largest or smallest of each value. If problems depend on different inputs, each
+    separate optimum, and their mean, may be constant in the inputs of the others. The sum may have a poor optimum
     there.
     """
     objective = SharedObjective(problems, method)

@@ -1,7 +1,7 @@
 """Maximisation of an evidence that may be discontinuous: L-BFGS that tolerates discontinuities of the observed size.
 
-The exact Laplace evidence jumps where a residual enters or leaves the curved part of the loss. In a step the value may
-decrease by about the deviation of the last steps from the mean of their slopes (Shi, Xie, Xuan & Nocedal 2022). For a
+The exact Laplace evidence jumps where a residual enters or leaves the curved part of the loss. A step may decrease the
+value by about the deviation of the last steps from the mean of their slopes (Shi, Xie, Xuan & Nocedal 2022). For a
 smooth evidence this is zero, and slopes bracket the step (Lewis & Overton 2013).
 """
 
