@@ -105,7 +105,7 @@ class Regions:
 
 
 class Partition:
-    """Any number of rows in one block; `Blocks` divides them."""
+    """One block of all rows, however many there are; `Blocks` divides them."""
 
     local: ClassVar = False  # whether the rows were divided into blocks of near rows, possibly one
 
