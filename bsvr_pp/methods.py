@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
 
 class Entry(NamedTuple):
-    """Name of a class and its options, of which latent is a key of the registry."""
+    """Name of a class and its options; ``latent`` is a key of the registry."""
 
     class_name: str
     options: Mapping[str, str] = {}
@@ -37,7 +37,7 @@ METHODS: dict[str, Entry] = {
 
 
 def _classes() -> dict[str, Callable[..., Method]]:
-    """The classes of all methods by name, from the registry and for labels."""
+    """Return the classes of all methods by name, from the registry and for labels."""
     from bsvr_pp.classification.exchange import Exchange
     from bsvr_pp.classification.normalised_evidence import NormalisedEvidence
     from bsvr_pp.inference.approximate import MAP, Annealed, Laplace, MeanField
@@ -59,7 +59,7 @@ def make_method(key: str) -> Method:
 
 
 def from_record(record: object) -> Method:
-    """Make the method of a record: one of this package, or a dataclass that the running program has defined."""
+    """Make the method of a record: of this package, or a dataclass defined in the running program."""
     from bsvr_pp.core.arrays import check_fields
 
     name, module = (str(record.get(key)) if isinstance(record, dict) else "" for key in ("method", "module"))

@@ -16,7 +16,7 @@ __all__ = ["log_density", "neg_crps"]
 
 @shared
 def log_density(estimator: BaseEstimator, X: ArrayLike, y: ArrayLike, sample_weight: ArrayLike | None = None) -> float:
-    """Mean log predictive density of targets.
+    """Return the mean log predictive density of targets.
 
     <scored>
 
@@ -39,7 +39,7 @@ def log_density(estimator: BaseEstimator, X: ArrayLike, y: ArrayLike, sample_wei
 
 @shared
 def neg_crps(estimator: BaseEstimator, X: ArrayLike, y: ArrayLike, sample_weight: ArrayLike | None = None) -> float:
-    """Minus the mean continuous ranked probability score of targets (Gneiting & Raftery 2007).
+    """Return minus the mean continuous ranked probability score of targets (Gneiting & Raftery 2007).
 
     <scored>
 
@@ -64,7 +64,7 @@ def _mean(values: Array, weight: ArrayLike | None) -> float:
 
 
 def _distribution(estimator: BaseEstimator, X: ArrayLike) -> PredictiveDistribution:
-    """The predictive distribution of an estimator, of the best one of a search, or of the last step of a pipeline."""
+    """Return the predictive distribution of an estimator, the best one of a search, or a pipeline's last step."""
     estimator, steps = in_steps(estimator)
     for step in steps:
         X = step.transform(X)

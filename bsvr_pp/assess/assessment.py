@@ -1,4 +1,4 @@
-"""The numbers of results, and judgements on them, as data: which can be trusted, and the reasons against the others.
+"""The numbers of results, and verdicts on them, as data: which can be trusted, and the reasons against the others.
 
 The verdict on a result uses only its own numbers; `Comparison` has the distance from a reference, and common problems.
 """
@@ -48,7 +48,7 @@ _UNKNOWN = Evidence(nan, nan, False)
 
 @dataclass(frozen=True, slots=True)
 class Assessment:
-    """One result of a comparison: ``numbers`` by column of the table, NaN where the method has none."""
+    """One result of a comparison: ``numbers`` by column of the table, NaN if the method has none."""
 
     inference: str
     plug_in: bool
@@ -56,7 +56,7 @@ class Assessment:
     message: str
     point: Mapping[str, Plain]
     numbers: Numbers
-    hyperparameters: Mapping[str, Numbers]  # of each scalar, by name, in the place of {}
+    hyperparameters: Mapping[str, Numbers]  # of each scalar, by name, which replaces {}
     n_test: int = 0
     work: tuple[bool, ...] = ()  # of its method, see `work_of`
 
@@ -154,7 +154,7 @@ def judge(found: Assessment) -> Verdict:
 
 
 def _wrong_share(found: Assessment) -> tuple[float | str, ...]:
-    """Per cent of intervals, in which way they are wrong, and per cent of targets in them, if that is significant."""
+    """Return the per cent of intervals, how they are wrong, and the per cent of targets inside, if significant."""
     n = found.n_test
     for column, probability in COVERAGES.items():
         share = found.number(column)
@@ -176,7 +176,7 @@ class Comparison:
 
     @property
     def verdicts(self) -> dict[str, Verdict]:
-        """Name to the verdict on the result."""
+        """Map the name of each result to its verdict."""
         return {name: judge(found) for name, found in self.results.items()}
 
     @property
@@ -188,7 +188,7 @@ class Comparison:
         return {name: Reason(Kind.FAR_FROM_REFERENCE, (x,)) for name, x in shifts.items() if x > _SHIFT}
 
     def clauses(self, name: str) -> list[str]:
-        """The verdict on a result in words, with a warning if it is far from the reference."""
+        """Return the verdict on a result in words, with a warning if it is far from the reference."""
         far = self.far
         warnings = [f"compared with {self.reference}, {far[name]}"] if name in far else []
         return judge(self.results[name]).clauses + warnings
@@ -215,7 +215,7 @@ class Comparison:
         return Recommendation(best, tuple(name for name in good if name != best), warned)
 
     def in_units(self, scale: float) -> Comparison:
-        """Scores of targets that are numbers, ``scale`` times as large as in the model."""
+        """Return the comparison with scores of real targets ``scale`` times as large as in the model."""
         results = {}
         for name, found in self.results.items():
             scaled: Numbers = {column: found.number(column) * scale**power for column, power in _UNITS.items()}
@@ -225,7 +225,7 @@ class Comparison:
 
 
 def describe(result: xr.DataTree, numbers: Numbers, n_test: int, reference: xr.DataTree | None) -> Assessment:
-    """Join ``numbers`` with what a result holds itself, and its distances from a reference."""
+    """Join ``numbers`` with the numbers of a result and its distances from a reference."""
     attributes, latent = result.attrs, result["latent_posterior"].to_dataset()
     seconds = float(attributes["sampling_time"])
     numbers = {"converged": bool(attributes["converged"]), "seconds": seconds, **numbers}
@@ -268,7 +268,7 @@ def own_point(result: xr.DataTree) -> dict[str, Plain]:
 
 
 def known_evidences(problem: Problem, random_seed: int | None) -> EvidenceAt:
-    """Return the evidence at a point by a method, which is computed once, with the same seed at every point."""
+    """Return a function to the evidence at a point by a method: computed once, with the same seed at every point."""
     known: dict[tuple[str, HasEvidence], Evidence] = {}
 
     def computed(point: Mapping[str, Plain], method: HasEvidence) -> Evidence:
@@ -283,7 +283,7 @@ def known_evidences(problem: Problem, random_seed: int | None) -> EvidenceAt:
 def evidences(
     result: xr.DataTree, evidence: EvidenceAt | None, annealed: Annealed | None, theta: Mapping[str, Plain]
 ) -> Numbers:
-    """Log evidence of the method of a result, at its own point and at ``theta``, and errors from annealing."""
+    """Return log evidence of the method of a result, at its own point and at ``theta``, and errors from annealing."""
     latent, sampled = method_of(result).latent, is_sampled(result)
     # The mode has no evidence, and draws have none without further computation.
     own = nan if is_mode(result) else float(result.attrs["log_evidence"])
@@ -304,12 +304,12 @@ def evidences(
 
 
 def _pair(column: str, value: float = nan, error: float = nan) -> Numbers:
-    """A number and its standard error."""
+    """Return a number and its standard error."""
     return {column: value, f"{column} se": error}
 
 
 def integrated(result: xr.DataTree, model: pm.Model, random_seed: int | None) -> Numbers:
-    """Log p(y) with all hyperparameters integrated out; NaN if not all of them were sampled."""
+    """Return log p(y) with all hyperparameters integrated out; NaN if not all of them were sampled."""
     posterior, names = result["posterior"].to_dataset(), hyperparameters_of(result)
     if not names or not all(np.ptp(posterior[name].values) > 0 for name in names):
         return _pair("p(y)")
@@ -320,7 +320,7 @@ def integrated(result: xr.DataTree, model: pm.Model, random_seed: int | None) ->
 
 
 def _distances(result: xr.DataTree, reference: xr.DataTree) -> Numbers:
-    """Largest differences of the means of f and y from a reference, in standard deviations of the reference."""
+    """Return largest differences of the means of f and y from a reference, in standard deviations of the reference."""
     latent, exact = (each["latent_posterior"].to_dataset() for each in (result, reference))
     predicted = reference["posterior_predictive"].to_dataset()
     sd_y = predicted[next(iter(predicted.data_vars))].std(("chain", "draw")).values
@@ -331,13 +331,13 @@ def _distances(result: xr.DataTree, reference: xr.DataTree) -> Numbers:
 
 
 def hyperparameter_draws(result: xr.DataTree) -> dict[str, Array]:
-    """Draws of every scalar hyperparameter; a point is one draw."""
+    """Return draws of every scalar hyperparameter; a point is one draw."""
     found = entries_of(result, shown_names(result))
     return found if is_sampled(result) else {entry: draws[:1] for entry, draws in found.items()}
 
 
 def leave_one_out(result: xr.DataTree, model: pm.Model) -> Numbers:
-    """Leave-one-out density, and how it was computed; NaN for the mode, which has no posterior of f."""
+    """Return the leave-one-out density, and how it was computed; NaN for the mode, which has no posterior of f."""
     if is_mode(result):
         return {**_pair("elpd"), "elpd kind": ""}
     with warnings.catch_warnings():
@@ -352,7 +352,7 @@ def leave_one_out(result: xr.DataTree, model: pm.Model) -> Numbers:
 
 
 def k_hat(result: xr.DataTree, model: pm.Model | None, random_seed: int | None) -> float:
-    """k-hat of the weights of f or, if f was integrated out, of the hyperparameters; NaN if there is neither."""
+    """Return k-hat of the weights of f or, if f was integrated out, of the hyperparameters; NaN if there is neither."""
     if "latent_draws" not in result.children:
         return latent_k_hat(result)
     drawn = result["posterior"].sizes
@@ -375,15 +375,15 @@ def scores(prediction: xr.Dataset, y: ArrayLike) -> dict[str, float]:
     Returns
     -------
     dict
-        ``ase`` and ``aae``, the average squared and absolute error of the latent function (Chu, Keerthi & Ong 2004,
-        section VII); ase has squared units; ``mlpd``, the mean log predictive density; ``crps``, the mean continuous
-        ranked probability score, in the target's units; ``coverage 80 %`` and ``coverage 95 %``, the shares of targets
-        in the central intervals; `calibration_error`. For labels ``error rate`` and ``mlpd``.
+        ``ase`` and ``aae`` are the average squared and absolute error of the latent function (Chu, Keerthi & Ong 2004,
+        section VII); ase has squared units. ``mlpd`` is the mean log predictive density, and ``crps`` the mean
+        continuous ranked probability score, in the target's units. ``coverage 80 %`` and ``coverage 95 %`` are the
+        shares of targets in the central intervals. Also `calibration_error`. For labels ``error rate`` and ``mlpd``.
 
     Raises
     ------
     ValueError
-        If the prediction lacks the targets' density or a quantile, or y is not what `predict` was given as y_new.
+        If the prediction lacks the targets' density or a quantile, or y is not the ``y_new`` of `predict`.
 
     <sinc_model>
     >>> result = bp.fit(bp.MeanField(), model, hyperparameters=at, progressbar=False)
@@ -422,9 +422,9 @@ def scores(prediction: xr.Dataset, y: ArrayLike) -> dict[str, float]:
 
 
 def calibration_error(pit: ArrayLike) -> float:
-    """Mean distance ∫ |F_n(u) - u| du of probability integral transforms (n,) from uniform ones."""
+    """Return the mean distance ∫ |F_n(u) - u| du of probability integral transforms (n,) from uniform ones."""
     u = np.sort(np.asarray(pit, dtype=np.float64))
-    # In one dimension the distance between distribution functions is that between quantile functions, cell by cell.
+    # In one dimension distribution functions and quantile functions have the same distance; it is summed cell by cell.
     edges = np.arange(u.size + 1) / u.size
     low, high = edges[:-1] - u, edges[1:] - u
     return float(0.5 * np.sum(high * np.abs(high) - low * np.abs(low)))  # the integral of |x| from low to high

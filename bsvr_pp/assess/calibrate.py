@@ -1,7 +1,7 @@
 """Simulation-based calibration of a method on a model.
 
-Hyperparameters are drawn from their priors and targets from the model. Over many such data sets the rank of the true
-hyperparameter among its posterior draws is uniform if the method is exact (Talts et al. 2018).
+Hyperparameters are drawn from their priors and targets from the model. If the method is exact, the rank of the true
+hyperparameter among its posterior draws is uniform over many such data sets (Talts et al. 2018).
 """
 
 from __future__ import annotations
@@ -43,8 +43,8 @@ def calibrate(
     Parameters
     ----------
     method : NUTS
-        NUTS with or without ``latent``. One chain with its ``draws`` and ``tune`` is run for each data set, thinned to
-        100.
+        NUTS with or without ``latent``. For each data set one chain with its ``draws`` and ``tune`` is run and thinned
+        to 100.
     build_model : callable
         Function that maps targets (n,) to the model with these observations, and None to the same model with unobserved
         targets.
@@ -93,7 +93,7 @@ def calibrate(
         check_count(label, count, least)
     if not callable(build_model):
         raise TypeError(f"build_model must be a function of the targets, got {build_model!r}")
-    generator(random_seed)  # says what is wrong with it
+    generator(random_seed)  # raises an error if it is invalid
     truth, targets = _simulate(build_model(None), int(simulations), random_seed)
     seeds = np.random.SeedSequence(random_seed).generate_state(simulations)
     shares = np.array_split(np.arange(simulations), n_jobs)
@@ -106,7 +106,7 @@ def calibrate(
     for name, value in truth.items():
         dims = tuple(f"{name}_dim_{i}" for i in range(value.ndim - 1))
         draws = np.stack([draws[name] for draws, _ in found])
-        # The centre of a bin, so that the ranks of an exact method are uniform on [0, 1] up to 1/(2·draws).
+        # At the centre of a bin the ranks of an exact method are uniform on [0, 1] up to 1/(2·draws).
         rank = ((draws < value[:, None]).sum(axis=1) + 0.5) / (draws.shape[1] + 1)
         ranks[name], truths[name] = (("chain", "draw", *dims), rank[None]), (("draw", *dims), value)
     diagnostics = {key: ("draw", [each[key] for _, each in found]) for key in ("divergences", "ess")}
@@ -138,7 +138,7 @@ def _simulate(model: pm.Model, simulations: int, random_seed: int | None) -> tup
 def _posteriors(
     build_model: Callable[[Array | None], pm.Model], method: NUTS, targets: Array, seeds: Array, progressbar: bool
 ) -> list[tuple[dict[str, Array], dict[str, float]]]:
-    """Draws of the hyperparameters (thinned) and diagnostics for each set of targets, with one compilation."""
+    """Return draws of the hyperparameters (thinned) and diagnostics for each set of targets, with one compilation."""
     import arviz as az
     import nutpie
 
@@ -173,7 +173,7 @@ def _posteriors(
 
 
 def _with_free_targets(model: pm.Model) -> pm.Model:
-    """The model with its targets as data that can be replaced without a new compilation."""
+    """Return the model with its targets as data that can be replaced without a new compilation."""
     target, *others = model.observed_RVs
     if others:
         names = ", ".join(v.name for v in model.observed_RVs)

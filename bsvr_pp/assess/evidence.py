@@ -1,4 +1,4 @@
-"""The evidence of a model, at a point and integrated over the hyperparameters, and corrections of results by it.
+"""The evidence of a model, at a point or integrated over the hyperparameters, and corrections of results by it.
 
 `verify` weights sampled hyperparameters to the exact posterior. The weight of a draw θ is an unbiased estimate of
 p(y|θ) over the evidence that the sampler used. The estimate has particles of a Gaussian wider than the mean-field
@@ -53,30 +53,30 @@ class Judged:
         return points_of(self.result["posterior"].to_dataset(), self.problem.hyperparameters)
 
     def rows_of(self, group: str, variable: str) -> Array:
-        """A variable with a value for each draw and training point, as a (draws, n) array."""
+        """Return a variable with a value for each draw and training point, as a (draws, n) array."""
         return np.reshape(self.result[group].to_dataset()[variable].values, (-1, self.targets.size))
 
     def evenly(self, most: int) -> NDArray[np.intp]:
-        """Positions of at most so many draws, evenly spaced among all."""
+        """Return positions of at most so many draws, evenly spaced among all."""
         total = len(self.points)
         return np.unique(np.linspace(0, total - 1, min(most, total)).astype(int))
 
     def at_draws(
         self, chosen: NDArray[np.intp], description: str = "", progressbar: bool = False
     ) -> Iterator[tuple[AnyCovariance, Array, NoiseModel]]:
-        """Prior covariance, prior mean and noise of the training rows at each of these draws of the hyperparameters."""
+        """Return prior covariance, prior mean and noise of the training rows at each of these draws."""
         for s in track(chosen, description=description, disable=not progressbar, transient=True):
             yield integrable_at(self.problem, self.points[s])
 
 
 def integrable_at(problem: Problem, point: Point) -> tuple[AnyCovariance, Array, NoiseModel]:
-    """Prior covariance, prior mean and noise of the training rows, if f can be integrated out."""
+    """Return the prior covariance, prior mean and noise of the training rows, if f can be integrated out."""
     problem.check_integrable()
     return problem.at(point)
 
 
 def evidence_at(problem: Problem, point: Point, method: HasEvidence, rng: np.random.Generator) -> Evidence:
-    """Log evidence at checked hyperparameters."""
+    """Return the log evidence at checked hyperparameters."""
     K, mean, noise = integrable_at(problem, point)
     return method.evidence(K, problem.targets, noise, mean, rng)
 
@@ -100,8 +100,8 @@ def log_evidence(
     hyperparameters : dict, optional
         A value for each hyperparameter of the model; not needed if there are none.
     kind : {"naive", "conditional", "joint"}
-        Of labels (`bp.SVMLabel`) the evidence as it is (Sollich 2002, (27)), or normalised: of the labels given the
-        inputs (25), or of both (30). The normaliser is annealed, with the options of ``method`` if that is `Annealed`.
+        For labels (`bp.SVMLabel`): the unnormalised evidence (Sollich 2002, (27)), the evidence of the labels given the
+        inputs (25), or of both (30). The normaliser is annealed, with the options of ``method`` if it is `Annealed`.
     random_seed : int or Generator, optional
         Random seed of annealed estimates.
 
@@ -219,7 +219,7 @@ def integrated_evidence(
 
 @dataclass(frozen=True, slots=True)
 class Verification:
-    """Result of `verify`, whose docstring has its attributes."""
+    """Result of `verify`; its docstring describes the attributes."""
 
     k_hat: float
     table: pd.DataFrame
@@ -230,7 +230,7 @@ class Verification:
 
     @property
     def effective_draws(self) -> float:
-        """Effective number of draws after weighting, of those chosen."""
+        """Effective number of the chosen draws after weighting."""
         return float(np.exp(-logsumexp(2 * self.log_weights)))
 
     @property
@@ -280,12 +280,13 @@ def verify(
     Returns
     -------
     Verification
-        ``k_hat``, the Pareto shape of the importance weights: up to 0.7 the corrected columns are reliable (0 if the
-        largest weights are all equal, as for an exact evidence). ``table``, with a row for each hyperparameter: mean
-        and sd as sampled and corrected, and the shift of the mean in corrected sd. ``verdict``, one sentence. Of the
-        chosen draws: ``draws``, their positions among all, chain after chain; ``log_weights``, normalised and smoothed;
-        ``log_ratio``, the log of the unbiased evidence minus the approximation's; ``effective_draws``, their
-        number after weighting. ``particle_error``, the typical standard error of a log ratio from its particles.
+        ``k_hat`` is the Pareto shape of the importance weights: up to 0.7 the corrected columns are reliable (0 if the
+        largest weights are all equal, as for an exact evidence). ``table`` has a row for each hyperparameter: mean and
+        sd as sampled and corrected, and the shift of the mean in corrected sd. ``verdict`` is one sentence. For the
+        chosen draws, ``draws`` are their positions among all, chain after chain; ``log_weights`` are normalised and
+        smoothed; ``log_ratio`` is the log of the unbiased evidence minus the approximation's. ``effective_draws`` is
+        their number after weighting, and ``particle_error`` the typical standard error of a log ratio from its
+        particles.
 
     Raises
     ------
@@ -323,7 +324,7 @@ def verify(
 
 
 def entries_of(result: xr.DataTree, names: Iterable[str]) -> dict[str, Array]:
-    """Draws of every entry of variables of a posterior, by name, as ``C`` or ``lengthscale[1]``."""
+    """Return draws of every entry of variables of a posterior, by name, as ``C`` or ``lengthscale[1]``."""
     posterior = result["posterior"].to_dataset()
     out: dict[str, Array] = {}
     for name in names:
@@ -333,7 +334,7 @@ def entries_of(result: xr.DataTree, names: Iterable[str]) -> dict[str, Array]:
 
 
 def latent_k_hat(result: xr.DataTree) -> float:
-    """k-hat of the weights of f, from its Gaussian posterior to the exact one; NaN for MAP and draws of f."""
+    """Return k-hat of the weights of f, from its Gaussian posterior to the exact one; NaN for MAP and draws of f."""
     if is_sampled(result) or is_mode(result):
         return np.nan
     latent = result["latent_posterior"].to_dataset()

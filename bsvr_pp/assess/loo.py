@@ -1,4 +1,4 @@
-"""Predictions of rows by the others: leave-one-out of any result, which fits nothing again."""
+"""Predictions of rows by the others: leave-one-out for any result, without new fits."""
 
 from __future__ import annotations
 
@@ -47,13 +47,13 @@ def loo(
     model: pm.Model | None = None,
     neighbours: int | NoiseScales | None = None,
 ) -> ELPDData:
-    """Expected log predictive density of each target given the others.
+    """Return the expected log predictive density of each target given the others.
 
-    For Laplace and mean field it is computed from the cavities, at fixed hyperparameters (fitted to all targets): log ∫
-    N(f_i; mean_i - v_i·dual_coef_i, v_i) p(y_i|f_i) df_i with v_i = 1/(1/variance_i - site_precision_i). For mean field
-    this is exact if the other sites do not change. For Laplace it treats the sites as Gaussian; it is least reliable
-    for a point that determines its fit alone. With blocks each target is predicted from the others of its own block.
-    Draws are reweighted by PSIS (docs/how-to/arviz.md).
+    Laplace and mean field use the cavities, at fixed hyperparameters (fitted to all targets): log ∫ N(f_i; mean_i -
+    v_i·dual_coef_i, v_i) p(y_i|f_i) df_i with v_i = 1/(1/variance_i - site_precision_i). For mean field this is exact
+    if the other sites do not change. For Laplace it treats the sites as Gaussian; it is least reliable for a point that
+    determines its fit alone. With blocks each target is predicted from the others of its own block. Draws are
+    reweighted by PSIS (docs/how-to/arviz.md).
 
     Parameters
     ----------
@@ -61,7 +61,7 @@ def loo(
         Result of `fit`.
     <model>
     neighbours
-        As in `predict`: each target is predicted from its nearest rows without itself.
+        As in `predict`: each target is predicted from its nearest other rows.
 
     Returns
     -------
@@ -122,11 +122,11 @@ def loo_predict(
     quantiles: Sequence[float] = QUANTILES,
     neighbours: int | NoiseScales | None = None,
 ) -> xr.Dataset:
-    """Predict each target from the others: what `predict` gives for a row that is not in the data.
+    """Predict each target from the others, as `predict` does for a row that is not in the data.
 
-    The predictive distribution of y_i is the cavity of f_i plus noise. For Laplace and mean field the hyperparameters
-    stay as in the result (`loo` has the details). For draws it is a mixture with weights that PSIS smooths (Vehtari et
-    al. 2024). A draw has the weight 1/p(y_i|f_i, θ), or 1/p(y_i|y_-i, θ) where f was integrated out.
+    The predictive distribution of y_i is the cavity of f_i plus noise. Laplace and mean field keep the hyperparameters
+    of the result (see `loo`). For draws it is a mixture, whose weights PSIS smooths (Vehtari et al. 2024). A draw has
+    the weight 1/p(y_i|f_i, θ), or 1/p(y_i|y_-i, θ) if f was integrated out.
 
     Parameters
     ----------
@@ -139,8 +139,8 @@ def loo_predict(
     -------
     xarray.Dataset
         The variables of `predict` with targets, over the dimension of the targets: ``f_mean``, ``f_variance``,
-        ``y_mean``, ``y_variance``, ``y_quantile``, ``y_log_density``, ``y_cdf`` (the probability integral transform),
-        ``y_crps``; and ``pareto_k`` for draws.
+        ``y_mean``, ``y_variance``, ``y_quantile``, ``y_log_density``, ``y_cdf`` (the probability integral transform)
+        and ``y_crps``. Draws also have ``pareto_k``.
 
     Raises
     ------
@@ -178,7 +178,7 @@ def loo_predict(
 
 
 def _of_nearest(fitted: Judged, neighbours: int | NoiseScales) -> PredictiveDistribution:
-    """The distribution of each target given its nearest rows without itself."""
+    """Return the distribution of each target given its nearest other rows."""
     problem, (count, _) = fitted.problem, check_neighbours(fitted.result, neighbours)
     assert count is not None
 
@@ -192,7 +192,7 @@ def _of_nearest(fitted: Judged, neighbours: int | NoiseScales) -> PredictiveDist
 
 
 def _of_draws(fitted: Judged) -> tuple[Array, Array, tuple[NoiseModel, ...], Array]:
-    """Mean and variance of f without its own target, noise, and the log density of the target, of each draw."""
+    """Return mean and variance of f without its own target, noise, and the log density of the target, of each draw."""
     chosen, f = fitted.evenly(_DRAWS), latent_draws(fitted.result)
     noises = tuple(fitted.problem.noise_at(fitted.points[s]) for s in chosen)
     if "latent_draws" not in fitted.result.children:
@@ -209,7 +209,7 @@ def _of_draws(fitted: Judged) -> tuple[Array, Array, tuple[NoiseModel, ...], Arr
 def _checked(
     result: xr.DataTree, model: pm.Model | None, neighbours: int | NoiseScales | None
 ) -> tuple[Judged, int | None]:
-    """Check that a result has a posterior of f and targets that are no labels; also the number of nearest rows."""
+    """Check that a result has a posterior of f and targets that are not labels; check the number of nearest rows."""
     fitted = Judged(result, model, purpose="leave one out")
     if is_mode(result):
         name = result.attrs["inference"]

@@ -1,4 +1,4 @@
-"""What a column of a table does to the function of a fit: partial dependence with joint bands, and shares of variance.
+"""The effect of a column of a table on the function of a fit: partial dependence with joint bands, shares of variance.
 
 The effect of a column at a value is the mean of f over rows that are set to this value (Friedman 2001, section 8.2).
 The effect on a single row is its individual conditional expectation (Goldstein et al. 2015). Both are linear in f, and
@@ -42,10 +42,10 @@ _MATRICES = 4.0  # of m² numbers at once, for m changed rows
 
 @runtime_checkable
 class SumsOfF(Protocol):
-    """What `effect` asks of a fitted estimator."""
+    """The method of a fitted estimator that `effect` needs."""
 
     def _sums_of_f(self, X: ArrayLike | pd.DataFrame, weights: sparse.csr_array) -> tuple[Array, list[Moments]]:
-        """Shares of components, and moments of weights (k, m) times f at rows as given."""
+        """Return shares of components, and moments of weights (k, m) times f at the given rows."""
 
 
 def effect(
@@ -59,38 +59,38 @@ def effect(
     ice: int = 0,
     coverage: float = 0.9,
 ) -> pd.DataFrame:
-    """Compute the effect of a column, or of two together, on the function of a fit, with a joint band.
+    """Compute the effect of one or two columns on the function of a fit, with a joint band.
 
-    It is the mean of f over the rows of X with the column set to a value (a partial dependence; Friedman 2001).
-    docs/how-to/effects.md says what it is for each estimator, and of correlated columns.
+    The effect is the mean of f over the rows of X with the column set to a value (partial dependence; Friedman 2001).
+    docs/how-to/effects.md describes it for each estimator, and for correlated columns.
 
     Parameters
     ----------
     estimator : estimator or DataTree
-        A fitted estimator of this package, except `BayesianSVC` with several classes, or a pipeline or search of
-        scikit-learn that ends in one. Or a result of `fit` that integrates f out.
+        A fitted estimator of this package, except `BayesianSVC` with several classes; a pipeline or search of
+        scikit-learn that ends in one; or a result of `fit` that integrates f out.
     X : (m, d) array or DataFrame
-        Rows over which f is averaged, such as the training rows, as the estimator takes them.
+        Rows over which f is averaged, such as the training rows, in the form that the estimator takes.
     feature : str, int or tuple of two
         A column of X by its name or number (``x0``, ``x1``, ... in an array), or two.
     model : pm.Model, optional
         The model of a result; by default the model of the surrounding ``with``.
     values : int, optional
-        Largest number of values of a column; by default 30, or 10 for each of two. Numbers and dates are quantiles of
-        the column, words its most frequent ones, without gaps.
+        Largest number of values of a column; by default 30, or 10 for each of two. They are quantiles of numbers and
+        dates, and the most frequent words, without gaps.
     rows : int, optional
         Number of rows of X, chosen at random with a fixed seed; by default 100, or 40 for two columns.
     ice : int
         Number of rows whose own curves are added (individual conditional expectations).
     coverage : float
-        Probability with which the band holds the whole effect.
+        Probability that the band contains the whole effect.
 
     Returns
     -------
     DataFrame
-        Indexed by the values, in units of the target: ``mean`` and standard deviation ``sd`` of the effect, exact given
-        the hyperparameters, and the ends ``lower`` and ``upper`` of the band; then the means of single rows, "row 3"
-        for row number 3. Its ``attrs`` have the ``share`` of the variance of f and, for two columns, their
+        Indexed by the values, in units of the target. ``mean`` and standard deviation ``sd`` of the effect are exact
+        given the hyperparameters; ``lower`` and ``upper`` are the ends of the band. Means of single rows follow, "row
+        3" for row number 3. Its ``attrs`` have the ``share`` of the variance of f and, for two columns, their
         ``interaction``.
 
     Raises
@@ -154,7 +154,7 @@ def effect(
     sizes = rng.multinomial(_DRAWS, shares)
     drawn = [draw(m[:k], C[:k, :k], size) for (m, C), size in zip(gaussians, sizes, strict=True)]
     largest = np.max(np.abs(np.concatenate(drawn) - mean[:k]) / np.where(sd[:k] > 0, sd[:k], 1.0), axis=1)
-    reach = np.quantile(largest, coverage) * sd[:k]  # as wide at each value as its deviation says
+    reach = np.quantile(largest, coverage) * sd[:k]  # proportional to the deviation at each value
     curves = {f"row {row}": curve for row, curve in zip(chosen[single], mean[k:-r].reshape(-1, k), strict=True)}
     band = {"mean": mean[:k], "sd": sd[:k], "lower": mean[:k] - reach, "upper": mean[:k] + reach}
     out = pd.DataFrame(band | curves, index)
@@ -174,7 +174,7 @@ def effect(
 
 @dataclass(frozen=True, slots=True)
 class ResultInUnits:
-    """A result of `fit` as `effect` takes it, with inputs and targets in other units than in its model."""
+    """A result of `fit` for `effect`, with inputs and targets in other units than in its model."""
 
     parts: Sequence[Component]
     centre: Array | float = 0.0
@@ -183,7 +183,7 @@ class ResultInUnits:
 
     @classmethod
     def of(cls, result: xr.DataTree, model: pm.Model | None, *units: Any) -> ResultInUnits:
-        """That of a result that integrates f out, of a model of one process."""
+        """Make it from a result that integrates f out, for a model of one process."""
         check_result("result", result)
         problem = read_model(model)
         if problem.composite is not None:
@@ -201,7 +201,7 @@ class ResultInUnits:
 def sums_of_f(
     parts: Iterable[Component], X: Array, weights: sparse.csr_array, *, location: float = 0.0, unit: float = 1.0
 ) -> tuple[Array, list[Moments]]:
-    """Shares of at most 50 components of f, and of each the moments of sparse weights (k, m) times f at X."""
+    """Return shares of at most 50 components of f, and for each the moments of sparse weights (k, m) times f at X."""
     found = list(parts)
     if found[0].site_precision is None:
         raise ValueError("effects are of a result that integrates f out, and this one has draws of f")
@@ -212,14 +212,14 @@ def sums_of_f(
 
 
 def _variance(shares: Array, gaussians: Sequence[Moments], weights: Array) -> float:
-    """Expected variance over rows of weights (n, k) times what a mixture of Gaussians (k,) has."""
+    """Return the expected variance over rows of weights (n, k) times a vector (k,) from a mixture of Gaussians."""
     centred = weights - weights.mean(axis=0)
     each = [np.mean((centred @ m) ** 2 + np.einsum("ik,kl,il->i", centred, C, centred)) for m, C in gaussians]
     return float(shares @ each)
 
 
 def in_steps(estimator: Any) -> tuple[Any, list[Any]]:
-    """The estimator that a search or a pipeline ends in, and the steps before it that change inputs."""
+    """Return the estimator that a search or a pipeline ends in, and the steps before it that change inputs."""
     steps: list[Any] = []
     while isinstance(estimator, Pipeline) or hasattr(estimator, "best_estimator_"):
         if isinstance(estimator, Pipeline):
@@ -229,7 +229,7 @@ def in_steps(estimator: Any) -> tuple[Any, list[Any]]:
 
 
 def _columns_of(X: ArrayLike | pd.DataFrame) -> pd.DataFrame:
-    """The columns x0, x1, ... of an array."""
+    """Return the columns x0, x1, ... of an array."""
     if sparse.issparse(X):
         raise ValueError("X must be a table or an (m, d) array, got a sparse matrix: effects are of dense inputs")
     given = X if isinstance(X, np.ndarray) else np.asarray(X, dtype=object)
@@ -239,7 +239,7 @@ def _columns_of(X: ArrayLike | pd.DataFrame) -> pd.DataFrame:
 
 
 def _names(table: pd.DataFrame, feature: Column | tuple[Column, ...]) -> list[str]:
-    """The names of one column or two."""
+    """Return the names of one column or two."""
     given, names = feature if isinstance(feature, tuple) else (feature,), list(table.columns)
     numbered: dict[Column, str] = dict(enumerate(names))
     found = [numbered.get(each) if is_number(each) else each if isinstance(each, str) else None for each in given]
@@ -252,7 +252,7 @@ def _names(table: pd.DataFrame, feature: Column | tuple[Column, ...]) -> list[st
 
 
 def _values_of(name: str, column: pd.Series, most: int, rows: Rows) -> tuple[pd.Index, Array]:
-    """At most so many words or quantiles of a column, and their weights (n, k) at rows, linear between numbers."""
+    """Return at most ``most`` words or quantiles of a column, and their weights (n, k) at rows."""
     present = column.dropna()
     kind = kind_of(name, present)
     if present.empty:

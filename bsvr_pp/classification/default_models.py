@@ -24,7 +24,7 @@ from bsvr_pp.model.priors import Inputs, Kernel, check_kernel, checked_data, cov
 from bsvr_pp.model.row_kinds import Ordinal
 
 _COMMON, _OWN = 9.0, 0.25  # of labels, variances of the log lengthscales: of the common factor, and of each
-_START = 3.0  # of these variances: at the mean of their prior, 900, mean field does not converge beside wrong labels
+_START = 3.0  # of these variances: at the mean of their prior, 900, mean field does not converge with wrong labels
 _REACH = 6.0  # of labels, median of the distance over which their log odds grow beyond |f| = 1
 DEVIATION = 10.0**0.5  # of f for labels, at the median of the prior of its variance
 AMPLITUDE = 3.0  # of classes, scale of the prior of the amplitude, in standard deviations of the noise
@@ -38,7 +38,7 @@ def default_label_model(
 ) -> pm.Model:
     """Make a support vector classifier with default priors, for inputs of any scale.
 
-    With u = x/lengthscale, where there is one lengthscale per input or one for all, the kernel is
+    With u = x/lengthscale, and one lengthscale per input or one for all, the kernel is
 
         amplitude·k(u, u') + linear·u·u' + offset,
 
@@ -47,12 +47,12 @@ def default_label_model(
     are log-normal:
 
     - ``C`` around log 2 within a factor e: there ν, the probability that a label is known, is 0.8 both at f = 0 and for
-      large |f|, and the model is nearest to one with sigmoid labels;
+      large |f|, and the model is nearest to a model with sigmoid labels;
     - ``amplitude`` and ``linear`` around 10 within e³, so that log odds are a few units;
     - ``reach`` of `KnownLabel` around 6 within a factor e: far from the boundary 0.4 % of the labels are wrong;
     - ``offset``, the variance B² of Sollich 2002, (3), around 1 within e;
-    - ``log_lengthscale``: the lengthscales are around w·√(2d), where w is the standard deviation of each of d inputs,
-      within e³, and around each other within √e.
+    - ``log_lengthscale``: the lengthscales are around w·√(2d) within e³, with the standard deviation w of each of d
+      inputs, and around each other within √e.
 
     Parameters
     ----------
@@ -64,9 +64,9 @@ def default_label_model(
         Whether every input has its own lengthscale.
     kernel : {"rbf", "main_effects", "rational_quadratic", "matern32", "matern52", "linear"} or callable
         The kernel k; with "linear" there is only the linear part. A function is called inside the model with the
-        inputs, and returns a kernel of `pm.gp.cov` with its priors; only the offset is added.
+        inputs, and returns a kernel of `pm.gp.cov` with priors; only the offset is added.
     known : bool
-        Whether the labels are `KnownLabel`, which are normalised at each point, and not `SVMLabel`.
+        Whether the labels are `KnownLabel`, normalised at each point, instead of `SVMLabel`.
 
     Returns
     -------
@@ -104,7 +104,7 @@ def standard_label_model(
     C: float | None = None,
     blocks: Partition | None = None,
 ) -> pm.Model:
-    """`default_label_model` without checks; a C that is given is not learned, ``of_targets`` may have "weight" (n,)."""
+    """Make `default_label_model` without checks; a given C is not learned, ``of_targets`` may have "weight" (n,)."""
     label = KnownLabel if known else SVMLabel
     with pm.Model() as model:
         penalty = pm.LogNormal("C", np.log(np.log(2.0)), 1.0) if C is None else pm.Data("C", float(C))
@@ -123,7 +123,7 @@ def standard_label_model(
 
 
 def _label_covariance(kernel: str | ProductKernel, inputs: Inputs) -> pm.gp.cov.BaseCovariance:
-    """The linear part and the deviation, with their priors."""
+    """Return the linear part and the deviation, with their priors."""
     d = inputs.first.size
     centre = np.log(inputs.width[inputs.first] * np.sqrt(2.0 * d))
     product = "linear" if isinstance(kernel, str) else replace(kernel, name="linear")
@@ -150,15 +150,15 @@ def default_ordinal_model(
 ) -> pm.Model:
     """Make a model of ordered classes with default priors: the number of cut points below f(X) + noise.
 
-    The noise has standard deviation 1, and f has mean 0 and no constant kernel (docs/how-to/ordinal.md): f is amplitude
-    times a function of variance 1, amplitude ~ HalfStudentT(3, 3). Lengthscales are as in `default_priors`. The shape
-    of the noise is learned: tails ~ Uniform(0.02, 1), with the tube C·epsilon = 1/tails - 1 and beta = 1, from Laplace
-    noise at tails = 1 to nearly Gaussian noise. The cut points are
+    The noise has standard deviation 1, and f has mean 0 and no constant kernel (docs/how-to/ordinal.md). f is amplitude
+    times a function of variance 1, with amplitude ~ HalfStudentT(3, 3). Lengthscales are as in `default_priors`. The
+    shape of the noise is learned: tails ~ Uniform(0.02, 1), with the tube C·epsilon = 1/tails - 1 and beta = 1. It is
+    Laplace noise at tails = 1, and nearly Gaussian at 0.02. The cut points are
 
         √(1 + amplitude²)·(mean_cutpoint + s - mean(s)),   s = (0, cutpoint_gaps[0], ...) cumulated:
 
-    in units of the standard deviation of the latent target, mean_cutpoint is normal and the gaps are log-normal,
-    around the values that give each class its share among y, within 1 and within a factor e.
+    in units of the standard deviation of the latent target. mean_cutpoint is normal and the gaps are log-normal,
+    around the values that give each class its share in y, within 1 and within a factor e.
 
     Parameters
     ----------
@@ -169,11 +169,11 @@ def default_ordinal_model(
     ard : bool
         Whether every input has its own lengthscale.
     noise : {"soft_insensitive", "epsilon_insensitive", "huber", "absolute", "gaussian"}
-        A symmetric loss of residuals of `bsvr_pp.losses.LOSSES`; "huber" is the soft insensitive noise here, and the
-        last two have no shape to learn.
+        A symmetric loss of residuals of `bsvr_pp.losses.LOSSES`. Here "huber" equals the soft insensitive noise, and
+        the last two have no shape to learn.
     kernel : {"rational_quadratic", "main_effects", "rbf", "matern32", "matern52", "linear"} or callable
-        A function is called inside the model with the inputs, and returns a kernel of `pm.gp.cov` of the whole f with
-        its priors.
+        A function is called inside the model with the inputs, and returns a kernel of `pm.gp.cov` for the whole f, with
+        priors.
 
     Returns
     -------
@@ -210,7 +210,7 @@ def default_ordinal_model(
 def standard_ordinal_model(
     inputs: Inputs, y: Array, m: int, noise: str, kernel: Kernel, blocks: Partition | None = None
 ) -> pm.Model:
-    """`default_ordinal_model` without checks: with a given number m of cut points all data have one structure."""
+    """Make `default_ordinal_model` without checks: for a number m of cut points all data have one structure."""
     with pm.Model() as model:
         at, z = pm.Data("X", inputs.X), pm.Data("thresholds", class_thresholds(y, m))
         if callable(kernel):
@@ -238,13 +238,13 @@ def check_ordinal_noise(noise: str) -> None:
 
 
 def class_thresholds(classes: Array, m: int) -> Array:
-    """Standard normal quantiles (m,) between the shares of the classes, each of which counts half a point more."""
+    """Return standard normal quantiles (m,) between the shares of the classes, with half a point more in each."""
     counts = np.bincount(classes.astype(np.intp), minlength=m + 1) + 0.5
     return np.asarray(norm.ppf(np.cumsum(counts)[:-1] / counts.sum()))
 
 
 def shaped_noise(noise: str) -> dict[str, float | Tensor]:
-    """Parameters of the noise of variance 1, in the surrounding model, whose tails are free if there is a tube."""
+    """Return parameters of noise of variance 1 in the surrounding model; its tails are free if there is a tube."""
     if noise not in _SMOOTH:
         return {"C": 1.0 if LOSSES[noise].degree == 2 else 2.0**0.5}
     tails = pm.Uniform("tails", _LIGHT, 1.0)

@@ -1,7 +1,7 @@
 """Sampling of the hyperparameters of labels without the normaliser N(X) (docs/explanation/normalisation.md).
 
-In the acceptance ratio p(θ') Q(Y|θ') Q(Y'|θ) / (p(θ) Q(Y|θ) Q(Y'|θ')) of the exchange algorithm (Murray et al. 2006)
-the normalisers cancel, for labels Y' that are drawn at θ': exactly by restarts (Sollich 2002, section 2), or else by
+The exchange algorithm (Murray et al. 2006) has the acceptance ratio p(θ') Q(Y|θ') Q(Y'|θ) / (p(θ) Q(Y|θ) Q(Y'|θ')). For
+labels Y' drawn at θ' the normalisers cancel. The draws are exact by restarts (Sollich 2002, section 2), or else by
 slice moves of a function. Proposals are adaptive random walks (Haario, Saksman & Tamminen 2001).
 """
 
@@ -49,7 +49,7 @@ class Exchange:
     steps : int
         Number of proposals for each draw.
     restarts : int
-        Number of functions that are tried to draw exact labels; 0 uses only slice moves.
+        Number of functions tried to draw exact labels; 0 uses only slice moves.
     slices : int
         Number of slice moves of the function that draws labels if restarts fail.
 
@@ -60,8 +60,8 @@ class Exchange:
 
     Notes
     -----
-    ``sample_stats`` of the result has three numbers for each draw: ``acceptance_rate``, the share of accepted
-    proposals; ``exact``, the share of auxiliary labels from restarts; ``lp``, the log of hyperprior times naive
+    ``sample_stats`` of the result has three numbers for each draw. ``acceptance_rate`` is the share of accepted
+    proposals, ``exact`` the share of auxiliary labels from restarts, and ``lp`` the log of hyperprior times naive
     evidence. ``converged`` requires an R-hat of at most 1.01 and 100 effective draws per chain.
 
     References
@@ -83,7 +83,7 @@ class Exchange:
     slices: int = 20
 
     name: ClassVar[str] = "exchange"
-    latent: ClassVar[MeanField] = MeanField()  # which integrates the latent function out
+    latent: ClassVar[MeanField] = MeanField()  # integrates the latent function out
     kind: ClassVar[EvidenceKind] = "conditional"
 
     def __post_init__(self) -> None:
@@ -160,7 +160,7 @@ def _chain(
 
 
 def _naive(K: Covariance, C: float, y: Array) -> float:
-    """Log naive evidence by mean field; -inf if it did not converge."""
+    """Return the log naive evidence by mean field; -inf if it did not converge."""
     found = mean_field(K, y, hinge(C))
     return float(found.log_evidence) if found.converged else -np.inf
 

@@ -1,6 +1,6 @@
 """Evidences of labels at given hyperparameters, and the hyperparameters that maximise them (Sollich 2002, 4 and 5).
 
-The naive one is log Q(Y|X) (27), the conditional one log Q(Y|X) - log N(X) (25), the joint one log Q(Y|X) - log N̂
+The naive evidence is log Q(Y|X) (27), the conditional log Q(Y|X) - log N(X) (25), and the joint log Q(Y|X) - log N̂
 (30), up to a constant (docs/explanation/normalisation.md). A step of the maximisation costs O(n³).
 """
 
@@ -53,7 +53,7 @@ def labels_at(problem: Problem, point: Point) -> tuple[Covariance, Array, NoiseM
 def normalised(
     problem: Problem, point: Point, method: HasEvidence, kind: EvidenceKind, rng: np.random.Generator
 ) -> Evidence:
-    """Log evidence of labels less the log normaliser, which is annealed, as by ``method`` if that anneals."""
+    """Return log evidence of labels minus the log normaliser, annealed (as by ``method`` if it anneals)."""
     K, mean, noise = labels_at(problem, point)
     naive = method.evidence(K, problem.targets, noise, mean, rng)
     log_normaliser, error = normaliser(kind, K, noise, method if isinstance(method, Anneals) else NORMALISER, rng)
@@ -69,7 +69,7 @@ def normalised(
 def normaliser(
     kind: EvidenceKind, K: Covariance, noise: NoiseModel, annealing: Anneals, rng: np.random.Generator
 ) -> tuple[float, float]:
-    """The log normaliser of a kind of evidence, and its standard error."""
+    """Return the log normaliser of a kind of evidence, and its standard error."""
     known = [factor(noise.parameters["C"], noise.weight) for factor in KINDS[kind].factors]
     runs = [annealing.posterior(K, None, each, np.zeros(K.size), rng) for each in known]
     return sum(run.log_evidence for run in runs), float(np.hypot.reduce([0.0, *(run.standard_error for run in runs)]))
@@ -94,7 +94,7 @@ class LabelPrior(SearchObjective):
         self.weight, self.start = noise.weight, self._mode(self.pack(initial))
 
     def _compile_total(self) -> Callable[..., list[Array]]:
-        """Naive log evidence, less sums of K and C with weights d_K and d_C where it is solved; and its sites."""
+        """Compile the naive log evidence, minus sums of K and C with weights d_K and d_C if solved; and its sites."""
         problem = self._problem
         y, sites, d_K, d_C = inputs = [pt.vector(), pt.matrix(), pt.matrix(), pt.scalar()]
         K, C = problem.model.replace_rvs_by_values([problem.covariance.smooth, *problem.parameters])
@@ -104,7 +104,7 @@ class LabelPrior(SearchObjective):
         return self._compiled([naive - solved * ((d_K * K).sum() + d_C * C), found], inputs)
 
     def _mode(self, initial: Array) -> Array:
-        """The mode of the hyperprior, or the initial point of the model if it has none."""
+        """Return the mode of the hyperprior, or the initial point of the model if it has none."""
 
         def descent(x: Array) -> tuple[float, Array]:
             value, *slopes = self._hyperprior(*self._split(x), *self._problem.given_data)
@@ -115,14 +115,14 @@ class LabelPrior(SearchObjective):
         return np.asarray(found.x) if (np.abs(found.x - initial) < _FAR).all() else initial
 
     def at(self, x: Array) -> tuple[Covariance, float, float]:
-        """Covariance with its jitter, C, and log hyperprior (a density of the unconstrained hyperparameters)."""
+        """Return covariance with its jitter, C, and log hyperprior (a density of the unconstrained hyperparameters)."""
         K, C, log_prior = self._values(*self._split(x), *self._problem.given_data)
         jitter = self._problem.prior.jitter
         K[np.diag_indices_from(K)] += jitter
         return Covariance(K, jitter=jitter), float(C), float(log_prior)
 
     def gradient(self, x: Array, normalisers: Sequence[Gradient]) -> Array:
-        """Gradient of log evidence plus log hyperprior; of the latter alone if the naive evidence fails."""
+        """Return the gradient of log evidence plus log hyperprior; of the hyperprior alone if the evidence fails."""
         y, given = self._problem.targets, [*self._split(x), *self._problem.given_data]
         by_K = sum((each.K for each in normalisers), np.zeros((y.size, y.size)))
         by_C = sum(float(each.parameters["C"]) for each in normalisers)
@@ -221,7 +221,7 @@ class NormalisedEvidence:
 def stochastic_ascent(
     gradient: Callable[[Array], Array], start: Array, *, steps: int, rate: float = 0.2
 ) -> tuple[Array, Array]:
-    """Adam (Kingma & Ba 2015): the average of the last third of the steps, and the points after each step."""
+    """Run Adam (Kingma & Ba 2015); return the average of the last third of the steps, and all points."""
     x, first, second = np.array(start, dtype=np.float64), np.zeros(start.size), np.zeros(start.size)
     trace = np.empty((steps, start.size))
     for step in range(steps):

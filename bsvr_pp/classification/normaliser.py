@@ -50,7 +50,7 @@ class Known:
         return _log_known(draws, C) if (weight == 1).all() else _log_known_each(draws, C) @ weight
 
     def slopes(self, f: ArrayLike) -> tuple[Array, dict[str, Array]]:
-        """Derivatives by f, (draws, n), and by C, (draws,) for a number and (draws, n) for a vector."""
+        """Return derivatives by f, (draws, n), and by C, (draws,) for a number and (draws, n) for a vector."""
         draws, C = _at_points(f, self.C)
         by_f, by_C = _known_slopes(draws, C)
         share = self._share(draws, C)
@@ -58,7 +58,7 @@ class Known:
         return share * by_f, {"C": by_C if np.ndim(self.C) else by_C.sum(axis=1)}
 
     def _share(self, draws: Array, C: Array) -> Array:
-        """Factor of the slopes of log ν in those of this function."""
+        """Return the factor between the slopes of log ν and of this function."""
         return np.broadcast_to(self.weight, draws.shape)
 
 
@@ -81,7 +81,7 @@ class MeanKnown(Known):
 
 @dataclass(frozen=True, slots=True)
 class Evidences:
-    """A kind of evidence: the naive one over the means under the prior of ``factors``; its log is ``most`` at most."""
+    """A kind of evidence: the naive evidence over the prior means of ``factors``; its log is at most ``most``."""
 
     factors: tuple[type[Known], ...] = ()
     most: float = np.inf
@@ -97,7 +97,7 @@ def check_kind(kind: str) -> None:
 
 
 def averaged_gradient(K: ArrayLike | Covariance, likelihood: NoiseLikelihood | Known, f: ArrayLike) -> Gradient:
-    """Gradient of log ∫ N(f; 0, K) q(f) df from draws (draws, n) of the density under the integral."""
+    """Return the gradient of log ∫ N(f; 0, K) q(f) df from draws (draws, n) of the density under the integral."""
     covariance = as_covariance(K)
     draws = numbers("f", f, ("draws", covariance.size))
     by_f, by_parameter = likelihood.slopes(draws)
@@ -107,7 +107,7 @@ def averaged_gradient(K: ArrayLike | Covariance, likelihood: NoiseLikelihood | K
 
 
 class NormaliserCloud:
-    """Particles of the density under a normaliser, whitened, which follow a stochastic optimisation."""
+    """Whitened particles of the density under a normaliser, updated along a stochastic optimisation."""
 
     def __init__(self, factor: type[Known], particles: int, rng: np.random.Generator, weight: ArrayLike = 1.0) -> None:
         self.factor, self.particles, self.rng, self.weight = factor, particles, rng, weight
@@ -130,7 +130,7 @@ class NormaliserCloud:
 
 
 def _at_points(f: ArrayLike, C: ArrayLike) -> tuple[Array, Array]:
-    """Draws (draws, n), and C of each point (n,)."""
+    """Return draws (draws, n), and C of each point (n,)."""
     draws, scale = np.ascontiguousarray(f, dtype=np.float64), np.ravel(np.asarray(C, dtype=np.float64))
     n = draws.shape[1]
     if scale.size not in (1, n):
@@ -140,7 +140,7 @@ def _at_points(f: ArrayLike, C: ArrayLike) -> tuple[Array, Array]:
 
 @vectorized
 def _log_known(f: Array, C: Array) -> Array:
-    """Log ∏ ν(f_i): ν = exp(-C·(1 - b))·(1 + exp(-C·(a + b)))/(1 + exp(-2C)) with a = |f|, b = min(a, 1)."""
+    """Return log ∏ ν(f_i): ν = exp(-C·(1 - b))·(1 + exp(-C·(a + b)))/(1 + exp(-2C)) with a = |f|, b = min(a, 1)."""
     normalizer = 0.0
     for i in range(C.shape[0]):
         normalizer += log1p(decay(2.0 * C[i]))
@@ -160,14 +160,14 @@ def _log_known(f: Array, C: Array) -> Array:
 
 
 def _log_known_each(f: Array, C: Array) -> Array:
-    """Log ν(f), elementwise."""
+    """Return log ν(f), elementwise."""
     size = np.abs(f)
     inside = np.minimum(size, 1.0)
     return np.log1p(np.exp(-C * (size + inside))) - C * (1.0 - inside) - np.log1p(np.exp(-2.0 * C))
 
 
 def _known(f: Array, C: Array) -> Array:
-    """ν(f), elementwise."""
+    """Return ν(f), elementwise."""
     size = np.abs(f)
     inside = np.minimum(size, 1.0)
     return np.exp(-C * (1.0 - inside)) * (1.0 + np.exp(-C * (size + inside))) / (1.0 + np.exp(-2.0 * C))
@@ -175,7 +175,7 @@ def _known(f: Array, C: Array) -> Array:
 
 @compiled
 def _known_slopes(f: Array, C: Array) -> tuple[Array, Array]:
-    """Derivatives of log ν by f and by C (at a kink from the right), elementwise."""
+    """Return derivatives of log ν by f and by C (at a kink from the right), elementwise."""
     by_f, by_C = np.empty(f.shape), np.empty(f.shape)
     for p in range(f.shape[0]):
         for i in range(f.shape[1]):

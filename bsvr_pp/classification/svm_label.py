@@ -16,12 +16,12 @@ _FAR = 1e4  # reach of labels that are right far from the boundary
 
 
 def _log_label(label: Tensor | float, f: Tensor, C: Tensor) -> Tensor:
-    """Log Q(y|f), (4), for y = -1 or +1."""
+    """Return the log Q(y|f), (4), for y = -1 or +1."""
     return -pt.softplus(-2 * C) - C * pt.maximum(1 - label * f, 0.0)
 
 
 def _log_unknown(f: Tensor, C: Tensor) -> Tensor:
-    """log(1 - ν(f)): κ(1 - e^(-C|1-a|))(1 - e^(-C(1+a))) for a = |f| <= 1, and κ(e^(-2C) - e^(-C(1+a))) beyond."""
+    """Return log(1 - ν): κ(1 - e^(-C|1-a|))(1 - e^(-C(1+a))) for a = |f| <= 1, and κ(e^(-2C) - e^(-C(1+a))) beyond."""
     size = pt.abs(f)
     gap = C * pt.abs(1 - size)
     known = pt.eq(gap, 0.0)
@@ -112,27 +112,27 @@ class SVMLabel(Discrete):
 
     @staticmethod
     def support_point(rv: Tensor, size: object, f: Tensor, C: Tensor) -> Tensor:
-        """Likelier label."""
+        """Return the likelier label."""
         label = pt.switch(pt.broadcast_arrays(f, C)[0] < 0, -1, 1)
         return label if rv_size_is_none(size) else pt.full(size, label)
 
     @staticmethod
     def logp(value: Tensor, f: Tensor, C: Tensor) -> Tensor:
-        """Log mass of -1, 0 and +1."""
+        """Return the log mass of -1, 0 and +1."""
         unknown = pt.eq(value, 0)
         result = pt.switch(unknown, _log_unknown(f, C), _log_label(pt.switch(unknown, 1, value), f, C))
         return check_parameters(pt.switch(unknown | pt.eq(pt.abs(value), 1), result, -pt.inf), C > 0, msg=_CONSTRAINTS)
 
     @staticmethod
     def logcdf(value: Tensor, f: Tensor, C: Tensor) -> Tensor:
-        """Log of the mass at or below the value."""
+        """Return the log of the mass at or below the value."""
         rest = pt.log1mexp(_log_label(1.0, f, C))
         result = pt.switch(value < 0, _log_label(-1.0, f, C), pt.switch(value < 1, rest, 0.0))
         return check_parameters(pt.switch(value < -1, -pt.inf, result), C > 0, msg=_CONSTRAINTS)
 
 
 def _log_odds(f: Tensor, C: Tensor, reach: Tensor) -> Tensor:
-    """Log of P(+1|f)/P(-1|f), (11), up to |f| = 1 + reach."""
+    """Return the log of P(+1|f)/P(-1|f), (11), up to |f| = 1 + reach."""
     return C * (pt.clip(f, -1.0 - reach, 1.0 + reach) + pt.clip(f, -1.0, 1.0))
 
 
@@ -161,10 +161,10 @@ class KnownLabel(Discrete):
 
        P(\pm 1 \mid f, C) = \frac{e^{-C \max(0, 1 \mp f)}}{e^{-C \max(0, 1 - f)} + e^{-C \max(0, 1 + f)}},
 
-    so that the log odds have the slope 2C where :math:`|f| < 1`, and C beyond. They are constant from
-    :math:`|f| = 1 + reach` on: with a small ``reach`` a label may be wrong everywhere, and its default has no effect.
-    Parameters and errors are as of `bsvr_pp.SVMLabel`, with ``reach`` > 0. docs/explanation/normalisation.md says what
-    follows for the evidence, the mode and mean field; Laplace's method is refused.
+    The log odds have the slope 2C for :math:`|f| < 1`, and C beyond. They are constant from :math:`|f| = 1 + reach` on:
+    with a small ``reach`` a label may be wrong everywhere; the default has no effect. Parameters and errors are as for
+    `bsvr_pp.SVMLabel`, with ``reach`` > 0. docs/explanation/normalisation.md describes the evidence, the mode and mean
+    field; Laplace's method is refused.
 
     Examples
     --------
@@ -184,17 +184,17 @@ class KnownLabel(Discrete):
 
     @staticmethod
     def support_point(rv: Tensor, size: object, f: Tensor, C: Tensor, reach: Tensor) -> Tensor:
-        """Likelier label."""
+        """Return the likelier label."""
         return SVMLabel.support_point(rv, size, f, C)
 
     @staticmethod
     def logp(value: Tensor, f: Tensor, C: Tensor, reach: Tensor) -> Tensor:
-        """Log mass of -1 and +1."""
+        """Return the log mass of -1 and +1."""
         result = pt.switch(pt.eq(pt.abs(value), 1), -pt.softplus(-value * _log_odds(f, C, reach)), -pt.inf)
         return check_parameters(result, C > 0, reach > 0, msg=_OF_KNOWN)
 
     @staticmethod
     def logcdf(value: Tensor, f: Tensor, C: Tensor, reach: Tensor) -> Tensor:
-        """Log of the mass at or below the value."""
+        """Return the log of the mass at or below the value."""
         result = pt.switch(value < -1, -pt.inf, pt.switch(value < 1, -pt.softplus(_log_odds(f, C, reach)), 0.0))
         return check_parameters(result, C > 0, reach > 0, msg=_OF_KNOWN)

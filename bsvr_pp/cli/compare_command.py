@@ -32,7 +32,7 @@ if TYPE_CHECKING:
     from bsvr_pp.show.report import Picture
     from bsvr_pp.tables.readers import Dataset
 
-_COMPILED_ROWS = 12  # of which a fit takes no time beside compilation
+_COMPILED_ROWS = 12  # a fit of these takes no time compared with compilation
 _FULL_NUTS_ROWS = 150  # above this, full NUTS over f takes an hour or more
 _EVIDENCE_ROWS = 250  # above this, the plot of the evidence takes minutes
 _CALIBRATION_ROWS = 5
@@ -124,7 +124,7 @@ def _chosen(methods: str) -> list[str]:
 
 
 def _read(data: Path | None, target: str | None, test_fraction: float, seed: int) -> tuple[Dataset, Dataset]:
-    """The rows to train on, which vary in each column, and to test."""
+    """Return the rows to train on, which vary in each column, and to test."""
     from bsvr_pp.datasets import sinc
     from bsvr_pp.tables.readers import check_column, read_data
 
@@ -136,7 +136,7 @@ def _read(data: Path | None, target: str | None, test_fraction: float, seed: int
 
 
 def _compiled(chosen: list[str], sampling: dict[str, int], d: int, console: Console) -> list[Method]:
-    """The methods, after fits of a few rows, so that none is charged the compilation of what all use."""
+    """Return the methods after fits of a few rows, so that no time includes the compilation of shared code."""
     import numpy as np
 
     from bsvr_pp.inference.protocol import Samples
@@ -146,7 +146,7 @@ def _compiled(chosen: list[str], sampling: dict[str, int], d: int, console: Cons
     small = bp.default_model(X, X[:, 0])
     made = [make_method(key) for key in chosen]
     with warnings.catch_warnings():
-        warnings.simplefilter("ignore")  # of rows that no one has
+        warnings.simplefilter("ignore")  # these rows are not the user's
         for method in made:
             if not isinstance(method, Samples):
                 bp.fit(method, small, restarts=1, progressbar=False)

@@ -1,4 +1,4 @@
-"""What commands share: options, what they say on the error stream, and the folder that they write."""
+"""Shared by the commands: options, messages on the error stream, and the output folder."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ def print_notes(notes: Sequence[str]) -> None:
 
 
 class Output:
-    """The output folder of a command; if one file cannot be written the others are, and the status is 2."""
+    """The output folder of a command; if a file cannot be written, the others are, and the status is 2."""
 
     def __init__(self, folder: Path) -> None:
         self.folder = check_writable("--out", folder, folder=True)

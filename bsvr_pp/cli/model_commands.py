@@ -65,8 +65,8 @@ def fit(
 ) -> None:
     """Fit support vector regression with error bars to a table, and save it for bsvr-pp predict.
 
-    A model in a folder (-o model/) is fitted to data that may be larger than memory; its predictions read the blocks
-    that they need. If its fit is interrupted, the same command continues it.
+    A model in a folder (-o model/) is fitted to data that may be larger than memory; predictions read only the blocks
+    that they need. The same command continues an interrupted fit.
     """
     into_folder = out.endswith(("/", os.sep))
     with failing(ValueError):
@@ -145,7 +145,7 @@ def _read(
 
 
 def _numbers(model: bp.BayesianSVR | bp.BayesianOrdinalSVC | bp.FolderModel) -> dict[str, float]:
-    """Numbers of a model, NaN where it has none."""
+    """Return numbers of a model, NaN where it has none."""
     if isinstance(model, bp.BayesianOrdinalSVC):
         cuts = zip(model.classes_[:-1], model.classes_[1:], model.cutpoints_, strict=True)
         found = {f"cut point, {below} to {above}": cut for below, above, cut in cuts}
@@ -162,7 +162,7 @@ def _numbers(model: bp.BayesianSVR | bp.BayesianOrdinalSVC | bp.FolderModel) -> 
 
 
 def _print(title: str, model: Any, inputs: pd.DataFrame | None = None) -> None:
-    """Print numbers of a model, which inputs matter, the first most, and what is wrong."""
+    """Print numbers of a model, its inputs by importance, and any problems."""
     import numpy as np
     import pandas as pd
 
@@ -215,9 +215,8 @@ def predict(
 ) -> None:
     """Predict the target for each row: mean, standard deviation and a central interval.
 
-    For a model of log y the mean is replaced by the median; for ordered classes the median class and the probability
-    of each class are written. If the predictions of a model in a folder are interrupted, the same command continues
-    them.
+    A model of log y gives the median instead of the mean; ordered classes give the median class and the probability of
+    each class. The same command continues interrupted predictions of a model in a folder.
     """
     import pandas as pd
 
@@ -267,9 +266,9 @@ def predict(
 
 
 def solve(model: Annotated[Path, Argument(help="Folder that bsvr-pp fit saved.")], jobs: Jobs = -1) -> None:
-    """Solve all blocks of a model in a folder: for its evidence, effects, joint draws and predictions of own blocks.
+    """Solve all blocks of a model in a folder, for evidence, effects, joint draws and predictions from own blocks.
 
-    Other predictions do not need it. If it is interrupted, the same command continues it.
+    Other predictions do not need it. The same command continues an interrupted run.
     """
     with failing(ValueError), warnings.catch_warnings(record=True) as said:
         warnings.simplefilter("always", UserWarning)
@@ -281,7 +280,7 @@ def solve(model: Annotated[Path, Argument(help="Folder that bsvr-pp fit saved.")
 
 
 def example() -> None:
-    """Write houses.csv, 200 simulated prices of which six are wrong, and new.csv, five houses without a price."""
+    """Write houses.csv, 200 simulated prices with six errors, and new.csv, five houses without a price."""
     import numpy as np
     import pandas as pd
 
@@ -305,7 +304,7 @@ def example() -> None:
 
 
 def _times(survival: str | None) -> list[float] | None:
-    """Numbers that are separated by commas."""
+    """Return numbers that are separated by commas."""
     try:
         return None if survival is None else [float(value) for value in survival.split(",")]
     except ValueError:
@@ -313,7 +312,7 @@ def _times(survival: str | None) -> list[float] | None:
 
 
 def _open(model: Path) -> tuple[bp.BayesianSVR | bp.BayesianOrdinalSVC | bp.FolderModel, str]:
-    """The estimator of a file or a folder, and the name of the target."""
+    """Return the estimator of a file or a folder, and the name of the target."""
     if model.is_dir():
         folder = bp.FolderModel(model)
         return folder, folder.target

@@ -21,27 +21,27 @@ Array = NDArray[np.float64]
 Rows = NDArray[np.int64]
 Values = NDArray[np.generic]  # of any type
 type Tensor = TensorVariable
-type Number = TensorVariable | Array | float  # of arithmetic, which has numbers or makes graphs
+type Number = TensorVariable | Array | float  # arithmetic of numbers or graphs
 
-_PACKAGE = str(Path(__file__).parents[1])  # whose lines no warning names
+_PACKAGE = str(Path(__file__).parents[1])  # warnings do not name its lines
 _LARGEST = 1e150  # so that squares are finite
 _SMALLEST = 1e-150  # so that squares of differences are not 0
 _ROUNDING = 1e-12  # of the largest value: smaller differences have lost most of their digits
 
 
 def names_of(table: object) -> tuple[str, ...]:
-    """Names of the columns of a table as text; none of anything else."""
+    """Return names of the columns of a table as text; none of anything else."""
     return tuple(map(str, getattr(table, "columns", ())))
 
 
 def check_names(name: str, table: object, names: tuple[str, ...]) -> None:
-    """Check that a table, where it is one, has the columns with these names, if there are any, in their order."""
+    """Check that a table, if given, has the columns of these names, if any, in their order."""
     if names and (given := names_of(table)) and given != names:
         raise ValueError(f"{name} must have the columns {', '.join(names)}, in this order, got {', '.join(given)}")
 
 
 def check_unmasked(name: str, given: object) -> None:
-    """Check that no entry is masked: the numbers below a mask would be taken for data."""
+    """Check that no entry is masked: the numbers below a mask would be used as data."""
     if isinstance(given, np.ma.MaskedArray) and (count := np.ma.count_masked(given)):
         raise ValueError(f"{name} must have no masked entries, got {count}: leave them out, or fill them")
 
@@ -51,8 +51,8 @@ def numbers(
 ) -> Array:
     """Convert to a C-contiguous array of real numbers; they must be finite unless ``infinite`` is set.
 
-    In ``shape`` a number is the length of an axis; a name stands for any length of at least 1, equal for equal names;
-    () is a single number; None is any shape.
+    In ``shape`` a number is the length of an axis. A name is any length of at least 1, the same for equal names. () is
+    a single number, and None any shape.
     """
     check_unmasked(name, given)
     try:
@@ -94,7 +94,7 @@ def check_choice(name: str, value: object, allowed: Collection[str]) -> None:
 
 
 def check_fields(name: str, record: object, wanted: Collection[str]) -> dict[str, Any]:
-    """Check that what a file holds has the fields that are wanted and no others; they are returned in this order."""
+    """Check that a record of a file has exactly the ``wanted`` fields; return them in this order."""
     found = record if isinstance(record, dict) else {}
     for kind, names in (("lacks", set(wanted) - set(found)), ("has the unknown", set(found) - set(wanted))):
         if names or not isinstance(record, dict):
@@ -136,7 +136,7 @@ def check_size(name: str, values: Array) -> None:
 
 
 def check_spread(name: str, values: Array) -> None:
-    """Check that training data, (n,) or (n, d), finite and equal or not, do not underflow or vanish by rounding."""
+    """Check that finite training data, (n,) or (n, d), equal or not, do not underflow or vanish by rounding."""
     columns = values.reshape(len(values), -1)
     low, high = columns.min(axis=0), columns.max(axis=0)
     size, varies = np.maximum(np.abs(low), np.abs(high)), high > low
@@ -183,7 +183,7 @@ def checked_weights(sample_weight: ArrayLike | None, n: int) -> Array:
 
 
 def generator(random_seed: int | np.random.Generator | None, name: str = "random_seed") -> np.random.Generator:
-    """Random number generator of a seed."""
+    """Return the random number generator of a seed."""
     try:
         return np.random.default_rng(random_seed)
     except (TypeError, ValueError):

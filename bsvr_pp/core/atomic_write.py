@@ -1,4 +1,4 @@
-"""Safe files: a test before the work, a temporary file that replaces the old one, checksums, and a lock of a folder."""
+"""Safe files: a check before the work, a temporary file that replaces the old one, checksums, and locks of folders."""
 
 from __future__ import annotations
 
@@ -25,13 +25,13 @@ _TAIL = 8 + len(_MARK) + 32
 
 
 class DamagedError(ValueError):
-    """A file is not what was written."""
+    """A file has changed since it was written."""
 
 
 def check_writable(name: str, path: str | Path, *, folder: bool = False, read: Iterable[object] = ()) -> Path:
-    """Check before any work that a path can be written, by a small file in the folder that is nearest to it.
+    """Check before any work that a path can be written, by a small file in the nearest folder.
 
-    It must not replace what is ``read``: paths, among which anything else is passed over.
+    It must not replace a path in ``read``, where anything else is ignored.
     """
     path = Path(path)
     wanted = "folder" if folder else "file"
@@ -81,7 +81,7 @@ def seal(path: Path) -> None:
 
 
 class SealedFile:
-    """A file that `seal` has ended: its seal in hexadecimal digits, and checks of the pieces that will be read."""
+    """A file with a `seal` at its end: the seal in hexadecimal digits, and checks of the pieces that will be read."""
 
     def __init__(self, path: Path) -> None:
         self.path, length = path, path.stat().st_size
@@ -114,7 +114,7 @@ class SealedFile:
 
 @contextmanager
 def locked(folder: Path) -> Iterator[None]:
-    """Context in which no other call writes into a folder; the system frees the lock when its process dies."""
+    """Lock a folder against other calls that write into it; the system frees the lock when the process dies."""
     fresh = not folder.is_dir()
     folder.mkdir(parents=True, exist_ok=True)
     path = folder / LOCK
@@ -125,7 +125,7 @@ def locked(folder: Path) -> Iterator[None]:
                 msvcrt.locking(file.fileno(), msvcrt.LK_NBLCK, 1)
             else:
                 fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
-            mine = os.path.samestat(os.fstat(file.fileno()), path.stat())  # and not the file of a call that just ended
+            mine = os.path.samestat(os.fstat(file.fileno()), path.stat())  # not the file of a call that just ended
         except (BlockingIOError, PermissionError, FileNotFoundError):
             mine = False
         except OSError as error:

@@ -1,8 +1,8 @@
 """Settings for all modules: compilation of the numerical core, its cache on disk, and the number of threads.
 
-Numba copies the code of a `compiled` function into everything that calls it, and optimises it again there. For a chain
-of large functions this takes minutes. A function decorated by `separate` has one signature; its compiled callers
-contain only a call by its address. Its first call compiles it, or loads it from the cache on disk.
+Numba copies the code of a `compiled` function into each caller, and optimises it again there. For a chain of large
+functions this takes minutes. A function decorated by `separate` has one signature; its compiled callers contain only a
+call by its address. Its first call compiles it, or loads it from the cache on disk.
 """
 
 from __future__ import annotations
@@ -37,8 +37,8 @@ from numba.core.typing.typeof import typeof_impl
 from numba.extending import intrinsic
 from threadpoolctl import ThreadpoolController
 
-# Rows of a small problem. BLAS threads wait for one another: on two cores a search with 400 rows takes up to thrice
-# as long with both; below 2000 rows two are not faster.
+# Rows of a small problem. BLAS threads wait for one another. On two cores a search with 400 rows takes up to thrice as
+# long with two threads, and below 2000 rows two are not faster.
 _SMALL = 1000
 _SOON = 0.1  # seconds after which compiled code has returned to Python
 _MARKS = "@compiled", "@separate", "@register_jitable"  # of modules with compiled functions
@@ -48,7 +48,7 @@ _PACKAGE = Path(__file__).parents[1]
 
 @cache
 def core_stamp() -> int:
-    """Checksum of the code of modules with compiled functions: the key of the caches of Numba and PyTensor."""
+    """Return a checksum of the code of modules with compiled functions, the key of the Numba and PyTensor caches."""
     digest = sha256()
     for path in sorted(_PACKAGE.rglob("*.py")):
         text = path.read_text(encoding="utf-8")
@@ -62,7 +62,7 @@ class _CoreLocator:
 
     @classmethod
     def from_function(cls, py_func: Callable[..., object], py_file: str) -> _CacheLocator | None:
-        """The location; None for functions of others."""
+        """Return the location; None for functions of other packages."""
         if not Path(py_file).is_relative_to(_PACKAGE):
             return None
         others = (locator for locator in CacheImpl._locator_classes if locator is not cls)
@@ -77,10 +77,10 @@ CacheImpl._locator_classes.insert(0, _CoreLocator)
 
 @contextmanager
 def interruptible(*, wait: bool = False) -> Iterator[list[int]]:
-    """Context that raises at its end an interruption that was ignored, or with ``wait`` any; yields the signals."""
-    # Python ignores what is raised in callbacks and while garbage is collected; a search returns what it has.
+    """Raise at the end of the block an ignored interruption, or with ``wait`` any; yield the signals."""
+    # Python ignores exceptions in callbacks and during garbage collection; a search returns its best point.
     usual, came = signal.getsignal(signal.SIGINT), list[int]()
-    if current_thread() is not main_thread() or not callable(usual):  # no signal comes, or it is not Python's
+    if current_thread() is not main_thread() or not callable(usual):  # no signal, or not Python's handler
         yield came
         return
 
@@ -102,7 +102,7 @@ def interruptible(*, wait: bool = False) -> Iterator[list[int]]:
 
 
 class _Compiled(CPUDispatcher):  # type: ignore[misc]
-    """A compiled function whose call no interruption enters: Numba does not look for one, and the process ends."""
+    """A compiled function without interruptions: Numba does not handle them, and the process would end."""
 
     def __call__(self, *arguments: object) -> object:
         with interruptible(wait=True):
@@ -110,7 +110,7 @@ class _Compiled(CPUDispatcher):  # type: ignore[misc]
 
 
 def _njit[F: Callable[..., object]](**options: object) -> Callable[[F], F]:
-    """The decorator ``numba.njit(cache=True, **options)``, to a `_Compiled`; no cache where no folder can have it."""
+    """Return the decorator ``numba.njit(cache=True, **options)`` to a `_Compiled`; no cache without a folder for it."""
 
     def decorate(function: F) -> F:
         try:
@@ -126,7 +126,7 @@ def _njit[F: Callable[..., object]](**options: object) -> Callable[[F], F]:
 
 @cache
 def _warn_of_no_folder() -> None:
-    """Warn once a process, in containers and on clusters, where package and home are read-only."""
+    """Warn once in each process if package and home are read-only, as in containers and on clusters."""
     warnings.warn(
         "no folder for compiled code can be written: compiling takes minutes in each process; set NUMBA_CACHE_DIR and "
         "PYTENSOR_FLAGS=base_compiledir=... to folders that can be written",
@@ -135,14 +135,14 @@ def _warn_of_no_folder() -> None:
     )
 
 
-# Compiled code is kept on disk. Division by zero gives inf or NaN, as in NumPy: nothing raises inside a sampler, and
-# what is not finite is reported as a failure by the function that solves the problem. Compiled code does not hold
-# Python's lock, so that threads can solve several blocks at once.
+# Compiled code is kept on disk. Division by zero gives inf or NaN, as in NumPy, so nothing raises inside a sampler. The
+# function that solves the problem reports a value that is not finite as a failure. Compiled code does not hold Python's
+# lock, so that threads can solve several blocks at once.
 compiled = _njit(error_model="numpy", nogil=True)
 
-# For sums over short arrays without branches: their order may change, so that several terms go at once. A sum of which
-# compiled functions need the result is `separate`: copies in callers are optimised again, in another order, and which
-# of them runs would depend on what was compiled and what was loaded.
+# For sums over short arrays without branches: their order may change, so several terms are added at once. A sum whose
+# result compiled functions need is `separate`. Copies in callers would be optimised again, in another order, and the
+# result would depend on what was compiled and what was loaded.
 vectorized = _njit(error_model="numpy", nogil=True, fastmath={"reassoc", "contract", "nsz", "arcp"})
 
 # Types of contiguous arrays, for signatures.
@@ -157,12 +157,12 @@ def _announce() -> None:
 
 
 _LOADING = RLock()
-_MADE = 50_000  # new objects after which garbage is collected while graphs and code are made
+_MADE = 50_000  # new objects before a garbage collection while graphs and code are made
 
 
 @contextmanager
 def rarely_collected() -> Iterator[None]:
-    """Context in which garbage is collected rarely: what makes graphs and code makes many objects, of which few die."""
+    """Collect garbage rarely in the block: making graphs and code makes many objects, and few of them are freed."""
     usual = gc.get_threshold()
     with interruptible():
         if not 0 < usual[0] < _MADE:  # off, or rare already, in an outer context or in another thread's
@@ -176,7 +176,7 @@ def rarely_collected() -> Iterator[None]:
 
 
 class _Separate:
-    """A function that is called by its address from compiled code, and as a compiled function from Python."""
+    """A function that compiled code calls by its address, and Python as a compiled function."""
 
     def __init__(self, made: CPUDispatcher, result: types.Type, arguments: tuple[types.Type, ...]) -> None:
         self.compiled, function = made, made.py_func
@@ -191,7 +191,7 @@ class _Separate:
         self.caller = _caller(name, result, arguments)
 
     def load(self) -> None:
-        """Compile the function, or load it from the cache; chains that run in threads may ask for it at once."""
+        """Compile the function, or load it from the cache; several threads may call this at once."""
         with interruptible(wait=True), _LOADING, rarely_collected():
             if not self._address.value:
                 self._compile()
@@ -207,7 +207,7 @@ class _Separate:
     def _load_for_caller(self) -> None:
         try:
             self.load()
-        except KeyboardInterrupt:  # in compiled code of others, through which nothing can be raised
+        except KeyboardInterrupt:  # inside other compiled code, which cannot raise it
             Timer(_SOON, _thread.interrupt_main).start()
 
     def __call__(self, *arguments: object) -> object:
@@ -220,7 +220,7 @@ class _Separate:
 
 
 def _writeable(argument: object) -> object:
-    """Copy a read-only array, for which Numba would have another type."""
+    """Copy a read-only array, which would have another Numba type."""
     return argument.copy() if isinstance(argument, np.ndarray) and not argument.flags.writeable else argument
 
 
@@ -230,7 +230,7 @@ def _type(function: _Separate, context: object) -> types.Type:
 
 
 def _caller(name: str, result: types.Type, arguments: tuple[types.Type, ...]) -> Callable[..., object]:
-    """Make what compiled code calls instead: the address at ``name.address``, which is loaded if it is null."""
+    """Make the function that compiled code calls: by the address at ``name.address``, loaded if it is null."""
 
     def generate(context: CPUContext, builder: ir.IRBuilder, _: object, values: list[ir.Value]) -> ir.Value:
         module, pointer = builder.module, ir.IntType(8).as_pointer()
@@ -269,15 +269,15 @@ def separate[F: Callable[..., object]](
 
 @lru_cache(maxsize=1)
 def _libraries(n_modules: int) -> ThreadpoolController:
-    """The libraries with threads of their own. To look for them takes 2 ms, and is needed again only after imports."""
+    """Return the libraries with own threads. Finding them takes 2 ms, and is repeated only after imports."""
     return ThreadpoolController()
 
 
 class _OneThread:
-    """One BLAS thread until the last thread of the process that asks for it ends: their number changes last digits."""
+    """One BLAS thread until the last user in the process ends: the number of threads changes last digits."""
 
-    # Only the thread that set a limit can take it back, so that one thread sets all limits. A process that was forked
-    # has to start another.
+    # Only the thread that set a limit can remove it, so one thread sets all limits. A forked process must start
+    # another.
 
     def __init__(self) -> None:
         self.lock, self.depth, self.process = Lock(), 0, -1
@@ -293,7 +293,7 @@ class _OneThread:
                 self.limit = self.setter.submit(lambda: libraries.limit(limits=1).__enter__()).result()
             self.depth += 1
         try:
-            with libraries.limit(limits=1):  # where the thread has set a limit of its own
+            with libraries.limit(limits=1):  # in case the thread has set its own limit
                 yield
         finally:
             with self.lock:
@@ -307,6 +307,6 @@ _one_thread = _OneThread()
 
 @contextmanager
 def threads_for(n_rows: int) -> Iterator[None]:
-    """Context for many solves with a given number of rows: one BLAS thread if the problems are small."""
+    """Use one BLAS thread in the block if its solves have few rows."""
     with interruptible(), _one_thread() if n_rows <= _SMALL else nullcontext():
         yield

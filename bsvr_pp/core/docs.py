@@ -1,4 +1,4 @@
-"""Passages of docstrings that stand in several places: a line such as ``<new_inputs>`` stands for one of them.
+"""Passages that several docstrings share: a line such as ``<new_inputs>`` stands for one of them.
 
 `shared` puts them into the docstrings of a function or a class, and `docs/docstrings.py` into the pages.
 """
@@ -19,8 +19,8 @@ PASSAGES = {
     "new_inputs": _NEW_INPUTS,
     "diagonal": """\
 diagonal : (n_new,) or (n_new, q) array, optional
-    With ``kernel="precomputed"``, k(x, x) of the new rows; by default that of the training rows, if it is the same for
-    all.""",
+    With ``kernel="precomputed"``, k(x, x) of the new rows. By default the value of the training rows, if all are the
+    same.""",
     "quantiles": f"""{_NEW_INPUTS}
 quantiles : sequence of float
     Levels between 0 and 1.
@@ -40,7 +40,7 @@ X : (n, d) array or DataFrame
     Inputs; the columns of a DataFrame are encoded if they are not numbers.""",
     "counts": """\
 sample_weight : (n,) array, optional
-    Weights, >= 0: a row of weight w counts as if it were there w times, and a row of weight 0 is left out.""",
+    Weights, >= 0: a row of weight w counts as w copies of the row, and a row of weight 0 is left out.""",
     "not_converged": """\
 Warns
 -----
@@ -48,12 +48,12 @@ ConvergenceWarning
     If the optimum or the chains did not converge.""",
     "model": """\
 model : pm.Model, optional
-    The model; by default the model of the surrounding ``with``.""",
+    The model; by default the model of the surrounding ``with`` block.""",
     "scored": """\
 Parameters
 ----------
 estimator : estimator, Pipeline or search
-    A fitted regressor with `predict_distribution`, a pipeline that ends in one, or a search of either; anything else is
+    A fitted regressor with `predict_distribution`, a pipeline that ends in one, or a search of either. Anything else is
     a TypeError.
 X : (n, d) array
     Inputs.

@@ -1,4 +1,4 @@
-"""What the estimators share: checks of their options, blocks of rows, several targets, and saving."""
+"""Shared by the estimators: checks of options, blocks of rows, several targets, and saving."""
 
 from __future__ import annotations
 
@@ -46,9 +46,9 @@ from bsvr_pp.methods import from_record
 from bsvr_pp.model.priors import check_ard, check_kernel
 from bsvr_pp.tables.columns import Encoding
 
-_DENSE = 2000  # largest number of rows that are fitted densely without being asked
+_DENSE = 2000  # largest number of rows of a dense fit by default
 _ROWS = 1000  # of a block
-_NEAREST = 64, 128, 256, 512  # rows on which each prediction has a fit of its own where there are blocks
+_NEAREST = 64, 128, 256, 512  # with blocks, numbers of rows of the fit of each prediction
 _METHODS: dict[str, Method] = {
     "mean_field": MeanField(),
     "laplace": Laplace(),
@@ -64,7 +64,7 @@ def check_flag(name: str, value: object) -> None:
 
 
 def check_prior(kernel: object, ard: object, *more: str) -> None:
-    """Check the kernel of an estimator, also one of ``more``, and that ``ard`` is not given in vain."""
+    """Check the kernel of an estimator, also one of ``more``, and that ``ard`` has an effect."""
     if not isinstance(kernel, PairwiseKernel):
         check_kernel(kernel, *more, "precomputed")
     check_flag("ard", ard)
@@ -100,7 +100,7 @@ def warn_unless_converged(fitted: Fitted, method: Method, where: str = "") -> No
 
 
 def central_levels(coverage: float) -> list[float]:
-    """Levels of the ends of the central interval of a given coverage."""
+    """Return levels of the ends of the central interval of a given coverage."""
     check_share("coverage", coverage)
     return [0.5 - 0.5 * coverage, 0.5 + 0.5 * coverage]
 
@@ -118,7 +118,7 @@ class CentralIntervals:
         coverage : float
             Probability, between 0 and 1.
         **given
-            What `predict_quantiles` takes besides.
+            Other arguments of `predict_quantiles`.
 
         Returns
         -------
@@ -135,7 +135,7 @@ class CentralIntervals:
 
 @dataclass(frozen=True, slots=True)
 class LocalBlocks:
-    """How many rows are fitted: in blocks of near rows, between which the function is independent a priori.
+    """Options for many rows: blocks of near rows, between which the function is independent a priori.
 
     Parameters
     ----------
@@ -143,13 +143,13 @@ class LocalBlocks:
         Largest number of rows of a block. "auto" is a dense fit up to 2000 rows, and blocks of 1000 rows above; None is
         always a dense fit.
     neighbours : int, "auto" or None
-        Where there are blocks, number of nearest rows on which each prediction has a fit of its own, as in
-        `bp.predict`. "auto" is 64, or 128, 256 or 512 where training rows say that these predict much better
-        (``neighbours_``). It is None for labels and sampled hyperparameters; None predicts by the own block.
+        With blocks, number of nearest rows on which each prediction is fitted, as in `bp.predict`. "auto" is 64, or
+        128, 256 or 512 if these predict training rows much better (``neighbours_``). For labels and sampled
+        hyperparameters it is None. None predicts from the block of the new row.
     n_jobs : int, optional
-        Number of threads that solve blocks, or fit classes from the fourth on, or targets from the second on; -1 is one
-        for each processor. By default the number of a surrounding ``joblib.parallel_config``, or 1. The results do not
-        depend on it.
+        Number of threads that solve blocks, or fit classes from the fourth on, or targets from the second on. -1 is one
+        for each processor. The default is the number of a surrounding ``joblib.parallel_config``, or 1. The results do
+        not depend on it.
     progressbar : bool
         Whether to show the progress of the fit.
 
@@ -176,20 +176,20 @@ class LocalBlocks:
 
     @property
     def rows(self) -> int:
-        """Largest number of rows of a block, where there are blocks."""
+        """Largest number of rows of a block, if there are blocks."""
         assert self.size is not None
         return _ROWS if self.size == "auto" else int(self.size)
 
     def divides(self, n: int) -> bool:
-        """Whether n rows are fitted in blocks, and not densely."""
+        """Return whether n rows are fitted in blocks instead of densely."""
         return self.size is not None and n > (_DENSE if self.size == "auto" else self.size)
 
     def divided(
         self, rows: TrainingData, method: Method, *, classes: bool = False, undivided: str = ""
     ) -> tuple[TrainingData, int | None]:
-        """The rows as they are fitted, and the largest number of rows of a block; None if the fit is dense.
+        """Return the rows as they are fitted, and the largest number of rows of a block; None if the fit is dense.
 
-        Warns of blocks if nobody asked for them; ``classes`` says that the targets are ordered classes, and
+        Warns of blocks that were not asked for. ``classes`` says that the targets are ordered classes, and
         ``undivided`` why the inputs have no blocks.
         """
         n = len(rows.y)
@@ -213,21 +213,21 @@ class LocalBlocks:
         return rows, self.rows
 
     def counts(self) -> tuple[int, ...]:
-        """Numbers of nearest rows between which a fit in blocks chooses."""
+        """Return numbers of nearest rows between which a fit in blocks chooses."""
         if self.neighbours == "auto":
             return _NEAREST
         return () if self.neighbours is None else (int(self.neighbours),)
 
     def neighbours_of(self, chosen: int | None) -> int | None:
-        """Number of nearest rows on which each prediction has a fit of its own, if "auto" was ``chosen``."""
+        """Return the number of nearest rows on which each prediction is fitted; "auto" has ``chosen`` it."""
         return chosen if self.neighbours == "auto" else next(iter(self.counts()), None)
 
     def threads(self) -> AbstractContextManager[object]:
-        """Context in which blocks are solved by this number of threads."""
+        """Return a context in which this number of threads solves blocks."""
         return nullcontext() if self.n_jobs is None else joblib.parallel_config(n_jobs=self.n_jobs)
 
     def each_fit[Fit](self, fit: Callable[[int], Fit], count: int, *, first: int, together: bool) -> list[Fit]:
-        """Fits 0 to ``count`` - 1: the ``first`` ones in turn, and the others ``together`` in these threads."""
+        """Return fits 0 to ``count`` - 1: the ``first`` ones in turn, and the others ``together`` in these threads."""
         rest = range(first, count)
         with self.threads():
             fits = [fit(k) for k in range(min(first, count))]
@@ -237,7 +237,7 @@ class LocalBlocks:
 
 
 def blocks_from(blocks: LocalBlocks | int | Literal["auto"] | None) -> LocalBlocks:
-    """The option ``blocks`` of an estimator: `LocalBlocks`, or their size."""
+    """Return the option ``blocks`` of an estimator: `LocalBlocks`, or their size."""
     if isinstance(blocks, LocalBlocks):
         return blocks
     if not _is_count(blocks, 2):
@@ -246,7 +246,7 @@ def blocks_from(blocks: LocalBlocks | int | Literal["auto"] | None) -> LocalBloc
 
 
 def _is_count(value: object, least: int) -> bool:
-    """Whether a value is "auto", None or a number of rows of at least ``least``."""
+    """Return whether a value is "auto", None or a number of rows of at least ``least``."""
     if value is None or isinstance(value, str):
         return value in (None, "auto")
     return isinstance(value, int | np.integer) and not isinstance(value, bool) and bool(value >= least)
@@ -259,7 +259,7 @@ class FitsOfTargets(NamedTuple):
     fits: tuple[Any, ...]
 
     def predictions(self, parts: Sequence[Any]) -> Any:
-        """What the rows of the inputs have by each target: targets are the second axis, or columns of a DataFrame."""
+        """Join what each target predicts for the rows: targets are the second axis, or columns of a DataFrame."""
         first = parts[0]
         if isinstance(first, tuple):
             return tuple(self.predictions(part) for part in zip(*parts, strict=True))
@@ -268,7 +268,7 @@ class FitsOfTargets(NamedTuple):
         return np.stack(parts, axis=1) if isinstance(first, np.ndarray) else list(parts)
 
     def attributes(self, parts: Sequence[Any]) -> Any:
-        """What each target has: arrays (k,) of numbers and (k, d) of vectors, rows of a DataFrame, or a list."""
+        """Join what each target has: arrays (k,) of numbers and (k, d) of vectors, rows of a DataFrame, or a list."""
         first = parts[0]
         if isinstance(first, dict):
             return {name: self.attributes([part[name] for part in parts]) for name in first}
@@ -300,7 +300,7 @@ attribute_of_each = _joined(FitsOfTargets.attributes)  # an attribute of one tar
 
 
 class HoldsFit:
-    """An estimator that holds its fit, a value, and the options of the fit; ``_of_predictions`` may change after it."""
+    """An estimator with its fit, a value, and the options of the fit; ``_of_predictions`` may change after it."""
 
     predict: Callable[..., Any]
     get_params: Callable[..., dict[str, Any]]
@@ -312,24 +312,24 @@ class HoldsFit:
     _columns: Columns
 
     def _checked(self) -> Any:
-        """The fit; NotFittedError if there is none."""
+        """Return the fit; NotFittedError if there is none."""
         check_is_fitted(self)
         return self._fit
 
     def _each(self, fits: FitsOfTargets) -> list[Self]:
-        """An estimator of each target."""
+        """Return an estimator of each target."""
         columns = replace(self._columns, targets=None)
         return [copy(self)._keep(one, columns, self._given) for one in fits.fits]
 
     def _alone(self, what: str) -> Any:
-        """The fit of one target, of which something is asked for."""
+        """Return the fit if there is one target; with several, ``what`` is refused."""
         fit = self._checked()
         if isinstance(fit, FitsOfTargets):
             raise ValueError(f"{what} of one target, got {len(fit.fits)}: take one of estimators_")
         return fit
 
     def _keep(self, fit: Any, columns: Columns, given: Mapping[str, Any] | None = None) -> Self:
-        """Replace all that an earlier fit has learned, in one statement: what raises before it changes nothing."""
+        """Replace all that an earlier fit has learned, in one statement: an error before it changes nothing."""
         options = {name: value for name, value in vars(self).items() if not name.endswith("_")}
         several = isinstance(fit, FitsOfTargets)
         found = [self._attributes(one, columns) for one in (fit.fits if several else (fit,))]
@@ -339,7 +339,7 @@ class HoldsFit:
         return self
 
     def score(self, X: ArrayLike, y: ArrayLike, sample_weight: ArrayLike | None = None) -> float:
-        """Coefficient of determination of the predictions; of labels the share that are predicted."""
+        """Return the coefficient of determination of the predictions; for labels the share of right ones."""
         predicted = self.predict(X)
         weight = checked_weights(sample_weight, len(predicted))
         if not hasattr(self, "classes_"):
@@ -352,7 +352,7 @@ class HoldsFit:
 
 
 class SavedEstimator(HoldsFit):
-    """An estimator with ``result_``, whose fit ``_read`` makes from rows, learned attributes and columns."""
+    """An estimator with ``result_``; ``_read`` makes its fit from rows, learned attributes and columns."""
 
     _learned: ClassVar[tuple[str, ...]]
     _check_options: Callable[[], object]
@@ -399,7 +399,7 @@ class SavedEstimator(HoldsFit):
         Raises
         ------
         ValueError
-            If it is not the result of such an estimator, it is damaged, or its kernel was a function.
+            If it is not the result of such an estimator, is damaged, or its kernel was a function.
         """
         try:
             recipe = json.loads(getattr(result, "attrs", {}).get("recipe", '{"estimator": null}'))
@@ -441,7 +441,7 @@ class SavedEstimator(HoldsFit):
 
     @classmethod
     def _of_targets(cls, recipe: Mapping[str, Any], result: xr.DataTree) -> Self:
-        """The estimator of the results of several targets."""
+        """Return the estimator of the results of several targets."""
         names = recipe["targets"]
         if not isinstance(names, list) or not all(isinstance(name, str) for name in names) or len(names) < 2:
             raise ValueError(f"targets of result must be the names of several targets, got {names!r}")
@@ -451,7 +451,7 @@ class SavedEstimator(HoldsFit):
         return parts[0]._keep(FitsOfTargets(tuple(names), tuple(one._fit for one in parts)), columns)
 
     def _options(self, given: Mapping[str, object]) -> dict[str, Any]:
-        """Options as plain data, from which `from_options` makes the estimator; None for a kernel function."""
+        """Return options as plain data for `from_options`; None for a kernel function."""
         options = None
         if not callable(given.get("kernel")) and not isinstance(given.get("kernel"), PairwiseKernel):
             options = {name: _plain(value) for name, value in given.items()}
@@ -477,7 +477,7 @@ class SavedClassifier(SavedEstimator):
 
 
 def _contents(tree: xr.DataTree) -> list[str]:
-    """Names of all variables and attributes of a result."""
+    """Return names of all variables and attributes of a result."""
     return [f"{node.path.rstrip('/')}/{name}" for node in tree.subtree for name in (*node.data_vars, *node.attrs)]
 
 
@@ -488,7 +488,7 @@ def from_options[E: BaseEstimator](cls: type[E], recipe: Mapping[str, object]) -
 
 
 def _plain(value: object) -> object:
-    """An option as plain data."""
+    """Return an option as plain data."""
     if isinstance(value, LocalBlocks):
         return {"blocks": asdict(value)}
     if isinstance(value, list | tuple):
@@ -504,7 +504,7 @@ def _plain(value: object) -> object:
 
 
 def _object(value: object) -> object:
-    """The option of its plain data."""
+    """Make an option from its plain data."""
     if not isinstance(value, dict):
         return value
     if "blocks" in value:

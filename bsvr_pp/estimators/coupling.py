@@ -1,8 +1,8 @@
 """Probabilities of classes, from models of each class against the rest.
 
 They are in the ratio p_k/(1 - p_k)^power, between the sum and the odds, and mixed with equal probabilities by the rate
-of labels that have nothing to do with the inputs. Both numbers maximise the likelihood of the labels left out
-(docs/classification.md, how probabilities are joined). Two classes are joined in the same way.
+of random labels. Both numbers maximise the leave-one-out likelihood of the labels (docs/classification.md, how
+probabilities are joined). Two classes are combined in the same way.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ class Coupling(NamedTuple):
 
     @classmethod
     def of_left_out(cls, P: Array, y: NDArray[np.intp], weight: Array) -> Self:
-        """The most likely coupling for P as in `join`, which have not seen the labels y (n,), numbers of classes."""
+        """Find the most likely coupling for P as in `join`, leave-one-out for labels y (n,), numbers of classes."""
         rows = np.arange(len(y))
 
         def loss(values: Array) -> float:
@@ -38,7 +38,7 @@ class Coupling(NamedTuple):
         return cls(*minimize(loss, _START, method="Nelder-Mead", bounds=_BOUNDS, options={"xatol": 1e-3}).x.tolist())
 
     def join(self, P: Array) -> Array:
-        """Probabilities (m, k) of the classes from those of each against the rest, or (m, 1) of the second of two."""
+        """Return probabilities (m, k) of classes from one-against-the-rest ones, or (m, 1) of the second of two."""
         p = np.clip(np.hstack([1.0 - P, P]) if P.shape[1] == 1 else P, LEAST, 1.0 - LEAST)
         joined = softmax(np.log(p) - self.power * np.log1p(-p), axis=1)
         return np.asarray((1.0 - self.rate) * joined + self.rate / p.shape[1])

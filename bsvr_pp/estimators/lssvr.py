@@ -26,7 +26,7 @@ from bsvr_pp.inference.prediction.distribution import PredictiveDistribution
 
 Kernel = Literal["rbf"] | Callable[[Array, Array], Array]
 
-_GRID = {"gamma": [1.0, 10.0, 100.0, 1e3, 1e4], "lengthscale": [0.1, 0.3, 1.0, 3.0]}  # the latter / median distance
+_GRID = {"gamma": [1.0, 10.0, 100.0, 1e3, 1e4], "lengthscale": [0.1, 0.3, 1.0, 3.0]}  # in median distances
 _REMEDY = "BayesianSVR fits local blocks"
 _DIAGONAL = 64  # rows of one call of the kernel for its diagonal
 
@@ -47,8 +47,8 @@ class LSSVR(SavedEstimator, RegressorMixin, BaseEstimator):  # type: ignore[misc
     lengthscale : float or "auto"
         Lengthscale of the Gaussian kernel, in the units of the inputs.
     kernel : "rbf" or callable
-        The kernel exp(-‖x - x'‖²/(2·lengthscale²)), or a function that maps two sets of inputs, (n, d) and (m, d), to
-        an (n, m) array; the Gaussian process kernels of scikit-learn are such functions.
+        The kernel exp(-‖x - x'‖²/(2·lengthscale²)), or a function that maps inputs (n, d) and (m, d) to an (n, m)
+        array, such as a Gaussian process kernel of scikit-learn.
     selection : {"evidence", "loo"}
         Criterion that "auto" optimises: the restricted likelihood of the Gaussian process, or the squared leave-one-out
         errors.
@@ -60,7 +60,7 @@ class LSSVR(SavedEstimator, RegressorMixin, BaseEstimator):  # type: ignore[misc
     intercept_ : float
         Bias b.
     gamma_, lengthscale_ : float
-        Values that were used; lengthscale_ is NaN for a callable kernel.
+        Values used; lengthscale_ is NaN for a callable kernel.
     loo_residuals_ : (n,) array
         Leave-one-out residuals: each target minus the prediction of the model fitted without it, in closed form. Equal
         rows are left out together; NaN for rows of weight 0.
@@ -133,8 +133,8 @@ class LSSVR(SavedEstimator, RegressorMixin, BaseEstimator):  # type: ignore[misc
 
         <new_inputs>
         return_std : bool
-            Whether to return also the standard deviation of a new target, in which the noise is included: that of the
-            Gaussian process, or of the network.
+            Whether to return also the standard deviation of a new target, including the noise of the Gaussian process
+            or the network.
 
         Returns
         -------
@@ -154,7 +154,7 @@ class LSSVR(SavedEstimator, RegressorMixin, BaseEstimator):  # type: ignore[misc
         return PredictiveDistribution(np.ones((1, mean.size)), mean[None], variance[None], (noise,))
 
     def _sums_of_f(self, X: ArrayLike, weights: sparray) -> tuple[Array, list[tuple[Array, Array]]]:
-        """Mean (k,) and covariance (k, k) of sparse weights (k, m) times f at X, of one member."""
+        """Return the mean (k,) and covariance (k, k) of sparse weights (k, m) times f at X, of one member."""
         new = new_inputs(self, X)
         return np.ones(1), [self._fit.sums(new, weights)]
 
@@ -206,33 +206,33 @@ class LSSVR(SavedEstimator, RegressorMixin, BaseEstimator):  # type: ignore[misc
 
 @dataclass(eq=False, repr=False)
 class BayesianLSSVR(LSSVR):
-    """A radial basis function network whose most probable weights approximate those of LS-SVR (Mesquita et al. 2019).
+    """A radial basis function network; its most probable weights approximate LS-SVR (Mesquita et al. 2019).
 
-    y_n ~ N(b + Σ_i α_i k(x_n, x_i), σ²), and [b, α] has the Gaussian prior that the paper defines so that the posterior
-    precision is (ΨᵀΨ + ε·s₁s₁ᵀ)/σ², with Ψ the matrix of (6) and s₁ the first unit vector. For small ε this prior is
-    not a proper density, but the posterior is. As ε → 0 the posterior mean converges to the weights of `LSSVR`.
+    y_n ~ N(b + Σ_i α_i k(x_n, x_i), σ²). The Gaussian prior of [b, α] gives the posterior precision (ΨᵀΨ + ε·s₁s₁ᵀ)/σ²,
+    with the matrix Ψ of (6) and the first unit vector s₁. For small ε this prior is not a proper density, but the
+    posterior is. As ε → 0 the posterior mean converges to the weights of `LSSVR`.
 
     Parameters
     ----------
     gamma, lengthscale, kernel, selection
         As in `LSSVR`, which determines the values for "auto".
     epsilon : float
-        Prior precision of the bias in addition to that from the prior of α; positive.
+        Prior precision of the bias in addition to the precision from the prior of α; positive.
 
     Attributes
     ----------
     mean_weights_, covariance_ : (m+1,) and (m+1, m+1) arrays
-        Mean and covariance of the posterior of [b, α], for the m rows without repetitions and rows of weight 0; in the
-        order of the data if nothing is repeated and all weights are 1.
+        Mean and covariance of the posterior of [b, α], for the m rows without repetitions and rows of weight 0. They
+        have the order of the data if no row is repeated and all weights are 1.
     prior_is_proper_ : bool
         Whether the stated prior precision is positive definite: ε > γ⁻²·s/(1+s), s = 1ᵀ(2Ω/γ + I/γ²)⁻¹1.
 
     Notes
     -----
-    The paper has σ² = 1 in the units of the targets. Here it is the ``noise_variance_`` of `LSSVR`, so that
-    predictions do not depend on the units: the network is that of the paper for targets divided by σ. With
-    increasing distance from the data the standard deviation first increases, and then decreases to that of the
-    bias, where the kernels vanish.
+    The paper has σ² = 1 in the units of the targets. Here it is the ``noise_variance_`` of `LSSVR`: predictions then do
+    not depend on the units, as in the paper for targets divided by σ. With increasing distance from the data the
+    standard deviation first increases. It then decreases to the standard deviation of the bias, where the kernels
+    vanish.
 
     Examples
     --------
@@ -282,7 +282,7 @@ class LSSVRFit:
         self.loo_residuals: Array = self.alpha / (np.diag(inverse) - self._ones**2 / self._total)
         half_log_det = float(np.log(np.diag(self._factor[0])).sum()) + 0.5 * float(np.log(weight).sum())
         half_log_det -= 0.5 * (count - n) * float(np.log(gamma))
-        freedom = count - min(1.0, count / n)  # N - 1, but positive where the rows are worth less than they are
+        freedom = count - min(1.0, count / n)  # N - 1, but positive if the effective number of rows is small
         self.scale = max(float(y @ self.alpha), 0.0) / freedom
         quadratic = 0.5 * freedom * np.log(2 * np.pi * max(self.scale, 1e-300)) + 0.5 * freedom
         self.log_evidence = float(-quadratic - half_log_det - 0.5 * np.log(self._total))
@@ -298,15 +298,15 @@ class LSSVRFit:
         return max(self.scale / self.gamma, np.finfo(float).tiny)
 
     def result(self) -> xr.DataTree:
-        """All that rows and hyperparameters do not say: nothing."""
+        """Return an empty tree: rows and hyperparameters suffice."""
         return xr.DataTree()
 
     def mean(self, new: Array) -> Array:
-        """Mean of the function at new inputs."""
+        """Return the mean of the function at new inputs."""
         return self._kernel(new, self.rows.X) @ self.alpha + self.b
 
     def moments(self, new: Array) -> tuple[Array, Array]:
-        """Mean of the function at new inputs, and its variance, including the variance of b."""
+        """Return the mean of the function at new inputs, and its variance, including the variance of b."""
         cross = self._kernel(new, self.rows.X)
         parts = np.array_split(new, max(1, -(-len(new) // _DIAGONAL)))
         prior = np.concatenate([np.diag(self._kernel(part, part)) for part in parts])
@@ -315,7 +315,7 @@ class LSSVRFit:
         return cross @ self.alpha + self.b, self.scale * np.maximum(variance, 0.0)
 
     def sums(self, new: Array, weights: sparray) -> tuple[Array, Array]:
-        """Mean and covariance of sparse weights (k, m) times the function at new inputs, as `moments`."""
+        """Return the mean and covariance of sparse weights (k, m) times the function at new inputs, as `moments`."""
         cross, total = weights @ self._kernel(new, self.rows.X), weights.sum(axis=1)
         solved = cho_solve(self._factor, cross.T)
         rest = total - solved.sum(axis=0)
@@ -324,7 +324,7 @@ class LSSVRFit:
 
 
 class NetworkFit(LSSVRFit):
-    """The posterior of the weights of a radial basis function network, beside the solution of (6)."""
+    """The posterior of the weights of a radial basis function network, and the solution of (6)."""
 
     def __init__(self, rows: TrainingData, kernel: Kernel, gamma: float, lengthscale: float, epsilon: float) -> None:
         super().__init__(rows, kernel, gamma, lengthscale)
@@ -334,7 +334,7 @@ class NetworkFit(LSSVRFit):
         psi[0, 1:] = psi[1:, 0] = 1.0
         psi[1:, 1:] = omega + np.diag(1.0 / (gamma * times))
         # (ΨᵀΨ)⁻¹ is computed from Ψ⁻¹, whose condition number is the square root, and ε enters by Sherman-Morrison. The
-        # coefficient of a row that is there w times is the sum of w equal ones, so that ΨᵀΨ becomes Ψ·diag(1, w)·Ψ.
+        # coefficient of w equal rows is the sum of w equal ones: ΨᵀΨ becomes Ψ·diag(1, w)·Ψ.
         inverse = np.linalg.inv(psi)
         plain = inverse / np.append(1.0, times) @ inverse.T
         shrink = epsilon / (1.0 + epsilon * plain[0, 0])
@@ -345,17 +345,17 @@ class NetworkFit(LSSVRFit):
         self.prior_is_proper = bool(epsilon > inner / (gamma**2 * (1 + inner)))
 
     def mean(self, new: Array) -> Array:
-        """The mean (15)."""
+        """Return the mean (15)."""
         return self.moments(new)[0]
 
     def moments(self, new: Array) -> tuple[Array, Array]:
-        """The mean (15), and the variance (16) without the noise."""
+        """Return the mean (15), and the variance (16) without the noise."""
         features = self._features(new)
         variance = np.einsum("ij,jk,ik->i", features, self.covariance, features, optimize=True)
         return features @ self.mean_weights, np.maximum(variance, 0.0)
 
     def sums(self, new: Array, weights: sparray) -> tuple[Array, Array]:
-        """Mean and covariance of sparse weights (k, m) times the function at new inputs."""
+        """Return the mean and covariance of sparse weights (k, m) times the function at new inputs."""
         features = weights @ self._features(new)
         return features @ self.mean_weights, features @ self.covariance @ features.T
 

@@ -1,4 +1,4 @@
-"""Inputs of estimators that are the matrix of a kernel, or objects between which a kernel is a function."""
+"""Inputs of estimators: the matrix of a kernel, or objects with a kernel function between them."""
 
 from __future__ import annotations
 
@@ -13,8 +13,8 @@ from bsvr_pp.core.arrays import Array, numbers
 from bsvr_pp.model.matrices import MatrixKernel, checked_matrix
 from bsvr_pp.tables.columns import table_of
 
-_ALIKE = 1e-6  # of the largest value: smaller differences of a diagonal are rounding errors, also of 32 bits
-_TINY = 1e-12  # smallest value of a diagonal by which is divided, relative to the largest
+_ALIKE = 1e-6  # of the largest value: smaller differences of a diagonal are rounding errors, also in 32 bits
+_TINY = 1e-12  # smallest value of a diagonal used as a divisor, relative to the largest
 
 
 @dataclass(frozen=True, slots=True)
@@ -24,8 +24,8 @@ class PairwiseKernel:
     Parameters
     ----------
     function : callable
-        Function of two lists of n and m objects. It returns the matrix (n, m) of a positive semidefinite kernel, or
-        those of q kernels, (n, m, q).
+        Function of two lists of n and m objects. It returns the matrix (n, m) of a positive semidefinite kernel, or an
+        array (n, m, q) of q kernels.
 
     Raises
     ------
@@ -49,8 +49,8 @@ class PairwiseKernel:
             raise TypeError(f"function must be a function of two lists of objects, got {self.function!r}")
 
     def between(self, A: Sequence[object], B: Sequence[object]) -> Array:
-        """The values (n, m) or (n, m, q)."""
-        if table_of(A) is not None:  # whose list is that of its columns
+        """Return the values (n, m) or (n, m, q)."""
+        if table_of(A) is not None:  # the list of a table would be its columns
             raise ValueError("X must be a list of objects with PairwiseKernel, got a table: use X.to_numpy()")
         A, B = list(A), list(B)
         found = numbers("what the function of PairwiseKernel gives", self.function(A, B))
@@ -62,20 +62,20 @@ class PairwiseKernel:
         return found
 
     def own(self, A: Sequence[object]) -> Array:
-        """The values (n,) or (n, q) of each object with itself."""
+        """Return the values (n,) or (n, q) of each object with itself."""
         return np.stack([self.between([each], [each])[0, 0] for each in A])
 
 
-MatrixOption = Literal["precomputed"] | PairwiseKernel  # kernels of an estimator, beside those of inputs
+MatrixOption = Literal["precomputed"] | PairwiseKernel  # kernels of an estimator that do not use inputs
 
 
 def is_matrix(kernel: object) -> bool:
-    """Whether an estimator with this kernel has no inputs, but the matrix of a kernel, or objects."""
+    """Return whether an estimator with this kernel takes the matrix of a kernel, or objects, instead of inputs."""
     return isinstance(kernel, PairwiseKernel) or (isinstance(kernel, str) and kernel == "precomputed")
 
 
 def values_of(kernel: object, X: ArrayLike | Sequence[object], others: Sequence[object]) -> ArrayLike:
-    """The values of a kernel between objects and others, or X, which has them, with names of the columns of a table."""
+    """Return the values of a kernel between X and others; a matrix X already has them, with names of its columns."""
     if isinstance(kernel, PairwiseKernel):
         return kernel.between(cast(Sequence[object], X), others)
     table = table_of(X)
@@ -83,7 +83,7 @@ def values_of(kernel: object, X: ArrayLike | Sequence[object], others: Sequence[
 
 
 def training_rows(K: Array) -> Array:
-    """Rows of a matrix (n, n), or of q of them, (n, n, q), as a `MatrixKernel` takes them."""
+    """Return rows of a matrix (n, n), or of q of them, (n, n, q), as a `MatrixKernel` takes them."""
     stack = K.reshape(*K.shape[:2], -1)
     stack = np.stack([checked_matrix("X", stack[:, :, j]) for j in range(stack.shape[2])], axis=2)
     diagonal = np.diagonal(stack).T
@@ -91,15 +91,16 @@ def training_rows(K: Array) -> Array:
 
 
 def new_rows(K: Array, known: Array, kernel: MatrixKernel, diagonal: ArrayLike | None, moments: bool) -> Array:
-    """New rows (n_new, n) or (n_new, n, q) beside ``known`` ones, with their ``diagonal``, k(x, x), (n_new,) or with q.
+    """Return new rows (n_new, n) or (n_new, n, q), checked against ``known``, with their ``diagonal`` k(x, x).
 
-    By default it is that of the training rows, if they have one. Without ``moments`` no variance is asked for.
+    It is (n_new,) or (n_new, q), by default the common value of the training rows. Without ``moments`` no variance is
+    needed.
     """
     own, stack = kernel.values(known)[:, kernel.n], K.reshape(*K.shape[:2], -1)
     shape = len(K), own.shape[1]
     if stack.shape[2] != shape[1]:
         raise ValueError(f"X must have the values of {shape[1]} kernels, as in fit, got {stack.shape[2]}")
-    # A kernel has no smaller values, by Cauchy and Schwarz.
+    # By Cauchy-Schwarz a kernel has no smaller values.
     largest = own.max(axis=0)
     least = (stack[:, known[:, -1].astype(np.intp)] ** 2 / np.maximum(own, _TINY * largest)).max(axis=1)
     if diagonal is not None:
@@ -123,7 +124,7 @@ def new_rows(K: Array, known: Array, kernel: MatrixKernel, diagonal: ArrayLike |
 
 
 def _common(diagonal: Array) -> NDArray[np.bool_]:
-    """Whether the diagonal of each kernel (m, q) is one number but for rounding, (q,)."""
+    """Return whether the diagonal of each kernel (m, q) is one number but for rounding, (q,)."""
     return np.asarray(np.ptp(diagonal, axis=0) <= _ALIKE * np.abs(diagonal).max(axis=0))
 
 

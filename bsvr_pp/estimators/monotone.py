@@ -26,8 +26,8 @@ class Directions:
 
     @classmethod
     def of(cls, monotone: Monotone) -> Directions:
-        """The option, checked as far as it can be without data."""
-        if isinstance(monotone, pd.Series):  # whose index has the columns
+        """Return the option, checked as far as it can be without data."""
+        if isinstance(monotone, pd.Series):  # its index has the columns
             monotone = monotone.to_dict()
         if monotone is None or isinstance(monotone, Mapping):
             values, made = list((monotone or {}).values()), cls(monotone or {})
@@ -47,7 +47,7 @@ class Directions:
         return any(self.named.values() if self.named is not None else self.listed)
 
     def signs(self, columns: Columns) -> Array:
-        """The sign (d,) of each input of a model, 0 for those that have none."""
+        """Return the sign (d,) of each input of a model, 0 for inputs without a direction."""
         encoding = columns.encoding
         names = list(range(columns.count)) if encoding is None else list(encoding.kinds)
         if self.named is None:
@@ -74,7 +74,7 @@ NO_DIRECTIONS = Directions({})
 
 
 def _place(key: str | int, names: Sequence[str | int]) -> int:
-    """The number of a column with a name or a number."""
+    """Return the number of a column with a name or a number."""
     if key in names:
         return names.index(key)
     if isinstance(key, int | np.integer) and not isinstance(key, bool) and 0 <= key < len(names):

@@ -39,7 +39,7 @@ class BayesianOrdinalSVC(OfStandardModel, SavedClassifier, ClassifierMixin, Base
     """Ordered classes as intervals of a latent target: a Gaussian process plus support vector noise.
 
     All parameters of `bp.classification.default_ordinal_model` on standardised inputs maximise the evidence times weak
-    priors, or are sampled; class probabilities are averages over the posterior of the function.
+    priors, or are sampled. Class probabilities are averages over the posterior of the function.
 
     Parameters
     ----------
@@ -52,12 +52,12 @@ class BayesianOrdinalSVC(OfStandardModel, SavedClassifier, ClassifierMixin, Base
     inference : {"mean_field", "laplace", "nuts"} or a method
         Mean field, Laplace's approximation with local curvature, or `bp.NUTS` with f integrated out by mean field.
     decision : {"median", "mode"}
-        What `predict` gives: the median class minimises the mean absolute error of the class number, and the most
-        probable class (the mode) the error rate.
+        Output of `predict`. The median class minimises the mean absolute error of the class number; the most probable
+        class (the mode) minimises the error rate.
     restarts : int, optional
         Number of starts of the optimiser, as in `bp.fit`.
     blocks : LocalBlocks, int, "auto" or None
-        Local blocks for many rows, as in `BayesianSVR`; predictions come from the own block unless a number of
+        Local blocks for many rows, as in `BayesianSVR`; predictions use the block of the new row unless a number of
         neighbours is given.
     random_state : int, RandomState or None
         Random seed; the same seed gives the same result.
@@ -65,7 +65,7 @@ class BayesianOrdinalSVC(OfStandardModel, SavedClassifier, ClassifierMixin, Base
     Attributes
     ----------
     classes_ : array
-        Labels in their order, that is, sorted.
+        Sorted labels; this is their order.
     cutpoints_ : (n_classes - 1,) array
         Cut points, in standard deviations of the noise; posterior means if they were sampled.
     tails_ : float
@@ -122,12 +122,12 @@ class BayesianOrdinalSVC(OfStandardModel, SavedClassifier, ClassifierMixin, Base
         Raises
         ------
         ValueError
-            If an option is not allowed, the data are not finite, there is only one class, or y is an ordered
-            Categorical in whose order the classes are not sorted.
+            If an option is not allowed, the data are not finite, or there is only one class. Also if y is an ordered
+            Categorical with another order than the sorted one.
 
         <not_converged>
         UserWarning
-            If rows are fitted in blocks without being asked, or classes are words, whose order may be another.
+            If rows are fitted in blocks by default, or classes are words, whose order may differ from the sorted one.
         """
         method, local = self._check_options(), self._local()
         inputs, labels, columns = training_arrays(self, X, y)
@@ -160,7 +160,7 @@ class BayesianOrdinalSVC(OfStandardModel, SavedClassifier, ClassifierMixin, Base
         return OrdinalFit.of_result(model, units, rows, self._check_options(), result, classes=classes)
 
     def _attributes(self, fit: OrdinalFit, columns: Columns) -> Learned:
-        """Classes and hyperparameters."""
+        """Return classes and hyperparameters."""
         point, units = fit.point, fit.units
         found: Learned = {"classes_": fit.classes, "mean_": units.mean, "scale_": units.scale, "blocks_": fit.cut}
         found |= {"cutpoints_": fit.problem.cutpoints_at(point)}
@@ -194,7 +194,7 @@ class BayesianOrdinalSVC(OfStandardModel, SavedClassifier, ClassifierMixin, Base
 
 
 def _sorted_classes(y: ArrayLike, labels: Labels) -> Labels:
-    """The classes in the order of their values, which must be that of the data if these have one."""
+    """Return the classes in the order of their values, which must agree with any order of the data."""
     found, dtype = classes_of(labels), getattr(y, "dtype", None)
     classes = found.tolist()
     if isinstance(dtype, pd.CategoricalDtype) and dtype.ordered:

@@ -1,8 +1,8 @@
 """Rows that do not determine the latent function: gross errors, and targets whose noise is far wider than most.
 
-The tails of support vector noise are exponential, so that a single gross error determines its scale. Where some targets
-have far wider noise than the others, one scale is too wide for most rows, and the function too smooth: such rows are
-left out of the fit, but count for the mixture of the scales.
+The tails of support vector noise are exponential, so a single gross error determines its scale. If some targets have
+far wider noise than the others, one scale is too wide for most rows, and the function too smooth. Such rows are left
+out of the fit, but are used for the mixture of the scales.
 """
 
 from __future__ import annotations
@@ -23,10 +23,10 @@ Mask = NDArray[np.bool_]
 
 _PROBABILITY = 1e-3  # that Laplace noise has a row beyond the limit
 _LARGE = 6.0  # smallest residual of a gross error, in robust standard deviations of the target
-_NEAREST, _PEAK = 4, 3  # neighbours of a row, and rows that hold a peak
+_NEAREST, _PEAK = 4, 3  # neighbours of a row, and rows that confirm a peak
 _MOST = 0.1  # largest share of gross errors
-_FEWEST = 10  # rows, below which a robust scale means nothing
-ROUNDS = 5  # largest number of fits, each without what the one before says
+_FEWEST = 10  # rows, below which a robust scale is unreliable
+ROUNDS = 5  # largest number of fits, each without rows that the last one found
 _LISTED = 10
 _QUARTILES = 1.349  # distance of the quartiles of a Gaussian, in standard deviations
 _FAR, _NARROW = 0.125, 0.9  # share of the precision of this quantile of the rows, below which the noise is far wider
@@ -34,7 +34,7 @@ HALF = 0.5  # smallest share of the rows that determine f
 
 
 class ScaledFit[F](NamedTuple):
-    """A fit, and of all rows (n,) the log density given the others, and the mean of one over the scale of the noise."""
+    """A fit; for all rows (n,) also the log density given the others, and the mean of 1/scale of the noise."""
 
     log_density: Array
     precision: Array
@@ -42,7 +42,7 @@ class ScaledFit[F](NamedTuple):
 
 
 def gross_errors(X: Array, y: Array, mean: Array, deviation: Array, unit: float, weight: ArrayLike = 1.0) -> Mask:
-    """Rows that no noise of the family explains; ``mean`` and ``deviation`` of each target are given the others."""
+    """Return rows that no noise of the family explains, from ``mean`` and ``deviation`` given the others."""
     n, residual = y.size, y - mean
     times = np.broadcast_to(weight, y.shape)
     found = np.zeros(n, dtype=bool)
@@ -50,13 +50,13 @@ def gross_errors(X: Array, y: Array, mean: Array, deviation: Array, unit: float,
     median = float(quantiles_of(size, 0.5, weight))
     if n < _FEWEST or median == 0.0 or unit == 0.0 or mostly_equal(y, weight):
         return found
-    # What Laplace noise, which has the longest tails, exceeds with a probability of 1/1000 in a set of this size. The
-    # other limit keeps a step of a function that is known exactly.
+    # Laplace noise, which has the longest tails, exceeds this with probability 1/1000 in a set of this size. The other
+    # limit keeps a step of a function that is known exactly.
     limit = median * np.log(n / _PROBABILITY) / np.log(2.0)
     suspect = (size > limit) & (np.abs(residual) > _LARGE * unit)
     if not suspect.any() or times[suspect].sum() > _MOST * times.sum():
         return found
-    # A neighbour agrees if its target is half as far away on the same side: a few such rows hold a narrow peak.
+    # A neighbour agrees if its target is half as far away on the same side: a few such rows confirm a narrow peak.
     rows = np.flatnonzero(suspect)
     nearest = cKDTree(X).query(X[rows], k=_NEAREST + 1)[1]
     away = (y[nearest] - mean[rows, None]) * np.sign(residual[rows, None])
@@ -68,19 +68,19 @@ def gross_errors(X: Array, y: Array, mean: Array, deviation: Array, unit: float,
 
 
 def robust_width(y: Array, weight: ArrayLike = 1.0) -> float:
-    """Standard deviation of targets, by their quartiles."""
+    """Return the standard deviation of targets, by their quartiles."""
     return float(np.subtract(*quantiles_of(y, [0.75, 0.25], weight))) / _QUARTILES
 
 
 def is_far(precision: Array) -> Mask:
-    """Which rows have far wider noise than most, by the mean of one over its scale."""
+    """Return which rows have far wider noise than most, by the mean of 1/scale."""
     return ~(precision >= _FAR * np.quantile(precision, _NARROW))
 
 
 def determining_rows[F](
     fit: Callable[[Mask], ScaledFit[F]], kept: Mask, y: Array, weight: Array
 ) -> tuple[Mask, ScaledFit[F]]:
-    """Leave rows of far wider noise out of a fit while that raises the log density of all by two standard errors."""
+    """Leave rows of far wider noise out of a fit while this raises the log density of all by two standard errors."""
     near, best = kept, fit(kept)
     for _ in range(0 if mostly_equal(y[kept], weight[kept]) else ROUNDS):
         trial = kept.copy()
@@ -96,5 +96,5 @@ def determining_rows[F](
 
 
 def listed(rows: NDArray[np.intp]) -> str:
-    """List rows by number, the first ten: rows 3, 17."""
+    """List the numbers of at most ten rows: rows 3, 17."""
     return "rows " + ", ".join(map(str, rows[:_LISTED])) + (", ..." if rows.size > _LISTED else "")

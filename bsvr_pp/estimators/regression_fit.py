@@ -1,7 +1,7 @@
 """Fits of regressions: gross errors and rows of far wider noise are set aside in rounds.
 
-Each round makes a fit of its own, of which one is chosen (`bsvr_pp.estimators.outliers`). In blocks a dense fit of a
-subset shows what all rows are judged by.
+Each round makes a fit, and one of the fits is chosen (`bsvr_pp.estimators.outliers`). In blocks all rows are tested by
+a dense fit of a subset.
 """
 
 from __future__ import annotations
@@ -58,8 +58,8 @@ from bsvr_pp.model.problem import Point, Problem
 from bsvr_pp.model.slopes import SMOOTH_KERNELS, GivenSlopes, Slopes
 
 _EFFECTS = 200  # number of rows from which the kernel has main effects,
-_SCALES = 200  # and a dense fit several scales of the noise, of which fewer tell little
-_ALIKE = 2.0  # largest ratio of the share of rows of far wider noise to that in the subset
+_SCALES = 200  # and a dense fit several scales of the noise: fewer rows say little about them
+_ALIKE = 2.0  # largest ratio of the shares of rows of far wider noise in all rows and in the subset
 _INTEGRATED = 250  # largest number of rows whose hyperparameters are integrated out,
 _FEW = Integrated(points=32, kept=12)  # in this way: more points gain little (the benchmark "integrated")
 
@@ -83,7 +83,7 @@ class RegressionSpec:
     size: int | None = None
 
     def for_rows(self, rows: TrainingData, columns: Columns) -> tuple[Self, TrainingData]:
-        """Decide what depends on the number of rows; the rows come back as they are fitted."""
+        """Decide what depends on the number of rows; return the rows in the form that is fitted."""
         n = len(rows.y)
         kernel = self.kernel_for(n) if columns.matrix is None else self.model.kernel
         model = replace(self.model, tied=columns.tied, kernel=columns.kernel(kernel))
@@ -99,11 +99,11 @@ class RegressionSpec:
         return replace(self, model=model, size=size, method=method), rows
 
     def slopes(self, columns: Columns) -> Slopes | None:
-        """The slopes of the inputs along which f is monotone, none of them at a row yet; None if there are none."""
+        """Return the slopes of inputs along which f is monotone, at no row yet; None if there are none."""
         return Slopes.none(self.monotone.signs(columns)) if self.monotone else None
 
     def kernel_for(self, n: int) -> Kernel:
-        """The kernel of n rows that have inputs."""
+        """Return the kernel of n rows that have inputs."""
         return "main_effects" if self.automatic and n >= _EFFECTS else self.model.kernel
 
     @property
@@ -112,13 +112,13 @@ class RegressionSpec:
         return () if self.size is None or isinstance(self.method, Samples) else self.local.counts()
 
     def equal_targets(self, rows: TrainingData) -> bool:
-        """Whether many targets have a value that f follows, and one noise, not Gaussian, misses their mean."""
+        """Return whether many targets share a value that f follows, so that non-Gaussian noise misses their mean."""
         return rows.exact and self.model.noise not in ("gaussian", "pinball") and mostly_equal(rows.y, rows.weight)
 
     def choose_neighbours(
         self, problem: Problem, point: Point, far: TrainingData | None = None
     ) -> tuple[int | None, NoiseScales]:
-        """The number of nearest rows of predictions in blocks, and the scales of the noise of fits on them."""
+        """Return the number of nearest rows for predictions in blocks, and the scales of the noise of these fits."""
         if not (self.counts and problem.ends.exact and (self.noise_scales or len(self.counts) > 1)):
             return next(iter(self.counts), None), NoiseScales.one()
         rng, progressbar = np.random.default_rng(0), self.options.progressbar
@@ -135,7 +135,7 @@ class RegressionFit(StandardFit):
     outliers: NDArray[np.intp]
 
     def predictive(self, X: Array, local: LocalBlocks, noise_scales: bool = True) -> PredictiveDistribution:
-        """The distribution of new targets at standardised inputs, in units of the target."""
+        """Return the distribution of new targets at standardised inputs, in units of the target."""
         neighbours = local.neighbours_of(self.neighbours) if self.blocks.local else None
 
         def parts(fitted: Fitted) -> Iterable[Component]:
@@ -150,12 +150,12 @@ class RegressionFit(StandardFit):
 
     @property
     def cavities(self) -> Cavities:
-        """Moments of f at each row given the others, in blocks those near it."""
+        """Moments of f at each row given the others (in blocks, given near rows)."""
         return solved_rows(self.problem, self.point) if self.blocks.several else self.fitted.posteriors[0]
 
     @interruptible()
     def monotone(self, slopes: Slopes) -> Self:
-        """The fit with a mean of f that has the signs of slopes, which are increased until it is so."""
+        """Return the fit with a mean of f that has the signs of slopes; slopes are added until it has."""
         plain, latent = self.model.problem(self.rows), cast(IntegratesLatent, self.method.latent)
         with threads_for(len(self.rows.y)):
             found = solve_monotone(plain, self.fitted, latent, slopes)
@@ -175,7 +175,7 @@ class RegressionFit(StandardFit):
         return replace(mode, dual_coef=np.where(mode.support > 0, mode.dual_coef, 0.0))
 
     def given_others(self, X: Array, kept: Mask, local: LocalBlocks) -> tuple[Array, Array]:
-        """Mean and deviation of all targets given the others, at all standardised inputs; rows set aside have these."""
+        """Return mean and deviation of all targets given the other kept rows, at standardised inputs X."""
         found, noise, units = self.cavities, self.problem.noise_at(self.point), self.units
         mean, deviation = np.empty(len(X)), np.empty(len(X))
         mean[kept] = units.location + units.unit * (found.cavity_mean + noise.mean)
@@ -187,7 +187,7 @@ class RegressionFit(StandardFit):
         return mean, deviation
 
     def with_scales(self, far: TrainingData) -> tuple[Self, Array, Array]:
-        """The fit with scales of the noise of its rows and of ``far`` ones; and log densities and precisions of all."""
+        """Return the fit with noise scales learned from its rows and ``far`` ones; log densities, precisions of all."""
         given = self.problem, self.point, self.fitted.posteriors[0], self.rows.weight
         found = scales_of_posterior(*given, far.X, far.y, far.weight)
         fitted = self.fitted.with_scales(self.problem, found.scales)
@@ -195,10 +195,10 @@ class RegressionFit(StandardFit):
         return self.changed(found=fitted), log_density, found.precision
 
     def with_rows(self, new: TrainingData) -> Self:
-        """The fit with more rows, in the units of the data, at the same hyperparameters and scales of the noise.
+        """Return the fit with more rows, in units of the data, at the same hyperparameters and scales of the noise.
 
-        A row changes the sites of all others: the solver starts at the present ones and runs until it converges. Of
-        blocks only those with new rows are solved.
+        A row changes the sites of all others: the solver starts at the current sites and runs until it converges. Only
+        blocks with new rows are solved.
         """
         new, before, fitted = new.in_units(self.units), self.problem, self.fitted
         sites = "dual_coef", "site_precision"
@@ -238,7 +238,7 @@ class RegressionFit(StandardFit):
 
 
 class _Determined(NamedTuple):
-    """Rows without gross errors and their fit; those of them that determine f, and theirs, with scales of the noise."""
+    """Rows without gross errors and their fit; the rows that determine f, and their fit with scales of the noise."""
 
     kept: Mask
     first: RegressionFit
@@ -261,7 +261,7 @@ class _Rounds:
     def of(
         cls, rows: TrainingData, spec: RegressionSpec, columns: Columns, rng: np.random.Generator
     ) -> tuple[Self, TrainingData]:
-        """The rounds of rows, which come back as they are fitted."""
+        """Return the rounds, and the rows in the form that is fitted."""
         spec, rows = spec.for_rows(rows, columns)
         slopes = spec.slopes(columns)
         method = cast(Method, spec.method.latent) if isinstance(spec.method, Integrates) else spec.method
@@ -274,7 +274,7 @@ class _Rounds:
         return cls(spec, model, units, method, latent, rng), rows
 
     def units_of(self, rows: TrainingData) -> Units:
-        """Units of some rows."""
+        """Return units of some rows."""
         found = Units.of(rows, self.spec.model.tied, targets=True, logarithm=self.spec.logarithm)
         return replace(found, mean=self.units.mean, scale=self.units.scale) if self.spec.shared else found
 
@@ -288,9 +288,9 @@ class _Rounds:
         first: Stage | None = None,
         known: AtSize | None = None,
     ) -> RegressionFit:
-        """Fit the rows that are kept, from where the last fit ended if it was without some rows.
+        """Fit the kept rows, from the end of the last fit if it was without some rows.
 
-        In blocks the ``first`` stage of the search may be known, or all that it finds.
+        In blocks the ``first`` stage of the search, or its whole result, may be known.
         """
         some, options, spec = rows if kept.all() else rows.taken(kept), self.spec.options, self.spec
         if units is None:
@@ -307,7 +307,7 @@ class _Rounds:
         )
 
     def explained(self, rows: TrainingData, first: Stage | None = None) -> tuple[Mask, RegressionFit]:
-        """The rows that explain each other, without gross errors, and their fit."""
+        """Return the rows that explain each other, without gross errors, and their fit."""
         kept, last, kernel = np.ones(len(rows.y), dtype=bool), None, self.model.kernel
         if not self.spec.set_aside:
             return kept, self.fit(rows, kept, by=self.method, first=first)
@@ -338,26 +338,26 @@ class _Rounds:
             of_rows[:, np.append(np.flatnonzero(near), np.flatnonzero(far))] = known
             return ScaledFit(of_rows[0], of_rows[1], found)
 
-        if not spec.set_aside or self.model.noise == "pinball":  # a quantile is that of all targets
+        if not spec.set_aside or self.model.noise == "pinball":  # a quantile refers to all targets
             return _Determined(kept, first, kept, scaled(kept).fit)
         near, best = determining_rows(scaled, kept, rows.y, rows.weight)
         return _Determined(kept, first, near, best.fit)
 
     def has_scales(self, rows: TrainingData, first: RegressionFit) -> bool:
-        """Whether a dense fit may have several scales of the noise."""
+        """Return whether a dense fit may have several scales of the noise."""
         enough = rows.exact and isinstance(self.method, MatchesMoments) and len(rows.y) >= _SCALES
         equal = self.spec.equal_targets(rows) and len(first.fitted.posteriors) == 1
         return self.spec.noise_scales and (enough or equal)
 
     def at(self, optimum: Optimum, rows: TrainingData, alone: _Determined) -> RegressionFit:
-        """The fit at another optimum of the hyperparameters, by the rows that determine f."""
+        """Return the fit at another optimum of the hyperparameters, by the rows that determine f."""
         posterior = solve_at(alone.fit.problem, cast(IntegratesLatent, self.latent), optimum.point)
         fit = alone.fit.changed(found=fitted_at(optimum.point, posterior, [optimum]))
         far = rows.taken(alone.kept & ~alone.near).in_units(fit.units)
         return fit.with_scales(far)[0] if self.has_scales(rows, alone.first) else fit
 
     def in_blocks(self, rows: TrainingData) -> RegressionFit:
-        """Fit in blocks; a dense fit of a subset shows whether rows are to be set aside, which all are judged by."""
+        """Fit in blocks; a dense fit of a subset shows whether rows must be set aside, and tests all rows."""
         kept, far, first = np.ones(len(rows.y), dtype=bool), None, None
         if self.spec.set_aside and isinstance(self.latent, MatchesMoments):
             subset = subset_of(len(rows.y), self.rng)
@@ -379,7 +379,7 @@ class _Rounds:
         return found.changed(found=found.found.with_scales(found.problem, scales), neighbours=neighbours)
 
     def _judged(self, rows: TrainingData, few: _Determined) -> tuple[Mask, Mask]:
-        """Rows that determine f in blocks, and those of far wider noise, at hyperparameters of a fit of few rows."""
+        """Return rows that determine f in blocks, and rows of far wider noise, by a fit of few rows."""
         best, every = few.fit.found.optima[0], np.ones(len(rows.y), dtype=bool)
         judged = self.fit(rows, every, units=few.fit.units, known=AtSize([best, best]))
         mean, deviation = judged.given_others(judged.rows.X, every, self.spec.local)
@@ -388,7 +388,7 @@ class _Rounds:
         far = ~gross & is_far(precision_of_rows(judged.problem, judged.point, judged.cavities, scales))
         far &= rows.weight[far].sum() <= HALF * rows.weight.sum()
         expected = np.mean(few.kept & ~few.near)
-        far &= expected / _ALIKE <= far.mean() <= _ALIKE * expected  # others are not told apart by their own density
+        far &= expected / _ALIKE <= far.mean() <= _ALIKE * expected  # others do not stand out by density
         kept = ~(gross | far)
         return kept, far if not few.kept.all() else ~kept  # errors that are frequent are noise
 
@@ -396,9 +396,10 @@ class _Rounds:
 def fit_targets(
     data: Sequence[TrainingData], spec: RegressionSpec, columns: Columns, rng: np.random.Generator
 ) -> list[RegressionFit]:
-    """Fit targets, as if each were alone or by a kernel that all share; from the second on in threads.
+    """Fit targets, each alone or all with a shared kernel; from the second on in threads.
 
-    Warnings of what was set aside and did not converge come at the end, with the name of one of several targets.
+    Warnings of rows set aside and of failed convergence come at the end, with the name of the target if there are
+    several.
     """
     together = not isinstance(spec.method, Samples)
 
@@ -448,7 +449,7 @@ def _finished(fits: list[RegressionFit], spec: RegressionSpec, columns: Columns)
     if slopes is not None:
         fits = [fit.monotone(slopes) for fit in fits]
     for fit in fits:
-        fit.predictive(fit.rows.X[:1], spec.local)  # which makes what other predictions need
+        fit.predictive(fit.rows.X[:1], spec.local)  # prepares other predictions
     return fits
 
 

@@ -57,8 +57,8 @@ def gaussian_or_laplace(
 ) -> FamilyTest:
     """Test zero-mean Gaussian against Laplace residuals (Lin & Weng 2004, Corollary 2) at level ``alpha``.
 
-    The (l,) residuals are out-of-sample and not all 0; each counts as its share of the weights says. The critical value
-    is simulated with a fixed seed, for the effective number (Σw)²/Σw² of residuals.
+    The (l,) residuals are out-of-sample and not all 0; each has its share of the weights. The critical value is
+    simulated with a fixed seed, for the effective number (Σw)²/Σw² of residuals.
     """
     values = numbers("residuals", residuals, ("l",))
     if values.size < 2 or not values.any():
@@ -100,11 +100,11 @@ class ResidualIntervals(HoldsFit, CentralIntervals, MetaEstimatorMixin, Regresso
         The regressor, which is not tuned; by default `sklearn.svm.SVR`. Sample weights are passed to its `fit`.
     family : {"auto", "gaussian", "laplace", "laplace_trimmed", "histogram"}
         Distribution of the residuals, by maximum likelihood. "auto" tests Gaussian against Laplace (Corollary 2).
-        "laplace_trimmed" is Lap* of the paper: residuals beyond five standard deviations are removed once before.
+        "laplace_trimmed" is Lap* of the paper: residuals beyond five standard deviations are first removed, once.
         "histogram" uses order statistics.
     cv : int, splitter or iterable
-        Number of folds, or folds as scikit-learn takes them. With a number equal rows are in one fold, and there are at
-        most as many folds as different rows.
+        Number of folds, or folds as in scikit-learn. With a number, equal rows are in one fold, and there are at most
+        as many folds as distinct rows.
     alpha : float
         Level of the test.
     random_state : int or None
@@ -115,11 +115,11 @@ class ResidualIntervals(HoldsFit, CentralIntervals, MetaEstimatorMixin, Regresso
     estimator_ : regressor
         The regressor, fitted to all rows.
     residuals_ : (n,) array
-        Out-of-sample residuals; NaN where no fold tests a row, or its weight is 0.
+        Out-of-sample residuals; NaN if no fold tests a row, or its weight is 0.
     test_ : FamilyTest
         The test, applied to all residuals.
     family_ : str
-        Family that was used.
+        Family used.
     scale_ : float
         σ of (2) or (3), in the target's units; NaN for "histogram".
     scale_dependence_ : tuple
@@ -157,7 +157,7 @@ class ResidualIntervals(HoldsFit, CentralIntervals, MetaEstimatorMixin, Regresso
         ------
         ValueError
             If an option is out of range, the data are not finite, there are fewer rows than folds, or the regressor
-            takes no weights.
+            does not take weights.
         """
         self._check_options()
         least = self.cv if isinstance(self.cv, int | np.integer) else 2
@@ -170,7 +170,7 @@ class ResidualIntervals(HoldsFit, CentralIntervals, MetaEstimatorMixin, Regresso
         check_varies("y", rows.y)
 
         def fit(weight: Array) -> BaseEstimator:
-            """The regressor, fitted to rows as often as their weights say."""
+            """Return the regressor, fitted to rows with their weights."""
             used = weight > 0
             options = {} if (weight[used] == 1).all() else {"sample_weight": weight[used]}
             return clone(regressor).fit(rows.X[used], rows.y[used], **options)
@@ -210,7 +210,7 @@ class ResidualIntervals(HoldsFit, CentralIntervals, MetaEstimatorMixin, Regresso
         return MetadataRouter(owner=self).add_self_request(self).add(estimator=regressor, method_mapping=mapping)
 
     def _takes_weights(self, regressor: BaseEstimator, given: ArrayLike | None) -> bool:
-        """Whether weights are passed to the regressor: if it takes them, and under routing if it requests them."""
+        """Return whether weights are passed to the regressor: if it takes, or under routing requests them."""
         if get_config()["enable_metadata_routing"] and given is not None:
             routed = process_routing(self, "fit", sample_weight=given)
             return "sample_weight" in routed["estimator"]["fit"]
@@ -222,7 +222,7 @@ class ResidualIntervals(HoldsFit, CentralIntervals, MetaEstimatorMixin, Regresso
     def _splits(
         self, inputs: Array, targets: Array, times: Array, rows: TrainingData
     ) -> Iterator[tuple[Array, NDArray[np.intp]]]:
-        """For each fold the weight of each of ``rows`` in the training set, and the given rows that are tested."""
+        """Return for each fold the weight of each of ``rows`` in training, and the given rows that are tested."""
         m = len(rows.y)
         if isinstance(self.cv, int | np.integer):
             for train, test in KFold(min(self.cv, m), shuffle=True, random_state=self.random_state).split(rows.X):
@@ -240,7 +240,7 @@ class ResidualIntervals(HoldsFit, CentralIntervals, MetaEstimatorMixin, Regresso
         return np.asarray(self.estimator_.predict(new), dtype=np.float64)
 
     def predict_distribution(self, X: ArrayLike) -> PredictiveDistribution:
-        """Predict the distribution of new targets at inputs (n_new, d): what the regressor predicts plus a residual.
+        """Predict the distribution of new targets at inputs (n_new, d): the regressor's prediction plus a residual.
 
         ValueError if the residuals have no density, with the family "histogram".
         """
@@ -253,7 +253,7 @@ class ResidualIntervals(HoldsFit, CentralIntervals, MetaEstimatorMixin, Regresso
         return PredictiveDistribution(np.ones_like(center), center, np.zeros_like(center), (noise,))
 
     def predict_quantiles(self, X: ArrayLike, quantiles: ArrayLike) -> Array:
-        """Quantiles of new targets.
+        """Return quantiles of new targets.
 
         <quantiles>
         """
@@ -273,11 +273,11 @@ class ResidualIntervals(HoldsFit, CentralIntervals, MetaEstimatorMixin, Regresso
         elif isinstance(self.cv, str) or not (hasattr(self.cv, "split") or isinstance(self.cv, Iterable)):
             raise ValueError(f"cv must be a number of folds, a splitter or an iterable of folds, got {self.cv!r}")
         check_share("alpha", self.alpha)
-        seeded(self.random_state)  # raises the error for a bad value
+        seeded(self.random_state)  # raises an error for an invalid value
 
 
 def _scale(residuals: Array, times: Array, family: str) -> float:
-    """Maximum likelihood scale, (4) or (5)."""
+    """Return the maximum likelihood scale, (4) or (5)."""
     if family == "histogram":
         return np.nan
     if family == "gaussian":

@@ -16,13 +16,13 @@ from scipy.sparse import csr_array
 from bsvr_pp.core.arrays import Array, check_fields, check_positive, numbers, warn
 
 _TOGETHER = 256  # rows whose products are made at once
-_SMALLEST, _ROUNDING = 1e-150, 1e-10  # numbers whose squares, and variance of rows whose distances, keep their digits
+_SMALLEST, _ROUNDING = 1e-150, 1e-10  # of numbers and of variance: below, squares and distances lose digits
 _MOST = 0.9  # share of the variance that one column or row may have without a warning
 
 
 @dataclass(frozen=True, slots=True)
 class SparseInputs:
-    """The u different training rows in units of ``scale``, the root of their mean squared distance from the mean."""
+    """The u distinct training rows in units of ``scale``, the root of their mean squared distance from the mean."""
 
     rows: csr_array  # (u, d)
     scale: float
@@ -33,9 +33,9 @@ class SparseInputs:
 
     @classmethod
     def of(cls, X: csr_array, weight: Array) -> tuple[Self, Array]:
-        """Training rows of inputs, and each of these by its products; rows of weight 0 are not among them."""
+        """Return the training rows without weight 0, and each row by its products."""
         X, used = sorted_rows(X), np.flatnonzero(weight > 0)
-        # Rows are in the order of their content, so that rows that are repeated and whole weights are the same.
+        # Rows are sorted by content, so repeated rows and whole weights give the same result.
         cells = zip(X.indptr[used], X.indptr[used + 1], strict=True)
         content = [X.indices[a:b].astype(np.int64).tobytes() + b"|" + X.data[a:b].tobytes() for a, b in cells]
         known = {row: i for i, row in enumerate(sorted(set(content)))}
@@ -48,17 +48,17 @@ class SparseInputs:
         return found, rows
 
     def new_rows(self, X: csr_array) -> Array:
-        """New inputs by their products with training rows."""
+        """Return new inputs by their products with training rows."""
         return self.by_products(csr_array(sorted_rows(X) / self.scale), np.zeros(X.shape[0]))
 
     def by_products(self, X: csr_array, place: ArrayLike) -> Array:
-        """Rows as a `ProductKernel` takes them, of scaled inputs."""
+        """Return scaled inputs as rows of a `ProductKernel`."""
         parts = [X[at : at + _TOGETHER] @ self.rows.T for at in range(0, X.shape[0], _TOGETHER)]
         products = np.vstack([part.toarray() for part in parts])
         return np.column_stack([products, _square_norms(X), place])
 
     def dataset(self) -> xr.Dataset:
-        """The arrays as a group of a result; files have no empty ones, but a zero."""
+        """Return the arrays as a group of a result; files have no empty ones, but a zero."""
         rows = self.rows if self.rows.nnz else csr_array(([0.0], ([0], [0])), shape=self.rows.shape)
         arrays = {name: (axis, getattr(rows, name)) for name, axis in self._AXES.items()}
         return xr.Dataset(arrays, attrs={"scale": self.scale, "d": self.rows.shape[1]})
@@ -78,7 +78,7 @@ class SparseInputs:
 
 
 def sorted_rows(X: csr_array) -> csr_array:
-    """A copy whose columns are in order, each once and without zeros."""
+    """Return a copy whose columns are in order, each once and without zeros."""
     found = csr_array(X, copy=True)
     found.sum_duplicates()
     found.eliminate_zeros()
@@ -86,7 +86,7 @@ def sorted_rows(X: csr_array) -> csr_array:
 
 
 def _unit(X: csr_array, weight: Array, place: NDArray[np.intp]) -> float:
-    """Root of the mean squared distance of rows from their mean; warns where one column or row has nearly all of it."""
+    """Return the root mean squared distance of rows from their mean; warn if one column or row dominates it."""
     of_each = weight / weight.sum()
     mean, largest = of_each @ X, float(np.abs(X.data).max(initial=0.0))
     if not largest:

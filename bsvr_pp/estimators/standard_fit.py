@@ -1,4 +1,4 @@
-"""Default models of standardised rows, compiled once per structure, and fits of them: values with all that predicts."""
+"""Default models of standardised rows, compiled once per structure, and their fits, which can predict."""
 
 from __future__ import annotations
 
@@ -44,8 +44,8 @@ from bsvr_pp.model.slopes import GivenSlopes, Slopes
 class StandardModel:
     """A default model without data: noise, kernel, and options of both.
 
-    The noises "hinge" and "known_label" are for labels -1 and +1, with a fixed ``C`` if it is not learned, and
-    ``n_cutpoints`` > 0 for ordered classes 0, 1, ..., n_cutpoints. The other fields are as in `model.priors.Inputs`.
+    The noises "hinge" and "known_label" are for labels -1 and +1; ``C`` fixes the penalty. ``n_cutpoints`` > 0 is for
+    ordered classes 0, 1, ..., n_cutpoints. The other fields are as in `model.priors.Inputs`.
     """
 
     noise: str
@@ -61,14 +61,14 @@ class StandardModel:
     pairs: bool = False
 
     def suited(self, rows: TrainingData, *, warping: bool = True) -> Self:
-        """The model with what a kernel with main effects takes from standardised rows: levels, scales and products."""
+        """Return the model with levels, scales and products of a main-effects kernel for standardised rows."""
         if self.kernel != "main_effects":
             return self
         levels, scales, pairs = taken_by_main_effects(rows.X, self.tied, rows.weight, warping)
         return replace(self, levels=levels, warping=scales, pairs=pairs)
 
     def problem(self, rows: TrainingData, blocks: Partition = ONE_BLOCK) -> Problem:
-        """The model of standardised rows, read; models of one structure share compiled functions."""
+        """Return the problem of standardised rows; models of one structure share compiled functions."""
         known: dict[str, ArrayLike] = {"beta": self.beta, "targets": rows.y, **rows.of_targets}
         if isinstance(self.kernel, MatrixKernel):
             known[UNITS] = self.kernel.unit(rows.X)
@@ -86,10 +86,10 @@ class StandardModel:
         return _compiled(structure, d, tuple(rows.of_targets)).with_data(rows.X, rows.y, blocks=blocks, **known)
 
     def make(self, X: Array, y: Array, of_targets: Mapping[str, Array], blocks: Partition = ONE_BLOCK) -> pm.Model:
-        """A PyMC model of rows in these blocks, whose priors are the same for all rows."""
+        """Return a PyMC model of rows in these blocks, whose priors are the same for all rows."""
         seen = {"levels": Levels.of(X, self.levels), "warping": self.warping, "pairs": self.pairs}
         inputs = Inputs.standardised(X, ard=self.ard, tied=self.tied, **seen)
-        if isinstance(self.kernel, ProductKernel):  # which has one lengthscale, of inputs of about one unit
+        if isinstance(self.kernel, ProductKernel):  # one lengthscale, for inputs of about unit scale
             inputs = Inputs(X, np.ones(1), ard=False)
         if self.n_cutpoints:
             return standard_ordinal_model(inputs, y, self.n_cutpoints, self.noise, self.kernel, blocks)
@@ -104,7 +104,7 @@ class StandardModel:
 @lru_cache(maxsize=64)
 @rarely_collected()
 def _compiled(model: StandardModel, d: int, of_targets: tuple[str, ...]) -> Problem:
-    """The problem of a structure, with data that do not matter."""
+    """Return the problem of a structure, with data that do not matter."""
     y = np.arange(model.n_cutpoints + 1.0) if model.n_cutpoints else np.array([1.0, -1.0])
     X = np.tile(np.linspace(1.0, -1.0, y.size)[:, None], (1, d))
     problem = read_model(model.make(X, y, dict.fromkeys(of_targets, np.ones(y.size))))
@@ -114,9 +114,9 @@ def _compiled(model: StandardModel, d: int, of_targets: tuple[str, ...]) -> Prob
 
 @dataclass(frozen=True)
 class StandardFit:
-    """A default model, fitted to rows in given units; ``at_size`` says how hyperparameters of blocks were found.
+    """A default model, fitted to rows in given units; ``at_size`` records how hyperparameters of blocks were found.
 
-    ``found`` has no posteriors where blocks are not solved yet; `fitted` solves them. ``slopes`` make f monotone.
+    ``found`` has no posteriors before blocks are solved; `fitted` solves them. ``slopes`` make f monotone.
     """
 
     model: StandardModel
@@ -146,7 +146,7 @@ class StandardFit:
     ) -> Self:
         """Fit rows in these units, in blocks of at most ``size``.
 
-        Hyperparameters in blocks are ``known`` from almost these rows, or the ``first`` stage of the search is.
+        In blocks the hyperparameters may be ``known`` from almost the same rows, or the ``first`` stage of the search.
         """
         problem, latent, at_size = model.problem(rows), method.latent, None
         assert latent is not None  # as the estimators check
@@ -177,12 +177,12 @@ class StandardFit:
         return cls(model, units, rows, blocks, method, read_fitted(problem, result), **more).keeping(problem)
 
     def keeping(self, problem: Problem) -> Self:
-        """The same fit, with its problem."""
+        """Return the same fit, with its problem."""
         vars(self)["problem"] = problem
         return self
 
     def changed(self, **fields: Any) -> Self:
-        """The fit of the same problem with other fields."""
+        """Return the fit of the same problem with other fields."""
         return replace(self, **fields).keeping(self.problem)
 
     @cached_property
@@ -193,7 +193,7 @@ class StandardFit:
     @cached_property
     @interruptible()
     def fitted(self) -> Fitted:
-        """What the fit found, with posteriors of all blocks, which are solved when they are first asked for."""
+        """The record of the fit, with posteriors of all blocks, which are solved at first use."""
         if self.found.solved:
             return self.found
         assert self.method.latent is not None
@@ -209,7 +209,7 @@ class StandardFit:
         return bool(vars(self).get("fitted", self.found).converged)
 
     def __getstate__(self) -> dict[str, object]:
-        """All but what is compiled."""
+        """Everything except compiled functions."""
         state = {field.name: getattr(self, field.name) for field in fields(self)}
         return state | {"found": vars(self).get("fitted", self.found)}
 
@@ -224,15 +224,15 @@ class StandardFit:
         return self.blocks if self.blocks.local else None
 
     def components(self, neighbours: int | None = None) -> Iterable[Component]:
-        """The fitted function."""
+        """Return the fitted function."""
         return self.fitted.components(self.problem, neighbours if self.blocks.local else None)
 
     def function(self) -> Iterable[Component]:
-        """The function whose effects are described: at the optimum, since those of several points take long."""
+        """Return the function for effects: at the optimum, since several points take long."""
         return self.fitted.alone.components(self.problem)
 
     def result(self) -> xr.DataTree:
-        """The result in the format of `bp.fit`."""
+        """Return the result in the format of `bp.fit`."""
         tree = self.fitted.result(self.problem, self.method)
         if self.slopes is not None and len(self.slopes.X):
             tree["slopes"] = xr.DataTree(self.slopes.dataset())
@@ -241,14 +241,14 @@ class StandardFit:
 
 @interruptible()
 def integrated[Fit: StandardFit](fits: Sequence[Fit], method: Method) -> list[Fit]:
-    """The fits, of one kernel if there are several, with the hyperparameters integrated out, whatever the seed."""
+    """Return the fits (several share a kernel) with hyperparameters integrated out, independent of the seed."""
     problems, fitted = [fit.problem for fit in fits], [fit.fitted for fit in fits]
     found = cast(Integrates, method).around(problems, {}, fitted, np.random.default_rng(0))
     return [fit.changed(found=one, method=method) for fit, one in zip(fits, found, strict=True)]
 
 
 def factors_of(fit: StandardFit) -> dict[str, Array]:
-    """Attributes of a kernel that is a sum of matrices: the factor of each, and its share of the prior variance."""
+    """Return attributes of a kernel that is a sum of matrices: factors, and shares of the prior variance."""
     kernel = fit.model.kernel
     if not isinstance(kernel, MatrixKernel):
         return {}
@@ -257,7 +257,7 @@ def factors_of(fit: StandardFit) -> dict[str, Array]:
 
 
 class OfStandardModel(HoldsFit):
-    """An estimator that holds the fit of a default model to standardised inputs."""
+    """An estimator with the fit of a default model to standardised inputs."""
 
     kernel: Kernel | MatrixOption | Literal["auto"]
     blocks: LocalBlocks | int | Literal["auto"] | None = "auto"
@@ -267,12 +267,12 @@ class OfStandardModel(HoldsFit):
         return blocks_from(self.blocks)
 
     def _standardised(self, X: ArrayLike) -> Array:
-        """New inputs on the standardised scale."""
+        """Return new inputs on the standardised scale."""
         inputs = new_inputs(self, X)
         return np.asarray(self._fit.units.inputs(inputs))
 
     def _new_rows(self, X: ArrayLike, diagonal: ArrayLike | None = None, *, moments: bool = True) -> Array:
-        """New inputs, standardised, or rows of a kernel matrix with its diagonal, which ``moments`` of f need."""
+        """Return standardised new inputs, or rows of a kernel matrix with the diagonal for ``moments`` of f."""
         fit, columns = self._checked(), self._columns
         kernel = self._given["kernel"] if columns.matrix is not None else None
         if diagonal is not None and kernel != "precomputed":
@@ -286,7 +286,7 @@ class OfStandardModel(HoldsFit):
         return new_rows(K, fit.rows.X, MatrixKernel(columns.count), known, moments)
 
     def _inputs_of(self, index: NDArray[np.intp]) -> Array | csr_array:
-        """Inputs of given rows as they were given, or their rows of a kernel matrix."""
+        """Return inputs of given rows in their original form, or their rows of a kernel matrix."""
         rows, units, n = self._checked().rows, self._fit.units, self._columns.count
         found, matrix = np.asarray(units.mean + units.scale * rows.X[rows.place[index]]), self._columns.matrix
         if isinstance(matrix, SparseInputs):
@@ -294,7 +294,7 @@ class OfStandardModel(HoldsFit):
         return found if matrix is None else found[:, : found.shape[1] // (n + 1) * n]
 
     def _sums_of_f(self, X: ArrayLike, weights: sparray) -> tuple[Array, list[tuple[Array, Array]]]:
-        """Shares of the members, and moments of sparse weights (k, m) times f at X, in units of the targets."""
+        """Return shares of the members, and moments of sparse weights (k, m) times f at X, in units of the targets."""
         if self._alone("effects are") and self._columns.matrix is not None:
             raise ValueError(f"effects are of inputs that are no {self._columns.words}")
         inputs, units = self._standardised(X), self._fit.units

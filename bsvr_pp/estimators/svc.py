@@ -53,8 +53,8 @@ from bsvr_pp.model.problem import Point
 
 _EVIDENCES = ("pointwise", "conditional", "joint", "naive")
 _INFERENCES = ("mean_field", "exchange")
-_STARTS = 3  # of a search that is repeated, since it found nothing
-_ALIKE = 3  # classes whose hyperparameters are the start of the next: half the time, less than a nat of evidence
+_STARTS = 3  # of a repeated search after one without success
+_ALIKE = 3  # classes whose hyperparameters start the next search: half the time, less than a nat of evidence
 
 
 @dataclass(frozen=True)
@@ -71,12 +71,12 @@ class BinaryFit(StandardFit):
 
     @cached_property
     def noise(self) -> NoiseModel:
-        """The label, with a penalty that is learned or given."""
+        """The label noise, with a learned or given penalty."""
         return self.problem.noise_at(self.point)
 
     @property
     def learned(self) -> bool:
-        """Whether the evidence is above that of the constant probability."""
+        """Whether the evidence is above the evidence of a constant probability."""
         constant = -entropy([self.rows.weight[self.rows.y == label].sum() for label in (-1.0, 1.0)])
         return self.fitted.converged and self.fitted.log_evidence > constant * np.sum(self.rows.weight)
 
@@ -93,7 +93,7 @@ class BinaryFit(StandardFit):
         return find_mode(K, self.problem.targets, hinge, mean=mean).dual_coef
 
     def attributes(self, columns: Columns) -> Learned:
-        """The hyperparameters."""
+        """Return the hyperparameters."""
         found: Learned = {"C_": self.C, "lapse_": float(label_probability(-np.inf, **self.noise.parameters))}
         found |= {"blocks_": self.cut, "offset_": float(self.point["offset"])} | factors_of(self)
         if not callable(self.model.kernel):
@@ -104,12 +104,12 @@ class BinaryFit(StandardFit):
 
     @property
     def left_out(self) -> Array:
-        """P(+1) of each row, given the labels of the others."""
+        """P(+1) of each row, given the labels of the other rows."""
         (posterior,) = self.fitted.posteriors
         return np.exp(posterior.log_loo(np.ones(len(self.rows.y)), self.noise))
 
     def probability(self, X: Array, kind: str, neighbours: int | None) -> Array:
-        """P(+1) at new inputs."""
+        """Return P(+1) at new inputs."""
         if kind == "average":
             return predictions(self.components(neighbours), X, np.empty(0), None)["y_probability"]
         if kind == "map":
@@ -129,7 +129,7 @@ class LabelFit:
     binaries: list[BinaryFit]
 
     def result(self) -> xr.DataTree:
-        """The tree of the only model, or of each class against the rest: class_0, class_1, ...."""
+        """Return the tree of the only model, or of each class against the rest: class_0, class_1, ...."""
         trees = [each.result() for each in self.binaries]
         if len(trees) == 1:
             return trees[0]
@@ -138,21 +138,21 @@ class LabelFit:
         return tree
 
     def function(self) -> Iterable[Component]:
-        """The fitted function of two classes, whose effects are described."""
+        """Return the fitted function of two classes, for effects."""
         if len(self.binaries) > 1:
             raise ValueError(f"effects are of two classes, got {self.classes.size}")
         return self.binaries[0].function()
 
     @cached_property
     def coupling(self) -> Coupling:
-        """How the classes share their probabilities; by their sum where labels are normalised together."""
+        """The coupling of the class probabilities; their sum if labels are normalised together."""
         if self.binaries[0].model.noise != "known_label":
             return Coupling()
         P = np.stack([each.left_out for each in self.binaries], axis=1)
         return Coupling.of_left_out(P, self.rows.y.astype(np.intp), self.rows.weight)
 
     def of_each(self, values: Iterable[Any]) -> Any:
-        """The value of the only model, or a value for each class."""
+        """Return the value of the only model, or a value for each class."""
         found = list(values)
         if len(found) == 1:
             return found[0]
@@ -162,7 +162,7 @@ class LabelFit:
 @shared
 @dataclass(eq=False, repr=False)
 class BayesianSVC(OfStandardModel, SavedClassifier, ClassifierMixin, BaseEstimator):  # type: ignore[misc]
-    """Support vector classifier as a probability model, which gives the hyperparameters and the class probabilities.
+    """Support vector classifier as a probability model, with learned hyperparameters and class probabilities.
 
     Labels have the hinge's probabilities, normalised at each point (`bp.classification.KnownLabel`). All parameters of
     `bp.classification.default_label_model` on standardised inputs maximise the evidence times weak hyperpriors, without
@@ -180,10 +180,10 @@ class BayesianSVC(OfStandardModel, SavedClassifier, ClassifierMixin, BaseEstimat
         evidence is not normalised, and makes C too small.
     probability : {"average", "mean", "map"}
         The average over the posterior (33), or the probability at its mean (36), or by the machine (37). `predict`
-        gives the most probable class, so that the two agree.
+        gives the most probable class.
     inference : {"mean_field", "exchange"} or Exchange
-        The Gaussian posterior of f at the optimum of the hyperparameters; or draws of them under Sollich's conditional
-        evidence, by `bp.classification.Exchange`, which takes minutes for a hundred points.
+        The Gaussian posterior of f at the optimum of the hyperparameters; or `bp.classification.Exchange`, which draws
+        them under Sollich's conditional evidence in minutes for a hundred points.
     ard : bool
         Whether each input has its own lengthscale.
     steps : int
@@ -192,8 +192,8 @@ class BayesianSVC(OfStandardModel, SavedClassifier, ClassifierMixin, BaseEstimat
         Factors of the sample weights of each class, by label; "balanced" makes the total weights of all classes equal.
         The probabilities then hold in a population with these weights.
     blocks : LocalBlocks, int, "auto" or None
-        Local blocks for many rows with the pointwise evidence, as in `BayesianSVR`; predictions come from the own
-        block unless a number of neighbours is given.
+        Local blocks for many rows with the pointwise evidence, as in `BayesianSVR`. Predictions use the block of the
+        new row unless a number of neighbours is given.
     random_state : int, RandomState or None
         Random seed; the same seed gives the same result.
 
@@ -203,13 +203,13 @@ class BayesianSVC(OfStandardModel, SavedClassifier, ClassifierMixin, BaseEstimat
         Labels, sorted.
     C_, amplitude_, linear_, offset_ : float, or (n_classes,) array for more than two classes
         Hyperparameters: the penalty, and the variances of the deviation, of the slopes of the linear part (for one
-        lengthscale) and of the offset; medians if they were sampled. A kernel function has neither amplitude_ nor
-        linear_, the linear kernel has no amplitude_.
+        lengthscale) and of the offset. They are medians if sampled. A kernel function has neither amplitude_ nor
+        linear_; the linear kernel has no amplitude_.
     lengthscale_, relevance_ : (d,) array, or one row per class
         Lengthscales in units of the inputs, and 1/lengthscale² on the standardised inputs; absent for a kernel
         function.
     lapse_ : float, or (n_classes,) array
-        Probability of a wrong label however far from the boundary; 0 for Sollich's evidences.
+        Probability of a wrong label at any distance from the boundary; 0 for Sollich's evidences.
     dual_coef_ : (n,) array, or one row per class
         Dual coefficients y·α of the support vector machine, where α is at most C_ times the weight of the row.
     intercept_ : float, or (n_classes,) array
@@ -225,13 +225,13 @@ class BayesianSVC(OfStandardModel, SavedClassifier, ClassifierMixin, BaseEstimat
     converged_ : bool
         Whether the optimum was found.
     result_ : xarray.DataTree
-        Result in the format of `bp.fit`, standardised; for more than two classes one for each. `from_result` loads it.
+        Standardised result in the format of `bp.fit`; with more than two classes one for each. `from_result` loads it.
 
     Notes
     -----
     A dense fit takes seconds for a thousand rows and grows as n³; blocks grow as n. Sollich's evidences take minutes
     for a thousand rows, and have no blocks. With more than two classes, one model is fitted for each class against the
-    rest; docs/classification.md says how their probabilities are joined.
+    rest; docs/classification.md describes how their probabilities are combined.
 
     Examples
     --------
@@ -263,7 +263,7 @@ class BayesianSVC(OfStandardModel, SavedClassifier, ClassifierMixin, BaseEstimat
     def fit(self, X: ArrayLike, y: ArrayLike, sample_weight: ArrayLike | None = None) -> Self:
         """Fit the hyperparameters, and compute the posterior.
 
-        Equal rows with one label are merged into one row, whose weight is the sum of theirs.
+        Equal rows with one label are merged into one row, with the sum of their weights.
 
         <inputs>
         y : (n,) array
@@ -281,7 +281,7 @@ class BayesianSVC(OfStandardModel, SavedClassifier, ClassifierMixin, BaseEstimat
         ConvergenceWarning
             If the optimum of the hyperparameters was not found.
         UserWarning
-            If rows are fitted in blocks without being asked, or the weights make them worth less than a fifth.
+            If rows are fitted in blocks by default, or the weights sum to less than a fifth of the rows.
         """
         self._check_options()
         given, labels, columns = training_arrays(self, X, y)
@@ -334,17 +334,17 @@ class BayesianSVC(OfStandardModel, SavedClassifier, ClassifierMixin, BaseEstimat
             raise ValueError(f"hyperparameters that are sampled have probability='average', got {self.probability!r}")
 
     def _likelihood(self) -> str:
-        """The likelihood of the labels: normalised at each point, or for all rows together."""
+        """Return the likelihood of the labels: normalised at each point, or for all rows together."""
         return "known_label" if self.evidence == "pointwise" and self._sampler() is None else "hinge"
 
     def _sampler(self) -> Any:
-        """The method that samples the hyperparameters; None if they are optimised."""
+        """Return the method that samples the hyperparameters; None if they are optimised."""
         if isinstance(self.inference, str):
             return Exchange() if self.inference == "exchange" else None
         return self.inference
 
     def _weights(self, labels: Labels, sample_weight: ArrayLike | None) -> Array:
-        """Sample weights times class weights."""
+        """Return sample weights times class weights."""
         weight = checked_weights(sample_weight, len(labels))
         classes, index = np.unique(labels, return_inverse=True)
         if isinstance(self.class_weight, str) and self.class_weight == "balanced":
@@ -355,7 +355,7 @@ class BayesianSVC(OfStandardModel, SavedClassifier, ClassifierMixin, BaseEstimat
         return weight * factor[index]
 
     def _binary_rows(self, rows: TrainingData, classes: Labels) -> list[TrainingData]:
-        """Rows with labels -1 and +1: of the second class, or of each class against the rest."""
+        """Return rows with labels -1 and +1: of the second class, or of each class against the rest."""
         positive = [1] if classes.size == 2 else range(classes.size)
         return [replace(rows, y=np.where(rows.y == k, 1.0, -1.0)) for k in positive]
 
@@ -373,10 +373,10 @@ class BayesianSVC(OfStandardModel, SavedClassifier, ClassifierMixin, BaseEstimat
         rng: np.random.Generator,
         others: list[Point],
     ) -> BinaryFit:
-        """Hyperparameters and posterior for labels -1 and +1, in blocks of at most ``size`` rows if it is a number.
+        """Fit hyperparameters and posterior for labels -1 and +1; a number ``size`` is the largest block.
 
-        A dense fit that learned nothing is compared with that of other starts. The first start is the median of those
-        of ``others``, if there are some: the classes of a set are alike.
+        A dense fit without success is compared with fits from other starts. The first start is the median of the
+        hyperparameters of any ``others``: the classes of a set are similar.
         """
         options = Options(1, progressbar=self._local().progressbar)
         if model.noise == "known_label":
@@ -407,7 +407,7 @@ class BayesianSVC(OfStandardModel, SavedClassifier, ClassifierMixin, BaseEstimat
         return LabelFit(classes, units, rows, found)
 
     def _attributes(self, fit: LabelFit, columns: Columns) -> Learned:
-        """Classes and hyperparameters."""
+        """Return classes and hyperparameters."""
         fitted = [each.fitted for each in fit.binaries]
         errors = [each.more.get("log_evidence_error", 0.0) if each.posteriors else np.nan for each in fitted]
         found: Learned = {
@@ -457,20 +457,20 @@ class BayesianSVC(OfStandardModel, SavedClassifier, ClassifierMixin, BaseEstimat
         return (self._fit.coupling if self.probability == "average" else Coupling()).join(above)
 
     def decision_function(self, X: ArrayLike) -> Array:
-        """Log odds (n_new,) of the second class by its model, or of each class against the rest (n_new, n_classes).
+        """Return log odds (n_new,) of the second class, or (n_new, n_classes) of each class against the rest.
 
-        `predict` gives the class with the largest. With ``probability="map"`` they are 2·C_·f where the support vector
-        machine f is between -1 and 1.
+        `predict` gives the class with the largest log odds. With ``probability="map"`` they are 2·C_·f if the support
+        vector machine f is between -1 and 1.
         """
         odds: Array = logit(np.clip(self._above(X), LEAST, 1.0 - LEAST))
         return odds[:, 0] if self._fit.classes.size == 2 else odds
 
     def _above(self, X: ArrayLike, diagonal: ArrayLike | None = None, *, chosen: bool = False) -> Array:
-        """Probability of the positive class of each binary model, (n_new, models), or only which is ``chosen``."""
+        """Return probabilities of the positive class by each binary model, (n_new, models); or the ``chosen`` class."""
         chosen = chosen and self._checked().classes.size == 2 and self._sampler() is None  # by the sign of the mean
         moments = self.probability == "average" and not chosen
         inputs, local = self._new_rows(X, diagonal, moments=moments), self._local()
-        neighbours = local.neighbours_of(None)  # a label says little: the own block has more of them
+        neighbours = local.neighbours_of(None)  # a label has little information: the block has more of them
         with threads_for(len(self._fit.rows.X)), local.threads():
             found = [each.probability(inputs, self.probability, neighbours) for each in self._fit.binaries]
         return np.stack(found, axis=1)

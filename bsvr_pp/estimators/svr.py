@@ -46,24 +46,25 @@ from bsvr_pp.model.priors import BETA, BIAS, Kernel, check_unused
 @shared
 @dataclass(eq=False, repr=False)
 class BayesianSVR(TargetPredictions, SavedEstimator, RegressorMixin, BaseEstimator):  # type: ignore[misc]
-    """Support vector regression as a probability model, which gives the hyperparameters and the error bars.
+    """Support vector regression as a probability model, with learned hyperparameters and error bars.
 
     The model is a Gaussian process with support vector noise (Chu, Keerthi & Ong 2004) on standardised inputs and
     targets. The support vector machine is its most probable latent function. C, epsilon and the parameters of the
     kernel maximise the evidence times weak priors (`bp.default_priors`), or are sampled. It replaces `sklearn.svm.SVR`
-    in a pipeline. docs/defaults.md has the reasons of the defaults.
+    in a pipeline. docs/defaults.md explains the defaults.
 
     Parameters
     ----------
     noise : {"soft_insensitive", "epsilon_insensitive", "huber", "absolute", "gaussian", "pinball"}
-        A loss of residuals of `bsvr_pp.losses.LOSSES`. With "pinball" the latent function, and `predict`, is a
-        quantile of the target.
+        A loss of residuals of `bsvr_pp.losses.LOSSES`. With "pinball" the latent function and `predict` are a quantile
+        of the target.
     kernel : {"auto", "main_effects", "rational_quadratic", "rbf", "matern32", "matern52", "linear"} or callable
         "auto" is "main_effects" from 200 rows, and "rational_quadratic" below (`bp.default_model`). A function is
-        called inside a PyMC model with the standardised inputs and returns a kernel of `pm.gp.cov` with its priors; a
-        constant kernel is added. With "precomputed" X is the matrix of a kernel, (n, n), or of q kernels, (n, n, q),
-        and (n_new, n) in predictions; with `bp.PairwiseKernel` a list of objects. Sparse X has the kernels "linear",
-        "rbf", "rational_quadratic" and "auto", which is the last of these, with one lengthscale, and is not centred.
+        called inside a PyMC model with the standardised inputs and returns a kernel of `pm.gp.cov` with priors; a
+        constant kernel is added. With "precomputed" X is the matrix (n, n) of a kernel, or (n, n, q) of q kernels, and
+        (n_new, n) in predictions. With `bp.PairwiseKernel` X is a list of objects. Sparse X is not centred, and has one
+        lengthscale. It takes the kernels "linear", "rbf", "rational_quadratic" and "auto", which here is
+        "rational_quadratic".
     beta : float or "auto"
         Smooth fraction; only for the soft insensitive loss. "auto" is 0.8.
     quantile : float
@@ -71,65 +72,62 @@ class BayesianSVR(TargetPredictions, SavedEstimator, RegressorMixin, BaseEstimat
     ard : bool
         Whether each input has its own lengthscale.
     warping : bool
-        Whether a kernel with main effects learns a scale for each input: as it is, like a logarithm, or between.
+        Whether a kernel with main effects learns a scale for each input: as given, like a logarithm, or between.
     inference : {"auto", "mean_field", "laplace", "nuts"} or a method
         Mean field, Laplace's approximation, or `bp.NUTS` with f integrated out by mean field; or a method with options.
-        "auto" is mean field, and up to 250 rows of a dense fit `bp.Integrated`: predictions average over points of the
-        hyperparameters, whose optimum the attributes describe. Laplace needs a curvature, which losses with kinks have
-        not ("epsilon_insensitive", "absolute", "pinball", beta = 0).
+        "auto" is mean field, and up to 250 rows of a dense fit `bp.Integrated`. Its predictions average over points of
+        the hyperparameters; the attributes describe the optimum. Laplace needs a curvature, which losses with kinks
+        lack ("epsilon_insensitive", "absolute", "pinball", beta = 0).
     monotone : dict or sequence, optional
-        Inputs in which the mean of f rises, 1, or falls, -1, by the names or numbers of columns of numbers; or a value
-        for each column, 0 for no direction, as ``monotonic_cst`` of scikit-learn (docs/how-to/monotone-effects.md).
-        Only in dense fits without `bp.NUTS`, with a kernel that has a name other than "linear".
+        Inputs in which the mean of f rises, 1, or falls, -1, by the names or numbers of numeric columns. Or a value for
+        each column, 0 for no direction, as ``monotonic_cst`` of scikit-learn (docs/how-to/monotone-effects.md). Only in
+        dense fits without `bp.NUTS`, with a named kernel other than "linear".
     restarts : int, optional
         Number of starts of the optimiser, as in `bp.fit`: by default 2, or 5 for Laplace.
     outliers : {"set_aside", "keep"}
-        Whether rows are set aside, and named in a warning, whose targets are gross errors, or have far wider noise than
-        most (`bsvr_pp.estimators.outliers`). The latter needs ``noise_scales`` of a dense fit and another noise than
-        "pinball". Intervals are kept, and all rows where a third of the targets have one value.
+        Whether rows are set aside, with a warning, if their targets are gross errors or have far wider noise than most
+        (`bsvr_pp.estimators.outliers`). The latter needs ``noise_scales`` of a dense fit and another noise than
+        "pinball". Intervals are kept. All rows are kept if a third of the targets have one value.
     log_targets : bool
-        Whether the model is one of log y, for positive targets such as times. `predict` is then exp of the mean of
-        log y: the median, if log y is symmetric about its mean. The evidence and the parameters of the noise are those
-        of log y.
+        Whether log y is modelled, for positive targets such as times. `predict` is then exp of the mean of log y: the
+        median, if log y is symmetric about its mean. The evidence and the parameters of the noise refer to log y.
     intervals : bool
         Whether y has two columns, lower and upper ends of intervals.
     shared : bool
         Whether several targets share the hyperparameters of the kernel (docs/how-to/several-targets.md). Only in dense
         fits without `bp.NUTS`.
     blocks : "auto", int, `bp.LocalBlocks` or None
-        Local blocks of rows, between which f is independent a priori: "auto" is a dense fit up to 2000 rows, and blocks
-        of 1000 above; a number is the size of a block; None is always a dense fit. `bp.LocalBlocks` has all options.
+        Local blocks of rows, between which f is independent a priori. "auto" is a dense fit up to 2000 rows, and blocks
+        of 1000 above. A number is the size of a block; None is always a dense fit. `bp.LocalBlocks` has all options.
     noise_scales : bool
-        Whether the noise of predictions is a mixture of several scales, chosen by the nearest rows, where one is not
-        enough: with blocks, in dense fits of at least 200 rows by mean field, and where a third of the targets have one
-        value (docs/defaults.md).
+        Whether the noise of predictions is a mixture of several scales, weighted by the nearest rows, if one is not
+        enough. It applies with blocks, in dense mean-field fits of at least 200 rows, and if a third of the targets
+        have one value (docs/defaults.md).
     random_state : int, RandomState or None
         Random seed; the same seed gives the same result.
 
     Attributes
     ----------
     kernel_ : str
-        The kernel that was used; "function" for a function.
+        The kernel used; "function" for a function.
     factors_, shares_ : (q,) array
-        Of kernels that are matrices, the factor of each matrix in k, and its share of the prior variance.
+        For kernel matrices, the factor of each matrix in k, and its share of the prior variance.
     levels_ : (q,) array of int
-        Inputs with few values, whose values are categories as well in a kernel with main effects.
+        Inputs with few values, which are also categories in a kernel with main effects.
     warping_ : DataFrame
-        Of each input with a learned scale: the scale in words, the share of the way from the input to its transform,
-        and the power of this.
+        For each input with a learned scale: the scale in words, the share of the transform, and its power.
     C_, epsilon_, beta_ : float
-        Parameters of the noise, as far as the noise has them, in units of the target: C_ in 1/unit (for Gaussian noise
-        1/unit²), epsilon_ in units. Posterior means, if they were sampled.
+        Parameters that the noise has, in units of the target: C_ in 1/unit (for Gaussian noise 1/unit²), epsilon_ in
+        units. Posterior means, if they were sampled.
     noise_variance_ : float
         Variance of the noise, in squared units of the target.
     encoding_ : Encoding or None
         How the columns of a DataFrame become the d inputs, whose names are ``encoding_.names``.
     lengthscale_ : (d,) array
-        Lengthscales in units of the inputs; absent for a kernel function. Of a kernel with main effects they are those
-        of the interactions, and `main_effects` says what each input does.
+        Lengthscales in units of the inputs; absent for a kernel function. With main effects they describe only the
+        interactions; `bp.effect` shows what each input does.
     relevance_ : (d,) array or Series
-        1/lengthscale² on the standardised inputs, with their names if X had names. The words of a column have one
-        value.
+        1/lengthscale² on the standardised inputs, with any names of X. The words of a column share one value.
     log_evidence_ : float
         Log evidence at the optimum, of the original targets (with the Jacobian of their standardisation); NaN if
         sampled. Blocks are solved when it is first read.
@@ -141,29 +139,29 @@ class BayesianSVR(TargetPredictions, SavedEstimator, RegressorMixin, BaseEstimat
         Its dual coefficients α - α*, whose absolute values are at most C_ times the sample weight, in 1/units of the
         target.
     intercept_ : float
-        Its value where the kernel k, without its constant and in squared units of the target, vanishes: the function is
+        Its value where the kernel k vanishes (without its constant, in squared units of the target): the function is
         intercept_ + Σ dual_coef_[i]·k(x, x_i).
     blocks_ : Blocks or None
         Blocks of the rows that are kept; None for a dense fit.
     neighbours_ : int or None
-        Number of nearest rows on which each prediction has a fit of its own; None for a dense fit, or the own block.
+        Number of nearest rows on which each prediction is fitted; None for a dense fit, or predictions from blocks.
     noise_scales_ : NoiseScales
         Factors of the width of the noise, their weights, and how far neighbours share them.
     outliers_ : array of int
         Rows that were set aside; their dual coefficients are 0.
     converged_ : bool
-        Whether the optimum or the chains converged, and the blocks where they are solved.
+        Whether the optimum or the chains converged, and any solved blocks.
     target_names_, estimators_ : list
-        Of several targets their names, y0, y1, ... of an array, and an estimator of each.
+        For several targets, their names (y0, y1, ... for an array) and an estimator for each.
     result_ : xarray.DataTree
-        Result in the format of `bp.fit`, standardised; its attribute ``inference`` is the method. `from_result` loads
+        Standardised result in the format of `bp.fit`; its attribute ``inference`` is the method. `from_result` loads
         it.
 
     Notes
     -----
-    Time grows as n³ and memory as n² for a dense fit, practical to about 2000 rows, and both as n for blocks. With
-    blocks `sample_y` draws jointly only inputs of one block; the mode behind ``dual_coef_`` is that of the own block.
-    The attributes of the support vector machine (``support_`` to ``intercept_``) are computed when one of them is first
+    For a dense fit time grows as n³ and memory as n², practical to about 2000 rows; for blocks both grow as n. With
+    blocks `sample_y` draws jointly only inputs of one block, and ``dual_coef_`` describes the mode of each block. The
+    attributes of the support vector machine (``support_`` to ``intercept_``) are computed when one of them is first
     read.
 
     Examples
@@ -215,17 +213,17 @@ class BayesianSVR(TargetPredictions, SavedEstimator, RegressorMixin, BaseEstimat
         """Optimise or sample the hyperparameters, and compute the posterior of the latent function.
 
         Gross errors among the targets are set aside first, unless ``outliers="keep"``. Equal rows are merged into one
-        row, whose weight is the sum of theirs.
+        row, with the sum of their weights.
 
         <inputs>
         y : (n,) array, (n, k) array or DataFrame, (n, 2) array or structured array
-            Targets; or a column for each of k targets, NaN where a row lacks it (docs/how-to/several-targets.md); or
-            with ``intervals=True`` the ends of the intervals in which they are known to lie, equal for an exact target
-            and one of them infinite for a censored one; or the fields event and time: whether the event was observed,
-            and its time or the time of censoring.
+            Targets; or a column for each of k targets, NaN where a row lacks it (docs/how-to/several-targets.md). With
+            ``intervals=True`` the ends of intervals that contain the targets: equal for an exact target, one end
+            infinite for a censored one. Or the fields event and time: whether the event was observed, and its time or
+            the time of censoring.
         sample_weight : (n,) array, optional
-            Weights of exact targets, >= 0: a row of weight w has the likelihood p(y|f)^w, as if it were there w times,
-            and a row of weight 0 is left out. The sum of the weights is the number of rows that the data are worth.
+            Weights of exact targets, >= 0: a row of weight w has the likelihood p(y|f)^w of w copies, and a row of
+            weight 0 is left out. The sum of the weights is the effective number of rows.
 
         Raises
         ------
@@ -234,9 +232,9 @@ class BayesianSVR(TargetPredictions, SavedEstimator, RegressorMixin, BaseEstimat
 
         <not_converged>
         UserWarning
-            If rows are set aside, the weights make the data worth less than a fifth of the rows, rows are fitted in
-            blocks without being asked, a third of the targets have one value and predictions miss their mean, or two
-            targets may be ends.
+            If rows are set aside, or are fitted in blocks by default, or the weights sum to less than a fifth of the
+            rows. Also if a third of the targets have one value and predictions miss their mean, or two targets may be
+            ends.
         """
         spec, log_targets = self._check_options(), bool(self.log_targets)
         data, columns = regression_data(self, X, y, sample_weight, log_targets=log_targets)
@@ -249,7 +247,7 @@ class BayesianSVR(TargetPredictions, SavedEstimator, RegressorMixin, BaseEstimat
     def add(self, X: ArrayLike, y: ArrayLike, sample_weight: ArrayLike | None = None) -> Self:
         """Add rows that arrive after `fit`, at its hyperparameters, standardisation and scales of the noise.
 
-        The result is that of a solve with all rows. docs/how-to/arrivals.md says when a new search is due.
+        The result equals a solve with all rows. docs/how-to/arrivals.md says when a new search is due.
 
         Parameters
         ----------
@@ -259,7 +257,7 @@ class BayesianSVR(TargetPredictions, SavedEstimator, RegressorMixin, BaseEstimat
         Raises
         ------
         ValueError
-            If the hyperparameters were sampled, or the rows are not of the kind of those of `fit`.
+            If the hyperparameters were sampled, or the rows are of another kind than in `fit`.
 
         Warns
         -----
@@ -290,7 +288,7 @@ class BayesianSVR(TargetPredictions, SavedEstimator, RegressorMixin, BaseEstimat
         return self._keep(fit, self._columns, self._given)
 
     def _check_options(self) -> RegressionSpec:
-        """Check the options, and return what a fit takes of them."""
+        """Check the options, and return them for a fit."""
         check_choice("noise", self.noise, NOISES)
         if not (self.beta == "auto" or (is_number(self.beta) and 0 <= float(self.beta) <= 1)):
             raise ValueError(f"beta must be 'auto' or lie between 0 and 1, got {self.beta!r}")
@@ -349,7 +347,7 @@ class BayesianSVR(TargetPredictions, SavedEstimator, RegressorMixin, BaseEstimat
         return RegressionFit.of_result(model, units, rows, method_of(result), result, **more)
 
     def _attributes(self, fit: RegressionFit, columns: Columns) -> Learned:
-        """What the fit has found, in the units of the data."""
+        """Return the attributes of the fit, in the units of the data."""
         kernel = fit.model.kernel
         inverse = None if callable(kernel) else fit.point["inverse_lengthscale"]
         return hyperparameters(fit.problem.noise_at(fit.point), inverse, fit.units, columns) | {
@@ -365,7 +363,7 @@ class BayesianSVR(TargetPredictions, SavedEstimator, RegressorMixin, BaseEstimat
 
     @property
     def estimators_(self) -> list[Self]:
-        """Of several targets an estimator of each, as fitted to it alone."""
+        """For several targets, an estimator of each, as if fitted to it alone."""
         fit = self._checked()
         if not isinstance(fit, FitsOfTargets):
             raise AttributeError("estimators_ are of several targets, and the fit has one")
@@ -374,13 +372,13 @@ class BayesianSVR(TargetPredictions, SavedEstimator, RegressorMixin, BaseEstimat
     @property
     @attribute_of_each
     def converged_(self) -> bool:
-        """Whether the search for the hyperparameters converged, and the solves of all blocks if they were asked for."""
+        """Whether the search for the hyperparameters converged, and the solves of all blocks if they were needed."""
         return self._checked().converged
 
     @property
     @attribute_of_each
     def log_evidence_(self) -> float:
-        """Log evidence of the targets at the optimum of the hyperparameters; it solves blocks."""
+        """Log evidence of the targets at the optimum of the hyperparameters; reading it solves blocks."""
         fit = self._checked()
         with self._local().threads():
             return float(fit.fitted.at_optimum - fit.rows.n_exact * np.log(fit.units.unit))
@@ -388,13 +386,13 @@ class BayesianSVR(TargetPredictions, SavedEstimator, RegressorMixin, BaseEstimat
     @property
     @attribute_of_each
     def warping_(self) -> pd.DataFrame:
-        """The scale of each input that has one, in words, with its share of the way to a transform and the power."""
+        """The learned scale of each input, in words, with the share and the power of its transform."""
         warping, share, names = self._warping()
         powers = [power for power, *_ in warping.constants]
         return pd.DataFrame({"scale": warping.described(share), "share": share, "power": powers}, index=names)
 
     def _warping(self) -> tuple[Warping, Array, list[str]]:
-        """The transforms, their shares, and the names of their inputs."""
+        """Return the transforms, their shares, and the names of their inputs."""
         fit = self._alone("scales of inputs are")
         share = fit.point["warping"] if fit.model.warping.columns else np.empty(0)
         found = self._columns.named(fit.units.mean)
@@ -402,7 +400,7 @@ class BayesianSVR(TargetPredictions, SavedEstimator, RegressorMixin, BaseEstimat
         return fit.model.warping, share, [names[k] for k in fit.model.warping.columns]
 
     def _inputs_on_scales(self) -> dict[str, tuple[Array, Array]]:
-        """By name the training inputs that have a scale, as given and on that scale, standardised."""
+        """Return by name the training inputs with a scale: as given, and standardised on this scale."""
         warping, share, names = self._warping()
         X, units = self._fit.rows.X, self._fit.units
         given = (units.mean + units.scale * X)[:, list(warping.columns)]
@@ -442,7 +440,7 @@ class BayesianSVR(TargetPredictions, SavedEstimator, RegressorMixin, BaseEstimat
         return int(self.support_.size)
 
     def __sklearn_tags__(self) -> Tags:
-        """Tags of scikit-learn: there may be several targets, unless two columns are ends of intervals."""
+        """Return the tags of scikit-learn: several targets are possible, unless two columns are ends of intervals."""
         tags = super().__sklearn_tags__()
         tags.target_tags.multi_output = not self.intervals
         return tags

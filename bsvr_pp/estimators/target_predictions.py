@@ -21,7 +21,7 @@ from bsvr_pp.inference.prediction.distribution import PredictiveDistribution
 
 @shared
 class TargetPredictions(OfStandardModel, CentralIntervals):
-    """Predictions of an estimator that has standardised inputs and targets and a fitted state."""
+    """Predictions of a fitted estimator with standardised inputs and targets."""
 
     intervals: bool = False
     noise_scales: bool = True
@@ -36,8 +36,8 @@ class TargetPredictions(OfStandardModel, CentralIntervals):
 
         <new_inputs>
         return_std : bool
-            Whether to return also the standard deviation of a new target, in which the noise is included;
-            `predict_f` gives the standard deviation of the function.
+            Whether to return also the standard deviation of a new target, including the noise; `predict_f` gives the
+            standard deviation of the function.
         <diagonal>
 
         Returns
@@ -47,7 +47,7 @@ class TargetPredictions(OfStandardModel, CentralIntervals):
         Raises
         ------
         ValueError
-            If the standard deviation is asked for in a model of log y, where it may be infinite.
+            If ``return_std`` is used in a model of log y, where it may be infinite.
         """
         if return_std and self._checked().units.logarithm:
             raise ValueError("return_std must be False with log_targets=True: predict_quantiles gives the spread")
@@ -84,7 +84,7 @@ class TargetPredictions(OfStandardModel, CentralIntervals):
 
     @predicts_each
     def predict_f(self, X: ArrayLike, diagonal: ArrayLike | None = None) -> tuple[Array, Array]:
-        """Predict mean and standard deviation of the latent function, without the noise; of log y with log_targets.
+        """Predict mean and standard deviation of the latent function, without noise; of log y with log_targets.
 
         <new_inputs>
         <diagonal>
@@ -97,7 +97,7 @@ class TargetPredictions(OfStandardModel, CentralIntervals):
 
     @predicts_each
     def predict_uncertainty(self, X: ArrayLike, diagonal: ArrayLike | None = None) -> pd.DataFrame:
-        """Predict where the spread of a new target comes from: standard deviations, whose squares add up to the total.
+        """Predict the parts of the spread of a new target: standard deviations, whose squares add up to the total.
 
         <new_inputs>
         <diagonal>
@@ -105,8 +105,8 @@ class TargetPredictions(OfStandardModel, CentralIntervals):
         Returns
         -------
         DataFrame
-            Columns "function" (f at given hyperparameters; more rows nearby lower it), "hyperparameters" (0 where they
-            are not integrated out), "noise" (which more rows do not lower) and "total"; of log y with log_targets.
+            Columns "function" (f at given hyperparameters; more rows nearby lower it), "hyperparameters" (0 if they are
+            not integrated out), "noise" (more rows do not lower it) and "total". With log_targets they are of log y.
 
         Examples
         --------
@@ -127,7 +127,7 @@ class TargetPredictions(OfStandardModel, CentralIntervals):
         return pd.DataFrame({name: np.sqrt(variance) for name, variance in parts})
 
     def score(self, X: ArrayLike, y: ArrayLike, sample_weight: ArrayLike | None = None) -> float:
-        """Coefficient of determination of the predictions; for intervals, also censored ones, their concordance.
+        """Return the coefficient of determination of predictions; for intervals and censored targets, concordance.
 
         Parameters
         ----------
@@ -136,7 +136,7 @@ class TargetPredictions(OfStandardModel, CentralIntervals):
         y : array
             Targets, as in `fit`.
         sample_weight : (n,) array, optional
-            Weights, of targets that are exact.
+            Weights of exact targets.
 
         Raises
         ------
@@ -182,7 +182,7 @@ class TargetPredictions(OfStandardModel, CentralIntervals):
     def sample_y(self, X: ArrayLike, n_samples: int = 1, random_state: RandomState = 0) -> Array:
         """Draw new targets jointly at several inputs: one latent function per draw, plus noise.
 
-        With blocks each input has the distribution of `predict_distribution`. The function is correlated as in the own
+        With blocks each input has the distribution of `predict_distribution`. The function is correlated within a
         block; inputs in different blocks are independent given the hyperparameters.
 
         <new_inputs>
@@ -237,7 +237,7 @@ class TargetPredictions(OfStandardModel, CentralIntervals):
         return pd.DataFrame(columns)
 
     def _centre(self, found: PredictiveDistribution) -> Array:
-        """What `predict` returns: the mean, of log y with log_targets, or of f with pinball noise: its quantile."""
+        """Return the output of `predict`: the mean, exp of the mean of log y, or with pinball noise the mean of f."""
         logarithm = self._fit.units.logarithm
         one = found.log if logarithm else found
         centre = found.moments_of_f()[0] if self._fit.model.noise == "pinball" else one.mean()
@@ -246,12 +246,12 @@ class TargetPredictions(OfStandardModel, CentralIntervals):
     def _checked_times(self, times: ArrayLike) -> Array:
         values = numbers("times", times, ("m",))
         if self._checked().units.logarithm:
-            log_of("times", values)  # which checks that they are positive
+            log_of("times", values)  # checks that they are positive
         return values
 
 
 def hyperparameters(noise: NoiseModel, inverse: Array | None, units: Units, columns: Columns) -> Learned:
-    """Attributes of the units, and in them of the noise and of inverse lengthscales."""
+    """Return attributes: the units, and noise and inverse lengthscales in these units."""
     found: Learned = {f"{name}_": getattr(units, name) for name in ("mean", "scale", "location", "unit")}
     for name, value in parameters_in_unit(noise, units.unit).items():
         if noise.kind.parameter(name).prior is not None:

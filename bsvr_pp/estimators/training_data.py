@@ -1,7 +1,7 @@
-"""Training rows of estimators: their weights, intervals and units, and which rows of the data are left.
+"""Training rows of estimators: their weights, intervals and units, and their place in the given data.
 
-Equal rows are one row whose weight is the sum of theirs. A row of weight w has the likelihood p(y|f)^w; scales of the
-data depend on w/Σw alone. Whole weights and repeated rows become the same arrays, in the same order, so that all
+Equal rows are merged into one row with the sum of their weights. A row of weight w has the likelihood p(y|f)^w; scales
+of the data depend on w/Σw alone. Whole weights and repeated rows become the same arrays, in the same order, and all
 numbers agree to the last bit.
 """
 
@@ -29,12 +29,12 @@ class TrainingData:
     """The rows of a data set with exact targets, or labels, without repetitions."""
 
     X: Array  # (m, d)
-    y: Array  # (m,), numbers of labels where these are the targets
+    y: Array  # (m,); labels are numbers
     weight: Array  # (m,), how often each row counts; if all are 1, the rows are in the order of the data
     place: NDArray[np.intp]  # for each given row its row here; -1 if it is left out
     share: Array  # for each given row its part of the weight of that row
 
-    exact: ClassVar[bool] = True  # which blocks, rounds of gross errors and scales of the noise take
+    exact: ClassVar[bool] = True  # required by rounds of gross errors and scales of the noise
     _AXES: ClassVar[dict[str, tuple[str, ...]]] = {
         "X": ("row", "input"),
         "y": ("row",),
@@ -50,7 +50,7 @@ class TrainingData:
 
     @property
     def of_targets(self) -> dict[str, Array]:
-        """What a model knows of the targets besides: the weights, unless all are 1."""
+        """Other data of the targets for a model: the weights, unless all are 1."""
         return {} if (self.weight == 1).all() else {"weight": self.weight}
 
     @property
@@ -60,11 +60,11 @@ class TrainingData:
 
     @property
     def counted(self) -> bool:
-        """Whether the given rows count once each, but those that are left out."""
+        """Whether each given row that is not left out has weight 1."""
         return np.allclose(self.given_weight[self.place >= 0], 1.0, rtol=1e-12, atol=0.0)
 
     def _at(self, index: NDArray[np.intp] | Mask, **others: Array | NDArray[np.intp]) -> Self:
-        """Some of the m rows, with other fields besides."""
+        """Return some of the m rows, with other fields changed."""
         of_rows = {name: getattr(self, name)[index] for name, axes in self._AXES.items() if axes[0] == "row"}
         return replace(self, **(of_rows | others))
 
@@ -74,15 +74,15 @@ class TrainingData:
         return self._at(kept, place=index[self.place])
 
     def spread(self, values: Array) -> Array:
-        """Divide a value of each of the m rows, on the last axis, among the given rows; 0 where they are left out."""
+        """Divide a value of each of the m rows, on the last axis, among the given rows; 0 for rows left out."""
         return np.where(self.place < 0, 0.0, values[..., self.place] * self.share)
 
     def given(self, chosen: Mask) -> NDArray[np.intp]:
-        """Numbers of the given rows whose row here is chosen."""
+        """Return numbers of the given rows whose row here is chosen."""
         return np.flatnonzero((self.place >= 0) & chosen[self.place])
 
     def unmerged(self) -> Self:
-        """Each given row as a row of its own, if all count once; as they are if there are weights."""
+        """Return each given row as a separate row, if all weights are 1; otherwise unchanged."""
         if not self.counted:
             return self
         used = self.place >= 0
@@ -90,13 +90,13 @@ class TrainingData:
         return self._at(self.place[used], weight=np.ones(used.sum()), place=place, share=used.astype(np.float64))
 
     def like(self, new: TrainingData) -> TrainingData:
-        """New rows as rows of this kind."""
+        """Return new rows as rows of this kind."""
         if not new.exact:
             raise ValueError("y must be exact targets, as for fit, got intervals: fit all rows again")
         return new
 
     def joined(self, new: TrainingData, *, merge: bool) -> tuple[TrainingData, NDArray[np.intp]]:
-        """These rows and new ones, and the place of each of these; equal rows become one row where they ``merge``."""
+        """Append new rows; return all rows and the places of the new ones; with ``merge`` equal rows become one."""
         m, found = len(self.y), self._stack(new, merge)
         given = np.concatenate([self.place, np.where(new.place < 0, -1, m + new.place)])
         place = np.append(found.place, -1)[given]
@@ -104,12 +104,12 @@ class TrainingData:
         return replace(found, place=place, share=weight / found.weight[place]), found.place[:m]
 
     def _stack(self, new: TrainingData, merge: bool) -> TrainingData:
-        """These rows and then new ones, and the place of each."""
+        """Return these rows followed by new ones, and the place of each."""
         X, y, weight = (np.concatenate([getattr(rows, name) for rows in (self, new)]) for name in ("X", "y", "weight"))
         return merge_rows(X, y, weight) if merge else replace(as_given(X, y), weight=weight)
 
     def repeated(self) -> Self:
-        """The rows, each as often as its weight says, which must be whole numbers."""
+        """Repeat each row by its weight, which must be a whole number."""
         if (self.weight % 1 != 0).any():
             odd = self.weight[self.weight % 1 != 0][0]
             raise ValueError(f"sample_weight must be whole numbers where hyperparameters are sampled, got {odd}")
@@ -118,11 +118,11 @@ class TrainingData:
         return self._at(at, weight=np.ones(at.size), place=first[self.place], share=self.given_weight)
 
     def in_units(self, units: Units) -> Self:
-        """The rows in units of a model, whose targets are logs already."""
+        """Return the rows in units of a model, whose targets are logs already."""
         return replace(self, X=units.inputs(self.X), y=units.targets(self.y))
 
     def dataset(self) -> xr.Dataset:
-        """The arrays as a group of a result."""
+        """Return the arrays as a group of a result."""
         return xr.Dataset({name: (axes, getattr(self, name)) for name, axes in self._AXES.items()})
 
     @staticmethod
@@ -143,7 +143,7 @@ class TrainingData:
 
 @dataclass(frozen=True)
 class IntervalData(TrainingData):
-    """Rows whose targets are known to lie between ``ends`` (m, 2), of which y holds a number each; none are merged."""
+    """Rows whose targets lie between ``ends`` (m, 2); y has one number of each interval; no rows are merged."""
 
     ends: Array
 
@@ -152,7 +152,7 @@ class IntervalData(TrainingData):
 
     @classmethod
     def of(cls, rows: TrainingData, ends: Array) -> Self:
-        """Rows with the ends of their targets."""
+        """Return rows with the ends of their targets."""
         return cls(rows.X, rows.y, rows.weight, rows.place, rows.share, ends)
 
     @property
@@ -166,7 +166,7 @@ class IntervalData(TrainingData):
         return {"lower": self.ends[:, 0], "upper": self.ends[:, 1]}
 
     def like(self, new: TrainingData) -> TrainingData:
-        """Exact targets have equal ends."""
+        """Return new rows as intervals; exact targets have equal ends."""
         if isinstance(new, IntervalData):
             return new
         check_unweighted(new.counted)
@@ -178,7 +178,7 @@ class IntervalData(TrainingData):
         return IntervalData.of(super()._stack(new, False), np.concatenate([self.ends, new.ends]))
 
     def in_units(self, units: Units) -> Self:
-        """The rows and their ends."""
+        """Return the rows and their ends."""
         return replace(super().in_units(units), ends=units.targets(self.ends))
 
 
@@ -190,7 +190,7 @@ def check_unweighted(unweighted: bool) -> None:
 
 @dataclass(frozen=True, slots=True)
 class Units:
-    """Location and unit of the inputs (d,) and of the targets, or of their logs, in which a model has its rows."""
+    """Location and unit of the inputs (d,) and of the targets, or of their logs, for the rows of a model."""
 
     mean: Array
     scale: Array
@@ -200,7 +200,7 @@ class Units:
 
     @classmethod
     def of(cls, rows: TrainingData, tied: Tied, *, targets: bool = False, logarithm: bool = False) -> Self:
-        """Means and standard deviations of the inputs, and of ``targets`` a location and scale."""
+        """Return means and standard deviations of the inputs, and of ``targets`` a location and scale."""
         of_targets = location_and_scale(rows.y, rows.weight) if targets else (0.0, 1.0)
         if tied == ():  # rows of a kernel matrix
             return cls(np.zeros(rows.X.shape[1]), np.ones(rows.X.shape[1]), *of_targets, logarithm)
@@ -208,11 +208,11 @@ class Units:
         return cls(mean, width_of_tied(deviation, tied), *of_targets, logarithm)
 
     def inputs(self, X: Array) -> Array:
-        """Inputs in these units."""
+        """Return inputs in these units."""
         return np.asarray((X - self.mean) / self.scale)
 
     def targets(self, y: Array) -> Array:
-        """Targets, or their logs, in these units."""
+        """Return targets, or their logs, in these units."""
         return np.asarray((y - self.location) / self.unit)
 
     @property
@@ -222,7 +222,7 @@ class Units:
 
 
 def merge_rows(X: Array, y: Array, sample_weight: ArrayLike | None) -> TrainingData:
-    """Merge equal rows, leave rows of weight 0 out, and warn of weights that make the rows worth few."""
+    """Merge equal rows, leave rows of weight 0 out, and warn if the sum of the weights is small."""
     n, weight = len(y), checked_weights(sample_weight, len(y))
     used = used_rows(weight)
     table = np.column_stack([X, y])[used] + 0.0  # -0.0 is 0.0
@@ -238,7 +238,7 @@ def merge_rows(X: Array, y: Array, sample_weight: ArrayLike | None) -> TrainingD
 
 
 def used_rows(weight: Array) -> NDArray[np.intp]:
-    """Rows of weights other than 0, which must not be too different; warns of weights that make them worth few."""
+    """Return rows of weights other than 0; weights must not be too different; warn if their sum is small."""
     used, worth = np.flatnonzero(weight > 0), weight.sum()
     if worth < _WORTH * used.size:
         warn(
@@ -254,10 +254,10 @@ def used_rows(weight: Array) -> NDArray[np.intp]:
 
 
 def as_given(X: Array, y: Array) -> TrainingData:
-    """Rows as they are, without weights."""
+    """Return rows as they are, without weights."""
     return TrainingData(X, y, np.ones(len(y)), np.arange(len(y)), np.ones(len(y)))
 
 
 def width_of_tied(width: Array, tied: Tied) -> Array:
-    """Widths of the columns; of tied ones the root of the sum of squares, so that words are as far apart as numbers."""
+    """Return widths of the columns; tied columns have the root of their sum of squares, as for one number."""
     return width if tied is None else np.asarray(of_inputs(np.sqrt(np.bincount(tied, width**2)), tied))

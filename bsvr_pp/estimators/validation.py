@@ -1,4 +1,4 @@
-"""Checks of what estimators are given, with the help of scikit-learn: inputs, targets, intervals and labels."""
+"""Checks of the data of estimators, by scikit-learn: inputs, targets, intervals and labels."""
 
 from __future__ import annotations
 
@@ -45,65 +45,65 @@ _REPEATED = 0.5  # share of repeated rows from which there is a warning
 
 @dataclass(frozen=True, slots=True)
 class Columns:
-    """Columns of the data of a fit: number and any names of the inputs, how a table is encoded, several targets."""
+    """Columns of the data of a fit: number and any names of the inputs, encoding of a table, several targets."""
 
     count: int
     names: Labels | None = None
     encoding: Encoding | None = None
-    # Where X has values of a kernel, the objects of fit if there are any; or sparse training rows.
+    # If X has values of a kernel, any objects of fit; or sparse training rows.
     matrix: Sequence[object] | SparseInputs | None = None
     targets: tuple[str, ...] | None = None  # names of several targets
 
     @property
     def attributes(self) -> Learned:
-        """The attributes of an estimator that say so."""
+        """Return the corresponding attributes of an estimator."""
         names = {"feature_names_in_": self.names, "target_names_": None if self.targets is None else list(self.targets)}
         known = {name: value for name, value in names.items() if value is not None}
         return {"n_features_in_": self.count, "encoding_": self.encoding} | known
 
     @property
     def tied(self) -> Tied:
-        """Numbers that the inputs from the words of one column share; None without words, () for a matrix."""
+        """Group number of each input, shared by the words of one column; None without words, () for a matrix."""
         if self.matrix is not None:
             return ()
         return None if self.encoding is None else self.encoding.tied
 
     def kernel(self, given: MatrixOption | Kernel, scale: float = 1.0) -> Kernel:
-        """The kernel of a model for that of an estimator; ``scale`` is that of the amplitudes of a matrix."""
+        """Return the kernel of a model for an option of an estimator, with the ``scale`` of matrix amplitudes."""
         if isinstance(self.matrix, SparseInputs):
             return ProductKernel(self.matrix.rows.shape[0], str(given))
         return cast(Kernel, given) if self.matrix is None else MatrixKernel(self.count, scale)
 
     @property
     def words(self) -> str:
-        """What the inputs are where they have values of a kernel."""
+        """The name of inputs that are values of a kernel."""
         return "sparse matrix" if isinstance(self.matrix, SparseInputs) else "kernel matrix"
 
     @property
     def undivided(self) -> str:
-        """Why there are no blocks, if there are none."""
+        """The reason if blocks are not possible."""
         if isinstance(self.matrix, SparseInputs):
             return f"a sparse matrix are fitted densely: {SparseInputs.remedy}"
         known = "a kernel matrix have no inputs, by which blocks are cut: use blocks=None"
         return "" if self.matrix is None else known
 
     def name_of(self, kernel: Kernel) -> str:
-        """The name of the kernel of a model."""
+        """Return the name of the kernel of a model."""
         if isinstance(kernel, str | ProductKernel):
             return getattr(kernel, "name", str(kernel))
         return "function" if self.matrix is None else "precomputed"
 
     def width(self, units: Units) -> Array | float:
-        """The unit of the inputs."""
+        """Return the unit of the inputs."""
         return self.matrix.scale if isinstance(self.matrix, SparseInputs) else units.scale
 
     def of_each(self, values: Array) -> Array:
-        """Values (d,) of the inputs from a value of each lengthscale, or from one."""
+        """Return values (d,) of the inputs from a value of each lengthscale, or from one."""
         d = self.count if self.encoding is None else len(self.encoding.names)
         return np.broadcast_to(of_inputs(values, self.tied) if values.size > 1 else values, (d,))
 
     def named(self, values: Array) -> Array | pd.Series | pd.DataFrame:
-        """A value of each input (or one row per class), with their names if the data had names."""
+        """Return a value of each input (or one row per class), with their names if the data had names."""
         names = self.names if self.encoding is None else self.encoding.names
         if names is None:
             return values
@@ -123,21 +123,21 @@ class Targets:
         return None
 
     def each(self, X: Array, y: Array, weight: Array, *, logs: bool) -> dict[str, TrainingData]:
-        """Training data of each target, by what errors call it."""
+        """Return training data of each target, by the name in errors."""
         return {"y": self.rows(X, y, weight, logs=logs)}
 
     def rows(self, X: Array, y: Array, weight: Array, *, logs: bool) -> TrainingData:
-        """Training data of inputs and of the checked targets, or their logs."""
+        """Return training data of inputs and of the checked targets, or their logs."""
         return merge_rows(X, log_of("y", y) if logs else y, weight)
 
     def check_like(self, names: tuple[str, ...] | None) -> None:
-        """Check that these are the targets of a fit, of which several have ``names``."""
+        """Check that these are the targets of a fit; several targets have ``names``."""
         if self.names != names:
             known, got = ("one without a name" if each is None else ", ".join(each) for each in (names, self.names))
             raise ValueError(f"y must have the targets of fit, {known}, got {got}")
 
     def score(self, predicted: Array, weight: Array) -> float:
-        """Coefficient of determination of predictions."""
+        """Return the coefficient of determination of predictions."""
         return float(r2_score(self.y, predicted, sample_weight=weight))
 
 
@@ -149,11 +149,11 @@ class IntervalTargets(Targets):
 
     @classmethod
     def of(cls, ends: Array) -> Self:
-        """Targets of their ends."""
+        """Make the targets from their ends."""
         return cls(representative(ends[:, 0], ends[:, 1]), ends)
 
     def each(self, X: Array, y: Array, weight: Array, *, logs: bool) -> dict[str, TrainingData]:
-        """Training data for a fit, which needs a bound on either side: else the prior decides the scale."""
+        """Return training data for a fit; without a bound on both sides the prior would decide the scale."""
         rows = self.rows(X, y, weight, logs=logs)
         for side, infinite in zip(("right", "left"), np.isinf(rows.ends).all(axis=0)[::-1], strict=True):
             if infinite:
@@ -161,24 +161,24 @@ class IntervalTargets(Targets):
         return {"y": rows}
 
     def rows(self, X: Array, y: Array, weight: Array, *, logs: bool) -> IntervalData:
-        """Intervals are not merged, and have no weights; a lower end below 0 has no log."""
+        """Return the rows: intervals are not merged, and have no weights; a lower end below 0 has no log."""
         check_unweighted(bool((weight == 1).all()))
         if not logs:
             return IntervalData.of(as_given(X, y), self.ends)
-        log_of("y", y)  # which checks that they are positive
+        log_of("y", y)  # checks that they are positive
         with np.errstate(divide="ignore"):
             found = self.of(np.log(np.maximum(self.ends, 0.0)))
         return found.rows(X, np.asarray(found.y), weight, logs=False)
 
     def score(self, predicted: Array, weight: Array) -> float:
-        """Concordance of predictions."""
+        """Return concordance of predictions."""
         check_unweighted(bool((weight == 1).all()))
         return concordance(self.ends, predicted)
 
 
 @dataclass(frozen=True, slots=True)
 class SeveralTargets(Targets):
-    """Targets of several models: ``values`` (n, k) has NaN in gaps, and y the numbers of the rows."""
+    """Targets of several models: ``values`` (n, k) has NaN in gaps, and y has row numbers."""
 
     values: Array
     given: tuple[str, ...] | None  # names, if the targets came with some
@@ -204,7 +204,7 @@ class SeveralTargets(Targets):
         return self.given or tuple(f"y{j}" for j in range(self.values.shape[1]))
 
     def each(self, X: Array, y: Array, weight: Array, *, logs: bool) -> dict[str, TrainingData]:
-        """A target is learned from the rows that have it; the others have a weight of 0."""
+        """Return training data of each target; rows without the target have weight 0."""
         found = {}
         for j, name in enumerate(f"column {name!r} of y" for name in self.names):
             column, seen = self.values[:, j], ~np.isnan(self.values[:, j])
@@ -226,12 +226,12 @@ class SeveralTargets(Targets):
             )
 
     def check_like(self, names: tuple[str, ...] | None) -> None:
-        """An array has no names to compare."""
+        """Check the names of targets; an array has none."""
         if self.given is not None or names is None or len(names) != len(self.names):
             super(SeveralTargets, self).check_like(names)  # a dataclass with slots is another class
 
     def score(self, predicted: Array, weight: Array) -> float:
-        """Mean coefficient of determination of the targets that two rows or more have, each by these rows."""
+        """Return the mean coefficient of determination of targets that at least two rows have, by these rows."""
         seen = ~np.isnan(self.values) & (weight > 0)[:, None]
         columns = [each for each in zip(self.values.T, predicted.T, seen.T, strict=True) if each[2].sum() > 1]
         if not columns:
@@ -270,7 +270,7 @@ def warn_of_repeated(repeated: int, n: int) -> None:
 def training_arrays(
     estimator: BaseEstimator, X: ArrayLike, y: ArrayLike, *, y_numeric: bool = False, ensure_min_samples: int = 1
 ) -> tuple[Array, Labels, Columns]:
-    """Checked inputs and targets as arrays, and the columns of the inputs; the estimator is left as it is."""
+    """Return checked inputs and targets as arrays, and the columns of the inputs, without changing the estimator."""
     for name, values in (("X", X), ("y", y)):
         check_unmasked(name, values)
     blank = type(estimator)(**estimator.get_params(deep=False))
@@ -289,7 +289,7 @@ def training_arrays(
 
 
 def check_sparse(estimator: BaseEstimator, X: Any) -> None:
-    """Check before the fit that an estimator takes sparse inputs by its kernel, and all of these rows together."""
+    """Check before the fit that the kernel of an estimator takes sparse inputs, and that a dense fit takes all rows."""
     if takes_sparse(estimator):
         if estimator._local().divides(X.shape[0]):
             raise ValueError(f"{X.shape[0]} rows of a sparse matrix are fitted densely: {SparseInputs.remedy}")
@@ -301,12 +301,12 @@ def check_sparse(estimator: BaseEstimator, X: Any) -> None:
 
 
 def takes_sparse(estimator: BaseEstimator) -> bool:
-    """Whether an estimator takes sparse inputs."""
+    """Return whether an estimator takes sparse inputs."""
     return bool(estimator.__sklearn_tags__().input_tags.sparse)
 
 
 def in_products(X: Array | csr_array, columns: Columns, weight: Array) -> tuple[Array, Columns]:
-    """Sparse training rows by their inner products; others as they are."""
+    """Return sparse training rows by their inner products; others as they are."""
     if not issparse(X):
         return X, columns
     found, rows = SparseInputs.of(X, weight)
@@ -314,7 +314,7 @@ def in_products(X: Array | csr_array, columns: Columns, weight: Array) -> tuple[
 
 
 def new_inputs(estimator: BaseEstimator, X: ArrayLike) -> Array:
-    """Inputs (n_new, d) for a fitted estimator."""
+    """Return inputs (n_new, d) for a fitted estimator."""
     check_is_fitted(estimator)
     check_unmasked("X", X)
     if issparse(X) and not isinstance(estimator._columns.matrix, SparseInputs):
@@ -325,7 +325,7 @@ def new_inputs(estimator: BaseEstimator, X: ArrayLike) -> Array:
 def _validate(
     estimator: BaseEstimator, X: ArrayLike, y: ArrayLike, *, reset: bool, numeric: bool = False, least: int = 1
 ) -> tuple[Array, Labels | None]:
-    """Data as arrays of numbers, by scikit-learn's checks; the columns of a table are encoded (`tables.columns`)."""
+    """Return data as numbers, by scikit-learn's checks; columns of a table are encoded (`tables.columns`)."""
     matrix = is_matrix(getattr(estimator, "kernel", None))
     table, targets = None if matrix else table_of(X), np.asarray(y).dtype if numeric else np.dtype(object)
     options: dict[str, Any] = {"y_numeric": numeric, "ensure_min_samples": least} if reset else {}
@@ -386,7 +386,7 @@ def _validate(
 
 
 def encoded(encoding: Encoding, table: pd.DataFrame) -> Array:
-    """The encoded columns of a table, with a warning for what the training rows did not contain."""
+    """Return the encoded columns of a table, with a warning for what the training rows did not contain."""
     check_columns("X", table.columns, encoding.kinds)
     inputs, notes = encoding.transform(table)
     for note in notes:
@@ -395,14 +395,14 @@ def encoded(encoding: Encoding, table: pd.DataFrame) -> Array:
 
 
 def _columns_of(encoding: Encoding | None, inputs: Array) -> list[tuple[str, Array]]:
-    """Encoded columns with their names, or all inputs."""
+    """Return encoded columns with their names, or all inputs."""
     if encoding is None:
         return [("X", inputs)]
     return [(f"column {name!r}", column) for name, column in zip(encoding.names, inputs.T, strict=True)]
 
 
 def _refuse(X: ArrayLike | None, y: ArrayLike | None, kind: type[Exception], reason: str) -> None:
-    """Say which cell of an array is the reason of scikit-learn's error, if one is, or that X or y are no numbers."""
+    """Raise an error with the cell that caused scikit-learn's error, if any, or that X or y are not numbers."""
     cells = np.asarray(X, dtype=object)
     for (row, column), cell in np.ndenumerate(cells) if cells.ndim == 2 else ():
         try:
@@ -422,7 +422,7 @@ def _refuse(X: ArrayLike | None, y: ArrayLike | None, kind: type[Exception], rea
 
 
 def targets_of(y: ArrayLike, *, allowed: bool) -> Targets:
-    """Targets of a regression: numbers, columns of them, intervals (n, 2) if ``allowed``, or a structured array."""
+    """Return targets: numbers, columns of numbers, intervals (n, 2) if ``allowed``, or a structured array."""
     check_unmasked("y", y)
     given = np.asarray(y)
     if given.dtype.names is not None:
@@ -441,14 +441,14 @@ def targets_of(y: ArrayLike, *, allowed: bool) -> Targets:
 
 
 def log_of(name: str, values: Array) -> Array:
-    """Log of positive numbers on the scale of the targets."""
+    """Return the log of positive numbers on the scale of the targets."""
     if not (values > 0).all():
         raise ValueError(f"{name} must be positive with log_targets=True, got {values[~(values > 0)][0]:g}")
     return np.log(values)
 
 
 def checked_labels(y: ArrayLike) -> Labels:
-    """Labels as an array, whatever holds them; ValueError if one is missing, or they are of several types."""
+    """Return labels as an array; ValueError if one is missing, or they have several types."""
     labels = np.atleast_1d(y if hasattr(y, "dtype") else np.array(y, dtype=object))
     for row in np.argwhere(pd.isna(labels))[:1]:
         raise ValueError(
@@ -464,7 +464,7 @@ def checked_labels(y: ArrayLike) -> Labels:
 
 
 def classes_of(labels: Labels) -> Labels:
-    """The classes of labels, sorted."""
+    """Return the classes of labels, sorted."""
     check_classification_targets(labels)
     classes = np.unique(labels)
     if classes.size < 2:
@@ -473,12 +473,12 @@ def classes_of(labels: Labels) -> Labels:
 
 
 def codes_of(labels: Labels, classes: Labels) -> Array:
-    """The number of the class of each label, or of the next one."""
+    """Return the class number of each label, or of the next class."""
     return np.searchsorted(classes, labels).astype(np.float64)
 
 
 def concordance(ends: ArrayLike, predicted: ArrayLike) -> float:
-    """Share of the pairs of known order that are predicted in this order (Harrell et al. 1982); ties count one half.
+    """Return the share of pairs of known order predicted in this order (Harrell et al. 1982); ties count one half.
 
     The order is known if the upper end of one target is at most the lower end of the other.
     """

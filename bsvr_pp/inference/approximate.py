@@ -1,6 +1,6 @@
 """Methods at points of the hyperparameters: Gaussian posteriors of the latent function, and annealing.
 
-Annealing is an unbiased evidence with a standard error, the reference for the approximations.
+Annealing gives an unbiased evidence with a standard error, the reference for the approximations.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ _SMOOTH = 0.2  # smallest beta for which the jumps of exact Laplace are small
 def run_at_optimum(
     method: IntegratesLatent, problem: Problem, given: Point, options: Options, rng: Generator
 ) -> Fitted:
-    """Optimise the hyperparameters that are not given by the evidence, and solve there: ``run`` of a method."""
+    """Maximise the evidence over the hyperparameters that are not given, and solve there: ``run`` of a method."""
     fitted = at_optimum(method, problem, given, options, rng)
     keep(problem, fitted.posteriors[0])
     return fitted
@@ -51,7 +51,7 @@ def at_optimum(latent: IntegratesLatent, problem: Problem, given: Point, options
 
 
 def solve_at(problem: Problem, method: IntegratesLatent, point: Point, progressbar: bool = False) -> LatentPosterior:
-    """Posterior of f at given hyperparameters."""
+    """Return the posterior of f at given hyperparameters."""
     K, mean, noise = problem.at(point, "blocks" if progressbar else "")
     return method.solve(K, problem.targets, noise, mean)
 
@@ -89,7 +89,7 @@ class Laplace(IntegratesLatent):
         return object.__new__(cls)
 
     def __post_init__(self) -> None:
-        is_local(self.curvature)  # raises the error for another value
+        is_local(self.curvature)  # raises an error for another value
 
     @property
     def name(self) -> str:
@@ -103,7 +103,7 @@ class Laplace(IntegratesLatent):
 
     @property
     def search(self) -> Search:
-        """If the curvature is exact, the evidence is discontinuous, and the optimum depends on the start."""
+        """Options of the search: with exact curvature the evidence has jumps, and the optimum depends on the start."""
         return Search(5, 0.5, 0.0) if self.curvature == "exact" else Search()
 
     run = run_at_optimum
@@ -123,7 +123,7 @@ class Laplace(IntegratesLatent):
     def solve(
         self, K: AnyCovariance, y: Array, noise: NoiseModel, mean: Array, start: Array | None = None
     ) -> LatentPosterior:
-        """Posterior of the latent function."""
+        """Return the posterior of the latent function."""
         return laplace(K, y, noise, mean=mean, curvature=self.curvature, start=start)
 
 
@@ -140,7 +140,7 @@ class MeanField(IntegratesLatent):
     def solve(
         self, K: AnyCovariance, y: Array, noise: NoiseModel, mean: Array, start: Array | None = None
     ) -> LatentPosterior:
-        """Posterior of the latent function."""
+        """Return the posterior of the latent function."""
         return mean_field(K, y, noise, mean=mean, start=start)
 
 
@@ -187,7 +187,7 @@ class Annealed(Annealing):
     def posterior(
         self, K: Covariance, y: Array | None, likelihood: NoiseModel | LogLikelihood, mean: Array, rng: Generator
     ) -> AnnealedPosterior:
-        """Draws of f and the log evidence; arguments as of `bsvr_pp.approximations.annealed`."""
+        """Return draws of f and the log evidence; arguments as of `bsvr_pp.approximations.annealed`."""
         return annealed(K, y, likelihood, self, mean=mean, random_seed=rng)
 
     def evidence(self, K: AnyCovariance, y: Array, noise: NoiseModel, mean: Array, rng: Generator) -> Evidence:

@@ -1,4 +1,4 @@
-"""The memory of a fit before it starts: what does not fit into the free memory is refused."""
+"""The memory of a fit, checked before it starts: a fit that needs more than the free memory is refused."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ _IN_BLOCKS = "cut the rows into blocks, gp.prior(blocks=bp.local_blocks(X))"
 
 
 def check_budget(method: Method, n: int, *, divisible: bool = True, blocks: float = 1, rank: int | None = None) -> None:
-    """Raise a MemoryError if a fit does not fit; ``divisible`` is whether the model could have blocks."""
+    """Raise a MemoryError if a fit exceeds free memory; ``divisible`` is whether the model could have blocks."""
     n_parts = blocks if rank is None else n / rank
     side_by_side = min(method.chains, cpu_count()) if isinstance(method, Samples) else 1
     needed = 8.0 * (n / n_parts) ** 2 * _MATRICES * side_by_side
@@ -25,7 +25,7 @@ def check_budget(method: Method, n: int, *, divisible: bool = True, blocks: floa
 
 
 def check_memory(name: str, n: int, remedy: str, *, needed: float | None = None) -> None:
-    """Raise a MemoryError if a dense fit of n rows, or what needs so many bytes, does not fit into free memory."""
+    """Raise a MemoryError if a dense fit of n rows, or ``needed`` bytes, exceed free memory."""
     free, needed = available_memory(), 8.0 * n**2 * _MATRICES if needed is None else needed
     if needed > free:
         raise MemoryError(
@@ -35,7 +35,7 @@ def check_memory(name: str, n: int, remedy: str, *, needed: float | None = None)
 
 
 def available_memory() -> float:
-    """Free memory in bytes: the minimum for the machine, the control group (container) and the process."""
+    """Return free memory in bytes: the minimum for the machine, the control group (container) and the process."""
     free = float(psutil.virtual_memory().available)
     for limit, used in _control_groups():
         try:
@@ -52,7 +52,7 @@ def available_memory() -> float:
 
 
 def _control_groups() -> list[tuple[Path, Path]]:
-    """Files with the limit and the usage of each control group (version 2) of this process."""
+    """Return files with the limit and the usage of each control group (version 2) of this process."""
     root, of_process = Path("/sys/fs/cgroup"), Path("/proc/self/cgroup")
     try:
         paths = [line.removeprefix("0::/") for line in of_process.read_text().splitlines() if line.startswith("0::/")]

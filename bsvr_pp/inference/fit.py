@@ -53,31 +53,31 @@ def fit(
     method : MAP, Laplace, MeanField, NUTS or another method
         Method, with its own options.
     model : pm.Model, optional
-        A model with a `GP` prior and support vector noise; by default the model of the surrounding ``with``. `NUTS()`
-        takes every PyMC model.
+        A model with a `GP` prior and support vector noise; by default the model of the surrounding ``with`` block.
+        `NUTS()` accepts every PyMC model.
     hyperparameters : dict, optional
         Values of some or all hyperparameters, by name. The others are optimised (or, by NUTS, sampled).
     restarts : int, optional
         Number of starts of the optimiser: by default 2, or 5 for exact Laplace, whose evidence is discontinuous. Above
-        400 rows they compete on a part of the rows (docs/defaults.md).
+        400 rows they are compared on a part of the rows (docs/defaults.md).
     objective : {"posterior", "evidence"}
         Objective of the optimisation: evidence times hyperpriors, or only the evidence.
     evidence : "naive", optional
-        Allows to choose or sample the hyperparameters of labels (`bp.SVMLabel`) by their naive evidence, which is not
+        Allow optimising or sampling the hyperparameters of labels (`bp.SVMLabel`) by their naive evidence, which is not
         normalised (Sollich 2002, section 4). Without this option it is an error.
     random_seed : int or Generator, optional
         Random seed of starts and draws; the same seed gives the same result.
     progressbar : bool
         Whether to show progress.
     draws : int, optional
-        Number of draws of f in the result of a method at a point of the hyperparameters: by default 500, or fewer with
-        many rows in blocks. NUTS has this option itself.
+        Number of draws of f in the result of a method at a point of the hyperparameters. The default is 500, or fewer
+        with many rows in blocks. NUTS has this option itself.
 
     Returns
     -------
     xarray.DataTree
-        Its groups and attributes are listed in the documentation; `save` and `load` store it. Of a model that other
-        methods do not take, `NUTS()` returns the tree of PyMC, whose attribute ``other_methods`` says why.
+        The documentation lists its groups and attributes; `save` and `load` store it. For a model that other methods
+        refuse, `NUTS()` returns the tree of PyMC, with the reason in the attribute ``other_methods``.
 
     Raises
     ------
@@ -88,14 +88,14 @@ def fit(
     ModelError
         If the model is not a support vector model.
     MemoryError
-        If so many rows do not fit into the memory.
+        If the rows need more than the free memory.
 
     Warns
     -----
     ConvergenceWarning
         If the result did not converge.
     UserWarning
-        If coefficients of mu are optimised and not integrated out.
+        If coefficients of mu are optimised instead of integrated out.
 
     <pymc_model>
     ...     result = bp.fit(bp.Laplace(), hyperparameters={"C": 10.0}, progressbar=False)
@@ -127,14 +127,14 @@ def fit(
         found = method.run(problem, fixed, Options(restarts, objective, progressbar), rng)
         diagnosis = found.diagnosis()
         if not diagnosis["converged"]:
-            came.clear()  # what came has ended the search or the sampling
+            came.clear()  # the interruption has ended the search or the sampling
     return _judge(found.tree(problem, diagnosis | attributes_of(method, objective), rng, draws), began)
 
 
 def _check_options(
     method: object, restarts: int | None, objective: str, evidence: str | None, draws: int | None
 ) -> None:
-    """Check a method and options by themselves."""
+    """Check a method and options without the model."""
     if isinstance(method, pm.Model):
         raise TypeError("method comes before model: write bp.fit(bp.Laplace(), model), or with another method")
     if not isinstance(method, Method):
@@ -159,14 +159,14 @@ def _check_options(
 
 
 def _check_problem(problem: Problem, method: Method, fixed: Point, objective: str, evidence: str | None) -> None:
-    """Check what a method is to do with a model, and warn of coefficients that it optimises."""
+    """Check a method and options for a model, and warn of optimised coefficients."""
     if objective == "evidence" and problem.terms:
         raise ModelError(
             f"objective='evidence' leaves priors out, and {problem.terms[0].name} is a term of the "
             "hyperparameters' prior: use objective='posterior', or take it out of the model"
         )
     free = [name for name in problem.hyperparameters if name not in fixed]
-    # They are chosen by an evidence that is not normalised over the targets only on request.
+    # An evidence that is not normalised over the targets is used only on request.
     refusal = problem.loss.targets.refusal("normalised evidence", target=problem.target, free=", ".join(free))
     if evidence == "naive" and not refusal:
         raise ValueError(f"evidence='naive' is for labels, and {problem.target} has {problem.loss.name} noise")

@@ -1,7 +1,7 @@
-"""What a method found: posteriors of f at one or several points of the hyperparameters, or draws.
+"""The record of a fit: posteriors of f at one or several points of the hyperparameters, or draws.
 
-A `Fitted` predicts at once, as estimators do; its ``tree`` is the result, and `read_fitted` reads it back. Results of a
-model share its last factorisations where vectors, prior covariance and prior mean are equal to the last bit.
+Estimators predict directly from a `Fitted`; its ``tree`` is the result, and `read_fitted` restores it. Results of a
+model share its last factorisations if vectors, prior covariance and prior mean are equal to the last bit.
 """
 
 from __future__ import annotations
@@ -55,7 +55,7 @@ _KEPT: WeakKeyDictionary[pm.Model, tuple[LatentPosterior, ...]] = WeakKeyDiction
 
 
 class Cloud(NamedTuple):
-    """Points of the posterior of the hyperparameters, with their weights, where f is integrated out by ``latent``."""
+    """Weighted points of the posterior of the hyperparameters; ``latent`` integrates f out."""
 
     points: list[Point]
     weights: Array
@@ -75,13 +75,13 @@ class Fitted:
     log_evidence: float
     more: Mapping[str, Any] = field(default_factory=dict)  # other attributes of the result
     plug_in: bool = False  # f is only its mode
-    cloud: Cloud | None = None  # points of which the result has draws
+    cloud: Cloud | None = None  # points from which the result has draws
     draws: xr.DataTree | None = None  # the result, if it was read; without points its mean is the point
     scales: NoiseScales = field(default_factory=NoiseScales.one)
 
     @property
     def sampled(self) -> bool:
-        """Whether f has draws in the place of posteriors."""
+        """Whether f has draws instead of posteriors."""
         return self.draws is not None and not self.posteriors
 
     @property
@@ -104,20 +104,20 @@ class Fitted:
         return self.posteriors[0].log_evidence if len(self.posteriors) > 1 else self.log_evidence
 
     def with_scales(self, problem: Problem, scales: NoiseScales) -> Fitted:
-        """The same with scales of the noise."""
+        """Return the same with scales of the noise."""
         if scales.several:
             many, point = problem.blocks.several, self.points[0]
             scales = scales.of_rows(problem, point, solved_rows(problem, point) if many else self.posteriors[0])
         return replace(self, scales=scales)
 
     def with_posterior(self, posterior: LatentPosterior) -> Fitted:
-        """The same with the posterior of f at the point."""
+        """Return the same with the posterior of f at the point."""
         message = self.message if posterior.converged else "the solve of a block"
         converged, value = self.converged and posterior.converged, posterior.log_evidence
         return replace(self, posteriors=[posterior], converged=converged, message=message, log_evidence=value)
 
     def updated(self, posteriors: list[LatentPosterior], latent: IntegratesLatent) -> Fitted:
-        """The same points with posteriors of more rows, whose evidences given the others change the weights."""
+        """Return the same points with posteriors of more rows; the evidence of the new rows changes the weights."""
         after, before = ([each.log_evidence for each in some] for some in (posteriors, self.posteriors))
         with np.errstate(divide="ignore"):
             found = np.log(self.weights) + np.subtract(after, before)
@@ -135,7 +135,7 @@ class Fitted:
         )
 
     def components(self, problem: Problem, neighbours: int | None = None) -> Iterable[Component]:
-        """Components of the averaged predictions; without posteriors they are fits on nearest rows."""
+        """Return components of the averaged predictions; without posteriors they are fits on nearest rows."""
         if self.sampled:
             return components(problem, cast(xr.DataTree, self.draws), neighbours=neighbours)
         found = []
@@ -152,7 +152,7 @@ class Fitted:
         return found
 
     def diagnosis(self) -> dict[str, object]:
-        """Attributes of the result."""
+        """Return the attributes of the result."""
         return {
             "log_evidence": self.log_evidence,
             "converged": int(self.converged),
@@ -162,13 +162,13 @@ class Fitted:
         }
 
     def result(self, problem: Problem, method: Method) -> xr.DataTree:
-        """The result as `fit` makes it."""
+        """Return the result as `fit` makes it."""
         return self.tree(problem, attributes_of(method) | self.diagnosis(), np.random.default_rng(0))
 
     def tree(
         self, problem: Problem, attributes: dict[str, object], rng: np.random.Generator, draws: int | None = None
     ) -> xr.DataTree:
-        """The result at a point; or draws of a cloud of points, with a group ``members`` of those that predict."""
+        """Make the result at a point; or draws of a cloud, with a group ``members`` of the points that predict."""
         if self.draws is not None:
             return self.draws.copy()
         if self.cloud is not None:
@@ -182,7 +182,7 @@ class Fitted:
     def _drawn(
         self, problem: Problem, cloud: Cloud, attributes: dict[str, object], rng: np.random.Generator, size: int | None
     ) -> xr.DataTree:
-        """Draws of the points of a cloud, equal ones together, and of f by its posterior at each."""
+        """Return draws of the points of a cloud, equal ones together, and of f by its posterior at each."""
         order, many = rng.permutation(len(cloud.points)), size or draws_of(problem)
         index = order[systematic(cloud.weights[order], many)]
         points = [with_derived(problem, point) for point in cloud.points]
@@ -199,13 +199,13 @@ class Fitted:
 
 
 def systematic(weights: Array, count: int) -> Rows:
-    """Numbers of points, drawn by weights at equal distances of their cumulated sum."""
+    """Return numbers of points, drawn by weights at equal distances of their cumulative sum."""
     share = np.cumsum(weights)
     return np.searchsorted(share, (np.arange(count) + 0.5) / count * share[-1]).clip(0, len(weights) - 1)
 
 
 def fitted_at(point: Point, posterior: LatentPosterior, optima: list[Optimum], **more: object) -> Fitted:
-    """Make the record of a point; it has converged if the best optimum and the posterior have."""
+    """Make the record of a point; it has converged if the best optimum and the posterior have converged."""
     converged = (not optima or optima[0].converged) and posterior.converged
     message = optima[0].message if optima else "hyperparameters were given"
     return Fitted([point], [posterior], np.ones(1), optima, bool(converged), message, posterior.log_evidence, more)
@@ -217,7 +217,7 @@ def unsolved(point: Point, optima: list[Optimum], end: Optimum, **more: object) 
 
 
 def light(posterior: LatentPosterior) -> LatentPosterior:
-    """The posterior without factors of blocks, which are computed at each use, and cannot be pickled."""
+    """Return the posterior without factors of blocks, which are computed at each use, and cannot be pickled."""
     return without_factor(posterior) if isinstance(posterior.factor, BlockFactor) else posterior
 
 
@@ -238,13 +238,13 @@ class Draws(NamedTuple):
     diagnostics: dict[str, object]
 
     def diagnosis(self) -> dict[str, object]:
-        """R-hat, effective sample size and other diagnostics of the sampler."""
+        """Return R-hat, effective sample size and other diagnostics of the sampler."""
         return self.diagnostics
 
     def tree(
         self, problem: Problem, attributes: dict[str, object], rng: np.random.Generator, draws: int | None = None
     ) -> xr.DataTree:
-        """The result."""
+        """Return the result."""
         return from_samples(self.problem, self.samples, self.given, attributes, rng)
 
 
@@ -321,7 +321,7 @@ def check_neighbours(
 
 
 def _members(problem: Problem, result: xr.DataTree) -> list[Member]:
-    """The posterior of a result, or of each point of the hyperparameters in its predictions."""
+    """Return the posterior of a result, or of each point of the hyperparameters in its predictions."""
     if "members" not in result.children:
         latent, posterior = (result[group].to_dataset() for group in ("latent_posterior", "posterior"))
         (point,) = points_of(posterior.isel(chain=[0], draw=[0]), problem.hyperparameters)
@@ -333,7 +333,7 @@ def _members(problem: Problem, result: xr.DataTree) -> list[Member]:
 
 
 def latent_posterior(problem: Problem, result: xr.DataTree) -> tuple[LatentPosterior, NoiseModel]:
-    """Gaussian posterior of f, and the noise, of a result at one point of the hyperparameters, of this model."""
+    """Return the Gaussian posterior of f and the noise of a result at one point of the hyperparameters."""
     check_match(problem, result)
     (member,) = _members(problem, result)
     K, mean, noise = problem.at(member.point)
@@ -343,7 +343,7 @@ def latent_posterior(problem: Problem, result: xr.DataTree) -> tuple[LatentPoste
 def posterior_of(
     problem: Problem, K: Covariance | BlockDiagonal, mean: Array, dual_coef: Array, site_precision: Array
 ) -> LatentPosterior:
-    """The posterior of f that is given by the two vectors of a result; it is factored once."""
+    """Return the posterior of f from the two vectors of a result, factored once."""
     for kept in _KEPT.get(problem.model, ()):
         same = np.array_equal(kept.dual_coef, dual_coef) and np.array_equal(kept.site_precision, site_precision)
         if same and isinstance(K, Covariance) and kept.has_prior(K, mean):
@@ -355,7 +355,7 @@ def posterior_of(
 
 def keep(problem: Problem, posterior: LatentPosterior) -> None:
     """Store a posterior of f while its model exists, unless newer posteriors replace it."""
-    if isinstance(posterior.factor, BlockFactor):  # which holds no factors
+    if isinstance(posterior.factor, BlockFactor):  # it keeps no factors
         return
     kept: list[LatentPosterior] = []
     total = 0

@@ -1,9 +1,10 @@
 """Hyperparameters integrated out, by weighted points of their posterior.
 
-The points lie in the unconstrained space of the model, where the log density has the Jacobian of the transforms. The
-second derivatives near the optimum give a Student t distribution, whose quasi-random points get importance weights
-(Rue, Martino & Chopin 2009 go from the same derivatives). Where these are too unequal, points drawn by weight move by
-Hamiltonian Monte Carlo (Neal 2011), and the evidence is a bridge between both sets of points (Meng & Wong 1996).
+The points lie in the unconstrained space of the model, where the log density includes the Jacobian of the transforms.
+The second derivatives near the optimum give a Student t distribution, whose quasi-random points have importance weights
+(Rue, Martino & Chopin 2009 use the same derivatives). If these are too unequal, points drawn by weight move by
+Hamiltonian Monte Carlo (Neal 2011). The evidence is then a bridge estimate between both sets of points (Meng & Wong
+1996).
 """
 
 from __future__ import annotations
@@ -32,15 +33,15 @@ from bsvr_pp.model.problem import Point, Problem
 GOOD_K = 0.7  # largest k-hat of reliable importance weights (Vehtari et al. 2024)
 _EQUAL = 1e-6  # log ratios that are closer are equal: no Pareto distribution can be fitted to them
 
-_FLATTEST = 0.25  # smallest curvature of the density that counts: where it is flat, points stay within a few units
-TAIL = 5.0  # degrees of freedom of the proposal, whose tails must not be lighter than those of the posterior
+_FLATTEST = 0.25  # smallest curvature used: where the density is flat, points stay within a few units
+TAIL = 5.0  # degrees of freedom of the proposal: its tails must not be lighter than the posterior's
 _SIDES = 0.25  # share of the number of points, below which the widths of both sides are found first,
 _DROP, _WIDEST = 2.0**0.5, 2.5  # at this distance, and the largest width
 _STEP = 0.05  # of unconstrained values, for second derivatives
 _NEWTON = 1.5  # largest step to the mode, in standard deviations of the proposal
-_LEAST = 8.0  # effective number of points from which those that move are drawn,
+_LEAST = 8.0  # effective number of points, from which moving points are drawn,
 _LEAPS, _SIZE = 3, 0.7  # leapfrog steps of a move, and their first size,
-_ACCEPTED, _RATE = 0.7, 0.25  # which follows the share of accepted moves to this one, at this rate
+_ACCEPTED, _RATE = 0.7, 0.25  # adapted to this share of accepted moves, at this rate
 _STUCK = 0.1  # share of accepted moves below which the points do not follow the posterior
 BY_DRAWS = "sample the hyperparameters, with NUTS(latent=...)"  # the remedy then
 
@@ -49,17 +50,18 @@ BY_DRAWS = "sample the hyperparameters, with NUTS(latent=...)"  # the remedy the
 class Integrated:
     """Hyperparameters integrated out by weighted points of their posterior, near its mode.
 
-    It takes about a hundred evaluations of the evidence, where `NUTS` takes thousands. Predictions average over
-    ``kept`` of the points; the result has draws from all, with f by its posteriors.
+    It needs about a hundred evaluations of the evidence, `NUTS` thousands. Predictions average over ``kept`` of the
+    points; the result has draws from all points, with f from its posteriors.
 
     Parameters
     ----------
     latent : MeanField, Laplace or another approximation
-        Method that integrates the latent function out. Its evidence must be continuous: of Laplace the local curvature.
+        Method that integrates the latent function out. Its evidence must be continuous: Laplace needs the local
+        curvature.
     points : int
         Number of points, at least 25.
     kept : int
-        Largest number of points in predictions, and of those that move where weights are too unequal.
+        Largest number of points in predictions, and of moving points if weights are too unequal.
 
     Raises
     ------
@@ -113,9 +115,9 @@ class Integrated:
         rng: Generator,
         progressbar: bool = False,
     ) -> list[Fitted]:
-        """Integrate the hyperparameters that are not given out around an optimum, which has a weight of zero.
+        """Integrate out the hyperparameters that are not given, around an optimum, which has weight zero.
 
-        Several problems share those of the kernel, and their evidence is that of all together.
+        Several problems share the hyperparameters of the kernel, and have one evidence together.
         """
         self.latent.check_sampling(problems[0])
         density = SharedObjective(problems, self.latent, given, warm_starts=False, density=True)
@@ -125,7 +127,7 @@ class Integrated:
             return [self._averaged(cloud, *each) for each in zip(problems, points, found, strict=True)]
 
     def _averaged(self, cloud: _Cloud, problem: Problem, points: Sequence[Point], found: Fitted) -> Fitted:
-        """The record of a problem at the points of a cloud."""
+        """Return the record of a problem at the points of a cloud."""
         chosen, weights = cloud.thinned(self.kept)
         posteriors = [solve_at(problem, self.latent, points[i]) for i in chosen]
         message, good = found.message, cloud.k_hat <= GOOD_K or cloud.accepted >= _STUCK
@@ -149,7 +151,7 @@ class Integrated:
 
 
 class _Cloud(NamedTuple):
-    """Points (m, k) with their weights, and what they say of the evidence."""
+    """Points (m, k) with their weights, and their estimate of the evidence."""
 
     x: Array
     weights: Array
@@ -160,7 +162,7 @@ class _Cloud(NamedTuple):
     accepted: float = 1.0  # share of the moves
 
     def thinned(self, kept: int) -> tuple[Rows, Array]:
-        """At most ``kept`` points with their weights: the last of equal ones, or drawn by weight in their order."""
+        """Return at most ``kept`` points with weights: the last if all are equal, or drawn by weight in order."""
         if np.ptp(self.weights) == 0 or len(self.x) <= kept:
             return np.arange(len(self.x))[-kept:], self.weights[-kept:] / self.weights[-kept:].sum()
         found, counts = np.unique(systematic(self.weights, kept), return_counts=True)
@@ -168,12 +170,12 @@ class _Cloud(NamedTuple):
 
 
 def _cloud(density: Evaluate, x: Array, method: Integrated, rng: Generator, progressbar: bool) -> _Cloud:
-    """Weighted points around an optimum x (k,) of the hyperparameters."""
+    """Return the weighted points around an optimum x (k,) of the hyperparameters."""
     points, chains = method.points, min(method.kept, method.points)
     centre, scale, value = _normal(density, x)
     k = x.size
     sides = np.ones((2, k))
-    if 2 * k <= _SIDES * points:  # where they are quickly found
+    if 2 * k <= _SIDES * points:  # if they are found quickly
         sides = np.stack([[_side(value - density(centre + way * at)[0]) for at in scale.T] for way in (-_DROP, _DROP)])
     uniform = qmc.Sobol(k + 1, rng=rng).random_base2(int(np.ceil(np.log2(points))))[:points]
     uniform = np.clip(uniform, 1e-9, 1.0 - 1e-9)
@@ -182,7 +184,7 @@ def _cloud(density: Evaluate, x: Array, method: Integrated, rng: Generator, prog
     log_volume = float(np.linalg.slogdet(scale)[1])
 
     def log_ratio(values: Array, places: Array) -> Array:
-        """Log of the posterior density over that of the proposal, at places (m, k) on its scale."""
+        """Return the log ratio of posterior and proposal densities, at places (m, k) on the proposal's scale."""
         widths = np.where(places < 0.0, *sides)
         return (
             values - np.reshape(proposal.logpdf(places / widths), len(places)) + np.log(widths).sum(axis=1) + log_volume
@@ -213,12 +215,12 @@ def _cloud(density: Evaluate, x: Array, method: Integrated, rng: Generator, prog
 
 
 def _normal(density: Evaluate, x: Array) -> tuple[Array, Array, float]:
-    """Mode (k,) of the density, about, scale (k, k), whose square is the inverse of minus its curvature, and value."""
+    """Return the approximate mode (k,), scale (k, k) (its square inverts minus the curvature), and value."""
     value, gradient = density(x)
     turns = [gradient - density(x + step)[1] for step in _STEP * np.eye(x.size)]
     curvature = np.stack(turns) / _STEP
     values, vectors = np.linalg.eigh(0.5 * (curvature + curvature.T))
-    vectors = vectors * np.where(np.sum(vectors**3, axis=0) < 0.0, -1.0, 1.0)  # LAPACK's signs go by the order of x
+    vectors = vectors * np.where(np.sum(vectors**3, axis=0) < 0.0, -1.0, 1.0)  # LAPACK's signs depend on the order of x
     scale = np.asarray(vectors / np.sqrt(np.maximum(np.abs(values), _FLATTEST)))
     step = scale.T @ gradient
     step = scale @ (step * min(1.0, _NEWTON / max(float(np.abs(step).max()), 1e-300)))
@@ -229,12 +231,12 @@ def _normal(density: Evaluate, x: Array) -> tuple[Array, Array, float]:
 
 
 def _side(drop: float) -> float:
-    """Width of one side of the density, from its drop at a distance at which that of a normal one is 1."""
+    """Return the width of one side of the density, from its drop where a normal density drops by 1."""
     return float(np.clip(drop**-0.5 if drop > 0.0 else _WIDEST, 1.0 / _WIDEST, _WIDEST))
 
 
 def _drawn(log_ratio: Array, count: int) -> Rows:
-    """Numbers of points, drawn by weights to the largest power for which enough of them count."""
+    """Return numbers of points, drawn by weights to the largest power with enough effective points."""
     for power in 0.8 ** np.arange(60.0):
         weights = np.exp(power * (log_ratio - log_ratio.max()))
         if np.sum(weights) ** 2 / np.sum(weights**2) >= min(_LEAST, 0.5 * np.isfinite(log_ratio).sum()):
@@ -276,10 +278,10 @@ class _Chains:
 
 
 def bridge_estimate(of_proposal: Array, of_posterior: Array, independent: int) -> tuple[float, float]:
-    """Log of a normaliser, and its standard error, from log ratios at points of a proposal and of the posterior.
+    """Return log normaliser and standard error, from log ratios at points of a proposal and of the posterior.
 
-    This is the optimal bridge of Meng & Wong (1996, equation 4.1); the error is that of Frühwirth-Schnatter (2004), for
-    an ``independent`` number of points of the posterior.
+    This is the optimal bridge of Meng & Wong (1996, equation 4.1), with the error of Frühwirth-Schnatter (2004) for an
+    ``independent`` number of points of the posterior.
     """
     n, m = of_proposal.size, of_posterior.size
     share, value = np.log(n / (n + m)), importance_estimate(of_proposal)[0]
@@ -294,7 +296,7 @@ def bridge_estimate(of_proposal: Array, of_posterior: Array, independent: int) -
 
 
 def pareto_weights(log_ratio: Array) -> tuple[Array, float]:
-    """Normalised, smoothed log weights (draws,) from log importance ratios, known up to a constant, and k-hat."""
+    """Return normalised, smoothed log weights (draws,), from unnormalised log importance ratios, and k-hat."""
     # If all are equal within ArviZ's own tail, the largest min(n/5, 3√n) ratios, no Pareto distribution can be fitted.
     tail = max(int(min(0.2 * log_ratio.size, 3.0 * np.sqrt(log_ratio.size))), 1)
     if np.ptp(np.sort(log_ratio)[-tail:]) < _EQUAL:

@@ -1,9 +1,9 @@
 """A posterior of f whose mean is monotone in some inputs: slopes are given where the mean would fall.
 
-A fall is where the mean of f has not the sign of slope that it shall have. Points of falls are collected in rounds, and
-of these the slopes are given which hold the others up, until copies of rows with another value of the input are in
-order. The mean is so the nearest monotone one in the norm of the prior. Factors Φ(slope/ν) of Riihimäki & Vehtari
-(2010) in their place make f steep wherever the data say little (docs/how-to/monotone-effects.md).
+A fall is where the slope of the mean of f has the wrong sign. Points of falls are collected in rounds. Slopes are given
+at those points that keep the others monotone, until copies of rows with another value of the input are in order. The
+mean is then the nearest monotone function in the norm of the prior. Factors Φ(slope/ν) of Riihimäki & Vehtari (2010)
+instead make f steep where data are rare (docs/how-to/monotone-effects.md).
 """
 
 from __future__ import annotations
@@ -24,17 +24,17 @@ from bsvr_pp.model.problem import Point, Problem
 from bsvr_pp.model.slopes import RISE, WIDTH, GivenSlopes, SlopeCovariances, Slopes
 
 ALLOWED = 1e-3  # largest fall of the mean along an input, in standard deviations of the targets
-_ROUNDS = 30  # in which points are collected,
-_CALM = 2  # of which so many in a row without falls end the search
-_MOST = 32  # at most so many an input and round,
-_APART = 0.3  # at least so far from one another, in standard deviations of the inputs
-_BEYOND = 0.1  # of the range of an input, by which copies lie beyond it
+_ROUNDS = 30  # largest number, in which points are collected,
+_CALM = 2  # consecutive rounds without falls that end the search
+_MOST = 32  # largest number of points for each input and round,
+_APART = 0.3  # smallest distance between them, in standard deviations of the inputs
+_BEYOND = 0.1  # share of the range of an input by which copies extend beyond it
 _LEVELS = 8  # values of the input in the copies of a row,
-_COPIES = 4000  # so many copies in all, new ones in each round
+_COPIES = 4000  # number of copies, new ones in each round
 
 
 class Monotone(NamedTuple):
-    """A fit with its posteriors given slopes, these slopes, and the largest fall that is left."""
+    """A fit with its posteriors given slopes, these slopes, and the largest remaining fall."""
 
     fitted: Fitted
     slopes: Slopes
@@ -42,7 +42,7 @@ class Monotone(NamedTuple):
 
 
 def solve_monotone(problem: Problem, fitted: Fitted, latent: IntegratesLatent, slopes: Slopes) -> Monotone:
-    """Give slopes until the mean of f is monotone, the same at all points of the hyperparameters."""
+    """Add slopes until the mean of f is monotone, the same at all points of the hyperparameters."""
     rng, candidates, calm, searched = np.random.default_rng(0), slopes, 0, fitted.converged
     if len(slopes.X):
         fitted, slopes = _given_some(problem, fitted, latent, candidates)
@@ -61,7 +61,7 @@ def solve_monotone(problem: Problem, fitted: Fitted, latent: IntegratesLatent, s
 def _given_some(
     problem: Problem, fitted: Fitted, latent: IntegratesLatent, candidates: Slopes
 ) -> tuple[Fitted, Slopes]:
-    """The fit given those slopes that hold all candidates up at one of the points, and these slopes."""
+    """Return the fit given the slopes that keep all candidates monotone at one of the points, and these slopes."""
     members = list(zip(fitted.points, fitted.posteriors, strict=True))
     slopes = candidates.taken(np.any([_holding(problem, *member, candidates) for member in members], axis=0))
     given, found = GivenSlopes.of(problem, slopes), []
@@ -73,10 +73,10 @@ def _given_some(
 
 
 def _holding(problem: Problem, point: Point, found: LatentPosterior, slopes: Slopes) -> NDArray[np.bool_]:
-    """Which slopes must be given so that the means of all are at least `RISE`, given the sites of the rows.
+    """Return which slopes to give so that the means of all are at least `RISE`, given the sites of the rows.
 
-    Without slopes given, they have the mean h and the covariance S. Forces λ >= 0, of which the least λᵀSλ is sought,
-    raise the means to h + S·λ >= RISE; where λ is 0 the mean is above without help.
+    Without given slopes, they have the mean h and the covariance S. Forces λ >= 0 with the least λᵀSλ raise the means
+    to h + S·λ >= RISE; a slope with λ = 0 is not given.
     """
     K, mean, _ = problem.dense_at(point)
     of_slopes, factor = SlopeCovariances(problem, point, slopes), K.factor(found.site_precision)
@@ -92,10 +92,10 @@ def _holding(problem: Problem, point: Point, found: LatentPosterior, slopes: Slo
 def _falls(
     problem: Problem, fitted: Fitted, signs: Array, rng: np.random.Generator
 ) -> tuple[float, Array, NDArray[np.intp]]:
-    """The largest fall of the mean of f along copies of rows, and points (m, d) and inputs (m,) of steep falls.
+    """Return the largest fall of the mean of f along copies of rows, and points (m, d), inputs (m,) of steep falls.
 
-    Half of the rows are training rows; the others have each input from a row of its own. The copies of a row have
-    ascending values of one input, of the data or uniform in their range and a little beyond.
+    Half of the rows are training rows; the others combine inputs of different rows. The copies of a row have ascending
+    values of one input, from the data or uniform in their range and a little beyond.
     """
     rows, d = problem.inputs, signs.size
     worst, X, inputs = 0.0, [np.empty((0, d))], [np.empty(0, dtype=np.intp)]
@@ -119,14 +119,14 @@ def _falls(
 
 
 def _mean(problem: Problem, fitted: Fitted, X: Array) -> Array:
-    """Mean of f at inputs, over the points of the hyperparameters."""
+    """Return the mean of f at inputs, over the points of the hyperparameters."""
     members = zip(fitted.weights, fitted.points, fitted.posteriors, strict=True)
     each = [w * posterior.predict(*problem.cross(point, X))[0] for w, point, posterior in members if w > 0.0]
     return np.sum(each, axis=0)
 
 
 def _steepest(base: Array, k: int, level: Array, f: Array) -> tuple[Array, NDArray[np.intp]]:
-    """Middles of the steepest falls between neighbouring copies of rows, at least `_APART` from one another."""
+    """Return midpoints of the steepest falls between neighbouring copies of rows, at least `_APART` apart."""
     fall = f[:, :-1] - f[:, 1:]
     slope = fall / np.maximum(np.diff(level, axis=1), 1e-9)
     slope[fall <= 0.1 * ALLOWED] = 0.0

@@ -1,7 +1,7 @@
-"""Results on disk: netCDF files that end in checksums, so that a damaged file is always recognised.
+"""Results on disk: netCDF files that end in checksums, to recognise every damaged file.
 
-Checksums are no signature. What a file declares is therefore checked before memory is taken for it: it holds its arrays
-uncompressed, one after another, and nothing that lies in other files.
+Checksums are not a signature. The declarations of a file are therefore checked before memory is allocated: its arrays
+must be uncompressed, one after another, and not in other files.
 """
 
 from __future__ import annotations
@@ -13,14 +13,14 @@ import xarray as xr
 
 from bsvr_pp.core.atomic_write import SealedFile, atomic_write, check_writable, seal
 
-_NO_VARIABLE = b"This is a netCDF dimension but not a netCDF variable"  # start of the name of what has no values
+_NO_VARIABLE = b"This is a netCDF dimension but not a netCDF variable"  # start of the name of an item without values
 
 
 def save(result: xr.DataTree, path: str | Path) -> None:
     """Save a result to a netCDF file.
 
-    The file is first written under another name, so that it is either complete or absent. ``result.to_netcdf(path)``
-    gives a file with the same content but without a checksum, which `load` does not accept.
+    The file is first written under another name, and is either complete or absent. ``result.to_netcdf(path)`` gives a
+    file with the same content but without a checksum, which `load` does not accept.
 
     Parameters
     ----------
@@ -79,7 +79,7 @@ def load(path: str | Path) -> xr.DataTree:
     Raises
     ------
     ValueError
-        If there is no such file, it is damaged, or it was not written by `save`.
+        If there is no such file, or it is damaged or not from `save`.
     """
     path = Path(path)
     if not path.is_file():
@@ -95,7 +95,7 @@ def load(path: str | Path) -> xr.DataTree:
 
 
 def _check_declared(path: Path, file: h5py.File) -> None:
-    """Check that the arrays of a file have their declared sizes in it, and that each has one name."""
+    """Check that the arrays in a file have their declared sizes, and that each has one name."""
     total, groups = 0, [file]
     while groups:
         group = groups.pop()

@@ -1,9 +1,9 @@
-"""The parts of a latent function in results: their draws, and what predicts them.
+"""The parts of a latent function in results: their draws and predictions.
 
 The location f of the noise is B·g + A·z + c with processes g and standard normal z (`bsvr_pp.model.affine`). Given the
-dual coefficients α of f the posterior means are K·Bᵀ·α for g, less its prior mean, and Aᵀ·α for z; the variance of the
-share of a part is as of f, with its own cross covariance. Draws follow Matheron's rule: a draw from the prior is
-corrected with the dual coefficients of the difference between the sites and the draw of f.
+dual coefficients α of f the posterior means are K·Bᵀ·α for g, minus its prior mean, and Aᵀ·α for z. The variance of a
+part has the formula of f, with its own cross covariance. Draws follow Matheron's rule: a prior draw is corrected with
+the dual coefficients of the difference between the sites and the draw of f.
 """
 
 from __future__ import annotations
@@ -26,14 +26,14 @@ from bsvr_pp.model.affine import Affine, Process
 from bsvr_pp.model.compiled import Compiled
 from bsvr_pp.model.problem import Point, Problem
 
-# From the prior covariance of new rows with the training rows, prior variance and prior mean to mean and variance of f.
+# Maps prior covariance of new and training rows, prior variance and prior mean to mean and variance of f.
 Gaussian = Callable[[Array | CrossRoot, Array, Array], tuple[Array, Array]]
 
-_SAME = 1e-8  # relative and absolute tolerance of what is affine
+_SAME = 1e-8  # relative and absolute tolerance of the test for affine functions
 
 
 def names_of_latents(problem: Problem) -> list[str]:
-    """Names of f, or of the processes and the Gaussian variables of which it is made."""
+    """Return the names of f, or of its processes and Gaussian variables."""
     if problem.composite is None:
         return [problem.prior.name]
     return [*problem.composite.processes, *problem.composite.variables]
@@ -54,11 +54,11 @@ class _AtTraining(NamedTuple):
     rows: Rows | slice
 
     def in_f(self, values: Array) -> Array:
-        """What values (size, m) of the process add to f (size, n)."""
+        """Return the contribution to f (size, n) of values (size, m) of the process."""
         return values[:, self.rows] * self.weights if self.weights.ndim == 1 else values @ self.weights.T
 
     def from_dual(self, dual: Array) -> Array:
-        """K·Bᵀ times dual coefficients (size, n) of f."""
+        """Return K·Bᵀ times dual coefficients (size, n) of f."""
         if self.weights.ndim == 1:
             return (dual * self.weights) @ self.K.dense()[self.rows]
         return dual @ self.weights @ self.K.dense()
@@ -115,7 +115,7 @@ def _draw_parts(
 def moments_of_parts(
     problem: Problem, point: Point, posterior: LatentPosterior, *, plug_in: bool = False
 ) -> dict[str, Array]:
-    """Mean and standard deviation (2, ...) of the parts of f, at own rows, and of Deterministics affine in them."""
+    """Return mean and standard deviation (2, ...) of parts of f, at own rows, and of affine Deterministics."""
     affine, factor = problem.composite, posterior.factor
     assert affine is not None and isinstance(factor, Factor)  # parts have no blocks
     (A, parts), names = _at_training(problem, affine, point), names_of_latents(problem)
@@ -133,14 +133,14 @@ def moments_of_parts(
     mean = flat[0] + cross @ posterior.dual_coef
     at_sites = cross[:, factor.points]
     covariance -= at_sites @ factor.solve(at_sites).T
-    # The latents, at unit vectors, and at one more vector, which shows what is affine.
+    # The latents at unit vectors, and at one more vector, which shows whether a function is affine.
     probes = np.vstack([np.zeros(len(mean)), np.eye(len(mean)), np.random.default_rng(0).normal(0.0, 10.0, len(mean))])
     given = {
         name: part.reshape(-1, *shape)
         for name, part, shape in zip(names, np.split(probes, ends[:-1], axis=1), shapes, strict=True)
     }
     found = {}
-    with np.errstate(all="ignore"):  # of others, such as logarithms
+    with np.errstate(all="ignore"):  # of non-affine functions, such as logarithms
         shown = given | deterministics_at(problem, point, given)
     for name, values in shown.items():
         offset, *units, last = values.reshape(len(probes), -1)
@@ -153,7 +153,7 @@ def moments_of_parts(
 
 
 def deterministics_at(problem: Problem, point: Point, drawn: Mapping[str, Array]) -> Point:
-    """Deterministics of the model that depend on f or its parts, for draws (size, ...) of these."""
+    """Return Deterministics of the model that depend on f or its parts, for draws (size, ...) of these."""
     model, latents = problem.model, [problem.model[name] for name in names_of_latents(problem)]
     observed = {v: model.rvs_to_values[v] for v in model.observed_RVs}
     above = {v: set(ancestors([v], blockers=observed)) for v in model.deterministics if v not in latents}
@@ -171,7 +171,7 @@ def deterministics_at(problem: Problem, point: Point, drawn: Mapping[str, Array]
 
 
 def variables_at(problem: Problem, affine: Affine, point: Point, z: Array) -> dict[str, Array]:
-    """Gaussian variables, and prior means of the processes at their own rows, for draws of z (size, m)."""
+    """Return Gaussian variables, and prior means of the processes at their own rows, for draws of z (size, m)."""
 
     def graphs(given: Tensor) -> list[Tensor]:
         one = pt.vector(shape=(affine.size,))
@@ -200,7 +200,7 @@ def sum_of_parts(problem: Problem, points: list[Point]) -> Array:
 
 
 def part_cross(problem: Problem, name: str, point: Point, X_new: Array) -> tuple[Array | CrossRoot, Array, Array]:
-    """As `Problem.cross`, for the share of a part: covariance with f, prior variance and prior mean."""
+    """Compute `Problem.cross` for the share of a part: covariance with f, prior variance and prior mean."""
     affine = problem.composite
     assert affine is not None
 
@@ -218,7 +218,7 @@ def part_cross(problem: Problem, name: str, point: Point, X_new: Array) -> tuple
 
 
 def given_white(K: Covariance, white: Array) -> Gaussian:
-    """The Gaussian of a process at new rows, given a draw at the training rows, whitened by its covariance K."""
+    """Return the Gaussian of a process at new rows, given a draw at the training rows, whitened by its covariance K."""
 
     def at_draw(K_star: Array | CrossRoot, diagonal: Array, offset: Array) -> tuple[Array, Array]:
         half = K.whiten(np.asarray(K_star).T)
@@ -268,7 +268,7 @@ def given_parts(
 def _share_of_values(
     problem: Problem, affine: Affine, process: Process, point: Point, X: Array
 ) -> tuple[Array, Array, Array]:
-    """Covariance of the share of a process at new rows with its values at its own, prior variance and mean of it."""
+    """Return covariance of the share of a process at new rows with its own values, prior variance and mean."""
 
     def graphs(new: Tensor) -> list[Tensor]:
         return [affine.with_location(process, affine.own_rows(problem.matrix), new).T]
@@ -280,7 +280,7 @@ def _share_of_values(
 
 
 def _at_training(problem: Problem, affine: Affine, point: Point) -> tuple[Array, dict[str, _AtTraining]]:
-    """The matrix A of the variables, and each process at its own rows."""
+    """Return the matrix A of the variables, and each process at its own rows."""
 
     def graphs() -> list[Tensor]:
         each, U = affine.processes.values(), problem.matrix

@@ -54,7 +54,7 @@ def predict(
     result : DataTree
         Result of `fit`.
     X_new : (n_new, d) array, optional
-        New inputs of the first process that has the rows of the targets. Without one there are ``data`` alone.
+        New inputs of the first process that has the rows of the targets. Without such a process give only ``data``.
     <model>
     quantiles : sequence of float
         Levels of quantiles of the new targets, between 0 and 1.
@@ -62,38 +62,39 @@ def predict(
         Targets at the new inputs. ``y_log_density`` is their log density, ``y_cdf`` their probability integral
         transform, and ``y_crps`` their continuous ranked probability score, in the units of the target.
     data : dict, optional
-        Values of the other `pm.Data` on which noise, linear terms or processes depend, by name, one row for each new
-        input. Inputs that are `pm.Data` take the values of X_new.
+        Values by name of the other `pm.Data` on which noise, linear terms or processes depend, one row for each new
+        input. Inputs that are `pm.Data` have the values of X_new.
     target : str, optional
         Name of the observed variable whose values are predicted; needed if several are observed.
     component : str, optional
-        Name of one of the processes that are added, or of the coefficients of a linear term: only ``f_mean`` and
-        ``f_variance`` of this part of f are returned.
+        Name of one process of a sum, or of the coefficients of a linear term. Only ``f_mean`` and ``f_variance`` of
+        this part of f are returned.
     neighbours : int or NoiseScales, optional
-        Number of nearest training rows. On these f has a mean-field fit of its own at each new input (Gramacy & Apley
-        2015). The result must be of an approximation at one point of the hyperparameters. 64 rows take about a
-        millisecond an input. What `learn_noise_scales` returns is their number with scales of the noise. By default f
-        comes from the model: if it has blocks, from the block whose region holds the input.
+        Number of nearest training rows. f then has a separate mean-field fit on these at each new input (Gramacy &
+        Apley 2015). The result must come from an approximation at one point of the hyperparameters. 64 rows take about
+        a millisecond for each input. `learn_noise_scales` returns their number with scales of the noise. By default f
+        comes from the model; with blocks, from the block whose region contains the input.
     dims, coords : str, dict, optional
-        Name of the dimension of the new rows, "obs_new", and its coordinate by this name: by default their numbers.
+        Name of the dimension of the new rows, by default "obs_new", and its coordinate by this name, by default row
+        numbers.
 
     Returns
     -------
     xarray.Dataset
-        ``f_mean``, ``f_variance``, ``y_mean``, ``y_variance`` of the new rows; ``y_quantile`` over ``quantile`` too;
-        ``y_log_density``, ``y_cdf`` and ``y_crps``, and the coordinate ``y_new``, if targets are given. The variance of
-        f is Chu, Keerthi & Ong 2004, (44), or its equivalent for mean field; the variance of y adds (15). For labels
-        the result has ``y_probability``, the probability of +1, instead of quantiles: averaged over the posterior
+        ``f_mean``, ``f_variance``, ``y_mean`` and ``y_variance`` of the new rows, and ``y_quantile`` over ``quantile``.
+        With targets also ``y_log_density``, ``y_cdf`` and ``y_crps``, and the coordinate ``y_new``. The variance of f
+        is Chu, Keerthi & Ong 2004, (44), or its equivalent for mean field; the variance of y adds (15). For labels the
+        result has ``y_probability``, the probability of +1, instead of quantiles. It is averaged over the posterior
         (Sollich 2002, (33)), or at the mode for MAP (37). For ordered classes it has ``y_class_probability`` over
-        ``class`` and the rows, and y_mean and y_variance of the class number. For censored targets and intervals it
-        predicts the latent target, and y_new are exact targets.
+        ``class`` and the rows, and y_mean and y_variance of the class number. For censored targets and intervals the
+        latent target is predicted, and y_new are exact targets.
 
     Raises
     ------
     ValueError
         If X_new, data, dims or coords do not fit, a quantile is outside (0, 1), or result and model do not belong
-        together. Also if the noise of new points is unknown: it has a value for each training point, or depends on data
-        that are not given.
+        together. Also if the noise of new points is unknown, because it has a value for each training point, or depends
+        on missing data.
     <no_result>
 
     <pymc_model>
@@ -143,7 +144,7 @@ def predict_distribution(
     target: str | None = None,
     neighbours: int | NoiseScales | None = None,
 ) -> PredictiveDistribution:
-    """Predict the distribution of new targets, of which `predict` has some values.
+    """Predict the whole distribution of new targets.
 
     Parameters
     ----------
@@ -158,7 +159,7 @@ def predict_distribution(
     Raises
     ------
     ValueError
-        As in `predict`; and for labels and ordered classes, whose distribution is their probabilities.
+        As in `predict`; also for labels and ordered classes, which have only probabilities.
     <no_result>
 
     <sinc_model>

@@ -1,9 +1,9 @@
 """The interface of methods of inference.
 
-A method is a frozen dataclass with its options, which `fit` runs. What it can do is a protocol, asked by isinstance; no
-code outside the file of a method depends on its class or name. A method that integrates the latent function out does so
-for arrays (``solve``) and as a PyTensor graph (``evidence_graph``). The optimiser, `NUTS` and `marginalize` can then
-use it.
+A method is a frozen dataclass with its options, which `fit` runs. Protocols, checked by isinstance, define what it can
+do; no code outside the file of a method depends on its class or name. A method that integrates the latent function out
+does so for arrays (``solve``) and as a PyTensor graph (``evidence_graph``). The optimiser, `NUTS` and `marginalize` can
+then use it.
 """
 
 from __future__ import annotations
@@ -43,7 +43,7 @@ class Options(NamedTuple):
     restarts: int | None = None
     objective: Objective = "posterior"
     progressbar: bool = False
-    start: Point | None = None  # from which alone the one optimum is searched
+    start: Point | None = None  # the only start of the search
 
 
 class Evidence(NamedTuple):
@@ -55,27 +55,27 @@ class Evidence(NamedTuple):
 
 
 class Search(NamedTuple):
-    """How hyperparameters are searched by an evidence; the defaults are for one that is continuous in them."""
+    """Options of the search for hyperparameters by an evidence; the defaults are for a continuous evidence."""
 
-    starts: int = 2  # their number, if it is not given
+    starts: int = 2  # default number
     kept: float = 0.0  # share of the optima that are continued with all rows; 0 for only the best
-    tolerance: float = 0.1  # ascent of three steps, in nats, below which it ends: no data tell such points apart
+    tolerance: float = 0.1  # ascent of three steps, in nats, below which it ends: data cannot distinguish such points
 
 
 class Solution(Protocol):
-    """Output of ``run``, which is converted to a result."""
+    """Output of ``run``, to be converted to a result."""
 
     def diagnosis(self) -> dict[str, object]:
-        """Attributes of the result: log_evidence, converged (0 or 1), message, and others of the method."""
+        """Return attributes of the result: log_evidence, converged (0 or 1), message, and others of the method."""
 
     def tree(
         self, problem: Problem, attributes: dict[str, object], rng: Generator, draws: int | None = None
     ) -> xr.DataTree:
-        """The result, in the schema of `bsvr_pp.inference.result`; ``draws`` of f, if the method draws from it."""
+        """Return the result, in the schema of `bsvr_pp.inference.result`, with ``draws`` of f if the method draws."""
 
 
 class _OfInstances(_ProtocolMeta):
-    """A class can do nothing, though it has the attributes of its instances."""
+    """Only instances satisfy a protocol, although their class has the same attributes."""
 
     def __instancecheck__(cls, instance: object) -> bool:
         return not isinstance(instance, type) and super().__instancecheck__(instance)
@@ -83,7 +83,7 @@ class _OfInstances(_ProtocolMeta):
 
 @runtime_checkable
 class Method(Protocol, metaclass=_OfInstances):
-    """What `fit` and the estimators run: all methods but `Annealed`."""
+    """A method that `fit` and the estimators run: all except `Annealed`."""
 
     __dataclass_fields__: ClassVar[dict[str, Field[object]]]
 
@@ -103,7 +103,7 @@ class Method(Protocol, metaclass=_OfInstances):
 class IntegratesLatent(Integrator, Method, Protocol):
     """A Gaussian posterior of f at given hyperparameters: `Laplace`, `MeanField`, and classes that inherit from this.
 
-    Asked for by ``NUTS(latent=...)`` and other options of methods, `log_evidence`, plots and folders of rows. A class
+    ``NUTS(latent=...)`` and other options of methods, `log_evidence`, plots and folders of rows require it. A class
     that inherits from it needs a name, ``solve``, ``core`` or ``evidence_graph``, and ``run = run_at_optimum``.
     """
 
@@ -114,11 +114,11 @@ class IntegratesLatent(Integrator, Method, Protocol):
 
     @property
     def search(self) -> Search:
-        """How hyperparameters are searched by the evidence."""
+        """Options of the search for hyperparameters by the evidence."""
         return Search()
 
     def evidence(self, K: AnyCovariance, y: Array, noise: NoiseModel, mean: Array, rng: Generator) -> Evidence:
-        """Log evidence of ``solve``; -inf if it did not converge."""
+        """Return the log evidence of ``solve``; -inf if it did not converge."""
         found = self.solve(K, y, noise, mean)
         return Evidence(float(found.log_evidence) if found.converged else -np.inf, 0.0, found.converged)
 
@@ -129,7 +129,7 @@ class IntegratesLatent(Integrator, Method, Protocol):
 
 @runtime_checkable
 class MatchesMoments(IntegratesLatent, Protocol):
-    """Sites with the moments of the factors, up to a ``mismatch``; cavities predict rows as fits without them do."""
+    """Sites with the moments of the factors, up to a ``mismatch``: cavities predict rows like fits without them."""
 
     mismatch: float
 
@@ -141,11 +141,11 @@ class Integrates(Method, Protocol):
     def around[Found: Solution](
         self, problems: Sequence[Problem], given: Point, found: Sequence[Found], rng: Generator
     ) -> list[Found]:
-        """Records of all points, of which the first is the optimum that was found; problems share their kernel."""
+        """Return records of all points, the ``found`` optimum first; the problems share their kernel."""
 
 
 def check_latent(latent: object, instead: str = "") -> None:
-    """Check the option of a method by which another integrates f out; ``instead`` says what else it may be."""
+    """Check the ``latent`` option of a method; ``instead`` says what else it may be."""
     if not isinstance(latent, IntegratesLatent):
         raise TypeError(f"latent must {instead}integrate f out, as Laplace() and MeanField() do, got {latent!r}")
 
@@ -157,10 +157,10 @@ class Anneals(Protocol, metaclass=_OfInstances):
     def posterior(
         self, K: Covariance, y: Array | None, likelihood: NoiseModel | LogLikelihood, mean: Array, rng: Generator
     ) -> AnnealedPosterior:
-        """Draws of f and the log evidence."""
+        """Return draws of f and the log evidence."""
 
     def evidence(self, K: AnyCovariance, y: Array, noise: NoiseModel, mean: Array, rng: Generator) -> Evidence:
-        """Log evidence with its standard error."""
+        """Return the log evidence with its standard error."""
 
 
 HasEvidence = IntegratesLatent | Anneals  # at given hyperparameters: what `log_evidence` accepts
@@ -174,7 +174,7 @@ def check_evidence(method: object) -> None:
 
 @runtime_checkable
 class Samples(Method, Protocol):
-    """Draws of the hyperparameters, and of f where ``latent`` is None: `NUTS` and `Exchange`."""
+    """Draws of the hyperparameters, and of f if ``latent`` is None: `NUTS` and `Exchange`."""
 
     draws: int  # per chain, after
     tune: int  # steps of adaptation
@@ -189,7 +189,7 @@ class Normalises(Method, Protocol):
 
 
 def attributes_of(method: Method, objective: Objective = "posterior") -> dict[str, object]:
-    """Attributes of a result that say how it was made."""
+    """Return the attributes of a result that say how it was made."""
     return {"inference": method.name, "method": json.dumps(to_record(method)), "objective": objective}
 
 

@@ -47,7 +47,7 @@ def recover_latent(
         New inputs at which the latent function is drawn as well. Given the hyperparameters, these draws are independent
         of those at the training inputs.
     dims, coords : str, dict, optional
-        Name of the dimension of the new rows, and its coordinate by this name: by default their numbers.
+        Name of the dimension of the new rows, and its coordinate by this name, by default row numbers.
     random_seed : int or Generator, optional
         Random seed; the same seed gives the same draws.
     progressbar : bool
@@ -56,9 +56,9 @@ def recover_latent(
     Returns
     -------
     DataTree
-        The samples with these additions: in ``posterior`` f, its Deterministics and ``f_new``; in ``log_likelihood``
-        the pointwise log p(y_i|f_i); in ``leave_one_out`` log p(y_i|y_-i, hyperparameters) from the cavities; in
-        ``latent_draws`` dual_coef, site_precision and the log evidence of each draw.
+        The samples with additions. ``posterior`` has f, its Deterministics and ``f_new``; ``log_likelihood`` has the
+        pointwise log p(y_i|f_i). ``leave_one_out`` has log p(y_i|y_-i, hyperparameters) from the cavities.
+        ``latent_draws`` has dual_coef, site_precision and the log evidence of each draw.
 
     Raises
     ------
@@ -97,7 +97,7 @@ def recover(
     progressbar: bool,
     at_new: tuple[Array, str, Values] | None = None,
 ) -> xr.DataTree:
-    """Compute `recover_latent` for a problem that was already read; new rows have a dimension and its coordinate."""
+    """Compute `recover_latent` for a problem; new rows have a dimension and its coordinate."""
     posterior = samples["posterior"].to_dataset()
     missing = [name for name in problem.hyperparameters if name not in posterior.data_vars]
     if missing:

@@ -1,7 +1,7 @@
 """The schema of all results: an `xarray.DataTree` that ArviZ reads directly and that can be saved as netCDF.
 
-Groups and attributes of the root are listed in `docs/api/index.md`. All groups with draws have the same chains and
-draws, and the dimensions and coordinates that the model has or PyMC gives, such as ``f_dim_0``.
+`docs/api/index.md` lists groups and attributes of the root. All groups with draws have the same chains and draws, and
+the dimensions and coordinates of the model, or PyMC's defaults such as ``f_dim_0``.
 """
 
 from __future__ import annotations
@@ -33,11 +33,11 @@ from bsvr_pp.model.row_kinds import missing_name
 
 _ONE_POINT = "hyperparameters are one point, equal in all draws of f: ESS, R-hat and MCSE have no meaning"
 _DRAWS = 500  # number of draws of f from a Gaussian approximation, and of new targets,
-_FEWEST, _NUMBERS = 20, 2_000_000  # fewer where there are many rows: about this many numbers
+_FEWEST, _NUMBERS = 20, 2_000_000  # fewer with many rows: about this many numbers
 
 
 def check_result(name: str, result: object) -> None:
-    """Check that an object is a result, of a model that was read."""
+    """Check that an object is a result of this package for a model that all methods accept."""
     if not isinstance(result, xr.DataTree) or "inference" not in result.attrs:
         other = ": draws of bp.marginalize have bp.recover_latent(X_new=...)" if isinstance(result, xr.DataTree) else ""
         if hasattr(result, "predict"):
@@ -59,12 +59,12 @@ def problem_of(result: object, model: pm.Model | None, name: str = "result") -> 
 
 
 def is_sampled(result: xr.DataTree) -> bool:
-    """Whether a result holds draws from the posterior, and not f at one point of the hyperparameters."""
+    """Return whether a result has draws from the posterior, instead of f at one point of the hyperparameters."""
     return "dual_coef" not in result["latent_posterior"].to_dataset()
 
 
 def is_mode(result: xr.DataTree) -> bool:
-    """Whether f is only the mode of its posterior."""
+    """Return whether f is only the mode of its posterior."""
     return not is_sampled(result) and not result["latent_posterior"].to_dataset()["variance"].values.any()
 
 
@@ -79,11 +79,11 @@ def check_results(results: object) -> None:
 
 
 def check_match(problem: Problem, result: object, name: str = "result") -> None:
-    """Check that a result was computed from this model with its current data, of which it has a copy."""
+    """Check that a result was computed from this model with its current data; the result has a copy of them."""
     check_result(name, result)
     assert isinstance(result, xr.DataTree)
     posterior = result["posterior"].to_dataset()
-    complete = "loss" in result.attrs  # as `fit` gives it; other trees may hold the hyperparameters alone
+    complete = "loss" in result.attrs  # from `fit`; other trees may have only the hyperparameters
     held_in = dict.fromkeys(problem.hyperparameters, "posterior") | (
         {problem.prior.name: _group_of_mu(result)} if complete else {}
     )
@@ -120,14 +120,14 @@ def check_match(problem: Problem, result: object, name: str = "result") -> None:
 
 
 def _check_vectors(problem: Problem, result: xr.DataTree, name: str) -> None:
-    """Check that a result has the vectors that predictions are computed from: finite numbers, one for each row."""
-    gaussian = "duality_gap" in result.attrs  # as `from_latent` gives it
+    """Check that a result has the vectors for predictions: finite numbers, one for each row."""
+    gaussian = "duality_gap" in result.attrs  # from `from_latent`
     needed = {
         "posterior": [*problem.hyperparameters],
         "latent_posterior": ["dual_coef", "site_precision", "variance"] if gaussian else [],
     }
     needed.setdefault(_group_of_mu(result), []).append(problem.prior.name)
-    # Those that predictions read.
+    # The vectors that predictions read.
     for group in ("posterior", "location", "latent_posterior", "latent_draws", "members"):
         held: dict[Hashable, xr.DataArray] = dict(result[group].data_vars) if group in result.children else {}
         wanted = {*needed.get(group, ()), *(() if group == "posterior" else held)}
@@ -139,7 +139,7 @@ def _check_vectors(problem: Problem, result: xr.DataTree, name: str) -> None:
 
 
 def data_of(result: xr.DataTree) -> dict[str, NDArray[Any]]:
-    """Inputs (n, d), targets (n,), block numbers (n,) and ends (n,) of intervals of a result, if it has them."""
+    """Return inputs (n, d), targets (n,), block numbers (n,) and interval ends (n,) of a result, if present."""
     held: dict[str, NDArray[Any]] = {}
     if "loss" in result.attrs:
         constant = result["constant_data"].to_dataset()
@@ -157,19 +157,19 @@ def data_of(result: xr.DataTree) -> dict[str, NDArray[Any]]:
 
 
 def _ends(constant: Mapping[str, ArrayLike] | xr.Dataset) -> dict[str, Values]:
-    """Ends among constant data, as `data_of` names them."""
+    """Return ends among constant data, as `data_of` names them."""
     return {f"{side} ends": np.asarray(constant[side]) for side in ("lower", "upper") if side in constant}
 
 
 def blocks_of(result: xr.DataTree) -> Partition:
-    """The blocks of rows of a result."""
+    """Return the blocks of rows of a result."""
     if "blocks" not in result.children:
         return ONE_BLOCK
     return Blocks.from_arrays({str(name): array.values for name, array in result["blocks"].data_vars.items()})
 
 
 def optima_of(problem: Problem, result: xr.DataTree) -> list[Optimum]:
-    """End points of all starts of the optimiser, best first."""
+    """Return end points of all starts of the optimiser, best first."""
     if "optima" not in result.children:  # all hyperparameters were given
         return []
     ends = result["optima"].to_dataset()
@@ -179,23 +179,23 @@ def optima_of(problem: Problem, result: xr.DataTree) -> list[Optimum]:
 
 
 def hyperparameters_of(result: xr.DataTree) -> list[str]:
-    """Names of the hyperparameters of a result, without what the model computes from them."""
+    """Return names of the hyperparameters of a result, without derived variables."""
     return list(json.loads(result.attrs["hyperparameters"]))
 
 
 def shown_names(result: xr.DataTree) -> list[str]:
-    """Names of what is shown of the hyperparameters: all, but of an inverse and its Deterministic only the latter."""
+    """Return names of the hyperparameters to show: all, with Deterministics instead of their inverses."""
     names = sorted({*hyperparameters_of(result), *json.loads(result.attrs["derived"])})
     return [name for name in names if not (name.startswith("inverse_") and name.removeprefix("inverse_") in names)]
 
 
 def row_of(result: xr.DataTree) -> str:
-    """Dimension of the training points of a result."""
+    """Return the dimension of the training points of a result."""
     return str(_mu(result).dims[-1])
 
 
 def _group_of_mu(result: xr.DataTree) -> str:
-    """The group with draws of the location of the targets: one of its own if the model has no variable of it."""
+    """Return the group with draws of the location of the targets: "location" if it is not a variable of the model."""
     return "location" if "location" in result.children else "posterior"
 
 
@@ -204,13 +204,13 @@ def _mu(result: xr.DataTree) -> xr.DataArray:
 
 
 def latent_draws(result: xr.DataTree) -> Array:
-    """Draws (draws, n) of the latent function of a result."""
+    """Return draws (draws, n) of the latent function of a result."""
     values: Array = _mu(result).values
     return values.reshape(-1, values.shape[-1])
 
 
 def points_of(data: xr.Dataset, names: Iterable[str], dims: Sequence[str] = ("chain", "draw")) -> list[Point]:
-    """Values of variables by name, such as hyperparameters, at each place of the dimensions, which come first."""
+    """Return values of variables by name, such as hyperparameters, at each place of the leading dimensions."""
     count = prod(data.sizes[dim] for dim in dims)
     flat = {name: data[name].values.reshape(count, *data[name].shape[len(dims) :]) for name in names}
     return [{name: values[s] for name, values in flat.items()} for s in range(count)]
@@ -251,7 +251,7 @@ def from_latent(
         "variance": zero if plug_in else posterior.variance,
         "dual_coef": posterior.dual_coef,
         "site_precision": zero if plug_in else posterior.site_precision,
-        **({"support": posterior.support} if posterior.support.size else {}),  # mean field does not seek the mode
+        **({"support": posterior.support} if posterior.support.size else {}),  # mean field does not compute the mode
     }
     tree = _tree(
         problem,
@@ -285,19 +285,19 @@ def keep_optima(tree: xr.DataTree, optima: Sequence[Optimum]) -> None:
 
 
 def draws_of(problem: Problem) -> int:
-    """The number of draws of f in a result."""
+    """Return the number of draws of f in a result."""
     return int(np.clip(_NUMBERS // problem.targets.size, _FEWEST, _DRAWS))
 
 
 def _derived_names(problem: Problem) -> list[str]:
-    """Deterministics of the model that are functions of hyperparameters alone, such as an inverse."""
+    """Return Deterministics of the model that are functions of hyperparameters alone, such as an inverse."""
     known, latents = set(problem.hyperparameters), problem.prior.latents
     above = {v.name: {a.name for a in ancestors([v])} for v in problem.model.deterministics}
     return [name for name, each in above.items() if each & known and not each & latents]
 
 
 def with_derived(problem: Problem, point: Point) -> Point:
-    """A point of the hyperparameters, with the Deterministics that follow from it."""
+    """Return a point of the hyperparameters, with the Deterministics that follow from it."""
     names = _derived_names(problem)
     derived = problem.evaluate("derived", lambda: [problem.model[name] for name in names], point) if names else []
     return dict(zip(names, map(np.asarray, derived), strict=True)) | point
@@ -346,7 +346,7 @@ class Layout(NamedTuple):
     coords: Mapping[str, Values]
 
     def dataset(self, values: Mapping[str, ArrayLike], before: tuple[str, ...] = ()) -> xr.Dataset:
-        """Data set of arrays with the dimensions ``before``, and then the dimensions of the variable of that name."""
+        """Return a data set of arrays with the dimensions ``before`` and then the dimensions of each variable."""
         made: dict[str, tuple[tuple[str, ...], Values]] = {}
         for name, value in values.items():
             inner, own = np.shape(value)[len(before) :], self.dims.get(name, [])
@@ -359,7 +359,7 @@ class Layout(NamedTuple):
 
 
 def layout_of(problem: Problem) -> Layout:
-    """Names of the dimensions of a model, for a result on the data of a problem."""
+    """Return names of the dimensions of a model, for a result on the data of a problem."""
     known, named = coords_and_dims_for_inferencedata(problem.model)
     dims = {name: [dim or f"{name}_dim_{i}" for i, dim in enumerate(each)] for name, each in named.items()}
     rows = {name: dims.get(name, [f"{name}_dim_0"])[0] for name in (problem.prior.name, problem.target)}
@@ -390,7 +390,7 @@ def dim_of_new_rows(
 
 
 def _stored(labels: ArrayLike | pd.Index[str]) -> Values:
-    """Labels of a coordinate as netCDF has them: numbers and dates without a zone as they are, all others as text."""
+    """Return labels of a coordinate for netCDF: numbers and dates without a zone unchanged, others as text."""
     index = pd.Index(labels)
     simple = isinstance(index.dtype, np.dtype) and index.dtype.kind in "biufMm"
     return index.to_numpy() if simple else np.array([str(label) for label in index])
@@ -451,7 +451,7 @@ def _tree(
 
 
 def other_data(problem: Problem) -> dict[str, Array]:
-    """Data of the model besides inputs and targets."""
+    """Return data of the model other than inputs and targets."""
     return {name: value for name, value in problem.data.items() if name not in problem.own_names}
 
 
@@ -460,7 +460,7 @@ def numbered(data: xr.Dataset) -> xr.Dataset:
 
 
 def log_prior(problem: Problem, posterior: xr.Dataset) -> xr.Dataset:
-    """Log prior density of the constrained values of each hyperparameter (a sum over a vector) for each draw."""
+    """Return log prior density of the constrained values of each hyperparameter (a sum over a vector) for each draw."""
     points, count = points_of(posterior, problem.hyperparameters), len(problem.hyperparameters)
     values = np.array([problem.log_prior_at(point)[:count] for point in points])
     shape = posterior.sizes["chain"], posterior.sizes["draw"]
@@ -469,7 +469,7 @@ def log_prior(problem: Problem, posterior: xr.Dataset) -> xr.Dataset:
 
 
 def with_missing(problem: Problem, point: Point, draws: Mapping[str, Array], rng: np.random.Generator) -> Point:
-    """Draws, with the missing targets instead of their location; these are left out if their noise is not known."""
+    """Return draws with missing targets instead of their location; without them if their noise is unknown."""
     name = missing_name(problem.target)
     kept = {label: values for label, values in draws.items() if label != name}
     if name not in draws or (noise := noise_of_missing(problem, point)) is None:
@@ -478,7 +478,7 @@ def with_missing(problem: Problem, point: Point, draws: Mapping[str, Array], rng
 
 
 def noise_of_missing(problem: Problem, point: Point) -> NoiseModel | None:
-    """The noise of the missing targets; None if all are known, or it is not computed row by row."""
+    """Return the noise of the missing targets; None if all are known, or it is not computed row by row."""
     kept, by_row = problem.columns.kept, [p for p in problem.parameters if not all(p.type.broadcastable)]
     if kept is None or not all(problem.matrix in ancestors([p]) for p in by_row):
         return None
@@ -493,13 +493,13 @@ def _new_targets(noise: NoiseModel, f: Array, rng: np.random.Generator, cutpoint
 
 
 def _known(problem: Problem, noise: NoiseModel) -> dict[str, Values]:
-    """What is known of the targets, for the constant data: under their name whether they are not censored, and ends."""
+    """Return constant data of the targets: under their name whether they are uncensored, and interval ends."""
     if not isinstance(noise, IntervalNoise) or not problem.ends.row_bounds:
         return {}
     return {problem.target: np.isfinite(noise.ends).all(axis=1).astype(np.int64), **problem.given_ends()}
 
 
 def stacked_points(dim: str, points: Sequence[Point]) -> dict[str, tuple[tuple[str, ...], Array]]:
-    """Variables of a data set with several points of the hyperparameters along a dimension."""
+    """Return variables of a data set with several points of the hyperparameters along a dimension."""
     stacked = {name: np.stack([np.asarray(point[name]) for point in points]) for name in points[0]}
     return {name: ((dim, *(f"{name}_dim_{i}" for i in range(a.ndim - 1))), a) for name, a in stacked.items()}

@@ -1,1 +1,1 @@
-"""Objects of other libraries made from objects of this package, one module a library; nothing else imports them."""
+"""Objects of other libraries made from objects of this package, one module per library; nothing else imports them."""

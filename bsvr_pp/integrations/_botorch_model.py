@@ -37,7 +37,7 @@ if TYPE_CHECKING:
 
 @contextmanager
 def _exactly() -> Iterator[None]:
-    """Context without approximations for many rows, and without a lower bound of the noise."""
+    """Disable approximations for many rows and the lower bound of the noise in the block."""
     with gpytorch.settings.max_cholesky_size(10**9), gpytorch.settings.min_fixed_noise(double_value=0.0):
         yield
 
@@ -47,7 +47,7 @@ def _tensor(value: ArrayLike) -> Tensor:
 
 
 class FixedKernel(gpytorch.kernels.Kernel):
-    """A kernel of `FORMS` with fixed parameters, on all columns if none are named, and the kernels it is made of."""
+    """A kernel of `FORMS` with fixed parameters, on all columns by default, and the kernels that it combines."""
 
     def __init__(
         self,
@@ -62,11 +62,11 @@ class FixedKernel(gpytorch.kernels.Kernel):
             self.register_buffer(name, _tensor(number))
 
     def forward(self, x1: Tensor, x2: Tensor, diag: bool = False, **options: object) -> Tensor:
-        """Covariance of inputs (..., n, d) and (..., m, d), or of pairs of them."""
+        """Return the covariance of inputs (..., n, d) and (..., m, d), or of pairs of them."""
         return self.at(x1, x2) if diag else self.at(x1.unsqueeze(-2), x2.unsqueeze(-3))
 
     def at(self, x: Tensor, z: Tensor) -> Tensor:
-        """Covariance of inputs whose axes before the last are broadcast."""
+        """Return the covariance of inputs whose axes before the last are broadcast."""
         return FORMS[self.form][1](self, x[..., self.columns], z[..., self.columns])
 
 
@@ -80,12 +80,12 @@ class LinearSites(gpytorch.means.Mean):
         self.register_buffer("dual_coef", _tensor(dual_coef))
 
     def forward(self, x: Tensor) -> Tensor:
-        """Mean at inputs (..., n, d)."""
+        """Return the mean at inputs (..., n, d)."""
         return self.constant + self.kernel.forward(x, self.rows) @ self.dual_coef
 
 
 class FixedGP(botorch.models.SingleTaskGP):
-    """`SingleTaskGP` on pseudo-targets, with linear sites, whose new targets have the variance of the noise."""
+    """`SingleTaskGP` on pseudo-targets, with linear sites; new targets have the variance of the noise."""
 
     def __init__(self, X: Array, y: Array, variance: Array, prior: LinearSites, noise_variance: float) -> None:
         modules = {"covar_module": prior.kernel, "mean_module": prior, "outcome_transform": None}
@@ -106,26 +106,26 @@ class FixedGP(botorch.models.SingleTaskGP):
         observation_noise: bool | Tensor = False,
         **options: object,
     ) -> Posterior:
-        """Posterior of f, or with ``observation_noise=True`` of new targets."""
+        """Return the posterior of f, or with ``observation_noise=True`` of new targets."""
         noise = self.noise_variance if observation_noise is True else observation_noise
         return super().posterior(X, output_indices, noise, **options)
 
     def fantasize(
         self, X: Tensor, sampler: MCSampler, observation_noise: Tensor | None = None, **options: object
     ) -> FixedGP:
-        """Models given draws of new targets."""
+        """Return models given draws of new targets."""
         noise = self.noise_variance if observation_noise is None else observation_noise
         return super().fantasize(X, sampler, noise, **options)
 
     def condition_on_observations(self, X: Tensor, Y: Tensor, **options: object) -> FixedGP:
-        """The model given new targets."""
+        """Return the model given new targets."""
         options.setdefault("noise", self.noise_variance.expand(*X.shape[:-1], 1))
         with _exactly():
             return super().condition_on_observations(X, Y, **options)
 
 
 def fixed(kernel: pm.gp.cov.Covariance, value: Callable[[TensorLike], Array]) -> FixedKernel:
-    """A kernel of PyMC, whose parameters have values; a factor may be a number."""
+    """Convert a PyMC kernel, with values of its parameters; a factor may be a number."""
     name, columns = type(kernel).__name__, list(map(int, getattr(kernel, "active_dims", ())))
     if isinstance(kernel, pm.gp.cov.Combination):
         return FixedKernel(name, {}, parts=[fixed(part, value) for part in kernel._factor_list])
@@ -150,7 +150,7 @@ def fixed(kernel: pm.gp.cov.Covariance, value: Callable[[TensorLike], Array]) ->
 
 
 def in_units(kernel: FixedKernel, centre: Array, width: Array, unit: float) -> FixedKernel:
-    """The covariance of ``unit`` times f, from inputs before their standardisation."""
+    """Return the covariance of ``unit`` times f, from inputs before their standardisation."""
     inside = FixedKernel("Affine", {"slope": np.diag(1.0 / width), "offset": -centre / width}, parts=[kernel])
     return FixedKernel("Prod", {}, parts=[FixedKernel("Constant", {"c": unit**2}), inside])
 
@@ -160,7 +160,7 @@ def _half_square(k: FixedKernel, x: Tensor, z: Tensor) -> Tensor:
 
 
 def _matern(k: FixedKernel, x: Tensor, z: Tensor, order: int) -> Tensor:
-    r = ((2 * order + 1) * (2.0 * _half_square(k, x, z) + 1e-12)).sqrt()  # as PyMC, and differentiable at 0
+    r = ((2 * order + 1) * (2.0 * _half_square(k, x, z) + 1e-12)).sqrt()  # as in PyMC, and differentiable at 0
     return (1.0 + r + (order - 1) * r.square() / 3.0) * torch.exp(-r)
 
 

@@ -1,6 +1,6 @@
-"""A fitted regression as a model of BoTorch, for Bayesian optimisation.
+"""A fitted regression as a BoTorch model, for Bayesian optimisation.
 
-f has the posterior of a Gaussian process with Gaussian pseudo-targets, one a row: f_i + a_i/τ_i of variance
+f has the posterior of a Gaussian process with one Gaussian pseudo-target for each row: f_i + a_i/τ_i with variance
 1/τ_i, from dual coefficients a and site precisions τ. An outlier may have τ_i = 0: its site is linear in f, and adds
 k(x, x_i)·a_i to the prior mean instead. Nearly all errors are raised before BoTorch is imported.
 """
@@ -33,7 +33,7 @@ _LINEAR = 1e-10  # site precision times cavity variance, below which a site is l
 
 
 def to_botorch(fitted: BayesianSVR | xr.DataTree, model: pm.Model | None = None) -> SingleTaskGP:
-    """Make a model of BoTorch with the posterior of f of a fitted regression, in the units of its data.
+    """Make a BoTorch model with the posterior of f of a fitted regression, in the units of its data.
 
     Parameters
     ----------
@@ -45,19 +45,18 @@ def to_botorch(fitted: BayesianSVR | xr.DataTree, model: pm.Model | None = None)
     Returns
     -------
     botorch.models.SingleTaskGP
-        Mean and variance of f in double precision, differentiable by the inputs (n_new, d). New targets, also of
-        ``observation_noise=True`` and fantasies too, have the mean f and Gaussian noise of the fit's variance, without
-        ``noise_scales``. Its training targets are pseudo-targets: the best value so far is the largest posterior mean.
-        GPyTorch has variances of at least 1e-10, so that targets should vary by about one unit.
+        Mean and variance of f in double precision, differentiable with respect to the inputs (n_new, d). New targets
+        (``observation_noise=True``, fantasies) have mean f and Gaussian noise of the fit's variance, without
+        ``noise_scales``. Its training targets are pseudo-targets: use the largest posterior mean as the best value so
+        far. Variances in GPyTorch are at least 1e-10, so targets should vary by about one unit.
 
     Raises
     ------
     TypeError
         If fitted is neither, or an estimator comes with a model.
     ValueError
-        If f is not one Gaussian process of real targets (draws, a mode, blocks, ``log_targets``, classes).
-        Also if the noise has a value for each row, a site precision is negative, or kernel or prior mean have no known
-        form.
+        If f is not one Gaussian process of real targets (draws, a mode, blocks, ``log_targets``, classes). Also if the
+        noise has a value for each row, a site precision is negative, or kernel or prior mean cannot be converted.
     ImportError
         If BoTorch is not installed.
 

@@ -28,7 +28,7 @@ _LEVELS, _MASSES = NODES**2 * (3.0 - 2.0 * NODES), 6.0 * NODES * (1.0 - NODES) *
 
 
 def _by_rows(name: str) -> Callable[..., Array]:
-    """Method of skpro that is a method of the object, of no argument or of one (n, 1) array."""
+    """Make a skpro method from a method of the object without arguments or with one (n, 1) array."""
 
     def method(self: ProbaDistribution, **given: Array) -> Array:
         found: Array = getattr(self.predictive, name)(*(values.ravel() for values in given.values()))
@@ -77,7 +77,7 @@ class ProbaDistribution(BaseDistribution):
     _cdf, _surv, _ppf, _crps = map(_by_rows, ("cdf", "sf", "ppf", "crps"))
 
     def _energy_self(self) -> Array:
-        """Mean distance of two targets, which is twice the mean score of a target."""
+        """Return the mean distance of two targets, which is twice the mean score of a target."""
         scores = self.predictive.crps(self.predictive.ppf(_LEVELS[:, None]))
         return np.asarray(2.0 * _MASSES @ scores).reshape(self.shape)
 
@@ -99,7 +99,7 @@ class ProbaDistribution(BaseDistribution):
 
     @classmethod
     def get_test_params(cls, parameter_set: str = "default") -> list[dict[str, object]]:
-        """Settings with which skpro checks the class."""
+        """Return the settings with which skpro checks the class."""
         three = PredictiveDistribution(np.ones((1, 3)), np.arange(3.0)[None], np.ones((1, 3)), (gaussian(4.0),))
         return [{"predictive": three}, {"predictive": three[:1]}]
 
@@ -107,14 +107,14 @@ class ProbaDistribution(BaseDistribution):
 class ProbaRegressor(BaseSurvReg):
     """A regressor of this package as a probabilistic regressor of skpro, also of censored targets.
 
-    ``fit(X, y, C)`` takes data frames, of which C is 1 where y is a time of censoring and 0 where it is exact.
-    `predict` is the mean of the distribution, also with ``log_targets``.
+    ``fit(X, y, C)`` takes data frames; C is 1 if y is a time of censoring and 0 if it is exact. `predict` is the mean
+    of the distribution, also with ``log_targets``.
 
     Parameters
     ----------
     estimator : regressor of bsvr_pp, optional
         A regressor with `predict_distribution`, `bp.BayesianSVR()` by default; only this one takes censored targets.
-        Its options are tuned as ``estimator__noise`` and so on.
+        Its options have names such as ``estimator__noise`` in a search.
 
     Attributes
     ----------
@@ -156,5 +156,5 @@ class ProbaRegressor(BaseSurvReg):
 
     @classmethod
     def get_test_params(cls, parameter_set: str = "default") -> list[dict[str, object]]:
-        """Settings with which skpro checks the class."""
+        """Return the settings with which skpro checks the class."""
         return [{"estimator": BayesianSVR(noise, restarts=1, random_state=0)} for noise in ("absolute", "huber")]

@@ -1,7 +1,7 @@
 """Fit of many rows into a folder, block by block.
 
-Each stage leaves files in the folder ``work``: a fit that was killed goes on where it was, and a stage whose files are
-damaged is computed again. The numbers do not depend on how many tasks run at once, nor on where they run.
+Each stage leaves files in the folder ``work``: a killed fit continues where it stopped, and a stage with damaged files
+is computed again. The results do not depend on how many tasks run at once, or where they run.
 """
 
 from __future__ import annotations
@@ -61,22 +61,21 @@ def fit_folder(
     """Fit support vector regression to data that may be larger than memory, into a folder.
 
     The model is as by ``estimator.fit`` with ``blocks``, except that gross errors are kept. `FolderModel.solve` solves
-    the blocks, which predictions from nearest rows do not need. If the call is
-    interrupted, the same call continues it. A folder takes one call at a time; another is refused. Blocks are solved in
-    ``n_jobs`` threads of `bp.LocalBlocks`, or on the workers of a surrounding ``joblib.parallel_config("dask")``, which
-    see the folder under the same path.
+    the blocks, which predictions from nearest rows do not need. The same call continues an interrupted one. A second
+    call on a folder at the same time is refused. Blocks are solved in ``n_jobs`` threads of `bp.LocalBlocks`, or on the
+    workers of a surrounding ``joblib.parallel_config("dask")``, which must see the folder under the same path.
 
     Parameters
     ----------
     estimator : BayesianSVR
-        The options; it is not fitted itself. ``blocks="auto"`` is blocks of 1000 rows.
+        The options; the estimator is not fitted. ``blocks="auto"`` means blocks of 1000 rows.
     data : path, data frame or array
-        A Parquet file, a folder of them, or a CSV file; a data frame of pandas or Dask; or inputs (n, d) as a NumPy
-        array, a `numpy.memmap` or a Dask array. The columns of tables are encoded as `bsvr_pp.tables.columns` says.
+        A Parquet file, a folder of them, or a CSV file; a data frame of pandas or Dask; or inputs (n, d) as an array of
+        NumPy or Dask or a `numpy.memmap`. `bsvr_pp.tables.columns` encodes the columns of tables.
     y : (n,) array, (n, 2) array or structured array, optional
-        Targets for inputs that are an array; or intervals or times, as in `BayesianSVR.fit`.
+        Targets if the inputs are an array; or intervals or times, as in `BayesianSVR.fit`.
     folder : str or Path
-        The folder, which is made.
+        The folder, which is created.
     target : str, optional
         Column to predict of a table; by default the last one.
     sample_weight : (n,) array, optional
@@ -89,7 +88,7 @@ def fit_folder(
     Raises
     ------
     ValueError
-        If an option or the data cannot serve, the folder has other files, or another process writes into it.
+        If an option or the data are not usable, the folder has other files, or another process writes into it.
 
     Warns
     -----
@@ -130,14 +129,14 @@ def fit_folder(
     with local.threads(), locked(path):
         begun = _begun(path, run)
         model = begun if isinstance(begun, FolderModel) else _run_stages(spec, local, source, begun, path, rng)
-    if local.neighbours is None:  # predictions come from the own block
+    if local.neighbours is None:  # predictions use the block of the new row
         model.blocks = local
         model.solve()
     return model
 
 
 def _begun(path: Path, run: Record) -> FolderModel | Records:
-    """The model of this fit if it has ended, else its records; anything else in the folder is refused."""
+    """Return the model of this fit if it has ended, else its records; anything else in the folder is refused."""
     ended = (path / "model.json").is_file()
     model, work = FolderModel(path) if ended else None, Records(path / "work")
     found, what = (work.get("run", {}), "files") if model is None else (model.run, "a model")
@@ -152,7 +151,7 @@ def _begun(path: Path, run: Record) -> FolderModel | Records:
 
 
 def _run_of(estimator: BayesianSVR, source: Source) -> Record:
-    """What a fit depends on, as plain data."""
+    """Return everything that a fit depends on, as plain data."""
     seed, recipe = estimator.random_state, estimator._options(estimator.get_params(deep=False))
     shown = {"blocks": {"blocks": asdict(blocks_from(estimator.blocks)) | NO_THREADS}, "random_state": None}
     run = {
@@ -169,7 +168,7 @@ def _run_of(estimator: BayesianSVR, source: Source) -> Record:
 def _run_stages(
     spec: RegressionSpec, local: LocalBlocks, source: Source, work: Records, path: Path, rng: np.random.Generator
 ) -> FolderModel:
-    """Run all stages whose files are not there."""
+    """Run all stages whose files are missing."""
     try:
         if "data" not in work or not all_whole(work.folder / "inputs.npy", work.folder / "targets.npy"):
             work["data"] = encode(source, work.folder, rows=local.rows, log_targets=spec.logarithm)
@@ -214,9 +213,9 @@ def _run_stages(
 
 
 def _finish(path: Path, record: Record, work: Path) -> FolderModel:
-    """Write what the model of a folder is, which ends a fit, and remove the files of the work."""
+    """Write the record of the model, which ends a fit, and remove the files of the work."""
     Records(path)["model"] = record
-    for rest in (work, *path.glob(".bsvr-pp-*")):  # the latter of calls that were killed while they wrote
+    for rest in (work, *path.glob(".bsvr-pp-*")):  # the latter are from calls killed while writing
         shutil.rmtree(rest, ignore_errors=True)
     model = FolderModel(path)
     if not model.at_size["converged"]:
@@ -254,7 +253,7 @@ def _choose_neighbours(spec: RegressionSpec, work: Records, path: Path) -> None:
 
 @lru_cache(maxsize=4)
 def _open(work: str, stamp: str) -> tuple[RegressionSpec, Point, Rows]:
-    """Model, hyperparameters and first rows of the blocks; ``stamp`` changes with the fit."""
+    """Return the model, hyperparameters and first rows of the blocks; ``stamp`` changes with the fit."""
     records = Records(Path(work))
     return folder_model.spec_of(records)[0], records["hyperparameters"]["point"], np.load(Path(work) / "offsets.npy")
 

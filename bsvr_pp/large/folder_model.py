@@ -1,7 +1,7 @@
-"""A fitted model in a folder, as plain arrays and JSON that are opened without being read, and its predictions.
+"""A fitted model in a folder, as plain arrays and JSON that are opened without reading all, and its predictions.
 
 Rows are sorted by block: a prediction maps the pieces of the blocks that it needs into memory, one after another. Each
-file ends in checksums of its pieces (`core.atomic_write.seal`), which are checked when they are first read.
+file ends in checksums of its pieces (`core.atomic_write.seal`); each piece is checked when it is first read.
 """
 
 from __future__ import annotations
@@ -59,9 +59,9 @@ from bsvr_pp.tables.files import writing_predictions
 
 FORMAT = "bsvr_pp folder 7"
 ARRAYS = ("inputs.npy", "targets.npy", "row.npy", "solved.npy", "regions.npz")
-POSTERIOR = ("dual_coef.npy", "site_precision.npy", "blocks.npz")  # of all blocks, if they are solved
+POSTERIOR = ("dual_coef.npy", "site_precision.npy", "blocks.npz")  # of all blocks, once solved
 _TASK = 5000  # rows of a task of `FolderModel.predict_into`,
-_ROWS = 50_000  # and those that it writes together
+_ROWS = 50_000  # and rows written together
 _TOGETHER = 100_000  # rows of blocks that are searched together
 _SEARCHED = 5000  # new inputs whose nearest rows are searched together
 _FIELDS = ("format", "run", "data", "kernel", "point", "at_size", "neighbours", "noise_scales", "files")
@@ -70,7 +70,7 @@ _DATA = ("rows", "names", "columns", "target", "notes", "mean", "scale", "locati
 
 @dataclass(frozen=True, eq=False)
 class StoredRows:
-    """Rows in the files of a folder, sorted by block, of which the blocks that are needed are read."""
+    """Rows in the files of a folder, sorted by block; only the needed blocks are read."""
 
     folder: Path
     regions: Regions
@@ -81,7 +81,7 @@ class StoredRows:
 
     @classmethod
     def opened(cls, folder: Path, seals: Mapping[str, str]) -> Self:
-        """Read the index, and check the seals of the files and what was not too large."""
+        """Read the index, and check the seals of the files and the pieces that were read."""
         files = _opened(folder, "model.json", seals, ARRAYS)
         with np.load(files["regions.npz"].check().path) as held:
             arrays = dict(held)
@@ -89,7 +89,7 @@ class StoredRows:
         return cls(folder, regions, **arrays, files=files)
 
     def with_posterior(self, seals: Mapping[str, str]) -> Self:
-        """The same with the posteriors of all blocks."""
+        """Return the same with the posteriors of all blocks."""
         files = _opened(self.folder, "posterior.json", seals, POSTERIOR)
         with np.load(files["blocks.npz"].check().path) as arrays:
             return replace(self, files={**self.files, **files}, **dict(arrays))
@@ -102,12 +102,12 @@ class StoredRows:
         return self.log_evidence
 
     def of(self, *blocks: int) -> Rows:
-        """Ascending numbers of the rows of some blocks."""
+        """Return ascending numbers of the rows of some blocks."""
         ends = np.cumsum(self.size)
         return np.concatenate([np.arange(ends[b] - self.size[b], ends[b]) for b in sorted(blocks)])
 
     def read(self, name: str, rows: Rows) -> Array:
-        """Values of rows with ascending numbers, of a file that is mapped no longer, after a check of its pieces."""
+        """Return values of rows with ascending numbers from a file; check its pieces, and unmap it."""
         found = open_rows(self.folder / name)
         first, last = (((found.offset + (rows + i) * found.strides[0] - i) // PIECE) for i in (0, 1))
         opened = np.bincount(first, minlength=last[-1] + 2) - np.bincount(last + 1, minlength=last[-1] + 2)
@@ -115,7 +115,7 @@ class StoredRows:
         return np.asarray(found[rows])
 
     def in_blocks(self, used: Rows | None = None) -> tuple[Rows, Blocks]:
-        """Numbers of the rows of some ascending blocks, or of all; and these blocks, numbered anew, with regions."""
+        """Return row numbers of some ascending blocks (default: all), and the renumbered blocks with regions."""
         used = np.arange(self.size.size) if used is None else used
         number = np.zeros(self.size.size, dtype=np.int64)
         number[used] = np.arange(used.size)
@@ -125,8 +125,8 @@ class StoredRows:
         return self.of(*used), Blocks(label, replace(self.regions, side=side))
 
     def nearest(self, X: Array, count: int) -> Rows:
-        """Numbers (m, count) of the nearest rows of each input; blocks with near middles bound their distances."""
-        few = 1 + int(np.searchsorted(np.cumsum(np.sort(self.size)), count))  # any so many blocks have enough rows
+        """Return numbers (m, count) of the nearest rows; blocks with near centres bound the distances."""
+        few = 1 + int(np.searchsorted(np.cumsum(np.sort(self.size)), count))  # any few blocks have enough rows
         wanted = np.arange(1, min(max(few, 2), self.size.size) + 1)
         first = np.unique(cKDTree(self.regions.middle).query(X / self.regions.lengthscale, wanted)[1])
         radius = self._nearest_in(first, X, count)[0][:, -1] * (1 + 1e-9)
@@ -139,7 +139,7 @@ class StoredRows:
 
 
 def _opened(folder: Path, record: str, seals: Mapping[str, str], names: tuple[str, ...]) -> dict[str, SealedFile]:
-    """The files of a record, whose seals are checked, and the first piece of each."""
+    """Return the files of a record, whose seals are checked, and the first piece of each."""
     files = dict[str, SealedFile]()
     for name, seal in check_fields(f"files of {folder / record}", seals, names).items():
         path = folder / name
@@ -154,7 +154,7 @@ def _opened(folder: Path, record: str, seals: Mapping[str, str], names: tuple[st
 
 @dataclass(frozen=True)
 class FolderFit:
-    """The fit of a folder, as a `RegressionFit`; its rows are read when they are needed."""
+    """The fit of a folder, like a `RegressionFit`; its rows are read when needed."""
 
     model: StandardModel
     units: Units
@@ -165,33 +165,33 @@ class FolderFit:
 
     @cached_property
     def first(self) -> Problem:
-        """The problem of the first block, which knows the noise."""
+        """The problem of the first block, which has the noise."""
         return self.problem_of(self.stored.of(0))
 
     def problem_of(self, rows: Rows, blocks: Partition = ONE_BLOCK) -> Problem:
-        """The problem of some rows, which are read."""
+        """Read some rows, and return their problem."""
         data = rows_of(*(self.stored.read(name, rows) for name in ("inputs.npy", "targets.npy")))
         return self.model.problem(data, blocks)
 
     def components(self, X: Array | None = None) -> list[Component]:
-        """The posterior of f in the blocks that hold inputs, or in all, which are read."""
+        """Read the blocks that contain inputs, or all, and return the posterior of f there."""
         self.stored.check_solved(ValueError)
         own = () if X is None else (np.unique(self.stored.regions.assign(X)),)
         rows, blocks = self.stored.in_blocks(*own)
         dual, precision = (self.stored.read(name, rows) for name in ("dual_coef.npy", "site_precision.npy"))
         return [component(self.problem_of(rows, blocks), Member(self.point, dual, precision))]
 
-    function = components  # whose effects are described
+    function = components  # for effects
 
     def predictive(self, X: Array, local: LocalBlocks, noise_scales: bool) -> PredictiveDistribution:
-        """The distribution of new targets at standardised inputs, in units of the target."""
+        """Return the distribution of new targets at standardised inputs, in units of the target."""
         part = self._part(Component(self.first, self.point, tuple), local, noise_scales)
         joint = partial(draw_jointly, lambda: [self._part(each, local, noise_scales) for each in self.components(X)], X)
         with local.threads():
             return mixture_of([part], X, joint=joint, **self.units.of_targets)[0]
 
     def _part(self, own: Component, local: LocalBlocks, noise_scales: bool) -> Component:
-        """A component with the moments, and scales of the noise, that the options ask for."""
+        """Return a component with the moments, and scales of the noise, of the options."""
         count = local.neighbours_of(self.neighbours)
         scales = self.scales if noise_scales else NoiseScales.one()
 
@@ -205,7 +205,7 @@ class FolderFit:
         return replace(own, moments=moments, scales=scales, apart=count is not None)
 
     def _moments(self, X: Array, count: int | None, scales: NoiseScales) -> Iterator[tuple[Array, Array, Array]]:
-        """Moments of f, and densities of nearest rows, at inputs that are near to one another, part by part."""
+        """Yield moments of f and densities of nearest rows, for parts of inputs near to one another."""
         if count is None and not scales.several:
             yield self.components(X)[0].moments(X)
             return
@@ -219,20 +219,20 @@ class FolderFit:
 
 
 class FolderModel(TargetPredictions):
-    """A support vector regression in a folder, which predicts as `BayesianSVR` does.
+    """A support vector regression in a folder, with the predictions of `BayesianSVR`.
 
     New inputs are arrays, or tables with the columns of the training data.
 
     Parameters
     ----------
     folder : str or Path
-        A folder that `fit_folder` has written, or a copy of it.
+        A folder written by `fit_folder`, or a copy of it.
 
     Raises
     ------
     ValueError
-        If it is not such a folder, its fit has not ended, or a file is missing or damaged; the parts of large files
-        that are not read here are checked when a prediction first reads them.
+        If it is not such a folder, its fit has not ended, or a file is missing or damaged. Parts of large files that
+        are not read here are checked when a prediction first reads them.
 
     Attributes
     ----------
@@ -245,12 +245,12 @@ class FolderModel(TargetPredictions):
     names : tuple of str
         Names of the encoded inputs.
     blocks, noise_scales
-        Options of predictions, as in `BayesianSVR`; they may be set.
+        Options of predictions, as in `BayesianSVR`; they may be changed.
     C_, epsilon_, beta_, noise_variance_, neighbours_, noise_scales_, lengthscale_, relevance_, log_evidence_,
     converged_
         As in `BayesianSVR`.
     dual_coef_ : (n,) array
-        Dual coefficients of the mean of f on the standardised scale, in the order of the data; for mean field they are
+        Dual coefficients of the mean of f on the standardised scale, in the order of the data; with mean field they are
         not sparse.
     at_size : dict
         How the hyperparameters were found.
@@ -281,7 +281,7 @@ class FolderModel(TargetPredictions):
             posterior = check_fields(
                 str(path / "posterior.json"), read_record(path / "posterior.json"), ("model", "files")
             )
-            if posterior["model"] == checksum(record):  # else of an earlier fit
+            if posterior["model"] == checksum(record):  # otherwise from an earlier fit
                 self._stored = stored = stored.with_posterior(posterior["files"])
         self._fit = FolderFit(self._spec.model, units, stored, point, self.neighbours_, self.noise_scales_)
         noise, inverse = self._fit.first.noise_at(point), point["inverse_lengthscale"]
@@ -297,7 +297,7 @@ class FolderModel(TargetPredictions):
 
     @property
     def converged_(self) -> bool:
-        """Whether the search for the hyperparameters converged, and the solves of the blocks if there were any."""
+        """Whether the search for the hyperparameters converged, and any solves of the blocks."""
         solved = self._stored.converged
         return bool(self.at_size["converged"] and (solved is None or solved.all()))
 
@@ -317,8 +317,8 @@ class FolderModel(TargetPredictions):
     def solve(self) -> None:
         """Solve all blocks, if they are not solved yet.
 
-        `log_evidence_`, `dual_coef_`, effects, joint draws and predictions from the own block need it. If the call is
-        interrupted, the same call continues it. Blocks are solved where `fit_folder` solves them.
+        `log_evidence_`, `dual_coef_`, effects, joint draws and predictions from the block of a row need it. The same
+        call continues an interrupted one. Blocks are solved where `fit_folder` solves them.
 
         Raises
         ------
@@ -361,15 +361,15 @@ class FolderModel(TargetPredictions):
     ) -> int:
         """Predict for any number of rows, into a file.
 
-        In memory are the rows of a task, the blocks that they need, and some integers for each new row. If the call is
-        interrupted, the same call continues it. Tasks run where `fit_folder` solves blocks.
+        The memory holds the rows of a task, the blocks that they need, and some integers for each new row. The same
+        call continues an interrupted one. Tasks run where `fit_folder` solves blocks.
 
         Parameters
         ----------
         data : path, data frame or array
             New inputs, as in `fit_folder`; other columns of tables are ignored.
         out : str or Path
-            The file, Parquet if its name ends so and else CSV, with the columns of `predict_table`.
+            The file (Parquet by its ending, otherwise CSV), with the columns of `predict_table`.
         coverage, times
             As in `predict_table`.
 
@@ -381,7 +381,7 @@ class FolderModel(TargetPredictions):
         Raises
         ------
         ValueError
-            If an option or the data cannot serve.
+            If an option or the data are not usable.
         """
         values = None if times is None else self._checked_times(times).tolist()
         central_levels(coverage)
@@ -413,7 +413,7 @@ class FolderModel(TargetPredictions):
         return rows
 
     def _encoded(self, X: ArrayLike) -> Array:
-        """New inputs as numbers; a table is encoded."""
+        """Return new inputs as numbers; a table is encoded."""
         if hasattr(X, "compute"):
             X = X.compute()
         if self.encoding_ is not None and (table := table_of(X)) is not None:
@@ -425,7 +425,7 @@ class FolderModel(TargetPredictions):
 
 
 def _record_of(folder: str | Path) -> tuple[Path, Record]:
-    """Path and record of the model of a folder, whose fit has ended."""
+    """Return the path and record of the model of a folder, whose fit has ended."""
     if not isinstance(folder, str | Path):
         raise ValueError(f"folder must be a path, got {folder!r}")
     path = Path(folder).absolute()
@@ -450,7 +450,7 @@ def _solve(work: str, stamp: str, block: int) -> dict[str, NDArray[np.generic]]:
 
 @lru_cache(maxsize=2)
 def _model(folder: str, stamp: str) -> FolderModel:
-    """The model of a folder; ``stamp`` changes with it."""
+    """Return the model of a folder; ``stamp`` changes with it."""
     return FolderModel(folder)
 
 
@@ -472,7 +472,7 @@ def _order(model: FolderModel, source: Source, work: Records) -> None:
 
 @lru_cache(maxsize=2)
 def _open(folder: str, stamp: str) -> tuple[FolderModel, Record]:
-    """Model and options; ``stamp`` changes with them."""
+    """Return the model and options; ``stamp`` changes with them."""
     run = Records(Path(folder))["run"]
     model = FolderModel(run["model"])
     if checksum(model._record) != run["checksum"]:
@@ -502,17 +502,17 @@ def _join(parts: list[Path], path: Path, n: int) -> None:
 
 
 def spec_of(record: Mapping[str, Record]) -> tuple[RegressionSpec, Columns]:
-    """The checked options of a fit, and the columns of its inputs."""
+    """Return the checked options of a fit, and the columns of its inputs."""
     data = record["data"]
     encoding = None if data["columns"] is None else Encoding.from_json(data["columns"], len(data["names"]))
     columns = Columns(len(data["names"]), None, encoding)
     spec = from_options(BayesianSVR, record["run"]["recipe"])._check_options()
-    found = dict(record.get("kernel", {}))  # with what it takes from the rows
+    found = dict(record.get("kernel", {}))  # with its data from the rows
     if found:
         found |= {"levels": tuple(found["levels"]), "warping": Warping.of_array(np.column_stack(found["warping"]))}
     return replace(spec, model=replace(spec.model, tied=columns.tied, **found), size=spec.local.rows), columns
 
 
 def rows_in(folder: Path, rows: slice = slice(None)) -> TrainingData:
-    """Some rows of the files of a folder."""
+    """Return some rows of the files of a folder."""
     return rows_of(*(open_rows(folder / name)[rows] for name in ("inputs.npy", "targets.npy")))

@@ -1,8 +1,8 @@
-"""What a fit into a folder reads and writes: data in parts, files that are whole or computed again, and tasks on them.
+"""Data of a fit into a folder: sources in parts, files that are complete or computed again, and tasks on them.
 
-A source is read part by part: to summarise its columns, and to encode its rows, which are then standardised and written
-to files. Only the targets are in memory together. Independent tasks on these files run by joblib: in threads, or on the
-workers of a cluster that see the folder.
+A source is read part by part: first to summarise its columns, then to encode its rows, which are standardised and
+written to files. Only the targets are in memory together. joblib runs independent tasks on these files: in threads, or
+on the workers of a cluster that see the folder.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ from bsvr_pp.tables.readers import check_column, check_rows, read_data, read_new
 _ROWS = 50_000  # of a part, and rows that are standardised together
 
 
-# Of Dask or on disk as well: they have the methods of these.
+# Also of Dask or on disk: they have the same methods.
 type Data = str | Path | pd.DataFrame | NDArray[np.generic]
 type Inputs = pd.DataFrame | Array
 
@@ -99,7 +99,7 @@ def source_of(
 
 
 def new_rows_of(data: Data, encoding: Encoding | None) -> Source:
-    """Describe new inputs, with targets that say nothing: a table with the columns of an encoding, or an array."""
+    """Describe new inputs, with placeholder targets: a table with the columns of an encoding, or an array."""
     if not isinstance(data, str | Path) and not hasattr(data, "columns"):
         return source_of(data, np.broadcast_to(0.0, np.shape(data)[:1]))
     if encoding is None:
@@ -108,7 +108,7 @@ def new_rows_of(data: Data, encoding: Encoding | None) -> Source:
 
 
 def _frames(table: ParquetTable | pd.DataFrame, columns: list[str]) -> Iterator[pd.DataFrame]:
-    """Parts of Parquet files with some columns, or of a data frame of pandas or Dask."""
+    """Yield parts of Parquet files with some columns, or of a data frame of pandas or Dask."""
     if isinstance(table, ParquetTable):
         return table.parts(columns, _ROWS)
     if isinstance(table, pd.DataFrame):
@@ -117,7 +117,7 @@ def _frames(table: ParquetTable | pd.DataFrame, columns: list[str]) -> Iterator[
 
 
 def _of_table(data: str | Path | pd.DataFrame, target: str | None, encoding: Encoding | None) -> Source:
-    """A table with a column to predict, or with the columns of an encoding; files are identified by their times."""
+    """Describe a table with a column to predict, or with the columns of an encoding; file times identify files."""
     name, files, notes = "data", list[Path](), tuple[str, ...]()
     if not isinstance(data, str | Path):
         index = [each for each in getattr(data.index, "names", [data.index.name]) if each is not None]
@@ -126,7 +126,7 @@ def _of_table(data: str | Path | pd.DataFrame, target: str | None, encoding: Enc
     elif is_parquet(data):
         table = ParquetTable(data)
         name, files, notes = str(data), table.files, table.notes
-    else:  # CSV is read at once
+    else:  # CSV is read in one piece
         name, files = str(data), [Path(data)]
         if encoding is None:
             read = read_data(data, target)
@@ -158,7 +158,7 @@ def _of_table(data: str | Path | pd.DataFrame, target: str | None, encoding: Enc
 
 
 def _of_content(parts: Iterator[tuple[Inputs, Array]]) -> str:
-    """Digest of all values: what Dask calls the same data may have another name in another process."""
+    """Return the digest of all values: Dask may name the same data differently in another process."""
     of_inputs, of_targets, columns = sha256(), sha256(), list[str]()
     for inputs, y in parts:
         if isinstance(inputs, pd.DataFrame):
@@ -170,7 +170,7 @@ def _of_content(parts: Iterator[tuple[Inputs, Array]]) -> str:
 
 
 def _arrays(X: NDArray[np.generic], y: NDArray[np.generic]) -> Iterator[tuple[Array, Array]]:
-    """Parts of arrays; arrays of Dask are computed part by part."""
+    """Yield parts of arrays; Dask arrays are computed part by part."""
     for at in range(0, len(X), _ROWS):
         both = []
         for name, values in (("data", X), ("y", y)):
@@ -215,7 +215,7 @@ def encode(source: Source, folder: Path, *, rows: int, log_targets: bool) -> Rec
     scale = width_of_tied(deviation, None if encoding is None else encoding.tied)
     location, unit = location_and_scale(targets.y, targets.weight)
     targets = targets.in_units(Units(mean[:0], scale[:0], location, unit))
-    sums, factors = targets.y.copy(), np.random.default_rng(0).normal(size=d)  # sums are equal only where rows are
+    sums, factors = targets.y.copy(), np.random.default_rng(0).normal(size=d)  # sums are equal only if rows are
 
     def standardised() -> Iterator[Array]:
         for at in range(0, n, _ROWS):
@@ -243,7 +243,7 @@ def encode(source: Source, folder: Path, *, rows: int, log_targets: bool) -> Rec
 
 
 def _targets_of(y: Array, source: Source, *, logs: bool) -> TrainingData:
-    """Targets, or their logs, with their weights or ends, as rows without inputs."""
+    """Return targets, or their logs, with their weights or ends, as rows without inputs."""
     weight, none = checked_weights(source.weight, len(y)), np.empty((len(y), 0))
     if source.intervals is not None:
         return IntervalTargets(y, source.intervals).each(none, y, weight, logs=logs)["y"]
@@ -253,7 +253,7 @@ def _targets_of(y: Array, source: Source, *, logs: bool) -> TrainingData:
 
 
 def rows_of(X: Array, columns: Array) -> TrainingData:
-    """Rows of inputs, and of a matrix of the targets and what a model knows of them besides."""
+    """Return rows from inputs and a matrix of the targets with their other data."""
     y, *others = np.ascontiguousarray(columns.T)
     rows = as_given(X, y)
     if len(others) == 2:
@@ -262,7 +262,7 @@ def rows_of(X: Array, columns: Array) -> TrainingData:
 
 
 def _summarise(source: Source) -> tuple[Encoding | None, int, int]:
-    """The encoding of the columns of a table, None for arrays; the numbers of rows and of encoded columns."""
+    """Return the encoding of the columns of a table (None for arrays), and the numbers of rows and encoded columns."""
     n, d, found = 0, 0, dict[str, Summary]()
     for inputs, y in source.parts():
         n, d = n + len(y), inputs.shape[1]
@@ -278,7 +278,7 @@ def _summarise(source: Source) -> tuple[Encoding | None, int, int]:
 
 
 def write_rows(path: Path, parts: Iterable[NDArray[np.generic]]) -> None:
-    """Write an array from its parts, of which one is in memory at a time."""
+    """Write an array from its parts, with one part in memory at a time."""
     with atomic_write(path, sealed=True) as fresh, fresh.open("wb") as file:
         none: NDArray[np.generic] = np.empty(0)
         count = 0
@@ -294,17 +294,17 @@ def write_rows(path: Path, parts: Iterable[NDArray[np.generic]]) -> None:
 
 
 def open_rows(path: Path) -> np.memmap[tuple[int, ...], np.dtype[np.float64]]:
-    """Open an array, of which only the rows that are used are read."""
+    """Open an array; only the rows that are used are read."""
     return np.load(path, mmap_mode="r")
 
 
-NO_THREADS = {"n_jobs": None, "progressbar": False}  # options of `LocalBlocks` that no number depends on
+NO_THREADS = {"n_jobs": None, "progressbar": False}  # options of `LocalBlocks` without influence on results
 Record = dict[str, Any]  # plain data of JSON
 Task = Callable[[str, str, int], dict[str, NDArray[np.generic]]]
 
 
 class Records(UserDict[str, Record]):
-    """Plain data by name, each in a JSON file of a folder; one that is damaged is not there, with a warning."""
+    """Plain data by name, each in a JSON file of a folder; a damaged file is ignored with a warning."""
 
     def __init__(self, folder: Path) -> None:
         super().__init__()
@@ -331,17 +331,17 @@ def read_record(path: Path) -> Record:
 
 
 def checksum(record: object) -> str:
-    """SHA-256 of plain data."""
+    """Return the SHA-256 of plain data."""
     return sha256(json.dumps(record, sort_keys=True).encode()).hexdigest()
 
 
 def all_whole(*files: Path) -> bool:
-    """Whether all files of a stage are there as they were written; a damaged one is named in a warning."""
+    """Return whether all files of a stage exist unchanged; a warning names a damaged one."""
     return all([_intact(lambda path: SealedFile(path).check(), path) is not None for path in files])
 
 
 def _intact[T](read: Callable[[Path], T], path: Path) -> T | None:
-    """What a function reads from a file; None if there is none, or if it is damaged, with a warning."""
+    """Return what a function reads from a file; None if it is missing, or damaged (with a warning)."""
     try:
         return read(path)
     except FileNotFoundError:
@@ -352,10 +352,10 @@ def _intact[T](read: Callable[[Path], T], path: Path) -> T | None:
 
 
 def run_tasks(task: Task, work: Records, count: int, progress: str) -> list[Path]:
-    """Files in ``work`` of the arrays that a function makes of it, of a stamp of its records, and of each number."""
+    """Run a function of ``work``, its stamp and each number; return the files of the arrays that it makes."""
     folder, stamp = str(work.folder), checksum(work.data)
     files = [work.folder / "done" / f"{number}.npz" for number in range(count)]
-    # Files of this stamp that are there as they were written are not computed again.
+    # Undamaged files of this stamp are not computed again.
     todo = [i for i, file in enumerate(files) if not (all_whole(file) and next(saved([file], "stamp")) == stamp)]
     each_block(lambda i: _write(task, folder, stamp, todo[i]), len(todo), progress, anywhere=True)
     return files
@@ -376,7 +376,7 @@ def write_arrays(path: Path, **arrays: Any) -> None:
 
 
 def saved(files: Iterable[Path], name: str) -> Iterator[NDArray[np.generic]]:
-    """The array of a name in each of some files."""
+    """Yield the array of a name in each of some files."""
     for file in files:
         with np.load(file) as arrays:
             yield arrays[name]

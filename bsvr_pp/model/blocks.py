@@ -1,7 +1,7 @@
 """Rows in local blocks: a partition of the inputs, for Gaussian processes that are independent between blocks.
 
-A partition is a set of plain arrays: one block number per row, and a tree of cuts that assigns new points. Rows that
-are too many for a block are cut in two again and again, across their longest direction: docs/explanation/blocks.md.
+A partition is a set of plain arrays: one block number per row, and a tree of cuts that assigns new points. A block with
+too many rows is cut in two repeatedly, across its longest direction (docs/explanation/blocks.md).
 """
 
 from __future__ import annotations
@@ -20,24 +20,24 @@ from bsvr_pp.core.covariance.covariance import each_block
 from bsvr_pp.model.inventory import ModelError
 
 _CHUNK = 10_000  # points that are assigned together
-_WHOLE = 200_000  # largest number of rows that are cut together; of more rows a sample of this size
+_WHOLE = 200_000  # largest number of rows that are cut together; of more rows a sample of this size is cut
 _DIRECTION = 1000  # rows that determine the direction of a cut
-_TIED = 1e-9  # gap that no cut goes through, relative to the extent of the block: rounding errors are smaller
-_MARGIN = 0.85  # blocks of a sample, relative to the asked size, since their numbers of all rows vary
+_TIED = 1e-9  # smallest gap for a cut, relative to the extent of the block: rounding errors are smaller
+_MARGIN = 0.85  # size of blocks of a sample, relative to the requested size, since their numbers of all rows vary
 
 
 @dataclass(frozen=True, eq=False)
 class Regions:
-    """A binary tree of cuts of the inputs, the first of which is the top; without one there is one block."""
+    """A binary tree of cuts of the inputs, the first one at the top; without cuts there is one block."""
 
     lengthscale: Array  # (d,), unit of the inputs
     direction: Array  # (cuts, d): a point is on the first side of a cut if direction·x <= threshold
     threshold: Array  # (cuts,)
-    side: Rows  # (cuts, 2), what is there: a cut, or -1 - the number of a block
+    side: Rows  # (cuts, 2): a cut, or -1 - the number of a block
     middle: Array  # (blocks, d), mean of the scaled rows of each block
 
     def assign(self, X: Array) -> Rows:
-        """Block of each row of X (m, d)."""
+        """Return the block of each row of X (m, d)."""
         out = np.empty(len(X), dtype=np.int64)
         for at in range(0, len(X), _CHUNK):
             Z = X[at : at + _CHUNK] / self.lengthscale
@@ -50,7 +50,7 @@ class Regions:
         return out
 
     def within(self, X: Array, radius: Array) -> Rows:
-        """Blocks that reach into the ball around a row of X (m, d), whose radius (m,) is in lengthscales."""
+        """Return blocks that reach into the ball around a row of X (m, d), whose radius (m,) is in lengthscales."""
         Z, row, place = X / self.lengthscale, np.arange(len(X)), self._top(len(X))
         found = [np.empty(0, dtype=np.int64)]
         while row.size:
@@ -65,10 +65,10 @@ class Regions:
     def divided(
         self, blocks: Iterable[tuple[int, Array]], rows: int, *, ties: bool = True
     ) -> tuple[Regions, list[Rows]]:
-        """Regions in which given blocks, each with all its rows (m, d), have at most ``rows`` rows.
+        """Return regions in which given blocks, each with all its rows (m, d), have at most ``rows`` rows.
 
-        Also the blocks (m,) of these rows: one part of a block keeps its number, and others follow the last number.
-        Identical rows are cut by row number if ``ties`` are cut.
+        Also return the blocks (m,) of these rows: one part of a block keeps its number, and others follow the last
+        number. With ``ties`` identical rows are cut by row number.
         """
         direction, threshold, side = list(self.direction), self.threshold.tolist(), self.side.tolist()
         middle, labels = list(self.middle), list[Rows]()
@@ -105,9 +105,9 @@ class Regions:
 
 
 class Partition:
-    """All rows, however many, in one block; `Blocks` divides them."""
+    """One block of all rows, however many there are; `Blocks` divides them."""
 
-    local: ClassVar = False  # whether the rows were divided into blocks of near rows, of which there may be one
+    local: ClassVar = False  # whether the rows were divided into blocks of near rows, possibly one
 
     def __len__(self) -> int:
         """Number of blocks."""
@@ -122,35 +122,35 @@ class Partition:
         """Check that the partition is one of n rows."""
 
     def label_of(self, n: int) -> Rows:
-        """Block of each of all n rows."""
+        """Return the block of each of n rows."""
         return np.zeros(n, dtype=np.int64)
 
     def rows(self, block: int) -> Rows | slice:
-        """Rows of a block."""
+        """Return rows of a block."""
         return slice(None)
 
     def assign(self, X: ArrayLike) -> Rows:
-        """Block of each of the new points X (m, d)."""
+        """Return the block of each of the new points X (m, d)."""
         return self.label_of(len(np.asarray(X)))
 
     def grown(self, X: ArrayLike) -> Partition:
-        """The partition of the rows and of new points X (m, d), which follow them."""
+        """Return the partition of the rows, followed by new points X (m, d)."""
         return self
 
     def between(self, covariance: Tensor) -> Tensor:
-        """The graph of a covariance of the rows, zero between blocks."""
+        """Return the graph of a covariance of the rows, zero between blocks."""
         return covariance
 
     def some(self, count: int, n: int, rng: np.random.Generator) -> tuple[Rows, Partition]:
-        """So many of n rows, chosen at random, and their partition; a few more where blocks are whole."""
+        """Return ``count`` random rows of n, and their partition; a few more if blocks are kept whole."""
         return np.sort(rng.choice(n, count, replace=False)), self
 
     def to_arrays(self) -> dict[str, NDArray[Any]]:
-        """The partition as plain arrays by name; none for one block."""
+        """Return the partition as plain arrays by name; none for one block."""
         return {}
 
     def each[Item, Result](self, function: Callable[[Item], Result], items: Sequence[Item]) -> list[Result]:
-        """Results of a function of items that belong to blocks: with several in the threads of joblib."""
+        """Return results of a function of items that belong to blocks: with several in the threads of joblib."""
         if self.several:
             return each_block(lambda i: function(items[i]), len(items))
         return [function(item) for item in items]
@@ -219,7 +219,7 @@ class Blocks(Partition):
         return np.diff(self.offsets)
 
     def rows(self, block: int) -> Rows:
-        """Row numbers of a block, in ascending order."""
+        """Return the row numbers of a block, in ascending order."""
         return self.order[self.offsets[block] : self.offsets[block + 1]]
 
     def __iter__(self) -> Iterator[Rows]:
@@ -227,7 +227,7 @@ class Blocks(Partition):
         return (self.rows(block) for block in range(len(self)))
 
     def assign(self, X: ArrayLike) -> Rows:
-        """Block (m,) of each of the new points X (m, d): the one whose region holds it.
+        """Return the block (m,) of each new point X (m, d), whose region contains it.
 
         Raises
         ------
@@ -240,7 +240,7 @@ class Blocks(Partition):
 
     @classmethod
     def joining(cls, parts: Sequence[Rows]) -> tuple[Rows, Self]:
-        """The rows of given blocks, one block after another, and their partition."""
+        """Return the rows of given blocks, one block after another, and their partition."""
         return np.concatenate(parts), cls(np.repeat(np.arange(len(parts)), [part.size for part in parts]))
 
     def check(self, n: int) -> None:
@@ -249,25 +249,25 @@ class Blocks(Partition):
             raise ModelError(f"blocks must be of the {n} rows of X, got blocks of {self.n} rows: cut the new X")
 
     def label_of(self, n: int) -> Rows:
-        """Block of each row."""
+        """Return the block of each row."""
         return self.label
 
     def between(self, covariance: Tensor) -> Tensor:
-        """The graph of a covariance of the rows, zero between blocks."""
+        """Return the graph of a covariance of the rows, zero between blocks."""
         return pt.switch(pt.eq(self.label[:, None], self.label[None, :]), covariance, 0.0)
 
     def some(self, count: int, n: int, rng: np.random.Generator) -> tuple[Rows, Blocks]:
-        """The rows of blocks that are chosen at random, so many or a few more, and their partition."""
+        """Return the rows of random whole blocks, ``count`` or a few more, and their partition."""
         order = rng.permutation(len(self))
         used = order[: 1 + np.searchsorted(np.cumsum(self.sizes[order]), count)]
         return self.joining([self.rows(block) for block in np.sort(used)])
 
     def grown(self, X: ArrayLike) -> Blocks:
-        """The partition of the rows and of new points X (m, d), which follow them."""
+        """Return the partition of the rows, followed by new points X (m, d)."""
         return replace(self, label=np.append(self.label, self.assign(X)))
 
     def to_arrays(self) -> dict[str, NDArray[Any]]:
-        """The partition as plain arrays by name, from which `from_arrays` makes it again."""
+        """Return the partition as plain arrays by name, from which `from_arrays` makes it again."""
         regions = {} if self.regions is None else vars(self.regions)
         return {"label": self.label, **regions}
 
@@ -297,12 +297,12 @@ def local_blocks(
     Parameters
     ----------
     X : (n, d) array
-        Inputs. Of more than 200,000 rows only parts are held in memory: it may be a `numpy.memmap`.
+        Inputs. With more than 200,000 rows only parts are in memory: X may be a `numpy.memmap`.
     rows : int
         Largest number of rows of a block.
     lengthscale : float or (d,) array, optional
-        Units in which distances are measured, such as the lengthscales of a kernel; by default the standard deviation
-        of each input. An infinite lengthscale is an input that does not count.
+        Units of distances, such as the lengthscales of a kernel; by default the standard deviation of each input. An
+        input with an infinite lengthscale is ignored.
     random_seed : int or Generator
         Random seed; the same seed gives the same blocks.
 
@@ -343,7 +343,7 @@ def local_blocks(
 
 
 def mean_and_deviation(X: Array, weight: ArrayLike = 1.0) -> tuple[Array, Array]:
-    """Weighted mean and standard deviation of each column, part by part; the latter is 1 for a constant column."""
+    """Return weighted mean and standard deviation of each column, by parts; 1 for a constant column."""
     parts, times = [slice(at, at + _CHUNK) for at in range(0, len(X), _CHUNK)], np.broadcast_to(weight, len(X))
     mean = np.sum([times[part] @ X[part] for part in parts], axis=0) / times.sum()
     spread = np.sqrt(np.sum([times[part] @ (X[part] - mean) ** 2 for part in parts], axis=0) / times.sum())
@@ -360,7 +360,7 @@ def _scaled(X: Array, unit: Array) -> Array:
 
 
 def _middle(X: Array, unit: Array, label: Rows) -> Array:
-    """Mean of the scaled rows of each block."""
+    """Return the mean of the scaled rows of each block."""
     total = np.zeros((label.max() + 1, X.shape[1]))
     for at in range(0, len(X), _CHUNK):
         np.add.at(total, label[at : at + _CHUNK], _scaled(X[at : at + _CHUNK], unit))
@@ -368,7 +368,7 @@ def _middle(X: Array, unit: Array, label: Rows) -> Array:
 
 
 def _lengthscale(X: Array, given: ArrayLike | None) -> Array:
-    """Units of the inputs, (d,)."""
+    """Return units of the inputs, (d,)."""
     if given is None:
         return mean_and_deviation(X)[1]
     unit = numbers("lengthscale", given, infinite=True)
@@ -386,7 +386,7 @@ class _Cut(NamedTuple):
 
 
 def _cut(Z: Array, most: int, ties: bool) -> _Cut | None:
-    """The cut of rows with a whole number of blocks on either side; None for identical rows that are not cut."""
+    """Return the cut with a whole number of blocks on either side; None for identical rows without ``ties``."""
     parts = -(-len(Z) // most)
     target = len(Z) * (parts // 2) // parts
     centred = Z[:: -(-len(Z) // _DIRECTION)]
@@ -403,12 +403,12 @@ def _cut(Z: Array, most: int, ties: bool) -> _Cut | None:
 
 
 def _longest(centred: Array) -> Array:
-    """Direction of the largest variance of centred rows; its largest component is positive."""
+    """Return the direction of the largest variance of centred rows; its largest component is positive."""
     scaled = centred / (np.abs(centred).max() or 1.0)
     direction = np.asarray(np.linalg.eigh(scaled.T @ scaled)[1][:, -1])
     return direction * np.sign(direction[np.argmax(np.abs(direction))])
 
 
 def _along(Z: Array, direction: Array) -> Array:
-    """Inner product of each row of Z with its direction, in the same order of sums for any number of rows."""
+    """Return the inner product of each row of Z with its direction, with the same rounding for any number of rows."""
     return np.asarray((Z * direction).sum(axis=1))

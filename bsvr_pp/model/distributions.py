@@ -1,8 +1,8 @@
-"""The noise of a loss as a PyMC distribution of the targets, and back.
+"""Conversion between the noise of a loss and a PyMC distribution of the targets.
 
 Gaussian, Laplace and pinball noise are distributions of PyMC under another parametrisation. The distribution of every
 other loss is made from its row of the registry, and computed from its table of pieces. The densities of soft
-insensitive, ε-insensitive and Huber noise are closed forms, which have second derivatives and which JAX compiles.
+insensitive, ε-insensitive and Huber noise have closed forms with second derivatives, which JAX can compile.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ from bsvr_pp.core.losses.noise import unit_noise
 from bsvr_pp.core.losses.registry import LIKELIHOODS, NOISES, Loss
 from bsvr_pp.model.operation import log_density, log_factor, noise_quantile
 
-# The losses with closed forms, each with its beta if that is not a parameter.
+# The losses with closed forms, each with its beta if beta is not a parameter.
 _CLOSED_FORMS: dict[str, tuple[float, ...]] = {"soft_insensitive": (), "epsilon_insensitive": (0.0,), "huber": (1.0,)}
 _TINY = 1e-20  # erf(√x) and its derivatives are exact down to here; below, its first-order expansion is
 # PyMC's scale of the asymmetric Laplace is C·√(q(1-q)), and its kappa is √(q/(1-q)).
@@ -74,7 +74,7 @@ def observe(
 
 
 def noise_of(target: Tensor) -> tuple[Loss, Tensor, list[Tensor]] | None:
-    """Loss, location and parameters of the loss of an observed random variable; None for other noise."""
+    """Return the loss, location and parameters of the loss of an observed random variable; None for other noise."""
     op = target.owner.op
     if isinstance(op, InvertedRV) and op.loss in LIKELIHOODS:
         location, *parameters = op.dist_params(target.owner)
@@ -87,7 +87,7 @@ def noise_of(target: Tensor) -> tuple[Loss, Tensor, list[Tensor]] | None:
 
 
 def has_labels(model: pm.Model) -> bool:
-    """Whether a model observes labels, whose noise is not normalised."""
+    """Return whether a model observes labels, whose noise is not normalised."""
     each = [noise_of(split_weight(v)[0]) for v in model.observed_RVs]
     return any(noise is not None and noise[0].targets.refusal("normalised evidence") for noise in each)
 
@@ -120,7 +120,7 @@ def distribution_class(
     **of_variable: object,
 ) -> type[Continuous]:
     """Make a distribution of mu, parameters and bounds; ``ordered`` sorts what follows mu."""
-    shown = name.partition("_")[0]  # of a kind of rows without its loss
+    shown = name.partition("_")[0]  # for a kind of rows, without its loss
     signature = ",".join(["()"] * (1 + len(LOSSES[loss].parameters))) + bounds
     of_variable |= {
         "__module__": base.__module__,
@@ -136,7 +136,7 @@ def distribution_class(
         return super(made, cls).dist([mu, *ordered(values, named)], **named)
 
     rv_op = partial(rv_type.rv_op)
-    vars(rv_op)["ndims_params"] = rv_type.ndims_params  # which `pm.find_constrained_prior` reads
+    vars(rv_op)["ndims_params"] = rv_type.ndims_params  # `pm.find_constrained_prior` reads it
     own = {"__module__": base.__module__, "rv_type": rv_type, "rv_op": rv_op, "dist": classmethod(dist)}
     metaclass: type = type(parent)
     made: type[Continuous] = metaclass(name, (parent,), own | dict(members))
@@ -155,7 +155,7 @@ def distribution_named(name: str) -> type[Continuous] | None:
 
 
 def __getattr__(name: str) -> type:
-    """Return a class made by `distribution`, so that it can be imported and pickled."""
+    """Return a class made by `distribution`, for import and pickling."""
     for loss in NOISES:
         if class_name(loss) == name.removesuffix("RV"):
             return distribution(loss).rv_type if name.endswith("RV") else distribution(loss)
@@ -163,7 +163,7 @@ def __getattr__(name: str) -> type:
 
 
 class InvertedRV(SymbolicRandomVariable):
-    """A random variable whose draws are a function of one uniform number each; ``loss`` names its row of `LOSSES`."""
+    """A random variable with draws as functions of one uniform number each; ``loss`` names its row of `LOSSES`."""
 
     loss: ClassVar[str]
 
@@ -179,25 +179,25 @@ class InvertedRV(SymbolicRandomVariable):
 
     @classmethod
     def drawn(cls, uniform: Tensor, *params: Tensor) -> Tensor:
-        """The draw as a graph of the uniform number and the parameters."""
+        """Return the draw as a graph of the uniform number and the parameters."""
         raise NotImplementedError
 
 
 class NoiseRV(InvertedRV):
-    """A location mu plus noise, which is drawn by inversion of its cdf."""
+    """A location mu plus noise, drawn by inversion of the cdf."""
 
     @classmethod
     def drawn(cls, uniform: Tensor, *params: Tensor) -> Tensor:
         """Return mu + quantile(uniform)."""
         mu, *values = params
-        # A uniform draw can be equal to the lower bound, whose quantile is infinite.
+        # A uniform draw can equal the lower bound, which has an infinite quantile.
         least = np.finfo(uniform.dtype).eps / 4
         draws = mu + _quantile(cls.loss, pt.clip(uniform, least, 1 - least), values)
         return check_icdf_parameters(draws, *valid_parameters(cls.loss, values)[0], msg=constraints(cls.loss))
 
 
 def _methods(loss: str) -> dict[str, object]:
-    """The functions that PyMC expects in a distribution class."""
+    """Return the functions that PyMC expects in a distribution class."""
 
     def checked(check: Callable[..., Tensor], result: Tensor, values: Sequence[Tensor]) -> Tensor:
         return check(result, *valid_parameters(loss, values)[0], msg=constraints(loss))
@@ -210,7 +210,7 @@ def _methods(loss: str) -> dict[str, object]:
         return checked(check_parameters, density, values)
 
     def side(value: Tensor, mu: Tensor, values: Sequence[Tensor], above: bool) -> Tensor:
-        """Log of the mass on one side of a value, from the tail's log mass, which is exact where it is small."""
+        """Return the log of the mass on one side of a value, from the log mass of the tail, accurate if small."""
         beyond, finite = value > mu, pt.switch(pt.isinf(value), 0.0, value)
         low, high = pt.switch(beyond, finite, -np.inf), pt.switch(beyond, np.inf, finite)
         mass = log_factor(loss, mu, low, high, valid_parameters(loss, values)[1]).astype(config.floatX)
@@ -240,18 +240,17 @@ def _quantile(loss: str, q: Tensor, values: Sequence[Tensor]) -> Tensor:
 
 
 def _closed_form(r: Tensor, C: Tensor, epsilon: Tensor, beta: Tensor) -> Tensor:
-    """Log density of soft insensitive noise, chu2004 (13); the normaliser is 2/C times C·a + g(C·β·ε), (14).
+    """Return the log density of soft insensitive noise, chu2004 (13); the normaliser is 2/C times C·a + g(C·β·ε), (14).
 
     a = (1 − β)ε and b = (1 + β)ε are the knots of the loss. The density and its gradients are exact for Cε from 1e-8 to
-    1e8, including β = 0 and ε = 0. Every switch is guarded twice, because gradients also flow through the branch that
-    is not taken.
+    1e8, including β = 0 and ε = 0. Every switch is guarded twice, because gradients also pass through the other branch.
     """
     mass = C * (1 - beta) * epsilon + _curved_mass(C * beta * epsilon)
     return -C * _loss(r, epsilon, beta) - (pt.log(2.0 * mass) - pt.log(C))
 
 
 def _loss(r: Tensor, epsilon: Tensor, beta: Tensor) -> Tensor:
-    """Soft insensitive loss, chu2004 (11), as the largest of the lines that bound it below.
+    """Return the soft insensitive loss, chu2004 (11), as the maximum of its lower linear bounds.
 
     ℓ(r) = max over u in [0, 1] of u(|r| − a) − w·u²/2, w = b − a.  By the envelope theorem ∂ℓ/∂|r| = u,
     ∂ℓ/∂β = ε·u(1 − u) and ∂ℓ/∂ε = −(1 − β)u − β·u²: bounded, without a division by w.
@@ -269,7 +268,7 @@ def _loss(r: Tensor, epsilon: Tensor, beta: Tensor) -> Tensor:
 
 
 def _curved_mass(x: Tensor) -> Tensor:
-    """g(x) = √(πx)·erf√x + exp(−x), the mass beyond the flat piece; analytic, g(0) = g'(0) = 1."""
+    """Return g(x) = √(πx)·erf√x + exp(−x), the mass beyond the flat piece; analytic, g(0) = g'(0) = 1."""
     positive = x > _TINY
     root = pt.sqrt(pt.switch(positive, x, 1.0))
     return pt.switch(positive, sqrt(pi) * root * pt.erf(root), 2 * x) + pt.exp(-x)
@@ -292,13 +291,13 @@ def valid_parameters(loss: str, values: Sequence[Tensor]) -> tuple[list[Tensor],
 
 
 def constraints(loss: str) -> str:
-    """The conditions of `valid_parameters` in words."""
+    """Return the conditions of `valid_parameters` in words."""
     row = LOSSES[loss]
     return ", ".join(f"{name} {row.parameter(name).allowed}" for name in row.parameters) + ", all finite"
 
 
 def _documentation(loss: str) -> str:
-    """The docstring of a distribution, from the row of its loss."""
+    """Return the docstring of a distribution, from the row of its loss."""
     row, name = LOSSES[loss], class_name(loss)
     listed = "".join(
         f"{p} : tensor_like of float\n    {row.parameter(p).meaning}; {row.parameter(p).allowed}.\n"
@@ -337,7 +336,7 @@ True
 
 
 class WeightedTargetsRV(SymbolicRandomVariable):
-    """Targets whose likelihood is p(y|f)^weight, by the ``base`` operation, which draws single targets."""
+    """Targets with likelihood p(y|f)^weight; the ``base`` operation draws single targets."""
 
     name = "weighted_targets"
     _print_name = ("WeightedTargets", "\\operatorname{WeightedTargets}")

@@ -1,8 +1,8 @@
 """The Gaussian variables of a model, as affine functions of one standard normal vector.
 
-A variable is Gaussian given others: normal and multivariate normal variables, those that sum to zero, and random walks
-and autoregressions whose innovations are Gaussian. Another one may be its mean. What scales it, or is a coefficient of
-an autoregression, is a hyperparameter.
+These variables are Gaussian given others: normal and multivariate normal variables, zero-sum normal variables, and
+random walks and autoregressions with Gaussian innovations. The mean may be another Gaussian variable. A scale or a
+coefficient of an autoregression is a hyperparameter.
 """
 
 from __future__ import annotations
@@ -26,12 +26,12 @@ from bsvr_pp.core.arrays import Tensor
 
 
 def gaussian_variables(model: pm.Model) -> list[Tensor]:
-    """The free variables of a model that are Gaussian given others."""
+    """Return the free variables of a model that are Gaussian given others."""
     return [v for v in model.free_RVs if _parameters(v) is not None]
 
 
 def _parameters(v: Tensor) -> tuple[list[Tensor], list[Tensor]] | None:
-    """Graphs on which a Gaussian variable depends linearly, and the others; None for other variables."""
+    """Return graphs on which a Gaussian variable depends linearly, and the others; None for other variables."""
     op, inputs = v.owner.op, cast(list[Tensor], v.owner.inputs)
     if isinstance(op, NormalRV | MvNormalRV):
         return inputs[2:3], inputs[3:]
@@ -52,7 +52,7 @@ def gaussian_above(
     latents: set[Tensor],
     elsewhere: Sequence[Tensor],
 ) -> list[Tensor]:
-    """Gaussian variables above the location of which nothing else is a function, those without parents first."""
+    """Return Gaussian variables on which only the location depends, variables without parents first."""
     known, free = above(graphs, processes), [v for v in model.free_RVs if v not in latents]
     parameters = {v: found for v in free if (found := _parameters(v)) is not None}
     plain = {v for v in free if isinstance(model.rvs_to_transforms.get(v), ZeroSumTransform | None)}
@@ -68,7 +68,7 @@ def gaussian_above(
 
 
 def standardised(chosen: Sequence[Tensor], free: set[Tensor]) -> tuple[Tensor, dict[Tensor, Tensor]]:
-    """A standard normal vector z, and each of some Gaussian variables as a graph of it."""
+    """Return a standard normal vector z, and each of some Gaussian variables as a graph of it."""
     unfolded = {v: _unfolded(v) for v in chosen}
     basic = {v: [v] if graph is v else _inner(graph, free) for v, graph in unfolded.items()}
     shapes = {each: shape_of(each) for inner in basic.values() for each in inner}
@@ -87,7 +87,7 @@ def standardised(chosen: Sequence[Tensor], free: set[Tensor]) -> tuple[Tensor, d
 
 
 def _unfolded(v: Tensor) -> Tensor:
-    """A variable as a graph of normal variables of which it is made; itself if it is one."""
+    """Return a variable as a graph of its normal variables; the variable itself if it is normal."""
     op, inputs = v.owner.op, v.owner.inputs
     if isinstance(op, NormalRV | MvNormalRV):
         return v
@@ -105,7 +105,7 @@ def _unfolded(v: Tensor) -> Tensor:
 
 
 def _inner(graph: Tensor, free: set[Tensor]) -> list[Tensor]:
-    """Normal variables in a graph that are none of the model."""
+    """Return normal variables in a graph that are not variables of the model."""
     return [
         cast(Tensor, a)
         for a in ancestors([graph], blockers=free)
@@ -114,25 +114,25 @@ def _inner(graph: Tensor, free: set[Tensor]) -> list[Tensor]:
 
 
 def replace_in(graph: Tensor, known: Mapping[Tensor, Tensor]) -> Tensor:
-    """A graph with other variables."""
+    """Replace variables in a graph."""
     return replace_in_all([graph], known)[0] if known else graph
 
 
 def replace_in_all[T: Variable, U: Variable](graphs: Sequence[Variable], known: Mapping[T, U]) -> list[Tensor]:
-    """Graphs with other variables."""
+    """Replace variables in graphs."""
     return cast(list[Tensor], graph_replace(graphs, list(known.items()), strict=False))
 
 
 def gradients(total: Tensor, by: Sequence[Tensor], constant: Sequence[Tensor] = ()) -> list[Tensor]:
-    """The derivatives of a number by variables, 0 for those on which it does not depend."""
+    """Return the derivatives of a scalar by variables, 0 if it does not depend on one."""
     return cast(list[Tensor], pt.grad(total, list(by), consider_constant=list(constant), disconnected_inputs="ignore"))
 
 
 def above(graphs: Sequence[Variable], blockers: Collection[Variable] = ()) -> set[Tensor]:
-    """The variables of graphs."""
+    """Return the variables on which graphs depend."""
     return cast(set[Tensor], set(ancestors(graphs, blockers=set(blockers))))
 
 
 def shape_of(variable: Tensor) -> tuple[int, ...]:
-    """Shape of a variable, whose sizes do not depend on hyperparameters."""
+    """Return the shape of a variable; its sizes do not depend on hyperparameters."""
     return tuple(int(size) for size in variable.shape.eval())

@@ -1,8 +1,8 @@
 """The Gaussian process prior of a support vector model.
 
-`GP` is a `pm.gp.Latent` that also records its prior on the latent variable. The record tells methods that integrate the
-latent function out what it is. It stays with copies of the model; its kernel and mean function have the variables of
-the original model, and `localize` replaces them.
+`GP` is a `pm.gp.Latent` that also records its prior on the latent variable, for methods that integrate it out. Copies
+of the model keep the record; its kernel and mean function have the variables of the original model, and `localize`
+replaces them.
 """
 
 from __future__ import annotations
@@ -33,22 +33,22 @@ from bsvr_pp.model.blocks import ONE_BLOCK, Partition
 
 @dataclass(frozen=True, slots=True)
 class Prior:
-    """Arguments of a call of `GP.prior`; a sum of processes has them as one process has."""
+    """Arguments of a call of `GP.prior`; a sum of processes has the same record as one process."""
 
     name: str  # of the latent variable
     X: Tensor | Array  # (n, d)
     cov_func: BaseCovariance
     mean_func: Mean
     jitter: float
-    whitened: str | None  # name of the standard normal v with f = mean + chol(K)·v, if it is so parametrised
+    whitened: str | None  # name of the standard normal v, if f = mean + chol(K)·v
     blocks: Partition = ONE_BLOCK
-    parts: frozenset[str] = frozenset()  # of a sum, names of the variables of its parts
-    root: Callable[[TensorVariable], TensorVariable] | None = None  # of a sum, one of few columns, from rows
-    columns: tuple[str, ...] = ()  # names of the inputs, which new ones in a table must have
+    parts: frozenset[str] = frozenset()  # for a sum, names of the variables of its parts
+    root: Callable[[TensorVariable], TensorVariable] | None = None  # for a sum, a root with few columns, from rows
+    columns: tuple[str, ...] = ()  # names of the inputs, required of new tables
 
     @property
     def latents(self) -> set[str]:
-        """Names of the variables that are integrated out: f and v, or the names for each part of f."""
+        """Names of the variables that are integrated out: f and v, or the variables of each part of f."""
         return set(self.parts) or {name for name in (self.name, self.whitened) if name is not None}
 
 
@@ -85,7 +85,7 @@ class GP(pm.gp.Latent):
         columns: Sequence[str] | None = None,
         **kwargs: object,
     ) -> TensorVariable:
-        """Make the prior of the function at the inputs, as `pm.gp.Latent.prior`.
+        """Make the prior of the function at the inputs, like `pm.gp.Latent.prior`.
 
         Parameters
         ----------
@@ -94,24 +94,24 @@ class GP(pm.gp.Latent):
         X : (n, d) array or pm.Data
             Inputs.
         blocks : Blocks, optional
-            Blocks of rows, as of `bp.local_blocks`, between which f is independent a priori: the time then grows with
-            the number of rows and not with its cube. The graph of f itself holds a dense matrix, and only methods that
-            sample f evaluate it.
+            Blocks of rows, as from `bp.local_blocks`, between which f is independent a priori: time then grows with the
+            number of rows instead of its cube. The graph of f has a dense matrix, which only methods that sample f
+            evaluate.
         reparameterize : bool
             Whether f is a linear map of a standard normal vector (default) or a multivariate normal variable.
         jitter : float
             Number added to the diagonal of the covariance.
         columns : sequence of str, optional
-            Names of the inputs, which a table of new ones must have in this order; by default those of a table X, or
-            the coordinates of the columns of `pm.Data`, if they are words.
+            Names of the inputs, which a new table must have in this order. By default they are the names of a table X,
+            or the coordinates of the columns of `pm.Data`, if these are words.
         **kwargs
-            Arguments that are passed on, such as ``dims``.
+            Further arguments of PyMC, such as ``dims``.
 
         Raises
         ------
         ValueError
-            If X is not two-dimensional or not finite, blocks are of other rows, jitter is negative, or n_outputs is
-            not 1.
+            If X is not two-dimensional or not finite, blocks have other rows, jitter is negative, or n_outputs is not
+            1.
         TypeError
             If cov_func is not a kernel, or blocks is not a partition.
         """
@@ -169,7 +169,7 @@ def add_latent(prior: Prior, mean: Tensor, covariance: Tensor, **kwargs: Any) ->
 
 
 class _PriorCholesky(Cholesky):
-    """The Cholesky factor of a prior covariance; it transfers the record of the prior to copies of the model."""
+    """The Cholesky factor of a prior covariance; it passes the record of the prior to copies of the model."""
 
     prior: Prior
 
@@ -199,7 +199,7 @@ def factor_of(variable: TensorVariable) -> TensorVariable | None:
 
 
 def localize(graph: TensorLike, model: pm.Model) -> TensorVariable:
-    """The graph with the variables of this model in the place of another copy's, and values for observed variables."""
+    """Return the graph with variables of this model instead of another copy's; observed ones have values."""
     graph = pt.as_tensor_variable(graph)
     replace = {v: model[v.name] for v in ancestors([graph]) if v.name in model.named_vars and v is not model[v.name]}
     if replace:
@@ -208,14 +208,14 @@ def localize(graph: TensorLike, model: pm.Model) -> TensorVariable:
     observed = {v: model.rvs_to_values[v] for v in above if v in model.observed_RVs}
     if not observed:
         return graph
-    # Not copies of variables whose priors have observed ones.
+    # Do not copy variables whose priors have observed ones.
     free = {v: v.type() for v in {*model.free_RVs, *processes_of(model)}}
     (graph,) = graph_replace([graph], free | observed, strict=False)
     return cast(Tensor, graph_replace([graph], {own: v for v, own in free.items()}, strict=False)[0])
 
 
 def copy_model[Made](model: pm.Model, copy: Callable[[pm.Model], Made]) -> Made:
-    """Call a function of PyMC that copies a model, without what it refuses: initial values, and axes without a name."""
+    """Copy a model by a PyMC function, without what it refuses: initial values, and axes without a name."""
     bare = object.__new__(type(model))
     dims = {name: each for name, each in model.named_vars_to_dims.items() if None not in each}
     without = {"rvs_to_initial_values": dict.fromkeys(model.rvs_to_initial_values), "named_vars_to_dims": dims}
@@ -226,7 +226,7 @@ def copy_model[Made](model: pm.Model, copy: Callable[[pm.Model], Made]) -> Made:
 
 
 def share_data(model: pm.Model, source: pm.Model) -> pm.Model:
-    """Let a copy have the data of a model, also after they change; the copy is returned."""
+    """Let a copy share the data of a model, also after changes; return the copy."""
     for v in model.data_vars:
         if isinstance(v, SharedVariable) and v.name in source.named_vars:
             v.container = source[v.name].container
@@ -234,7 +234,7 @@ def share_data(model: pm.Model, source: pm.Model) -> pm.Model:
 
 
 def set_initial_values(model: pm.Model, source: pm.Model) -> pm.Model:
-    """Give the free variables of a copy the initial values that they have in its source; the copy is returned."""
+    """Give the free variables of a copy the initial values of its source; return the copy."""
     for variable in model.free_RVs:
         value = source.rvs_to_initial_values.get(source.named_vars.get(variable.name))
         model.rvs_to_initial_values[variable] = localize(value, model) if isinstance(value, pt.Variable) else value

@@ -1,9 +1,9 @@
-"""What a kernel knows of its inputs beside their numbers: the levels of inputs of few values, and scales.
+"""Data of a kernel on its inputs, beside their numbers: the levels of inputs of few values, and scales.
 
-A kernel takes an input of few values as a number, and each value as a level of a category as well; a value that the
-training rows do not have is a number alone (docs/defaults.md). On a scale the kernel takes x + w·(g(x) - x), of which
-the share w is learned. The transform g is that of Yeo & Johnson (2000) whose power makes the training rows as Gaussian
-as possible, moved and scaled to their mean and deviation.
+An input of few values is a number, and each value is also a level of a category. A value that no training row has is
+only a number (docs/defaults.md). On a scale, x becomes x + w·(g(x) - x) with a learned share w. g is the Yeo-Johnson
+transform (2000) whose power makes the training rows as Gaussian as possible, shifted and scaled to their mean and
+deviation.
 """
 
 from __future__ import annotations
@@ -22,8 +22,8 @@ from scipy.stats import yeojohnson
 
 from bsvr_pp.core.arrays import Array, Tensor
 
-_LARGEST = 2.0  # power; with less than 0 or more than 2 a transform has a limit outside the rows
-_BENT, _LIKE_LOG = 0.1, 0.7  # share times distance of the power from 1, above which words say so
+_LARGEST = 2.0  # power; with a power below 0 or above 2 a transform has a limit outside the rows
+_BENT, _LIKE_LOG = 0.1, 0.7  # share times distance of the power from 1, above which the description mentions it
 _ENOUGH = 20_000  # rows that determine a transform
 _DIGITS = 1e-3  # of the power
 CONSTANTS = "warping_constants"  # name of the data of a model that has them
@@ -31,14 +31,14 @@ Constants = tuple[tuple[float, float, float, float, float], ...]
 
 
 class Warping(NamedTuple):
-    """Columns with scales, and of each the power, centre, unit, location and scale of g((x - centre)/unit)."""
+    """Columns with scales, and for each the power, centre, unit, location and scale of g((x - centre)/unit)."""
 
     columns: tuple[int, ...] = ()
     constants: Constants = ()
 
     @classmethod
     def of(cls, X: Array, columns: Sequence[int], weight: ArrayLike = 1.0) -> Self:
-        """The transforms of rows with weights; of very many rows some of them tell enough."""
+        """Find the transforms of weighted rows; of very many rows a part suffices."""
         some = slice(None, None, 1 + len(X) // _ENOUGH)
         times = np.broadcast_to(weight, len(X))[some]
         return cls(tuple(columns), tuple(_constants(X[some, column], times) for column in columns))
@@ -54,12 +54,12 @@ class Warping(NamedTuple):
         return cls(tuple(map(int, array[:, 0])), tuple(map(tuple, array[:, 1:].tolist())))
 
     def on_scales(self, X: Array, share: Array) -> Array:
-        """The inputs (n, q) of these columns on their scales."""
+        """Return the inputs (n, q) of these columns on their scales."""
         found = on_scales(pt.constant(X), X.shape[1], self.columns, pt.constant(self.array), pt.constant(share))
         return np.asarray(found.eval())[:, list(self.columns)]
 
     def described(self, share: Array) -> list[str]:
-        """The scales in words, for shares (q,)."""
+        """Return the scales in words, for shares (q,)."""
         words = []
         for (power, *_), w in zip(self.constants, share, strict=True):
             bent = w * abs(1.0 - power)
@@ -68,7 +68,7 @@ class Warping(NamedTuple):
         return words
 
     def without_constants(self) -> Warping:
-        """The columns, with constants that do not matter."""
+        """Return the columns with placeholder constants."""
         return Warping(self.columns, ((1.0, 0.0, 1.0, 0.0, 1.0),) * len(self.columns))
 
 
@@ -76,7 +76,7 @@ AS_GIVEN = Warping()
 
 
 def columns_to_warp(X: Array, tied: Sequence[int] | None) -> tuple[int, ...]:
-    """Columns with at least three values, of which two are a line anyway, and which are no indicators of words."""
+    """Return columns with at least three values (two define a line) that are not indicators of words."""
     return tuple(k for k in alone(X, tied) if ((X[:, k] > X[:, k].min()) & (X[:, k] < X[:, k].max())).any())
 
 
@@ -98,7 +98,7 @@ def _constants(x: Array, weight: Array) -> tuple[float, float, float, float, flo
 
 
 def on_scales(X: Tensor, d: int, columns: tuple[int, ...], constants: Tensor, share: Tensor) -> Tensor:
-    """Inputs (n, d), of which some columns are a share (q,) of the way to their transforms."""
+    """Return inputs (n, d) with some columns moved by a share (q,) towards their transforms."""
 
     def of_inputs(values: Tensor, others: float) -> Tensor:
         return pt.set_subtensor(pt.full(d, np.float64(others))[np.array(columns)], values)
@@ -112,14 +112,14 @@ def on_scales(X: Tensor, d: int, columns: tuple[int, ...], constants: Tensor, sh
 
 
 def _grown(z: Tensor, power: Tensor) -> Tensor:
-    """((1 + z)^power - 1)/power, of z >= 0; log(1 + z) where the power is 0."""
+    """Return ((1 + z)^power - 1)/power, of z >= 0; log(1 + z) where the power is 0."""
     small = power < 1e-9
     log, divisor = pt.log1p(z), pt.switch(small, 1.0, power)
     return pt.switch(small, log, pt.expm1(divisor * log) / divisor)
 
 
 class Warped(WarpedInput):
-    """A kernel of inputs on their scales as a kernel of the inputs, with shares ``warping`` ~ Uniform(0, 1)."""
+    """Converts a kernel of inputs on their scales to a kernel of the inputs; shares ``warping`` ~ Uniform(0, 1)."""
 
     def __init__(self, input_dim: int, kernel: BaseCovariance, warping: Warping) -> None:
         constants = pm.Data(CONSTANTS, warping.array)
@@ -127,20 +127,20 @@ class Warped(WarpedInput):
         super().__init__(input_dim, kernel, on_scales, args=(input_dim, warping.columns, constants, share))
 
 
-_FEWEST, _MOST = 3, 12  # numbers of values: two are a line anyway, and more are rarely names
-_REPEATS = 5  # least mean number of rows of a value
-_SAME = 1e-9  # difference of equal values in standard deviations, of which rounding errors are far less
+_FEWEST, _MOST = 3, 12  # numbers of values: two define a line, and more are rarely names
+_REPEATS = 5  # smallest mean number of rows of a value
+_SAME = 1e-9  # difference of equal values in standard deviations; rounding errors are far smaller
 
 
 class Levels(NamedTuple):
-    """Columns with few values, and these values (q, m), each row with infinity where it has fewer than m."""
+    """Columns with few values, and these values (q, m), filled up with infinity."""
 
     columns: tuple[int, ...] = ()
     values: Array = np.empty((0, 1))
 
     @classmethod
     def of(cls, X: Array, columns: tuple[int, ...]) -> Levels:
-        """The values that rows have in some columns."""
+        """Return the values that rows have in some columns."""
         found = [np.unique(X[:, column]) for column in columns]
         values = np.full((len(columns), max((value.size for value in found), default=1)), np.inf)
         for row, value in zip(values, found, strict=True):
@@ -149,25 +149,25 @@ class Levels(NamedTuple):
 
 
 def columns_of_few_values(X: Array, tied: Sequence[int] | None) -> tuple[int, ...]:
-    """Columns with 3 to 12 values, each in five rows on average, which are no indicators of words."""
+    """Return columns with 3 to 12 values, each in five rows on average, that are not indicators of words."""
     sizes = {k: np.unique(X[:, k]).size for k in alone(X, tied)}
     return tuple(k for k, m in sizes.items() if _FEWEST <= m <= min(_MOST, len(X) // _REPEATS))
 
 
 def alone(X: Array, tied: Sequence[int] | None) -> list[int]:
-    """Columns that share no hyperparameter with others, as the indicators of words do."""
+    """Return columns that share no hyperparameter with others, unlike indicators of words."""
     return [k for k in range(X.shape[1]) if tied is None or tied.count(tied[k]) == 1]
 
 
 def with_levels(X: Tensor, columns: tuple[int, ...], values: Tensor) -> Tensor:
-    """Inputs (n, d), and the number of the level in each of the q columns, -1 for no value of `Levels`."""
+    """Return inputs (n, d), and the number of the level in each of the q columns, -1 for no value of `Levels`."""
     same = pt.lt(pt.abs(X[:, np.array(columns)][:, :, None] - values[None]), _SAME)
     level = pt.switch(pt.any(same, axis=2), pt.argmax(same, axis=2), -1.0)
     return pt.concatenate([X, disconnected_grad(level)], axis=1)  # blocks differentiate by the inputs
 
 
 class WithLevels(WarpedInput):
-    """A kernel of d inputs and their levels as a kernel of the inputs, whose lengthscales are those of the inputs."""
+    """Converts a kernel of d inputs and their levels to a kernel of the inputs, with the inputs' lengthscales."""
 
     def __init__(self, input_dim: int, kernel: BaseCovariance, levels: Levels) -> None:
         super().__init__(input_dim, kernel, with_levels, args=(levels.columns, pm.Data("levels", levels.values)))

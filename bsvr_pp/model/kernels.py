@@ -1,7 +1,7 @@
-"""Kernels beside those of `pm.gp.cov`: main effects, and the rational quadratic kernel by its inverse exponent.
+"""Kernels that `pm.gp.cov` lacks: main effects, and the rational quadratic kernel by its inverse exponent.
 
-Each is one pass over the pairs of rows, and so are its derivatives: the contraction with the derivative of any function
-by the matrix. No other matrix of n² numbers is made, and the exponentials of a pair are computed several at a time.
+Each kernel needs one pass over the pairs of rows. So do its derivatives, contracted with the derivative of any function
+by the matrix. No other n×n matrix is made, and several exponentials of a pair are computed at a time.
 """
 
 from __future__ import annotations
@@ -24,18 +24,18 @@ from bsvr_pp.model.operation import CompiledOp, Graphs
 __all__ = ["MainEffects", "RationalQuadratic"]
 
 _KERNELS = ("main effects", "rational quadratic")
-FLAT = 1e-15  # smallest 1/α of the rational quadratic kernel: with less it is Gaussian up to rounding
-_SMALL = 1e-4  # argument of log(1 + s) below which a difference is a series
+FLAT = 1e-15  # smallest 1/α of the rational quadratic kernel: below, it is Gaussian up to rounding
+_SMALL = 1e-4  # argument of log(1 + s) below which a series is used
 _LOG = tuple(2.0 / (2.0 * k + 1.0) for k in range(11))  # of log((1 + f)/(1 - f)) by odd powers of f
-_SQUARE = 32  # rows of a square in which a matrix is mirrored
+_SQUARE = 32  # rows of the squares in which a matrix is mirrored
 
 
 @vectorized
 def log_above(s: float) -> float:
-    """log(1 + s) for s >= 0, without branches."""
+    """Return log(1 + s) for s >= 0, without branches."""
     w = 1.0 + s
     bits = np.float64(w).view(np.int64)
-    exponent = ((bits + 0x95F6200000000) >> 52) - 1023  # so that the mantissa is below √2
+    exponent = ((bits + 0x95F6200000000) >> 52) - 1023  # makes the mantissa less than √2
     mantissa = np.int64(bits - (exponent << 52)).view(np.float64)
     f = s / (2.0 + s) if exponent == 0 else (mantissa - 1.0) / (mantissa + 1.0)
     square, value = f * f, _LOG[10]
@@ -52,7 +52,7 @@ class Points(NamedTuple):
 
 
 class Slopes(NamedTuple):
-    """Derivatives by the numbers of two sets of points, as those, and by the parameters."""
+    """Derivatives by the numbers of two sets of points, and by the parameters."""
 
     by_x: Array
     by_z: Array
@@ -134,13 +134,13 @@ def _main_effects_gradient(x: Points, z: Points, p: Array, i: int, g: Array, wor
 
 @vectorized
 def _apart(level: float, other: float) -> float:
-    """Half of the squared distance between the indicators of two levels, of which an unknown one has none."""
+    """Return half the squared distance of the indicators of two levels; unknown levels have no indicator."""
     return 0.0 if other == level else (0.5 if level < 0.0 or other < 0.0 else 1.0)
 
 
 @vectorized
 def _half_square(x: Points, z: Points, rate: Array, i: int, row: Array) -> None:
-    """Half of the squared distance; different levels add ``rate`` (q,)."""
+    """Fill ``row`` with half of the squared distances; different levels add ``rate`` (q,)."""
     row[:] = 0.0
     for k in range(x.numbers.shape[0]):
         at, others = x.numbers[k, i], z.numbers[k]
@@ -154,7 +154,7 @@ def _half_square(x: Points, z: Points, rate: Array, i: int, row: Array) -> None:
 
 @vectorized
 def _rational_quadratic(x: Points, z: Points, p: Array, i: int, row: Array) -> None:
-    """As `_main_effects`."""
+    """Fill the row of K as `_main_effects` does."""
     variance, inverse_alpha = p[0], max(p[1], FLAT)
     _half_square(x, z, p[2:], i, row)
     for j in range(row.shape[0]):
@@ -163,7 +163,7 @@ def _rational_quadratic(x: Points, z: Points, p: Array, i: int, row: Array) -> N
 
 @separate(types.void, _POINTS, _POINTS, VECTOR, types.int64, VECTOR, VECTOR, _SLOPES, by=vectorized)
 def _rational_quadratic_gradient(x: Points, z: Points, p: Array, i: int, g: Array, work: Array, out: Slopes) -> None:
-    """As `_main_effects_gradient`; ``work`` is overwritten."""
+    """Add derivatives as `_main_effects_gradient` does; ``work`` is overwritten."""
     variance, inverse_alpha = p[0], max(p[1], FLAT)
     by_variance, by_inverse_alpha = 0.0, 0.0
     _half_square(x, z, p[2:], i, work)
@@ -194,7 +194,7 @@ def _rational_quadratic_gradient(x: Points, z: Points, p: Array, i: int, g: Arra
 
 @compiled
 def _mirror(K: Array) -> None:
-    """Copy the lower triangle of K to the upper one, in squares that fit the cache."""
+    """Copy the lower triangle of K to the upper one, in squares that fit into the cache."""
     n = K.shape[0]
     for first in range(0, n, _SQUARE):
         for second in range(0, first + 1, _SQUARE):
@@ -210,7 +210,7 @@ def _points(U: Array, C: Array) -> Points:
 
 @compiled
 def matrix(which: int, x: Points, z: Points, p: Array, symmetric: bool) -> Array:
-    """Matrix (n, m) of the kernel at the place ``which`` in `_KERNELS`; with ``symmetric`` z must be x."""
+    """Return the matrix (n, m) of the kernel at the place ``which`` in `_KERNELS`; with ``symmetric`` z must be x."""
     n, m = x.numbers.shape[1], z.numbers.shape[1]
     K, work = np.empty((n, m)), np.empty((x.numbers.shape[0] + 2, m))
     for i in range(n):
@@ -226,7 +226,7 @@ def matrix(which: int, x: Points, z: Points, p: Array, symmetric: bool) -> Array
 
 @compiled
 def contraction(which: int, x: Points, z: Points, p: Array, G: Array, symmetric: bool) -> Slopes:
-    """Sum of the derivatives of the matrix times G (n, m); with ``symmetric`` those by the points are all by x."""
+    """Sum the derivatives of the matrix times G (n, m); with ``symmetric`` all those by points are by x."""
     n, m = x.numbers.shape[1], z.numbers.shape[1]
     by_x, by_z = np.zeros_like(x.numbers), np.zeros_like(z.numbers)
     out = Slopes(by_x, by_x if symmetric else by_z, np.zeros_like(p))
@@ -247,7 +247,7 @@ def contraction(which: int, x: Points, z: Points, p: Array, G: Array, symmetric:
 class _OfKernel(CompiledOp):
     """An operation on points U (n, d), V (m, d), their levels C (n, q), E (m, q), and parameters (p,) of a kernel.
 
-    The points are in units of their lengthscales. ``symmetric`` says that V and E are U and C.
+    The points are in units of their lengthscales. With ``symmetric`` V and E equal U and C.
     """
 
     __props__ = ("kernel", "symmetric")
@@ -262,7 +262,7 @@ class KernelMatrix(_OfKernel):
     signature = "(n,d),(m,d),(n,q),(m,q),(p)->(n,m)"
 
     def function(self) -> Callable[..., Array]:
-        """The function on arrays, which Numba can compile."""
+        """Return the function on arrays, which Numba can compile."""
         which, symmetric = _KERNELS.index(self.kernel), self.symmetric
 
         def of_matrix(U: Array, V: Array, C: Array, E: Array, p: Array) -> Array:
@@ -271,7 +271,7 @@ class KernelMatrix(_OfKernel):
         return of_matrix
 
     def pullback(self, inputs: Graphs, outputs: Graphs, cotangents: Graphs) -> list[Variable]:
-        """Contraction of the derivatives."""
+        """Return the contraction of the derivatives."""
         by_u, by_v, by_p = KernelContraction(self.kernel, self.symmetric).of(*inputs, *cotangents)
         return [by_u, by_v, pt.zeros_like(inputs[2]), pt.zeros_like(inputs[3]), by_p]
 
@@ -282,7 +282,7 @@ class KernelContraction(_OfKernel):
     signature = "(n,d),(m,d),(n,q),(m,q),(p),(n,m)->(n,d),(m,d),(p)"
 
     def function(self) -> Callable[..., tuple[Array, ...]]:
-        """The function on arrays, which Numba can compile."""
+        """Return the function on arrays, which Numba can compile."""
         which, symmetric = _KERNELS.index(self.kernel), self.symmetric
 
         def of_contraction(U: Array, V: Array, C: Array, E: Array, p: Array, G: Array) -> tuple[Array, ...]:
@@ -293,7 +293,7 @@ class KernelContraction(_OfKernel):
 
 
 def _of_each(name: str, value: TensorLike, d: int) -> Tensor:
-    """A value of each input (d,); one value is that of all."""
+    """Return a value for each input (d,); one value applies to all."""
     tensor = pt.as_tensor_variable(value)
     if tensor.ndim > 1 or tensor.type.shape not in ((), (1,), (d,), (None,)):
         raise ValueError(f"{name} must be a number, or have {d} values, one an input, got shape {tensor.type.shape}")
@@ -301,7 +301,7 @@ def _of_each(name: str, value: TensorLike, d: int) -> Tensor:
 
 
 def _levels(name: str, value: TensorLike | None) -> Tensor:
-    """A value of each category (q,), of a number that is known."""
+    """Return a value for each category (q,); their number is known."""
     tensor = pt.as_tensor_variable(np.empty(0) if value is None else value)
     if tensor.ndim != 1 or tensor.type.shape[0] is None:
         raise ValueError(f"{name} must be a vector with a known number of values, got shape {tensor.type.shape}")
@@ -309,7 +309,7 @@ def _levels(name: str, value: TensorLike | None) -> Tensor:
 
 
 class _WithLevels(Covariance):
-    """A compiled kernel of d numbers in the first columns, with their lengthscales, and of levels in the last ones."""
+    """A compiled kernel: first columns are d numbers with lengthscales, last columns levels of categories."""
 
     kernel: ClassVar[str]
     parameters: list[Tensor]  # vectors beside the lengthscales, in the order of the compiled function
@@ -321,47 +321,47 @@ class _WithLevels(Covariance):
         self.ls, self.scale = pt.as_tensor_variable(ls), _of_each("ls", ls, self.d)
 
     def full(self, X: TensorLike, Xs: TensorLike | None = None) -> Tensor:
-        """Matrix of the kernel, (n, m)."""
+        """Return the matrix of the kernel, (n, m)."""
         points = [(x[:, : self.d] * (1.0 / self.scale), x[:, self.d :]) for x in self._slice(X, Xs) if x is not None]
         (U, C), (V, E) = points[0], points[-1]
         return KernelMatrix(self.kernel, Xs is None).of(U, V, C, E, pt.concatenate(self.parameters))[0]
 
 
 class MainEffects(_WithLevels):
-    r"""Sum of one Gaussian kernel an input, and of products of two: functions of one input each, and of two.
+    r"""Sum of one Gaussian kernel for each input, and of products of two: functions of one and of two inputs.
 
     .. math::
 
         k(x, x') = \sum_i a_i^2 (e_i + \delta^2 e_i^{16}) + \rho^2 \sum_{i<j} a_i^2 e_i a_j^2 e_j,
         \quad e_i = \exp(-(x_i - x_i')^2 / 2 \ell_i^2)
 
-    The second term has details of a quarter of the lengthscale. With δ = 0 these are the first and the second order of
-    additive Gaussian processes (Duvenaud, Nickisch & Rasmussen 2011). Where the effect of an input does not depend on
-    the others, or on one other, it is learned from all rows, and not only from those near in all inputs.
+    The second term adds details with a quarter of the lengthscale. With δ = 0 these are the first and the second order
+    of additive Gaussian processes (Duvenaud, Nickisch & Rasmussen 2011). An effect that depends on no other input, or
+    on one other, is learned from all rows instead of only rows near in all inputs.
 
     Parameters
     ----------
     input_dim : int
         Number of columns of X.
     amplitude : number or (d,) tensor
-        Prior standard deviation a of the effect of each input; 0 is none.
+        Prior standard deviation a of the effect of each input; 0 is no effect.
     ls : number or (d,) tensor
         Lengthscale ℓ of each effect.
     active_dims : list of int, optional
-        The columns that are used, d of them; by default all.
+        The d columns used; by default all.
     detail : number or scalar tensor
-        Prior standard deviation δ of the details, relative to that of the effect.
+        Prior standard deviation δ of the details, relative to the effect.
     level_amplitude : (q,) tensor, optional
         Prior standard deviation of the effects of q categories. Their levels 0, 1, ... are the last q columns of X, and
         -1 is a level without an effect. There are no products with levels.
     pairs : number or scalar tensor
-        Prior standard deviation ρ of the product of two functions of one input each, relative to that of both: in
-        units of 1/f; 0 is none.
+        Prior standard deviation ρ of the product of two functions of one input each, relative to both, in units of 1/f;
+        0 is no product.
 
     Raises
     ------
     ValueError
-        If input_dim is not a positive number, or there is another number of values.
+        If input_dim is not a positive number, or a parameter has another number of values.
 
     Examples
     --------
@@ -392,14 +392,14 @@ class MainEffects(_WithLevels):
         self.parameters = [self.variance, pt.stack([self.detail, self.pairs]) ** 2, self.level_variance]
 
     def diag(self, X: Tensor) -> Tensor:
-        """Its diagonal, (n,)."""
+        """Return the diagonal, (n,)."""
         known = pt.ge(self._slice(X)[0][:, self.d :], 0.0)
         total = pt.sum(self.variance)
         products = 0.5 * self.pairs**2 * (total**2 - pt.sum(self.variance**2))
         return (1.0 + self.detail**2) * total + products + pt.sum(known * self.level_variance, axis=1)
 
     def slopes(self) -> Tensor:
-        """Expected squared slopes of f along the numbers, (d,)."""
+        """Return the expected squared slopes of f along the numbers, (d,)."""
         products = self.pairs**2 * (pt.sum(self.variance) - self.variance)
         return self.variance * (1.0 + 16.0 * self.detail**2 + products) / self.scale**2
 
@@ -411,7 +411,7 @@ class RationalQuadratic(_WithLevels):
 
         k(x, x') = v (1 + \tfrac{\gamma}{2} r^2)^{-1/\gamma}, \quad r^2 = \sum_i (x_i - x_i')^2 / \ell_i^2
 
-    It is `pm.gp.cov.RatQuad` with α = 1/γ, and Gaussian for γ = 0, which has a place among the values of γ.
+    It is `pm.gp.cov.RatQuad` with α = 1/γ, and Gaussian for γ = 0.
 
     Parameters
     ----------
@@ -424,15 +424,15 @@ class RationalQuadratic(_WithLevels):
     variance : number or scalar tensor
         Prior variance v of the function.
     active_dims : list of int, optional
-        The columns that are used, d of them; by default all.
+        The d columns used; by default all.
     level_rate : (q,) tensor, optional
-        What different levels of q categories add to r²/2. The levels 0, 1, ... are the last q columns of X; from and to
-        -1, a level that is not known, it is half of that.
+        The term that different levels of q categories add to r²/2. The levels 0, 1, ... are the last q columns of X;
+        for -1, an unknown level, the term is half.
 
     Raises
     ------
     ValueError
-        If input_dim is not a positive number, or there is another number of values.
+        If input_dim is not a positive number, or a parameter has another number of values.
 
     Examples
     --------
@@ -460,9 +460,9 @@ class RationalQuadratic(_WithLevels):
         self.parameters = [pt.stack([self.variance, self.inverse_alpha]), self.level_rate]
 
     def diag(self, X: Tensor) -> Tensor:
-        """Its diagonal, (n,)."""
+        """Return the diagonal, (n,)."""
         return self.variance * pt.ones(X.shape[0])
 
     def slopes(self) -> Tensor:
-        """As of `MainEffects`."""
+        """Compute as `MainEffects` does."""
         return self.variance / self.scale**2

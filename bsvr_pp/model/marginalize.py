@@ -1,12 +1,12 @@
-"""Copies of a PyMC model that samplers take in its place: without its latent function, or in other coordinates.
+"""Copies of a PyMC model for samplers: without its latent function, or in other coordinates.
 
 The targets of a model without f are one random vector. Its density is the evidence of Laplace or mean field, and its
-draws are as in the original model: a draw of f plus noise. Everything else is unchanged, so that PyMC's samplers work
-with it. The graph of the evidence of one block is applied to the rows of each by a scan.
+draws are as in the original model: a draw of f plus noise. Everything else is unchanged, so PyMC's samplers work. With
+blocks, a scan applies the graph of the evidence of one block to the rows of each.
 
-In other coordinates NUTS takes few steps, and the posterior stays the same (docs/sampling.md). Of f = m + L·u they are
-v with u = G⁻ᵀ(v + G⁻¹Lᵀν), where GGᵀ = I + LᵀτL and the sites are fixed. Those of the noise are the logs of C·epsilon
-and of its standard deviation; the map from log C and log epsilon has Jacobian 1.
+In other coordinates NUTS needs fewer steps, and the posterior is the same (docs/sampling.md). For f = m + L·u they are
+v with u = G⁻ᵀ(v + G⁻¹Lᵀν), where GGᵀ = I + LᵀτL and the sites are fixed. The coordinates of the noise are the logs of
+C·epsilon and of its standard deviation. The map from log C and log epsilon has Jacobian 1.
 """
 
 from __future__ import annotations
@@ -55,7 +55,7 @@ from bsvr_pp.model.problem import Problem, read_model
 
 
 class Integrator(Protocol):
-    """What `marginalize` needs of a method (`bsvr_pp.inference.protocol.IntegratesLatent`)."""
+    """The part of a method (`bsvr_pp.inference.protocol.IntegratesLatent`) that `marginalize` needs."""
 
     @property
     def core(self) -> str:
@@ -65,7 +65,7 @@ class Integrator(Protocol):
     def solve(
         self, K: AnyCovariance, y: Array, noise: NoiseModel, mean: Array, start: Array | None = None
     ) -> LatentPosterior:
-        """Posterior of the latent function; ``start`` (2, n) are the sites of a similar problem to start from."""
+        """Return the posterior of the latent function; ``start`` (2, n) has the sites of a similar problem."""
 
     def evidence_graph(
         self,
@@ -76,7 +76,7 @@ class Integrator(Protocol):
         parameters: Sequence[TensorLike],
         start: Tensor | None = None,
     ) -> tuple[Tensor, Tensor, Tensor]:
-        """Log evidence of ``solve``, its convergence flag and its sites as graphs."""
+        """Return the log evidence of ``solve``, its convergence flag and its sites as graphs."""
         return latent_evidence(self.core, loss, K, mean, targets, parameters, start)
 
 
@@ -108,7 +108,7 @@ def marginalize(method: Integrator, model: pm.Model | None = None) -> pm.Model:
         Method of integration. For small ``beta`` the evidence of exact Laplace is discontinuous, and sampling then
         fails without a warning: prefer ``Laplace(curvature="local")`` or `MeanField`.
     model : pm.Model, optional
-        A model with a `GP` prior and support vector noise; by default the model of the surrounding ``with``.
+        A model with a `GP` prior and support vector noise; by default the model of the surrounding ``with`` block.
 
     Returns
     -------
@@ -171,7 +171,7 @@ def source_of(model: pm.Model) -> MarginalTargetsRV:
 
 
 def _marginal(inputs: list[Tensor], evidence: DenseEvidence) -> Tensor:
-    """The targets as a random vector: f is drawn inside, and then the original random variable given f."""
+    """Return the targets as a random vector: f is drawn inside, and then the original random variable given f."""
     problem, generators = evidence.problem, [normalize_rng_param(None) for _ in range(2)]
     inner = [v.type() for v in (*generators, *inputs)]
     rng_f, rng_y, K, mean, *others = inner
@@ -188,14 +188,14 @@ def _marginal(inputs: list[Tensor], evidence: DenseEvidence) -> Tensor:
 
 
 class DenseEvidence:
-    """Log evidence of a problem as a graph; ``inputs`` are further ones that it needs."""
+    """Log evidence of a problem as a graph; ``inputs`` are further inputs of the graph."""
 
     def __init__(self, problem: Problem, method: Integrator) -> None:
         self.problem, self.method = problem, method
         self.inputs: list[Tensor] = []
 
     def graph(self, y: Tensor, K: Tensor, mean: Tensor, rest: list[Tensor]) -> Tensor:
-        """Log evidence of the targets y (n,), given the inputs of `MarginalTargetsRV` after the prior mean."""
+        """Return the log evidence of the targets y (n,), given the inputs of `MarginalTargetsRV` after the mean."""
         problem, first = self.problem, len(rest) - len(self.problem.site_parameters)
         bounds, last = rest[first - len(problem.ends.bounds) : first], first + len(problem.parameters)
         covariance = problem.covariance._replace(given=K)
@@ -220,7 +220,7 @@ class BlockEvidence(DenseEvidence):
         self.inputs = [problem.columns.X, *self._leaves]
 
     def graph(self, y: Tensor, K: Tensor, mean: Tensor, rest: list[Tensor]) -> Tensor:
-        """Log evidence of the targets y (n,), from the parameters of the loss and ``inputs``, which are last."""
+        """Return the log evidence of the targets y (n,), from the parameters of the loss and, last, ``inputs``."""
         order, end = self._blocks.order, len(rest) - len(self.inputs)
         first = end - len(self.problem.site_parameters)
         parameters, (X, *leaves) = rest[first : end - 1], rest[end:]  # without weights
@@ -242,7 +242,7 @@ class BlockEvidence(DenseEvidence):
         return cast(Tensor, node.outputs[0])
 
     def _sum_blocks(self, outer: list[Tensor], n_parameters: int) -> tuple[Tensor, list[Tensor]]:
-        """Value, and gradients by the continuous variables, added up over the blocks."""
+        """Return the value, and gradients by the continuous variables, added up over the blocks."""
         problem, offsets = self.problem, self._blocks.offsets
         X, y, *given = outer
         differentiable = [v for v in given if _continuous(v)]
@@ -273,18 +273,18 @@ def _continuous(variable: Tensor) -> bool:
 
 LATENT_COORDINATES = "f_posterior_white_"
 NOISE_COORDINATES = ("noise_log_tube_", "noise_log_sd_")
-_SMOOTH = {"soft_insensitive": 0.5, "epsilon_insensitive": 0.0, "huber": 1.0}  # beta, where it is no parameter
+_SMOOTH = {"soft_insensitive": 0.5, "epsilon_insensitive": 0.0, "huber": 1.0}  # beta, if it is not a parameter
 _REWRITES = ("ShapeOpt", "merge", "canonicalize", "stabilize")
-_PASSES = 2  # the second one merges what the first one has made equal
+_PASSES = 2  # the second one merges parts that the first one made equal
 
 
 def can_whiten(problem: CompiledModel) -> bool:
-    """Whether `whiten` can transform the model: f is whitened by its prior, and PyMC can copy the model."""
+    """Return whether `whiten` can transform the model: f is whitened by its prior, and PyMC can copy the model."""
     return problem.prior.whitened is not None and _can_copy(problem.model)
 
 
 def _can_copy(model: pm.Model) -> bool:
-    """Whether PyMC can copy the model: it has no parent and no initial values."""
+    """Return whether PyMC can copy the model: it has no parent and no initial values."""
     return model.parent is None and all(value is None for value in model.rvs_to_initial_values.values())
 
 
@@ -309,10 +309,10 @@ def whiten(problem: CompiledModel, precision: Array, natural_mean: Array) -> pm.
 
 
 class _Merged(pm.Model):
-    """A model whose log density has each factorisation once: PyMC writes equal parts in two ways, and finds none."""
+    """A model whose log density has each factorisation once: PyMC writes equal parts in two ways, without merging."""
 
     def logp(self, *args: object, **kwargs: object) -> Tensor | list[Tensor]:
-        """Log density, as `pm.Model.logp`."""
+        """Return the log density, like `pm.Model.logp`."""
         graph = super().logp(*args, **kwargs)
         if isinstance(graph, list):
             return graph
@@ -333,7 +333,7 @@ def _expand_inputs(fgraph: FunctionGraph, node: Apply) -> list[Variable] | None:
 
 
 def unit_variance(tube: Number, beta: Number) -> Tensor:
-    """Variance of the noise with C = 1 and epsilon = tube: Chu, Keerthi & Ong 2004, (14) and (15), as a graph."""
+    """Return the noise variance with C = 1, epsilon = tube (Chu, Keerthi & Ong 2004, (14), (15)) as a graph."""
     a, q = (1.0 - beta) * tube, beta * tube
     root = pt.sqrt(pt.maximum(q, 1e-30))
     smooth, tail = np.pi**0.5 * root * pt.erf(root), pt.exp(-q)
@@ -342,7 +342,7 @@ def unit_variance(tube: Number, beta: Number) -> Tensor:
 
 
 def with_noise_coordinates(problem: CompiledModel) -> pm.Model:
-    """Copy a model with `NOISE_COORDINATES` for C and epsilon; itself if they are not free or it cannot be copied."""
+    """Copy a model with `NOISE_COORDINATES` for C and epsilon; return it unchanged if this is not possible."""
     model = problem.model
     named = dict(zip(problem.loss.parameters, problem.parameters, strict=True))
     if problem.loss.name not in _SMOOTH or not _can_copy(model):
@@ -368,7 +368,7 @@ def with_noise_coordinates(problem: CompiledModel) -> pm.Model:
 
 
 def noise_coordinates(noise: NoiseModel) -> dict[str, Array]:
-    """Values of `NOISE_COORDINATES`."""
+    """Return values of `NOISE_COORDINATES`."""
     tube = np.ravel(noise.parameters["C"])[0] * np.ravel(noise.parameters["epsilon"])[0]
     values = np.log(tube), 0.5 * np.log(np.ravel(noise.variance)[0])
     return dict(zip(NOISE_COORDINATES, values, strict=True))

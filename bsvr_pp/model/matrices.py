@@ -1,7 +1,7 @@
-"""Kernels that are known as matrices, of rows without inputs, such as strings and graphs.
+"""Kernels given as matrices, for rows without inputs, such as strings and graphs.
 
-In a PyMC model an input is the number of a row of the matrix (`Precomputed`). The rows of estimators have the values of
-the kernels themselves, so that new rows need no other matrix (`MatrixKernel`).
+In a PyMC model an input is the number of a row of the matrix (`Precomputed`). The rows of estimators contain the values
+of the kernels, so new rows need no other matrix (`MatrixKernel`).
 """
 
 from __future__ import annotations
@@ -20,8 +20,8 @@ from pytensor.tensor import TensorLike
 
 from bsvr_pp.core.arrays import Array, Tensor, check_size, numbers
 
-_ROUNDING, _ROUNDING_32 = 1e-8, 1e-6  # of the largest value: what is less is rounding, also of numbers of 32 bits
-UNITS = "matrix_units"  # name of the data of a model that has them
+_ROUNDING, _ROUNDING_32 = 1e-8, 1e-6  # of the largest value: smaller ones are rounding errors (second: 32-bit numbers)
+UNITS = "matrix_units"  # name of the units in the data of a model
 
 
 def checked_matrix(name: str, given: ArrayLike) -> Array:
@@ -49,19 +49,19 @@ def checked_matrix(name: str, given: ArrayLike) -> Array:
 
 
 class Precomputed(Covariance):
-    """The kernel of a matrix, whose inputs are numbers of its rows.
+    """The kernel of a matrix; its inputs are row numbers.
 
-    Predictions at new rows need a matrix that has these rows as well: it may hold more rows than the model.
+    Predictions at new rows need a matrix with these rows: it may have more rows than the model.
 
     Parameters
     ----------
     K : (n, n) array or pm.Data
-        The matrix, which is symmetric and positive semidefinite; data of a model are not checked.
+        The symmetric and positive semidefinite matrix; `pm.Data` are not checked.
 
     Raises
     ------
     ValueError
-        If K is no matrix of a kernel.
+        If K is not the matrix of a kernel.
 
     Examples
     --------
@@ -77,12 +77,12 @@ class Precomputed(Covariance):
         self.K = pt.as_tensor_variable(K if isinstance(K, Variable) else checked_matrix("K", cast(ArrayLike, K)))
 
     def full(self, X: TensorLike, Xs: TensorLike | None = None) -> Tensor:
-        """Matrix of the kernel, (n, m)."""
+        """Return the matrix of the kernel, (n, m)."""
         rows = _row_numbers(X)
         return self.K[rows][:, rows if Xs is None else _row_numbers(Xs)]
 
     def diag(self, X: TensorLike) -> Tensor:
-        """Its diagonal, (n,)."""
+        """Return the diagonal, (n,)."""
         return pt.diagonal(self.K)[_row_numbers(X)]
 
 
@@ -94,19 +94,19 @@ def _row_numbers(X: TensorLike) -> Tensor:
 
 
 class _OfRows(Covariance):
-    """The sum of q kernels with their ``variance`` (q,), of rows of a `MatrixKernel`."""
+    """The sum of q kernels with their ``variance`` (q,), on rows of a `MatrixKernel`."""
 
     def __init__(self, width: int, n: int, variance: Tensor) -> None:
         super().__init__(width)
         self.n, self.variance = n, variance
 
     def full(self, X: Tensor, Xs: Tensor | None = None) -> Tensor:
-        """Matrix (m, k) of the kernel with k training rows."""
+        """Return the matrix (m, k) of the kernel with k training rows."""
         places = (X if Xs is None else Xs)[:, -1].astype("int64")
         return cast(Tensor, pt.dot(self._values(X)[:, places], self.variance))
 
     def diag(self, X: Tensor) -> Tensor:
-        """Its diagonal, (m,)."""
+        """Return the diagonal, (m,)."""
         return cast(Tensor, pt.dot(self._values(X)[:, self.n], self.variance))
 
     def _values(self, X: TensorLike) -> Tensor:
@@ -117,21 +117,21 @@ class _OfRows(Covariance):
 class OfTrainingRows:
     """A kernel of rows that have q values with each of n training rows, and with themselves.
 
-    A row is (n + 1)·q numbers, and last its place among the n.
+    A row has (n + 1)·q numbers and, last, its place among the n rows.
     """
 
     n: int
 
     def values(self, X: Array) -> Array:
-        """The values (m, n + 1, q)."""
+        """Return the values (m, n + 1, q)."""
         return X[:, :-1].reshape(len(X), self.n + 1, -1)
 
     def factors(self, X: Array) -> Array:
-        """Factors (q,) of the matrices in the kernel that says how far apart f is expected to differ."""
+        """Return factors (q,) of the matrices in the kernel for distances, by expected differences of f."""
         return np.ones(1)
 
     def coordinates(self, X: Array) -> Array:
-        """Coordinates (m, m) of training rows, by the kernel with these factors."""
+        """Return coordinates (m, m) of training rows, by the kernel with these factors."""
         K = self.values(X)[:, X[:, -1].astype(np.intp)] @ self.factors(X)
         values, vectors = np.linalg.eigh(K)
         return np.asarray(vectors * np.sqrt(np.maximum(values, 0.0)))
@@ -139,31 +139,31 @@ class OfTrainingRows:
 
 @dataclass(frozen=True, slots=True)
 class MatrixKernel(OfTrainingRows):
-    """A sum of q kernels that are matrices, with a learned amplitude each; ``scale`` is that of its prior."""
+    """A sum of q kernel matrices, each with a learned amplitude; ``scale`` is the scale of its prior."""
 
     scale: float = 1.0
 
     def __call__(self, X: Array) -> Covariance:
-        """The kernel, with its priors in the surrounding model; each matrix is divided by its mean diagonal in X."""
+        """Make the kernel, with priors in the surrounding model; each matrix is divided by its mean diagonal in X."""
         unit = self.unit(X)
         sigma = self.scale / np.sqrt(unit.size)
         amplitude = pm.HalfStudentT("amplitude", nu=3.0, sigma=sigma, shape=unit.size)
         return _OfRows(X.shape[1], self.n, amplitude**2 / pt.specify_shape(pm.Data(UNITS, unit), unit.shape))
 
     def unit(self, X: Array) -> Array:
-        """The mean diagonals (q,)."""
+        """Return the mean diagonals (q,)."""
         return np.asarray(self.values(X)[:, self.n].mean(axis=0))
 
     def factors(self, X: Array) -> Array:
-        """As if all amplitudes were equal."""
+        """Return factors for equal amplitudes."""
         return 1.0 / self.unit(X)
 
 
 @dataclass(frozen=True, slots=True)
 class ProductKernel(OfTrainingRows):
-    """A kernel of inner products, "linear", "rbf" or "rational_quadratic", with one lengthscale; the values are these.
+    """A kernel of inner products, its values: "linear", "rbf" or "rational_quadratic", with one lengthscale.
 
-    Inputs have a mean squared distance of one from their mean.
+    The mean squared distance of the inputs from their mean is one.
     """
 
     name: str = "rbf"
@@ -177,13 +177,13 @@ class OfProducts(Covariance):
         self.kernel, self.rate, self.variance, self.inverse_alpha = kernel, ls**-2, variance, inverse_alpha
 
     def full(self, X: Tensor, Xs: Tensor | None = None) -> Tensor:
-        """Matrix (m, k) of the kernel with k training rows."""
+        """Return the matrix (m, k) of the kernel with k training rows."""
         given, others = (pt.as_tensor_variable(rows) for rows in (X, X if Xs is None else Xs))
         products = given[:, others[:, -1].astype("int64")]
         return self._at(products, given[:, self.kernel.n][:, None], others[:, self.kernel.n])
 
     def diag(self, X: Tensor) -> Tensor:
-        """Its diagonal, (m,)."""
+        """Return the diagonal, (m,)."""
         square = pt.as_tensor_variable(X)[:, self.kernel.n]
         return self._at(square, square, square)
 

@@ -1,12 +1,12 @@
 """Compiled functions of arrays as nodes of PyTensor graphs: the evidence of f, and the density of any noise.
 
-`LatentEvidence` computes the log evidence and all its gradients from one solve; its pullback multiplies them by the
-cotangent, so that any kernel, prior and transform around it is PyTensor's business. The same machine code serves the C
-and Python back ends and, called by its address, Numba. There is no shared state, since samplers run chains in threads.
-If a solve fails, the value is -inf, the gradients are zero, and the convergence flag is 0.
+`LatentEvidence` computes the log evidence and all its gradients from one solve. Its pullback multiplies them by the
+cotangent, so PyTensor handles any kernel, prior and transform around it. The C and Python back ends use the same
+machine code, and Numba calls it by its address. There is no shared state, since samplers run chains in threads. If a
+solve fails, the value is -inf, the gradients are zero, and the convergence flag is 0.
 
-A noise of the registry has a PyMC distribution through its log density, the log mass of an interval and its quantiles
-(`bsvr_pp.model.distributions`, `bsvr_pp.model.row_kinds`), whose derivatives are those of its table of pieces.
+The PyMC distribution of a noise of the registry uses its log density, log masses of intervals and quantiles
+(`bsvr_pp.model.distributions`, `bsvr_pp.model.row_kinds`). Their derivatives come from the table of pieces.
 """
 
 from __future__ import annotations
@@ -40,28 +40,28 @@ type Graphs = Sequence[Variable]  # inputs or outputs
 
 
 def log_density(loss: str, r: TensorLike, parameters: Sequence[TensorLike]) -> Tensor:
-    """Log of the noise density exp(-E(r))/Z as a graph, elementwise in r and the parameters of a loss of residuals."""
+    """Return the log of the noise density exp(-E(r))/Z as a graph, elementwise in r and the parameters."""
     return log_factor(loss, -pt.as_tensor_variable(r), 0.0, 0.0, parameters)
 
 
 def log_factor(
     loss: str, mu: TensorLike, lower: TensorLike, upper: TensorLike, parameters: Sequence[TensorLike]
 ) -> Tensor:
-    """Log probability that mu plus noise is in (lower, upper]: a density at equal ends, -inf at impossible ones."""
+    """Return the log probability of mu + noise in (lower, upper]: a density at equal ends, -inf at invalid ones."""
     (at, low, high), rows, shape = _flat([mu, lower, upper], parameters)
-    reference = pt.switch(pt.isinf(low), high, low)  # a finite end, to which the ends are relative
+    reference = pt.switch(pt.isinf(low), high, low)  # a finite end; the ends are relative to it
     ends = pt.stack([pt.switch(pt.isinf(low), low, 0.0), pt.switch(pt.isinf(high), high, high - reference)])
     return LogFactor(loss).of(reference - at, ends, rows)[0].reshape(shape)
 
 
 def noise_quantile(loss: str, q: TensorLike, parameters: Sequence[TensorLike]) -> Tensor:
-    """Quantile of the noise for the probability q as a graph, elementwise."""
+    """Return the quantile of the noise for the probability q as a graph, elementwise."""
     (flat,), rows, shape = _flat([q], parameters)
     return NoiseQuantile(loss).of(flat, rows)[0].reshape(shape)
 
 
 def _flat(values: Sequence[TensorLike], parameters: Sequence[TensorLike]) -> tuple[list[Tensor], Tensor, Tensor]:
-    """Flat values, parameters as (p, 1) if all are numbers and (p, n) otherwise, and the shape of the result."""
+    """Return flat values, parameters (p, 1) if all are numbers and (p, n) otherwise, and the shape of the result."""
     given = [pt.as_tensor_variable(x).astype("float64") for x in (*values, *parameters)]
     count = len(values) if all(p.type.ndim == 0 for p in given[len(values) :]) else len(given)
     alike = pt.broadcast_arrays(*given[:count])
@@ -72,7 +72,7 @@ def _flat(values: Sequence[TensorLike], parameters: Sequence[TensorLike]) -> tup
 class CompiledOp(Op):
     """A function of arrays as a node of a graph: the same compiled code in Python and in Numba."""
 
-    signature: ClassVar[str]  # axes of inputs and outputs, as of generalised functions of NumPy
+    signature: ClassVar[str]  # axes of inputs and outputs, as in generalised ufuncs of NumPy
 
     def make_node(self, *inputs: TensorLike) -> Apply:
         """Apply to tensors."""
@@ -80,22 +80,22 @@ class CompiledOp(Op):
         return Apply(self, given, [pt.tensor(dtype="float64", shape=(None,) * len(axes)) for axes in self._axes(1)])
 
     def infer_shape(self, node: Apply, shapes: Sequence[Sequence[Tensor]]) -> list[list[Tensor]]:
-        """Shapes of the outputs."""
+        """Return shapes of the outputs."""
         sizes: dict[str, Tensor] = {}
         for axes, shape in zip(self._axes(0), shapes, strict=True):
             sizes = dict(zip(axes, shape, strict=True)) | sizes
         return [[sizes[axis] for axis in axes] for axes in self._axes(1)]
 
     def _axes(self, side: int) -> list[list[str]]:
-        """Names of the axes of each input or output."""
+        """Return names of the axes of each input or output."""
         return [re.findall(r"\w+", axes) for axes in re.findall(r"\((.*?)\)", self.signature.split("->")[side])]
 
     def of(self, *inputs: TensorLike) -> list[Tensor]:
-        """The outputs for some inputs, as graphs."""
+        """Return the outputs for some inputs, as graphs."""
         return cast(list[Tensor], self.make_node(*inputs).outputs)
 
     def function(self) -> Callable[..., Array | tuple[Array, ...]]:
-        """The function on arrays, which Numba can compile."""
+        """Return the function on arrays, which Numba can compile."""
         raise NotImplementedError
 
     def perform(self, node: Apply, inputs: Sequence[Array], output_storage: list[list[Array | None]]) -> None:
@@ -111,12 +111,12 @@ def _numba(op: CompiledOp, node: Apply, **kwargs: object) -> tuple[Callable[...,
 
 
 def _like(given: Variable, slopes: Tensor) -> Tensor:
-    """Derivatives by an input: one column of it is of all rows."""
+    """Return derivatives by an input, summed over rows if it has one column for all."""
     return slopes.sum(axis=1, keepdims=True) if given.type.ndim == 2 and given.type.shape[1] == 1 else slopes
 
 
 class DifferentiableOp(CompiledOp):
-    """An operation whose first output has derivatives as outputs: ``gradients`` maps places of inputs to theirs."""
+    """An operation with derivatives of its first output as outputs: ``gradients`` maps input to output places."""
 
     gradients: ClassVar[dict[int, int]]
     named: ClassVar[str]  # in an error
@@ -131,7 +131,7 @@ class DifferentiableOp(CompiledOp):
         return found
 
     def connection_pattern(self, node: Apply) -> list[list[bool]]:
-        """Which output depends on which input, where there are derivatives."""
+        """Return which output depends on which input, for the given derivatives."""
         others = [False] * (len(node.outputs) - 1)
         return [[place in self.gradients, *others] for place in range(len(node.inputs))]
 
@@ -148,7 +148,7 @@ class LogFactor(DifferentiableOp):
         self.loss = loss
 
     def function(self) -> Callable[..., tuple[Array, ...]]:
-        """Table of the rows, then their factors."""
+        """Return the table of the rows, then their factors."""
         table = LOSSES[self.loss].table
 
         def factor(s: Array, ends: Array, parameters: Array) -> tuple[Array, ...]:
@@ -171,7 +171,7 @@ class NoiseQuantile(CompiledOp):
         self.loss = loss
 
     def function(self) -> Callable[..., Array]:
-        """Table, then its quantiles."""
+        """Return the table, then its quantiles."""
         table = LOSSES[self.loss].table
 
         def inverse(q: Array, parameters: Array) -> Array:
@@ -193,7 +193,7 @@ class NoiseQuantile(CompiledOp):
 
 @compiled
 def _with_gradients(s: Array, pieces: Pieces) -> tuple[Array, Array, Array, Array]:
-    """Log factor of each row, and its derivatives by s, ends and parameters; -inf and 0 where there is no interval."""
+    """Return log factor of each row, its derivatives by s, ends and parameters; -inf and 0 for invalid intervals."""
     n, p = s.shape[0], pieces.d_energy.shape[0]
     value, by_s, by_ends, by_parameters = np.full(n, -np.inf), np.zeros(n), np.zeros((2, n)), np.zeros((p, n))
     here = np.empty(p)
@@ -208,7 +208,7 @@ def _with_gradients(s: Array, pieces: Pieces) -> tuple[Array, Array, Array, Arra
 
 
 APPROXIMATIONS = ("laplace", "laplace_local", "mean_field")
-_LOCAL, _MEAN_FIELD = 1, 2  # their places
+_LOCAL, _MEAN_FIELD = 1, 2  # their places in it
 # In a search: errors of the evidence are below 1e-4 nats, errors of gradients about 1e-4, in half of the sweeps.
 _SEARCH_MISMATCH = 3e-3
 
@@ -232,12 +232,12 @@ class CovarianceGraph(NamedTuple):
 
     @property
     def factor(self) -> TensorVariable:
-        """A matrix times which a standard normal vector has the covariance; a root alone has no jitter."""
+        """A matrix F with F·Fᵀ equal to the covariance; a root alone has no jitter."""
         return self.given if self.by_root else pt.linalg.cholesky(self.matrix)
 
 
 class TargetsGraph(NamedTuple):
-    """What is known of the targets as graphs (n,): the ends between which they lie, equal if exact, and weights."""
+    """The targets as graphs (n,): lower and upper ends, equal for exact targets, and weights."""
 
     lower: TensorVariable
     upper: TensorVariable
@@ -245,7 +245,7 @@ class TargetsGraph(NamedTuple):
 
     @classmethod
     def of(cls, lower: TensorLike, upper: TensorLike | None = None, weight: TensorLike = 1.0) -> TargetsGraph:
-        """Make it of targets, or of both ends of them, and of weights or one for all."""
+        """Make it from targets or both their ends, and from weights or one weight for all."""
         given = (lower, lower if upper is None else upper, weight)
         low, high, weights = (pt.as_tensor_variable(each).astype("float64") for each in given)
         return cls(low, high, pt.broadcast_to(weights, low.shape) if weights.ndim == 0 else weights)
@@ -257,27 +257,27 @@ class LatentEvidence(DifferentiableOp):
     Inputs: K (n, n), or ``by_root`` a root (n, r) of it; prior mean (n,); lower and upper ends of the targets and their
     weights (n,); loss parameters (p, k) with k = 1 or n; jitter for K; dual coefficients and site precisions (2, n) of
     a similar problem, or zeros. Outputs: log evidence, its gradients by K, mean, ends and parameters, 1 or 0 for
-    converged, and the solution (2, n). At the ``mismatch`` of moments mean field ends: the error of the evidence is of
-    second order in it, the error of its gradients of first order.
+    converged, and the solution (2, n). Mean field ends at the ``mismatch`` of moments. The error of the evidence is of
+    second order in it, and the error of the gradients of first order.
     """
 
     __props__ = ("approximation", "loss", "mismatch", "by_root")
     signature = "(n,r),(n),(n),(n),(n),(p,k),(),(2,n)->(),(n,r),(n),(n),(n),(p,k),(),(2,n)"
-    gradients: ClassVar = {0: 1, 1: 2, 2: 3, 3: 4, 5: 5}  # not by the weights, the jitter and the start
+    gradients: ClassVar = {0: 1, 1: 2, 2: 3, 3: 4, 5: 5}  # none by the weights, the jitter and the start
     named = "LatentEvidence"
 
     def __init__(self, approximation: str, loss: str, mismatch: float = TARGET, by_root: bool = False) -> None:
         self.approximation, self.loss, self.mismatch, self.by_root = approximation, loss, mismatch, by_root
 
     def function(self) -> Callable[..., tuple[Array, ...]]:
-        """The function on arrays, which Numba can compile."""
+        """Return the function on arrays, which Numba can compile."""
         return evidence_function(self.approximation, self.loss, self.mismatch, self.by_root)
 
 
 def evidence_function(
     approximation: str, loss: str, mismatch: float = TARGET, by_root: bool = False
 ) -> Callable[..., tuple[Array, ...]]:
-    """The operation on arrays, for Python and for Numba."""
+    """Return the operation on arrays, for Python and for Numba."""
     which, table = APPROXIMATIONS.index(approximation), LIKELIHOODS[loss].table
 
     def evidence(
@@ -296,12 +296,12 @@ def evidence_function(
     return evidence
 
 
-# Loops, since Numba compiles them several times faster than NumPy functions.
+# Numba compiles loops several times faster than NumPy functions.
 @compiled
 def _checked(
     K: Array, mean: Array, lower: Array, upper: Array, weight: Array, parameters: Array, start: Array
 ) -> tuple[bool, Array, Array, Array, Array, Array]:
-    """Whether all inputs are valid; contiguous K, mean, rows (finite end, relative ends, weight), parameters, start."""
+    """Return whether inputs are valid; contiguous K, mean, rows (finite and relative ends, weight), rest."""
     n, (p, k) = mean.shape[0], parameters.shape
     covariance, offset, rows = np.empty(K.shape), np.empty(n), np.empty((4, n))
     given, sites = np.empty((p, k)), np.empty((2, n))
@@ -326,7 +326,7 @@ def _checked(
 
 @separate(STRUCTURE, MATRIX, types.float64, types.boolean)
 def _structure(K: Array, jitter: float, by_root: bool) -> Structure:
-    """The structure of K, to which the jitter is added in place, or of its root."""
+    """Return the structure of K (adding the jitter in place), or of its root."""
     if by_root:
         return given_root(K, np.full(K.shape[0], jitter))
     for i in range(K.shape[0]):
@@ -366,7 +366,7 @@ def _solve(
 def _failed(
     K: Array, mean: Array, parameters: Array, start: Array
 ) -> tuple[float, Array, Array, Array, Array, Array, float, Array]:
-    """The outputs of `LatentEvidence` where an input is not finite, or an end is above the other."""
+    """Return the outputs of `LatentEvidence` for inputs that are not finite, or ends in the wrong order."""
     nothing = np.zeros_like(mean)
     return -np.inf, np.zeros_like(K), nothing, nothing.copy(), nothing.copy(), np.zeros_like(parameters), 0.0, start
 
@@ -380,7 +380,7 @@ def latent_evidence(
     parameters: Sequence[TensorLike],
     start: TensorVariable | None = None,
 ) -> tuple[TensorVariable, TensorVariable, TensorVariable]:
-    """Graphs of the log evidence, its convergence flag, and the solution (2, n), from which a similar one can start."""
+    """Return graphs of log evidence, convergence flag, and solution (2, n), a start for similar problems."""
     if approximation != "mean_field" and (refusal := LIKELIHOODS[loss].targets.refusal("mode", name=loss)):
         raise ValueError(refusal)
     known = targets if isinstance(targets, TargetsGraph) else TargetsGraph.of(targets)

@@ -31,7 +31,7 @@ from bsvr_pp.model.kernels import MainEffects, RationalQuadratic
 from bsvr_pp.model.matrices import OfProducts, ProductKernel
 from bsvr_pp.model.row_kinds import Interval
 
-Tied = tuple[int, ...] | None  # for each input the number of its hyperparameters; None: each its own; (): none has
+Tied = tuple[int, ...] | None  # for each input the number of its hyperparameter group; None: each has its own; (): none
 Kernel = (
     Literal["main_effects", "rational_quadratic", "rbf", "matern32", "matern52", "linear"]
     | Callable[[Array], pm.gp.cov.BaseCovariance]
@@ -40,10 +40,10 @@ Kernel = (
 
 
 class Inputs(NamedTuple):
-    """Inputs X (n, d) of a model, and what its kernel knows of them.
+    """Inputs X (n, d) of a model, and the data of its kernel on them.
 
-    ``width`` (d,) are their standard deviations. With ``ard`` each has a lengthscale, those of one number in ``tied``
-    the same one; ``levels`` are values that are categories as well. With ``pairs`` main effects have products of two.
+    ``width`` (d,) are their standard deviations. With ``ard`` each has a lengthscale, shared by inputs with one number
+    in ``tied``; ``levels`` are values that are also categories. With ``pairs`` main effects have products of two.
     """
 
     X: Array
@@ -57,16 +57,16 @@ class Inputs(NamedTuple):
 
     @classmethod
     def standardised(cls, X: Array, **known: Any) -> Inputs:
-        """Inputs with standard deviations of one."""
+        """Make inputs with standard deviations of one."""
         return cls(X, np.ones(X.shape[1]), **known)
 
     @property
     def first(self) -> NDArray[np.intp]:
-        """The first of the inputs of each lengthscale."""
+        """The first input of each lengthscale."""
         return np.arange(self.width.size) if self.tied is None else np.unique(self.tied, return_index=True)[1]
 
     def seen(self, kernel: pm.gp.cov.BaseCovariance) -> pm.gp.cov.BaseCovariance:
-        """A kernel of the inputs on their scales and of the levels as one of the inputs."""
+        """Convert a kernel of the inputs on their scales, and of the levels, to a kernel of the inputs."""
         d, q = self.width.size, len(self.levels.columns)
         if self.warping.columns:
             kernel = Warped(d + q, kernel, self.warping)
@@ -110,7 +110,7 @@ def _main_effects(inputs: Inputs, ls: Any, variance: Any, scale: float) -> pm.gp
 def taken_by_main_effects(
     X: Array, tied: Tied, weight: ArrayLike, warping: bool
 ) -> tuple[tuple[int, ...], Warping, bool]:
-    """What main effects take from rows: columns of levels, scales of inputs, and whether to have products of two."""
+    """Return data of main effects from rows: columns of levels, scales of inputs, whether to have products."""
     scales = Warping.of(X, columns_to_warp(X, tied), weight) if warping else AS_GIVEN
     return columns_of_few_values(X, tied), scales, len(X) >= _OF_PAIRS
 
@@ -125,8 +125,8 @@ def _of_pymc(kernel: Any) -> Callable[..., pm.gp.cov.BaseCovariance]:
     return lambda inputs, ls, variance, scale: variance * kernel(inputs.width.size, ls=ls)
 
 
-# Kernels of inputs, of a lengthscale and a variance; priors of their own are relative to a scale. Of
-# inputs that are tied, such as the indicators of one column, an amplitude of main effects is one, as a lengthscale is.
+# Kernels of inputs, a lengthscale and a variance; their own priors are relative to a scale. Tied inputs, such as the
+# indicators of one column, share an amplitude of main effects, as they share a lengthscale.
 KERNELS: dict[str, Callable[..., pm.gp.cov.BaseCovariance]] = {
     "main_effects": _main_effects,
     "rational_quadratic": _rational_quadratic,
@@ -140,7 +140,7 @@ KERNELS: dict[str, Callable[..., pm.gp.cov.BaseCovariance]] = {
 def covariance_of(
     kernel: str | ProductKernel, inputs: Inputs, ls: Any, variance: Any, scale: float
 ) -> pm.gp.cov.BaseCovariance:
-    """The kernel of a name, or of inner products."""
+    """Return the kernel of a name, or of inner products."""
     if isinstance(kernel, str):
         return KERNELS[kernel](inputs, ls, variance, scale)
     alpha = pm.HalfNormal("inverse_alpha", 1.0) + _LEAST if kernel.name == "rational_quadratic" else None
@@ -153,15 +153,15 @@ BETA = 0.8  # smooth fraction of the soft insensitive loss
 _LEAST = 1e-4  # smallest inverse exponent of the rational quadratic kernel
 _EFFECT, _SHORT = 0.7, 1.5  # scales of the amplitudes of main effects, and of their inverse lengthscale
 _OF_PAIRS = 400  # number of rows from which main effects have products of two
-_FEWEST = 10  # targets, of which equal ones say something
-_QUANTILES = (25.0, 10.0, 5.0)  # of the target, from which its scale is computed
+_FEWEST = 10  # targets, below which equal ones have no meaning
+_QUANTILES = (25.0, 10.0, 5.0)  # of the target, for its scale
 
 
 def quantiles_of(values: Array, levels: ArrayLike, weight: ArrayLike = 1.0) -> Array:
-    """Quantiles of n values with weights > 0, which depend on w/Σw alone; with equal weights those of `numpy.quantile`.
+    """Return quantiles of n values with weights > 0, by w/Σw; with equal weights as `numpy.quantile`.
 
     The quantile function of the weights is a step function. The quantile at level q is its mean over the levels from
-    q·(1 - 1/n) to q·(1 - 1/n) + 1/n, so that those of -values are their mirror images.
+    q·(1 - 1/n) to q·(1 - 1/n) + 1/n. Quantiles of -values are therefore mirror images.
     """
     q = np.asarray(levels, dtype=np.float64)
     times = np.broadcast_to(weight, values.shape)
@@ -171,20 +171,20 @@ def quantiles_of(values: Array, levels: ArrayLike, weight: ArrayLike = 1.0) -> A
     edges = np.append(0.0, np.cumsum(times[order]))
     low = q[..., None] * (1.0 - 1.0 / len(values))
     share = np.diff(np.clip(edges / edges[-1], low, low + 1.0 / len(values)), axis=-1)
-    first = values[order[np.argmax(share > 0, axis=-1)]]  # differences from it keep the digits
+    first = values[order[np.argmax(share > 0, axis=-1)]]  # differences from it keep their digits
     return np.asarray(first + (share * (values[order] - first[..., None])).sum(axis=-1) / share.sum(axis=-1))
 
 
 def mostly_equal(y: Array, weight: ArrayLike = 1.0) -> bool:
-    """Whether a third or more of at least 10 targets have one value, so that no noise around f describes them."""
+    """Return whether a third or more of at least 10 targets have one value: no noise around f describes them."""
     times = np.bincount(np.unique(y, return_inverse=True)[1], np.broadcast_to(weight, y.shape))
     return len(y) >= _FEWEST and bool(times.max() >= (1.0 / 3.0 - 1e-9) * times.sum())
 
 
 def location_and_scale(y: Array, weight: ArrayLike = 1.0) -> tuple[float, float]:
-    """Median, and standard deviation of a Gaussian with the same interquartile range: gross errors do not move them.
+    """Return median, and standard deviation of a Gaussian with the same interquartile range (robust to errors).
 
-    Where half of the targets are equal, wider ranges of quantiles are taken, and at last the standard deviation.
+    If half of the targets are equal, wider ranges of quantiles are used, and finally the standard deviation.
     """
     smallest, middle = 1e-12 * float(np.max(np.abs(y))), float(quantiles_of(y, 0.5, weight))
     for q in _QUANTILES:
@@ -206,7 +206,7 @@ def default_priors(X: ArrayLike, y: ArrayLike, *, ard: bool = True, noise: str =
       smaller or larger; if the loss grows as r², as for Gaussian noise of variance 1/C, LogNormal(log(12/s²), 2);
     - ``epsilon`` ~ LogNormal(log(0.1·s), 1.0), if the loss has this parameter.
 
-    The priors of the noise are rows of `bsvr_pp.core.losses.registry.PARAMETERS`; docs/defaults.md has the reasons.
+    The priors of the noise are rows of `bsvr_pp.core.losses.registry.PARAMETERS`; docs/defaults.md explains them.
 
     Parameters
     ----------
@@ -248,7 +248,7 @@ def _amplitude(scale: float) -> Any:
 
 
 def of_inputs(values: Any, tied: Tied) -> Any:
-    """The values of the inputs from those of the lengthscales."""
+    """Return a value for each input from a value for each lengthscale."""
     return values if tied is None else values[np.array(tied)]
 
 
@@ -287,9 +287,9 @@ def default_model(
 ) -> pm.Model:
     """Make a support vector model with default priors: y = f(X) + noise.
 
-    The kernel is amplitude²·k(x, x') plus a constant of 100 times a robust mean square of y (Chu, Keerthi & Ong 2004,
-    (41), who fix the amplitude); k is 1 at distance 0. For "linear", k is x·x' of the scaled inputs, without amplitude.
-    The rational quadratic kernel has ``inverse_alpha`` ~ HalfNormal(1). The other priors are those of `default_priors`.
+    The kernel is amplitude²·k(x, x') plus a constant of 100 times a robust mean square of y. (Chu, Keerthi & Ong 2004,
+    (41), fix the amplitude.) k is 1 at distance 0. For "linear", k is x·x' of the scaled inputs, without amplitude. The
+    rational quadratic kernel has ``inverse_alpha`` ~ HalfNormal(1). The other priors are as in `default_priors`.
 
     Parameters
     ----------
@@ -298,21 +298,20 @@ def default_model(
     noise : {"soft_insensitive", "epsilon_insensitive", "huber", "absolute", "gaussian", "pinball"}
         A loss of residuals of `bsvr_pp.losses.LOSSES`. "pinball" is `pm.AsymmetricLaplace`: f is a quantile of y.
     kernel : {"rational_quadratic", "main_effects", "rbf", "matern32", "matern52", "linear"} or callable
-        "main_effects" adds to the rational quadratic kernel, where there are several inputs, `bp.cov.MainEffects` with
-        an amplitude ``effect_amplitude`` ~ HalfStudentT(3, 0.7·s/√d) for each input, one lengthscale w/u, where u =
+        With several inputs "main_effects" adds `bp.cov.MainEffects` to the rational quadratic kernel. It has an
+        amplitude ``effect_amplitude`` ~ HalfStudentT(3, 0.7·s/√d) for each input, one lengthscale w/u with u =
         ``effect_inverse_lengthscale`` ~ HalfNormal(1.5), and ``effect_detail`` ~ HalfNormal(1). Products of two, from
         400 rows, have ρ = ``effect_pairs``·√d/(0.7·s), ``effect_pairs`` ~ HalfNormal(1). A function is called inside
-        the model with the inputs, and returns a kernel of `pm.gp.cov` with its priors; only the constant kernel is
-        added.
+        the model with the inputs, and returns a kernel of `pm.gp.cov` with priors; only the constant kernel is added.
     beta : float, optional
         Smooth fraction, only for the soft insensitive loss; by default 0.8.
     quantile : float
         Level of the quantile between 0 and 1, only for pinball noise.
     warping : bool
-        Whether a kernel with main effects has scales of the inputs: each input x with at least three values is x +
-        w·(g(x) - x), with ``warping`` w ~ Uniform(0, 1) and g its Yeo-Johnson transform (docs/defaults.md).
+        Whether a kernel with main effects has scales of the inputs. Each input x with at least three values becomes x +
+        w·(g(x) - x), with ``warping`` w ~ Uniform(0, 1) and its Yeo-Johnson transform g (docs/defaults.md).
     blocks : Blocks, optional
-        Blocks of rows between which f is independent, as of `bp.local_blocks`, for many rows.
+        Blocks of rows between which f is independent, as from `bp.local_blocks`, for many rows.
 
     Returns
     -------
@@ -360,10 +359,10 @@ def standard_model(
     blocks: Partition | None = None,
     of_targets: Mapping[str, Array] = {},
 ) -> pm.Model:
-    """`default_model` without checks.
+    """Make `default_model` without checks.
 
-    ``of_noise`` has the beta and the quantile, of which the noise takes what it has. ``of_targets`` has sample weights,
-    "weight", or the ends of intervals, "lower" and "upper", of which y is a number each.
+    ``of_noise`` has the beta and the quantile; the noise uses its own parameters. ``of_targets`` has sample weights,
+    "weight", or the ends of intervals, "lower" and "upper"; y is then one number of each interval.
     """
     with pm.Model() as model:
         at, unit = pm.Data("X", inputs.X), scale.unit
@@ -403,7 +402,7 @@ def check_kernel(kernel: Any, *more: str) -> None:
 
 
 def check_ard(kernel: object, ard: object) -> None:
-    """Check that ``ard`` is not given in vain, for a kernel that is a function or comes as a matrix."""
+    """Check that ``ard`` has an effect: a kernel function or matrix ignores it."""
     if not ard and kernel not in (*KERNELS, "auto"):
         raise ValueError(f"ard is an option of kernels with lengthscales, got ard=False with kernel={kernel!r}")
 
@@ -418,7 +417,7 @@ def _scales(X: ArrayLike, y: ArrayLike) -> tuple[Array, Array, Array, float, flo
 
 
 def checked_data(X: ArrayLike, y: ArrayLike) -> tuple[Array, Array, Array]:
-    """Inputs and targets as arrays, and the standard deviation of each input, 1 for a constant one."""
+    """Return inputs and targets as arrays, and the standard deviation of each input, 1 for a constant one."""
     inputs = numbers("X", X, ("n", "d"))
     targets = numbers("y", y, (len(inputs),))
     check_size("X", inputs)

@@ -1,9 +1,8 @@
-"""Slopes of f as further values of the Gaussian process, and a problem whose prior is given slopes at some points.
+"""Slopes of f as further values of the Gaussian process, and a problem with a prior given slopes at some points.
 
 The slope ∂f/∂t of a process is Gaussian together with f; its covariances are derivatives of the kernel (Riihimäki &
-Vehtari 2010). t is an input on the scale that the kernel takes it: an increasing function of the input, so that the
-signs of both slopes are the same. Given slopes, the prior of f is another Gaussian process, under which all methods run
-as under any prior.
+Vehtari 2010). Here t is an input on the scale of the kernel: an increasing function of the input, so both slopes have
+the same sign. Given slopes, the prior of f is another Gaussian process, and all methods run on it.
 """
 
 from __future__ import annotations
@@ -27,19 +26,19 @@ from bsvr_pp.model.inputs import Warped, WithLevels
 from bsvr_pp.model.kernels import FLAT, MainEffects, RationalQuadratic
 from bsvr_pp.model.problem import Problem
 
-SMOOTH_KERNELS = "main_effects", "rational_quadratic", "rbf", "matern32", "matern52"  # of which f has slopes
+SMOOTH_KERNELS = "main_effects", "rational_quadratic", "rbf", "matern32", "matern52"  # with slopes of f
 
 
 WIDTH = 1e-2  # standard deviation of a given slope, per unit of the targets and of the input
-_CHUNK = 128  # rows whose covariances are computed together, so that they fit the cache
-RISE = 2e-2  # its value: at 0, the mean falls a little between the points, which need many neighbours
+_CHUNK = 128  # rows whose covariances are computed together; they fit into the cache
+RISE = 2e-2  # its value: at 0, the mean falls slightly between the points, and many neighbours are needed
 
 
 @dataclass(frozen=True, eq=False)
 class Slopes:
-    """Points at which the slope of f along an input, times the sign that it shall have, is `RISE`.
+    """Points at which the slope of f along an input, times its required sign, is `RISE`.
 
-    ``signs`` (d,) are those of all inputs, 0 where there is none; ``inputs`` (m,) has the input of each slope.
+    ``signs`` (d,) has the sign of each input, 0 for none; ``inputs`` (m,) has the input of each slope.
     """
 
     signs: Array
@@ -48,23 +47,23 @@ class Slopes:
 
     @classmethod
     def none(cls, signs: Array) -> Self:
-        """No slopes yet."""
+        """Return an empty set of slopes."""
         return cls(signs, np.empty((0, signs.size)), np.empty(0, dtype=np.intp))
 
     def joined(self, X: Array, inputs: NDArray[np.intp]) -> Self:
-        """These and further slopes."""
+        """Return these and further slopes."""
         return replace(self, X=np.concatenate([self.X, X]), inputs=np.append(self.inputs, inputs))
 
     def taken(self, kept: NDArray[np.bool_]) -> Self:
-        """Some of the slopes."""
+        """Return some of the slopes."""
         return replace(self, X=self.X[kept], inputs=self.inputs[kept])
 
     def dataset(self) -> xr.Dataset:
-        """The points as a group of a result."""
+        """Return the points as a group of a result."""
         return xr.Dataset({"points": (("slope", "input"), self.X), "inputs": ("slope", self.inputs)})
 
     def read(self, held: xr.Dataset) -> Self:
-        """These and the slopes of a group of a result, which are checked."""
+        """Return these and the checked slopes of a group of a result."""
         given = check_fields("slopes of result", {str(k): v.values for k, v in held.items()}, ("points", "inputs"))
         X = numbers("points of result", given["points"], ("m", self.signs.size))
         inputs = numbers("inputs of result", given["inputs"], (len(X),)).astype(np.intp)
@@ -78,13 +77,13 @@ class Gaps(NamedTuple):
 
     own: Array  # (m, n)
     each: Array  # (d, m, n), along every input
-    unlike: Array  # (q, m, n), of every category, the distance of levels: 1, or 1/2 of an unknown one
+    unlike: Array  # (q, m, n), of every category, the distance of levels: 1, or 1/2 for an unknown level
     inputs: NDArray[np.intp]
     ls: Array  # (m,)
 
     @classmethod
     def of(cls, U: Array, inputs: NDArray[np.intp], V: Array, ls: Array) -> Self:
-        """The distances; columns after those with lengthscales are levels, -1 for an unknown one."""
+        """Return the distances; columns after those with lengthscales are levels, -1 for an unknown one."""
         u, v = U.T[:, :, None], V.T[:, None]
         each = (u[: ls.size] - v[: ls.size]) / ls[:, None, None]
         u, v = u[ls.size :], v[ls.size :]
@@ -105,11 +104,11 @@ class Radial(NamedTuple):
         return self.variance * first, self.variance * second
 
     def with_values(self, gaps: Gaps) -> Array:
-        """Covariance (m, n) of slopes with values of f, times the lengthscale."""
+        """Return the covariance (m, n) of slopes with values of f, times the lengthscale."""
         return self._derivatives(gaps)[0] * gaps.own
 
     def with_slopes(self, gaps: Gaps) -> Array:
-        """Covariance (m, m) of slopes with one another, times both lengthscales."""
+        """Return the covariance (m, m) of slopes with one another, times both lengthscales."""
         first, second = self._derivatives(gaps)
         return second * gaps.own * gaps.own.T - first * np.equal.outer(gaps.inputs, gaps.inputs)
 
@@ -123,7 +122,7 @@ class Effects(NamedTuple):
     pairs: Array
 
     def _parts(self, gaps: Gaps) -> tuple[Array, Array, Array]:
-        """Effects of the own input, their factor of products with all others, and their details."""
+        """Return effects of the own input, the factor of products with all others, and details."""
         variance = self.variance[gaps.inputs, None]
         own = variance * np.exp(-0.5 * gaps.own**2)
         total = np.tensordot(self.variance, np.exp(-0.5 * gaps.each**2), 1)
@@ -131,12 +130,12 @@ class Effects(NamedTuple):
         return own, 1.0 + self.pairs**2 * (total - own), details
 
     def with_values(self, gaps: Gaps) -> Array:
-        """As of `Radial`."""
+        """Compute as `Radial` does."""
         own, factor, details = self._parts(gaps)
         return -gaps.own * (own * factor + details)
 
     def with_slopes(self, gaps: Gaps) -> Array:
-        """As of `Radial`."""
+        """Compute as `Radial` does."""
         own, factor, details = self._parts(gaps)
         square, pull = gaps.own**2, gaps.own * own
         same = own * factor * (1.0 - square) + details * (1.0 - 16.0 * square)
@@ -181,7 +180,7 @@ class _Term(NamedTuple):
 
 
 def _terms(kernel: BaseCovariance, X: Tensor) -> list[_Term]:
-    """The parts of which a kernel of a default model is the sum."""
+    """Return the terms of a kernel of a default model."""
     if isinstance(kernel, pm.gp.cov.Constant):
         return []
     if isinstance(kernel, pm.gp.cov.Add):
@@ -205,7 +204,7 @@ class SlopeCovariances:
         self._sign = slopes.signs[slopes.inputs, None]
 
     def _forms(self, X: Array) -> list[tuple[Form, Array, Array]]:
-        """Each part of the kernel, with the coordinates of the slopes and of other rows."""
+        """Return each part of the kernel, with the coordinates of the slopes and of other rows."""
         problem = self._problem
 
         def graphs(new: Tensor) -> list[Tensor]:
@@ -224,7 +223,7 @@ class SlopeCovariances:
         return out
 
     def with_values(self, X: Array) -> Array:
-        """Covariance (m, n) with f at inputs (n, d)."""
+        """Return the covariance (m, n) with f at inputs (n, d)."""
         out = np.zeros((len(self._slopes.X), len(X)))
         for form, U, V in self._forms(X):
             for at in range(0, len(X), _CHUNK):
@@ -233,7 +232,7 @@ class SlopeCovariances:
         return self._sign * out
 
     def with_slopes(self, noise: float = 0.0) -> Array:
-        """Covariance (m, m) of the slopes, and of independent noise."""
+        """Return the covariance (m, m) of the slopes, and of independent noise."""
         out = np.zeros((len(self._slopes.X),) * 2)
         for form, U, _ in self._forms(self._slopes.X[:0]):
             gaps = Gaps.of(U, self._slopes.inputs, U, form.ls)
@@ -243,20 +242,20 @@ class SlopeCovariances:
 
 @dataclass(frozen=True, eq=False)
 class GivenSlopes(Problem):
-    """A dense problem whose prior of f is given slopes: another covariance and another mean."""
+    """A dense problem with a prior of f given slopes, which has another covariance and mean."""
 
     slopes: Slopes | None = None
 
     @classmethod
     def of(cls, problem: Problem, slopes: Slopes | None) -> Problem:
-        """The problem given slopes; as it is without them."""
+        """Return the problem given slopes; unchanged without slopes."""
         if slopes is None or not len(slopes.X):
             return problem
         kept = {each.name: getattr(problem, each.name) for each in fields(Problem) if not each.name.startswith("_")}
         return cls(**kept, slopes=slopes)
 
     def _explained(self, point: Mapping[str, ArrayLike], X: Array) -> tuple[Array, Array]:
-        """A root (n, m) of what the slopes take from the covariance at inputs, and what they add to the mean (n,)."""
+        """Return a root (n, m) of the reduction of the covariance at inputs by the slopes, and a mean shift (n,)."""
         assert self.slopes is not None
         given = SlopeCovariances(self, point, self.slopes)
         L = cholesky(given.with_slopes(noise=WIDTH**2), lower=True)
@@ -264,31 +263,31 @@ class GivenSlopes(Problem):
         return root, root @ solve_triangular(L, np.full(len(L), RISE), lower=True)
 
     def _of_rows_at(self, point: Mapping[str, ArrayLike]) -> tuple[Array, Array]:
-        """As `_explained`, of the training rows, which all predictions at a point share."""
+        """Compute `_explained` for the training rows; all predictions at a point share it."""
         key = "explained", *(np.asarray(point[name], dtype=np.float64).tobytes() for name in self.hyperparameters)
         return self.cached(key, lambda: self._explained(point, self.inputs))
 
     def dense_at(self, point: Mapping[str, ArrayLike]) -> tuple[Covariance, Array, NoiseModel]:
-        """As of `Problem`."""
+        """Compute as `Problem` does."""
         K, mean, noise = super().dense_at(point)
         root, more = self._of_rows_at(point)
         return Covariance(K.dense() - root @ root.T, jitter=self.prior.jitter), mean + more, noise
 
     def mean_at(self, point: Mapping[str, ArrayLike]) -> Array:
-        """As of `Problem`."""
+        """Compute as `Problem` does."""
         return super().mean_at(point) + self._of_rows_at(point)[1]
 
     def cross(self, point: Mapping[str, ArrayLike], X_new: Array) -> tuple[Array, Array, Array]:
-        """As of `Problem`."""
+        """Compute as `Problem` does."""
         K_star, diagonal, mean = super().cross(point, X_new)
         old, (new, more) = self._of_rows_at(point)[0], self._explained(point, X_new)
         return K_star - new @ old.T, diagonal - (new * new).sum(axis=1), mean + more
 
     def between(self, point: Mapping[str, ArrayLike], X: Array) -> Covariance:
-        """As of `Problem`."""
+        """Compute as `Problem` does."""
         root = self._explained(point, X)[0]
         return Covariance(super().between(point, X).dense() - root @ root.T)
 
     def prior_of_each(self, point: Mapping[str, ArrayLike], X: Array) -> tuple[Array, Array]:
-        """Fits on nearest rows have no slopes."""
+        """Refuse fits on nearest rows, which have no slopes."""
         raise ValueError("fits on nearest rows take no slopes: use blocks=None")

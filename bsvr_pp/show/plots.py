@@ -130,7 +130,7 @@ def plot_predictive(
 
 
 def _panels(n: int, columns: int, size: tuple[float, float], **options: bool) -> tuple[Figure, list[Axes]]:
-    """A figure with so many panels of a size, some of them in a row."""
+    """Make a figure with n panels of a size, in rows of at most ``columns``."""
     rows = -(-n // columns)
     total = size[0] * columns, size[1] * rows
     figure, axes = plt.subplots(rows, columns, figsize=total, squeeze=False, layout="constrained", **options)
@@ -150,7 +150,7 @@ def _draw_bands(axis: Axes, x: Array, seen: xr.Dataset, tube: float) -> None:
 
 
 def _draw_data(axis: Axes, x: Array, y: Array, latent: xr.Dataset) -> None:
-    """Data, with circles around support vectors."""
+    """Draw data, with circles around support vectors."""
     axis.plot(x, y, "o", ms=3, color="0.45", label="data")
     kinds = ((1, _OFF_BOUND, "off-bound support vector"), (2, _ON_BOUND, "on-bound support vector"))
     for kind, colour, label in kinds if "support" in latent else ():
@@ -159,7 +159,7 @@ def _draw_data(axis: Axes, x: Array, y: Array, latent: xr.Dataset) -> None:
 
 
 def _tube(result: xr.DataTree, model: pm.Model | None) -> float:
-    """Half-width of the tube; 0 for draws, and for noise without a tube."""
+    """Return the half-width of the tube; 0 for draws, and for noise without a tube."""
     if is_sampled(result):
         return 0.0
     _, noise = latent_posterior(Judged(result, model).problem, result)
@@ -194,10 +194,10 @@ def plot_evidence(
     Parameters
     ----------
     along : dict
-        A hyperparameter with increasing values at which the evidence is evaluated; all entries of a vector get the same
-        value.
+        A hyperparameter with increasing values at which the evidence is evaluated; all entries of a vector have the
+        same value.
     hyperparameters : dict, optional
-        Values of the other hyperparameters; the value of that in ``along`` is marked if it is a number.
+        Values of the other hyperparameters; a number for the one in ``along`` is marked.
     methods : sequence of Laplace, MeanField or other approximations
         Methods, with a line for each.
     annealed : Annealed, optional
@@ -242,7 +242,7 @@ def plot_evidence(
         raise TypeError(f"annealed must be Annealed(...) or None, got {annealed!r}")
 
     def evidences(method: IntegratesLatent | Annealed, at: Array) -> Array:
-        """Log evidences, NaN where the method did not converge, and their standard errors."""
+        """Return the log evidences, NaN where the method did not converge, and their standard errors."""
         points = (centre | {name: np.full(problem.shape_of(name), x)} for x in at)
         found = [evidence_at(problem, point, method, generator(random_seed)) for point in points]
         return np.array([[each.value if each.converged else np.nan, each.standard_error] for each in found]).T
@@ -274,24 +274,24 @@ def plot_effect(
     target: str = "f",
     **options: Any,
 ) -> Figure:
-    """Plot what columns of a table do to the function of a fit, with joint bands and shares of its variance.
+    """Plot the effects of columns on the function of a fit, with joint bands and shares of the variance.
 
     Parameters
     ----------
     estimator, X
         As in `effect`: a fitted estimator or a result, and rows over which its function is averaged.
     features : str, int, tuple of two, or a list of them
-        Columns by name or number, a panel each; a tuple is two columns together.
+        Columns by name or number, one panel for each; a tuple is two columns together.
     target : str
-        Name of what the effects are on.
+        Name of the target on the axes.
     **options
-        Options of `effect`: ``model``, ``values``, ``rows``, ``coverage``, and ``ice``, the number of
-        rows whose own curves are thin lines.
+        Options of `effect`: ``model``, ``values``, ``rows``, ``coverage``, and ``ice``, the number of rows drawn as
+        thin lines.
 
     Returns
     -------
     matplotlib.figure.Figure
-        A panel for each feature, of the kind that docs/how-to/effects.md shows.
+        A panel for each feature; docs/how-to/effects.md shows the kinds.
 
     Raises
     ------
@@ -336,8 +336,8 @@ def plot_warping(estimator: object) -> Figure:
     Returns
     -------
     matplotlib.figure.Figure
-        A panel for each input that has a scale: the input as given, and on the scale that the kernel takes, in
-        standard deviations. A straight line is an input as it is.
+        A panel for each input with a scale: the given input against the input on the scale of the kernel, in standard
+        deviations. A straight line is an unchanged input.
 
     Raises
     ------
@@ -367,12 +367,12 @@ def plot_warping(estimator: object) -> Figure:
 
 
 def _has_words(values: pd.Index) -> bool:
-    """Whether values are words or booleans, and not numbers or dates."""
+    """Return whether values are words or booleans instead of numbers or dates."""
     return values.dtype.kind not in "iufM"
 
 
 def _draw_curves(axis: Axes, table: pd.DataFrame) -> None:
-    """The effect of a column; or of two, a curve for each word of the second, or of the only one with words."""
+    """Draw the effect of one column; or of two, a curve for each word of the second (or the one with words)."""
     if table.index.nlevels == 2:
         along, by = table.index.names if _has_words(table.index.levels[1]) else table.index.names[::-1]
         words = table.index.unique(by)
@@ -395,7 +395,7 @@ def _draw_curves(axis: Axes, table: pd.DataFrame) -> None:
 
 
 def _draw_curve(axis: Axes, table: pd.DataFrame, colour: str, label: str | None = None, shift: float = 0.0) -> None:
-    """Mean and band: a curve, or error bars of words, moved by a part of their distance."""
+    """Draw mean and band: a curve, or error bars of words, shifted by a part of their distance."""
     if _has_words(table.index):
         at = np.arange(len(table))
         reach = table["upper"] - table["mean"]
@@ -408,7 +408,7 @@ def _draw_curve(axis: Axes, table: pd.DataFrame, colour: str, label: str | None 
 
 
 def _draw_contours(axis: Axes, table: pd.DataFrame, target: str) -> None:
-    """Filled contours of the mean, and lines of the standard deviation."""
+    """Draw filled contours of the mean, and lines of the standard deviation."""
     first, second = table.index.names
     mean, sd = (table[name].unstack(first) for name in ("mean", "sd"))
     filled = axis.contourf(mean.columns, mean.index, mean, levels=12)
@@ -420,14 +420,14 @@ def _draw_contours(axis: Axes, table: pd.DataFrame, target: str) -> None:
 
 
 def _name_dates(axis: Axis, values: pd.Index) -> None:
-    """Short names of dates, if the values are dates."""
+    """Write short dates, if the values are dates."""
     if values.dtype.kind == "M":
         axis.set_major_locator(AutoDateLocator(minticks=3, maxticks=7))
         axis.set_major_formatter(ConciseDateFormatter(axis.get_major_locator()))
 
 
 def hyperparameters_picture(results: Mapping[str, xr.DataTree], names: Mapping[str, Sequence[str]]) -> PlotCollection:
-    """Median and central 50 % and 90 % of every hyperparameter; ``names`` has names of the entries of vectors."""
+    """Plot median and central 50 % and 90 % of hyperparameters; ``names`` has names of entries of vectors."""
     drawn, colour = {}, _colours(results)
     found = {method: result["posterior"].to_dataset()[shown_names(result)] for method, result in results.items()}
     most = max(kept.sizes["chain"] * kept.sizes["draw"] for kept in found.values())
@@ -470,7 +470,7 @@ def hyperparameters_picture(results: Mapping[str, xr.DataTree], names: Mapping[s
 def calibration_picture(
     results: Mapping[str, xr.DataTree], X_test: ArrayLike, y_test: ArrayLike, model: pm.Model
 ) -> PlotCollection:
-    """Observed minus predicted share of quantiles (top) and of central intervals (bottom), one column per result."""
+    """Plot observed minus predicted shares of quantiles (top) and central intervals (bottom), a column per result."""
     pit = {name: predict(result, X_test, model=model, y_new=y_test)["y_cdf"] for name, result in results.items()}
     shares = {f"{name}\nquantiles": u for name, u in pit.items()}
     shares |= {f"{name}\nintervals": abs(2 * u - 1) for name, u in pit.items()}

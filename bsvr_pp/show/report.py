@@ -1,4 +1,4 @@
-"""A comparison of results, and what readers see of it: a table, words, a self-contained page, lines in a terminal.
+"""A comparison of results, and its forms for readers: a table, words, a self-contained page, lines in a terminal.
 
 The sentences are in ``summary.txt`` and ``evidence.txt``, titles and lines of numbers in ``sections.toml``. The page,
 for a phone or on paper, is ``report.html``; Jinja escapes all text in it.
@@ -39,7 +39,7 @@ from bsvr_pp.methods import method_of
 
 _ANNEALED = Annealed(particles=200)
 _MISSING = "–"
-_DECIMALS = {"evidence at theta": 2, "error at theta": 3, "evidence error": 3}  # at most: less decides nothing
+_DECIMALS = {"evidence at theta": 2, "error at theta": 3, "evidence error": 3}  # at most: further digits do not matter
 _TEXTS = tomllib.loads((files(__package__) / "sections.toml").read_text("utf-8"))["section"]
 _MINUS = re.compile(r"(?<!\w)-(?=[\d.])")
 UNITS = (
@@ -49,7 +49,7 @@ UNITS = (
 
 
 class ComparisonTable(pd.DataFrame):
-    """A comparison as a DataFrame, whose attribute ``comparison`` is the same as data; files do not contain that."""
+    """A comparison as a DataFrame; its attribute ``comparison`` has the same as data, but files do not contain it."""
 
     _metadata: ClassVar[list[str]] = ["comparison"]
     comparison: Comparison | None = None
@@ -84,11 +84,12 @@ def compare(
     results : dict
         Results of `fit` by name.
     reference : str, optional
-        The result to which the others are compared.
+        The result with which the others are compared.
     X_test, y_test : arrays, optional
         Test data, for `scores`.
     model : pm.Model, optional
-        The model; by default the model of the surrounding ``with``. Without a model, columns that need it are omitted.
+        The model; by default the model of the surrounding ``with`` block. Without a model, columns that need it are
+        omitted.
     hyperparameters : dict, optional
         The common hyperparameters θ at which the evidences of all methods are compared. By default the mean of the
         reference; without a reference the mean-field optimum, or the hyperparameters of the first result.
@@ -109,9 +110,9 @@ def compare(
         A DataFrame with a row for each result. Its columns, of which ``se`` and ``sd`` are errors:
 
         - the `scores` on test data;
-        - log evidences of the method: ``evidence at theta``, the common point (exact, by annealing, where f was
-          sampled), and ``log_evidence`` at the result's own; their differences from annealing, ``error at theta`` and
-          ``evidence error``, by which the result is judged; ``p(y)`` with the hyperparameters integrated out;
+        - log evidences of the method: ``evidence at theta`` at the common point (exact, by annealing, if f was
+          sampled), and ``log_evidence`` at the result's own point; their differences from annealing, ``error at theta``
+          and ``evidence error``, which decides the verdict; ``p(y)`` with the hyperparameters integrated out;
         - ``elpd`` of leave-one-out and its ``kind`` (compare only values of the same kind);
         - mean and ``sd`` of each hyperparameter (``sd`` is NaN for a point estimate);
         - ``f differs`` and ``y differs``, the largest difference of the means of f from the reference, in posterior
@@ -119,7 +120,7 @@ def compare(
         - ``converged``; ``k-hat``; ``R-hat``, ``ESS``, ``ESS/s`` and ``divergences`` (only for sampling); numbers of
           support vectors; ``seconds``, ``note``, ``inference``; and the ``verdict`` in words.
 
-        Its attribute ``comparison`` is the same as data (`bsvr_pp.assess.assessment.Comparison`). ``attrs`` has the
+        Its attribute ``comparison`` has the same as data (`bsvr_pp.assess.assessment.Comparison`). ``attrs`` has the
         common hyperparameters ``theta``, the ``reference``, and the ``summary`` and ``evidence_summary`` in words.
 
     Raises
@@ -139,7 +140,7 @@ def compare(
     ([True, True], 5.0)
     """
     _check_comparable(results, reference, X_test, y_test, annealed)
-    generator(random_seed)  # raises the error for a bad value
+    generator(random_seed)  # raises an error for an invalid value
     model = model if model is not None else pm.Model.get_context(error_if_none=False)
     needed = model is not None or X_test is not None or hyperparameters is not None
     judged = [Judged(result, model, f"results[{name!r}]") for name, result in results.items() if needed]
@@ -195,7 +196,7 @@ def _check_comparable(
 def to_table(comparison: Comparison) -> ComparisonTable:
     """Write a comparison as a table."""
     results, far = comparison.results, comparison.far
-    held: dict[str, list[Value]] = {}  # numbers that were computed for a result, and their errors
+    held: dict[str, list[Value]] = {}  # numbers computed for a result, and their errors
     for key, error in ((key, text["error"]) for text in _TEXTS for key in text["columns"]):
         for entry, rows in _rows(comparison, key).items():
             for column in (key, f"{key} {error}"):
@@ -301,7 +302,7 @@ def print_comparison(
     names: Mapping[str, Sequence[str]] | None = None,
     skipped: Mapping[str, str] | None = None,
 ) -> None:
-    """Print a comparison, with verdicts and summary at the end, where they are seen; options as of `report_page`."""
+    """Print a comparison, with verdicts and summary visible at the end; options as for `report_page`."""
     shown = sections(comparison, names)
     lines = [line for section in shown for line in section.lines]
     label = min(max(len(line.label) for line in lines), console.width // 3)
@@ -364,7 +365,7 @@ class Section(NamedTuple):
 
 
 def sections(comparison: Comparison, names: Mapping[str, Sequence[str]] | None = None) -> list[Section]:
-    """Arrange a comparison in those sections that have numbers."""
+    """Arrange a comparison in the sections that have numbers."""
     facts = {"reference": comparison.reference, "k_hat": GOOD_K, "r_hat": GOOD_R_HAT}
     named = {f"{name}[{i}]": f"{name} {x}" for name, each in (names or {}).items() for i, x in enumerate(each)}
     out = []
@@ -382,7 +383,7 @@ def sections(comparison: Comparison, names: Mapping[str, Sequence[str]] | None =
 
 
 def _rows(comparison: Comparison, key: str) -> dict[str, list[Numbers]]:
-    """Numbers of every result in which to find a key, by the hyperparameters that take the place of ``{}`` in it."""
+    """Return the numbers of every result in which to find a key, by the hyperparameters for its ``{}``."""
     results = comparison.results.values()
     if "{}" not in key:
         return {"": [found.numbers for found in results]}
@@ -393,7 +394,7 @@ def _rows(comparison: Comparison, key: str) -> dict[str, list[Numbers]]:
 def cell(value: Value | None, error: Value | None = None, most: int = 6) -> str:
     """Write one value with four digits, or "–" if there is no value; an unknown value is never written as 0.
 
-    A value with an error is rounded to the error, to at most so many decimals.
+    A value with an error is rounded to the error, to at most ``most`` decimals.
     """
     if isinstance(value, str):
         return value or _MISSING

@@ -1,6 +1,6 @@
 """Columns of a table as numbers: words, dates and gaps are encoded, and the encoding is kept as plain data.
 
-`summarize` says what the encoding needs to know of each column; `merged` joins the summaries of parts of a table.
+`summarize` collects the data of each column for the encoding; `merged` joins the summaries of parts of a table.
 `Encoding.of` makes the encoding from them: it is immutable, transforms other tables, and is saved as JSON. Gaps in the
 training rows add an indicator. They are filled with the median or, by `Encoding.of_table`, by a linear regression.
 """
@@ -29,11 +29,11 @@ _DATE_PARTS = ("year", "day of year", "day of week", "hour")
 _KEPT = 10_000  # number of values of a column that are kept for its median
 _MOST = 50  # largest number of words of a column that have an indicator
 _SHOWN = 5  # number of words that are named in a note
-_CODES = 10  # number of words such as 3G, up to which they are words
-_NINES = 999, 9999, 99999, 999999  # numbers that people write, also with a minus, where there is no value,
-_FAR, _AGAIN = 10.0, 3  # if they are so many ranges of the other values away from these, in so many rows
-_WHOLE = r"^(-?\d+)\.0+$"  # a category that became a float beside gaps
-# A number with what people write beside it, or a date; not 3rd, 10-20, 60+ and A4.
+_CODES = 10  # up to this number of words such as 3G, they are words
+_NINES = 999, 9999, 99999, 999999  # numbers, also with a minus, that people write where there is no value,
+_FAR, _AGAIN = 10.0, 3  # if they are this many ranges away from all other values, in at least so many rows
+_WHOLE = r"^(-?\d+)\.0+$"  # a category that became a float because of gaps
+# A number with a sign or unit, or a date; not 3rd, 10-20, 60+ and A4.
 _WRITTEN = re.compile(
     r"(?:USD|EUR|GBP|CHF|US(?=\$))?[^\w#*]*(?:\d{1,3}(?:[\s'’.,]\d{3})+(?:[.,]\d+)?|\d*[.,]?\d+[.,]?)(?:[eE][+-]?\d+)?"
     r"(?!st\b|nd\b|rd\b|th\b)[^\d#*+!?-]*(?:(?<=m)[23])?-?|\d{4}-\d{2}-\d{2}(?:[T ]\d{2}:\d{2}.*)?"
@@ -49,10 +49,10 @@ _NO_UNIT = re.compile(r"[-+−–—()<>≤≥~≈±\s\d.,:'’]")
 
 @dataclass(frozen=True, slots=True)
 class Summary:
-    """What an encoding needs to know of a column, or of some of its rows: ``known`` ones and ``gaps``.
+    """The data of a column, or of some of its rows, for an encoding: numbers of ``known`` rows and ``gaps``.
 
     ``words`` has the number of rows with each word. ``values`` has the sorted values of the number, or of each part of
-    the date, in a ``zone`` or without one: all, or 10,000 with even ranks. Gaps alone are of any ``kind``.
+    the date in a ``zone`` or none. These are all values, or 10,000 with even ranks. Gaps alone are of any ``kind``.
     """
 
     kind: type[Column]
@@ -63,7 +63,7 @@ class Summary:
     zone: str | None = None
 
     def joined(self, name: str, other: Summary) -> Summary:
-        """Summary of the rows of both parts of a column."""
+        """Return the summary of the rows of both parts of a column."""
         gaps = self.gaps + other.gaps
         if not (self.known and other.known):
             return replace(self if self.known else other, gaps=gaps)
@@ -77,7 +77,7 @@ class Summary:
 
 
 def table_of(data: object, which: str = "columns") -> pd.DataFrame | None:
-    """A table of pandas or with ``to_pandas``, as of Polars, with names of columns as text; None for anything else."""
+    """Return a table of pandas, or with ``to_pandas`` (Polars), with column names as text; otherwise None."""
     found = data.to_pandas() if hasattr(data, "to_pandas") else data
     if not isinstance(found, pd.DataFrame):
         return None
@@ -125,7 +125,7 @@ def finite_numbers(name: str, values: pd.Series) -> Array:
 
 
 def times_of(name: str, values: pd.Series) -> tuple[pd.Series, str | None]:
-    """Return a column of dates as times, and their zone: UTC if they have several, None if they have none."""
+    """Return a column of dates as times, and their zone: UTC for several zones, None for none."""
     of_each = (str(getattr(value, "tzinfo", None)) for value in values.dropna())
     zones = set(of_each) if values.dtype == object else {str(values.dt.tz)}
     if zones <= {"None"}:
@@ -134,12 +134,12 @@ def times_of(name: str, values: pd.Series) -> tuple[pd.Series, str | None]:
         _refuse_clocks(name, None, " and ", max(zones - {"None"}))
     zone = zones.pop() if len(zones) == 1 else "UTC"
     if not _is_zone(zone):
-        zone = "UTC"  # where another machine may not know its name
+        zone = "UTC"  # if another machine may not know its name
     return pd.to_datetime(values, utc=True).dt.tz_convert(zone), zone
 
 
 def _is_zone(zone: str) -> bool:
-    """Whether a zone has a name that every machine knows."""
+    """Return whether a zone has a name that exists on every machine."""
     return zone in available_timezones() or re.fullmatch(r"UTC[+-]\d\d:\d\d", zone) is not None
 
 
@@ -152,7 +152,7 @@ def _refuse_clocks(name: str, zone: str | None, between: str, other: str | None)
 
 
 def _clock(times: pd.Series) -> tuple[Array, ...]:
-    """The parts of dates, with NaN where there is none."""
+    """Return the parts of dates, with NaN where there is none."""
     clock = times.dt.tz_localize(None).dt
     seconds = clock.second + clock.microsecond / 1e6 + clock.nanosecond / 1e9
     parts = (clock.year, clock.day_of_year, clock.day_of_week, clock.hour + (clock.minute + seconds / 60) / 60)
@@ -160,13 +160,13 @@ def _clock(times: pd.Series) -> tuple[Array, ...]:
 
 
 def _words_of(values: pd.Series) -> NDArray[np.object_]:
-    """Words of a column as text, empty where there is none; categories of one value are one word."""
+    """Return words of a column as text, empty where there is none; categories of one value are one word."""
     number, found = pd.factorize(values)
     return np.array([*map(_word, found), ""], dtype=object)[number]
 
 
 def _word(value: object) -> str:
-    """Text of a category: 1.0 is 1, 1.50 as a decimal is 1.5, and a time is that in UTC, without 00:00:00."""
+    """Return the text of a category: 1.0 is 1, 1.50 as a decimal is 1.5, and a time is in UTC, without 00:00:00."""
     if isinstance(value, date):
         time = pd.Timestamp(value)
         value = str(time.tz_convert("UTC") if time.tz else time).removesuffix(" 00:00:00")
@@ -174,10 +174,10 @@ def _word(value: object) -> str:
 
 
 def refuse_written_numbers(name: str, words: Collection[str]) -> None:
-    """Refuse words of which more than three quarters are numbers, with a sign, a symbol or one unit beside them.
+    """Refuse words if more than three quarters are numbers with a sign, a symbol or one unit.
 
-    Letters right behind whole numbers, as in 3G, nothing beside numbers with a fraction, several units or numbers, and
-    times do if there are more than ten such words.
+    More than ten such words also include letters directly behind whole numbers (3G), plain numbers with a fraction,
+    several units or numbers, and times.
     """
     units = {word: _NO_UNIT.sub("", word) for word in words if _WRITTEN.fullmatch(word)}
     common = [unit for unit, _ in Counter(filter(None, units.values())).most_common(3)]
@@ -197,16 +197,16 @@ def refuse_written_numbers(name: str, words: Collection[str]) -> None:
 
 
 def _thinned(parts: Sequence[Array], counts: Sequence[int]) -> Array:
-    """Sorted values of several parts with their numbers of rows; of more than 10,000 those with evenly spaced ranks.
+    """Return sorted values of several parts with their numbers of rows; above 10,000, at evenly spaced ranks.
 
-    A part that was thinned before stands for more rows than it has values.
+    A part that was thinned before has more rows than values.
     """
     values = np.concatenate(parts)
     if values.size <= _KEPT:
         return np.sort(values)
     share = [count / max(part.size, 1) for part, count in zip(parts, counts, strict=True)]
     weight = np.repeat(share, [part.size for part in parts])
-    # With the smallest and the largest, which say whether a column varies.
+    # Include the smallest and the largest, which show whether a column varies.
     return np.asarray(np.quantile(values, np.linspace(0.0, 1.0, _KEPT), weights=weight, method="inverted_cdf"))
 
 
@@ -215,9 +215,9 @@ class Column(ABC):
     """The encoding of one column; its class is what the column contains.
 
     ``parts`` are the words that have an indicator, or the parts of a date that vary, in a ``zone`` or without one.
-    ``medians`` fill gaps: of the number, or of each part of the date. ``gaps`` counts those of the training rows; if
-    there are any, the last encoded column is their indicator. ``others`` counts the words of the training rows that
-    have no indicator. ``regression`` fills gaps of the number: an intercept, and a slope of each encoded column.
+    ``medians`` fill gaps: of the number, or of each part of the date. ``gaps`` counts gaps in the training rows; if
+    there are any, the last encoded column is their indicator. ``others`` counts the words of the training rows without
+    an indicator. ``regression`` fills gaps of the number: an intercept, and a slope of each encoded column.
     """
 
     name: str
@@ -230,21 +230,21 @@ class Column(ABC):
 
     key: ClassVar[str]  # in files
     plural: ClassVar[str]  # in messages
-    types: ClassVar[str]  # by pandas
-    between: ClassVar[str] = " "  # the name and a part
+    types: ClassVar[str]  # of pandas
+    between: ClassVar[str] = " "  # between the name and a part
     tied: ClassVar[bool] = False  # whether all parts have one lengthscale
-    filled: ClassVar[str] = "filled with the median"  # as new gaps are
-    blank: ClassVar[tuple[float, ...]] = ()  # value of each part in a gap, where there are no medians
-    fewest: ClassVar[float] = np.inf  # known values, from which a regression fills gaps of a column without parts
+    filled: ClassVar[str] = "filled with the median"  # for new gaps
+    blank: ClassVar[tuple[float, ...]] = ()  # value of each part in a gap, without medians
+    fewest: ClassVar[float] = np.inf  # smallest number of known values for a regression that fills gaps
 
     @classmethod
     @abstractmethod
     def _content(cls, name: str, values: pd.Series) -> tuple[Mapping[str, int], Sequence[Array], str | None]:
-        """Words with their numbers of rows, or numbers, or the parts of dates and their zone; without gaps."""
+        """Return words with their numbers of rows, or numbers, or the parts of dates and their zone; without gaps."""
 
     @classmethod
     def _of(cls, name: str, summary: Summary) -> Column:
-        """The encoding of a column, or why it has none."""
+        """Return the encoding of a column, or why it has none."""
         return cls(name, (), tuple(float(np.median(values)) for values in summary.values), summary.gaps)
 
     @property
@@ -261,7 +261,7 @@ class Column(ABC):
         return (gaps,) if self.gaps else ()
 
     def transform(self, values: pd.Series) -> tuple[list[Array], tuple[str, ...]]:
-        """Encoded columns, and notes on what the training rows did not contain."""
+        """Return encoded columns, and notes on words and gaps that the training rows lack."""
         missing, fills = values.isna().to_numpy(), self.medians or self.blank * len(self.parts)
         found, notes = ([np.full(len(values), np.nan)] * len(fills), ()) if missing.all() else self._encoded(values)
         encoded = [np.where(missing, fill, column) for fill, column in zip(fills, found, strict=True)]
@@ -273,7 +273,7 @@ class Column(ABC):
         return encoded, notes
 
     def _encoded(self, values: pd.Series) -> tuple[Sequence[NDArray[np.generic]], tuple[str, ...]]:
-        """As `transform`, with anything where there is no value, and without the indicator of gaps."""
+        """Compute `transform` with any value in gaps, and without the indicator of gaps."""
         self._check_kind(values)
         return self._content(self.name, values)[1], ()
 
@@ -284,7 +284,7 @@ class Column(ABC):
 
 
 class Numbers(Column):
-    """A column of numbers, which stay as they are."""
+    """A column of numbers, which are not changed."""
 
     key, plural, types = "number", "numbers", "boolean decimal integer floating mixed-integer-float"
     fewest = 10
@@ -414,19 +414,19 @@ class Encoding:
 
     @property
     def tied(self) -> tuple[int, ...] | None:
-        """For each input a number, 0, 1, ..., which the inputs of one column of words share; None without words."""
+        """Group number of each input, 0, 1, ..., shared by the inputs of one column of words; None without words."""
         names = [column.name if column.tied else name for column in self.columns for name in column.names]
         numbers = {name: number for number, name in enumerate(dict.fromkeys(names))}
         return tuple(numbers[name] for name in names) if len(numbers) < len(names) else None
 
     @property
     def plain(self) -> bool:
-        """Whether all columns are numbers that stay as they are."""
+        """Whether all columns are unchanged numbers."""
         return self.names == tuple(self.kinds)
 
     @property
     def kinds(self) -> dict[str, type[Column]]:
-        """What each column of a table must contain."""
+        """The required content of each column of a table."""
         return {column.name: type(column) for column in self.columns}
 
     @property
@@ -466,7 +466,7 @@ class Encoding:
 
     @classmethod
     def from_json(cls, text: str, inputs: int | str = "d") -> Encoding:
-        """Read an encoding from the JSON of `to_json`, and try it; ``inputs`` is the number that it must give."""
+        """Read an encoding from the JSON of `to_json`, and test it; ``inputs`` is its required number of inputs."""
         try:
             columns = []
             for row in json.loads(text):
@@ -485,8 +485,8 @@ class Encoding:
 
 
 def _regression(X: Array, y: Array) -> tuple[float, ...]:
-    """Intercept and slopes of a Bayesian ridge regression on standardised columns (MacKay 1992)."""
-    from sklearn.linear_model import BayesianRidge  # which tables without gaps do not need
+    """Return the intercept and slopes of a Bayesian ridge regression on standardised columns (MacKay 1992)."""
+    from sklearn.linear_model import BayesianRidge  # tables without gaps do not need it
 
     mean, width = X.mean(axis=0), X.std(axis=0)
     width = np.where(width > 0, width, 1.0)

@@ -33,7 +33,7 @@ if TYPE_CHECKING:
 _SEPARATORS = {",": "commas", ";": "semicolons", "\t": "tabs", "|": "vertical bars"}
 _MISSING = {"", "na", "n/a", "#n/a", "<na>", "nan", "-nan", "nat", "null", "none"}
 _WORDS = {"true": 1.0, "false": 0.0}
-_UNPACKED, _RATIO = 2**26, 100  # letters that any archive may unpack to, and how many times its own size
+_UNPACKED, _RATIO = 2**26, 100  # characters that any archive may unpack to, and multiple of its own size
 _NAMELESS = re.compile(r"__index_level_\d+__|__null_dask_index__")  # an index of pandas or Dask without a name
 _FORMULA = ("=", "+", "-", "@", "\t", "\r")  # first characters of a formula in a spreadsheet
 
@@ -47,7 +47,7 @@ _OTHER_DATE = re.compile(r"\d{1,2}([./-])\d{1,2}\1\d{2,4}\b|\d{4}([./])\d{1,2}\2
 
 @dataclass(frozen=True, slots=True)
 class TextTable:
-    """The cells of a CSV file as text, indexed by the lines where rows end; ``notes`` say what was recognised."""
+    """The cells of a CSV file as text, indexed by the line where each row ends; ``notes`` say what was recognised."""
 
     path: str
     cells: pd.DataFrame
@@ -62,9 +62,9 @@ class TextTable:
     def frame(self, kinds: Mapping[str, type[Column] | None]) -> tuple[pd.DataFrame, tuple[str, ...]]:
         """Convert some columns to numbers, dates or words with gaps, and say what was read.
 
-        A column of kind None has numbers or dates if more than half of its cells that are not missing have. It has
-        numbers if nine tenths of its different cells have, else words. Dates are such as 2020-01-31 or 2020-01-31
-        18:30+01:00. The table is indexed by the lines of the file.
+        A column of kind None has numbers or dates if more than half of its cells that are not missing do. It has
+        numbers if nine tenths of its distinct cells do, otherwise words. Dates have forms such as 2020-01-31 or
+        2020-01-31 18:30+01:00. The table is indexed by the lines of the file.
         """
         cells = self.cells[list(kinds)]
         given = cells.where(~cells.map(str.lower).isin(_MISSING), None)
@@ -75,7 +75,7 @@ class TextTable:
         return pd.DataFrame({name: read[kind](given[name]) for name, kind in known.items()}, cells.index), notes
 
     def _dates(self, given: pd.Series) -> pd.Series:
-        """A column as times, NaT where a cell is missing."""
+        """Return a column as times, NaT where a cell is missing."""
         dates = given.map(_date, na_action="ignore").astype(object)
         for line in given.index[dates.isna() & given.notna()]:
             raise DataError(
@@ -86,7 +86,7 @@ class TextTable:
             return times_of(given.name, dates)[0]
 
     def _decimal(self, names: Sequence[str]) -> str:
-        """Return the decimal sign of some columns; refuse 1,234, and beside semicolons also 999 with 1.234."""
+        """Return the decimal sign of some columns; refuse 1,234, and with semicolons also 999 together with 1.234."""
         cells = [(name, line, cell) for name in names for line, cell in self.cells[name].items()]
         commas, points = ([each for each in cells if sign in each[2]] for sign in ",.")
         decimal = commas and not points and all(_DECIMAL_COMMA.fullmatch(each[2]) for each in commas)
@@ -104,7 +104,7 @@ class TextTable:
         return "," if decimal else "."
 
     def _numbers(self, given: pd.Series, decimal: str) -> pd.Series:
-        """A column as numbers, NaN where a cell is missing."""
+        """Return a column as numbers, NaN where a cell is missing."""
         numbers = given.map(lambda cell: _number(cell.replace(decimal, ".")), na_action="ignore").astype(np.float64)
         for line in given.index[given.notna() & ~np.isfinite(numbers)]:
             if np.isinf(numbers[line]):
@@ -127,7 +127,7 @@ def _kind(cells: pd.Series) -> type[Column]:
 
 
 def _date(cell: str) -> pd.Timestamp | None:
-    """The date in a cell; None if there is none, or no such day."""
+    """Return the date in a cell; None if there is none, or no such day."""
     try:
         return pd.Timestamp(cell) if _DATE.fullmatch(cell) else None
     except ValueError:
@@ -168,7 +168,7 @@ def read_table(path: str | Path, wanted: Collection[str] = ()) -> TextTable:
 
 
 def without_formulas(table: pd.DataFrame) -> pd.DataFrame:
-    """Copy a table for CSV, with an apostrophe before names and text that a spreadsheet would run as a formula."""
+    """Copy a table for CSV, with an apostrophe before names and text that a spreadsheet would run as formulas."""
 
     def quoted(value: object) -> object:
         return f"'{value}" if isinstance(value, str) and value.startswith(_FORMULA) else value
@@ -257,7 +257,7 @@ def parquet_library(path: str | Path) -> ModuleType:
 
 
 class ParquetTable:
-    """A Parquet file, or a folder of them as pandas, Spark and Dask write it, used as `TextTable` is.
+    """A Parquet file, or a folder of them as written by pandas, Spark and Dask, with the interface of `TextTable`.
 
     All files have the same ``columns``, an index first. Rows are numbered from 1, and ``notes`` say what is
     left out.
@@ -274,7 +274,7 @@ class ParquetTable:
             raise DataError(f"{path}: has no column with a name")
 
     def _columns_of(self, file: Path) -> list[str]:
-        """The columns of a file."""
+        """Return the columns of a file."""
         with self._reading(file) as opened:
             schema = opened.schema_arrow
         index = (schema.pandas_metadata or {}).get("index_columns", [])  # names of fields, or a range
@@ -309,7 +309,7 @@ class ParquetTable:
                         yield part.to_pandas(ignore_metadata=True)[wanted]
 
     def frame(self, kinds: Mapping[str, type[Column] | None]) -> tuple[pd.DataFrame, tuple[str, ...]]:
-        """The columns as they are: the files say what they contain."""
+        """Return the columns unchanged: the files declare their types."""
         parts = list(self.parts(kinds)) or [pd.DataFrame(columns=list(kinds))]
         words = [name for name in kinds if all(isinstance(part[name].dtype, pd.CategoricalDtype) for part in parts)]
         table = pd.concat(parts).astype(dict.fromkeys(words, "category"))
@@ -317,7 +317,7 @@ class ParquetTable:
 
 
 def _files_of(path: Path) -> list[Path]:
-    """The Parquet files of a path; other files, such as _SUCCESS, are ignored if they begin with a line or a point."""
+    """Return the Parquet files of a path; other files are ignored if they begin with "_" or "."."""
     if not path.exists():
         raise DataError(f"{path}: there is no such file")
     found = [path] if path.is_file() else sorted(path.iterdir())
@@ -339,7 +339,7 @@ def open_table(path: str | Path, wanted: Collection[str] = ()) -> TextTable | Pa
 
 @contextmanager
 def writing_predictions(path: Path, fresh: Path) -> Iterator[Callable[[pd.DataFrame], None]]:
-    """Write tables to ``fresh``, which replaces ``path``, as Parquet or CSV; what is yielded adds the rows of one."""
+    """Write tables to ``fresh``, which replaces ``path``, as Parquet or CSV; yield a function that adds a table."""
     if not is_parquet(path):
         with fresh.open("w", newline="", encoding="utf-8") as file:
             yield lambda table: without_formulas(table).to_csv(

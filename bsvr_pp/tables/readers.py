@@ -42,7 +42,7 @@ class Dataset:
 class Table:
     """Inputs (a DataFrame) and targets (n,) of a file, before their encoding; ``notes`` state what was recognised.
 
-    What is ``known`` of targets are numbers (n,), the ends of intervals (n, 2), or labels of classes (n,).
+    ``known`` has the targets: numbers (n,), the ends of intervals (n, 2), or labels of classes (n,).
     """
 
     path: str
@@ -68,7 +68,7 @@ class Table:
         return checked(Dataset(X, self.y, encoding.names, self.target, notes), self.path), encoding
 
     def split(self, test_fraction: float, random_seed: int) -> tuple[Dataset, Dataset]:
-        """Split the rows at random into a training and a test set, and encode both as the training set is."""
+        """Split the rows at random into a training and a test set, and encode both by the training set."""
         whole, _ = self.encode()
         train, test = _split_rows(len(self.y), test_fraction, random_seed)
         with of_file(f"the training rows of {self.path}"):
@@ -82,8 +82,8 @@ class Table:
 def read_data(path: str | Path, target: str | None = None, *, numeric: bool = False) -> Table:
     """Read a file with a column to predict, by default the last one.
 
-    A file that ends in .parquet or .pq is a Parquet file, a folder has such files, any other is CSV. If ``numeric``,
-    inputs have to be finite numbers without gaps, as the target has.
+    A file that ends in .parquet or .pq is a Parquet file, a folder has such files, and any other file is CSV. If
+    ``numeric``, inputs must be finite numbers without gaps, like the target.
     """
     frame, (chosen,), notes = _read(path, [target], Numbers, Numbers if numeric else None)
     y = targets_of(str(path), chosen, frame[chosen])
@@ -120,7 +120,7 @@ def read_times(path: str | Path, target: str | None, event: str) -> Table:
 
 
 def read_classes(path: str | Path, target: str | None = None) -> Table:
-    """Read a file with a column of ordered classes, numbers or words, which sorting puts in order."""
+    """Read a file with a column of ordered classes, numbers or words; sorting gives their order."""
     frame, (chosen,), notes = _read(path, [target], None)
     values = frame[chosen]
     _refuse_gaps(str(path), chosen, values)
@@ -132,7 +132,7 @@ def read_classes(path: str | Path, target: str | None = None) -> Table:
 
 
 def _labels(name: str, values: pd.Series) -> NDArray[np.int64] | NDArray[np.str_]:
-    """Labels of ordered classes: whole numbers, or words that are no numbers; without gaps."""
+    """Return labels of ordered classes: whole numbers, or words that are not numbers; without gaps."""
     kind = kind_of(name, values)
     if kind is Words:
         words: NDArray[np.str_] = values.to_numpy().astype(str)
@@ -162,7 +162,7 @@ def read_new(path: str | Path, encoding: Encoding) -> tuple[pd.DataFrame, tuple[
 def _read(
     path: str | Path, targets: list[str | None], kind: type[Column] | None, others: type[Column] | None = None
 ) -> tuple[pd.DataFrame, list[str], tuple[str, ...]]:
-    """Read a file whose target and other columns are of a kind; None is the last column that is not another target."""
+    """Read a file with a target and other columns of a kind; None is the last column that is not another target."""
     stated = [name for name in targets if name is not None]
     table = open_table(path, stated)
     names = list(table.columns)
@@ -176,7 +176,7 @@ def _read(
 
 
 def targets_of(path: str, name: str, values: pd.Series) -> Array:
-    """The column to predict as finite numbers, without gaps."""
+    """Return the column to predict as finite numbers, without gaps."""
     _refuse_gaps(path, name, values)
     return _numbers(path, name, values)
 
@@ -187,7 +187,7 @@ def _refuse_gaps(path: str, name: str, values: pd.Series) -> None:
 
 
 def _numbers(path: str, name: str, values: pd.Series) -> Array:
-    """A column of what is known of the target as numbers, NaN where there is none."""
+    """Return a column with data of the target as numbers, NaN for missing ones."""
     kind = kind_of(name, values)
     if kind is not Numbers and not values.isna().all():
         raise DataError(f"{path}: column {name!r} must have numbers to be predicted, it has {kind.plural}")
@@ -202,7 +202,7 @@ def check_rows(path: str, n: int) -> None:
 
 
 def check_column(path: str, name: str, values: Array) -> None:
-    """Check that a column varies, neither too large nor lost in rounding; its smallest and largest values suffice."""
+    """Check that a column varies, is not too large and not lost in rounding; smallest and largest values suffice."""
     if np.ptp(values) == 0:
         raise DataError(f"{path}: column {name!r} is constant ({values[0]:g})")
     try:

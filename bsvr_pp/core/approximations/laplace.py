@@ -2,7 +2,7 @@
 
     log p(y) ≈ -Σ E_i(r_i) - ½ aᵀK·a - Σ log Z_i - ½ log|I + W½ K W½|        (Chu, Keerthi & Ong 2004, (36)-(37))
 
-Curvature "exact" has W_i = d²E_i/df², and a kink is integrated with the linear form ∓a_i of the prior (Sollich 2002,
+Curvature "exact" has W_i = d²E_i/df², and integrates a kink with the linear form ∓a_i of the prior (Sollich 2002,
 (31)). Curvature "local" integrates the whole site with this form, W = 2π/I², I = ∫ exp(a·(ρ - r) - E(ρ) + E(r)) dρ.
 """
 
@@ -52,7 +52,7 @@ from bsvr_pp.core.losses.pieces import (
 
 Curvature = Literal["exact", "local"]
 
-_EDGE = 1e-13  # distance of a from the slope of a linear tail, relative to it, that is a rounding error
+_EDGE = 1e-13  # relative distance of a from the slope of a linear tail that is a rounding error
 
 
 @blockwise
@@ -65,7 +65,7 @@ def laplace(
     curvature: Curvature = "exact",
     start: ArrayLike | None = None,
 ) -> LatentPosterior:
-    """Laplace's approximation of the posterior and evidence of the latent function.
+    """Compute Laplace's approximation of the posterior and evidence of the latent function.
 
     Parameters
     ----------
@@ -78,8 +78,8 @@ def laplace(
     mean : (n,) array, optional
         Prior mean at the inputs.
     curvature : {"exact", "local"}
-        "exact" as in Chu, Keerthi & Ong 2004, (36)-(37), is sparse but discontinuous in the hyperparameters; "local" is
-        the locally integrated curvature, dense and continuous.
+        "exact" (Chu, Keerthi & Ong 2004, (36)-(37)) is sparse but discontinuous in the hyperparameters; "local", the
+        locally integrated curvature, is dense and continuous.
     start : (2, n) array, optional
         Dual coefficients and site precisions of a similar problem, without blocks, from which the search starts.
 
@@ -117,7 +117,7 @@ def laplace_gradient(
     mean: ArrayLike | None = None,
     curvature: Curvature = "exact",
 ) -> tuple[float, Gradient]:
-    """Log evidence of `laplace` and its gradient: Chu, Keerthi & Ong 2004, (38)-(40), for any kernel and loss."""
+    """Compute log evidence and gradient of `laplace` (Chu, Keerthi & Ong 2004, (38)-(40)), for any kernel and loss."""
     check_mode(noise)
     covariance, residual, _, pieces = checked_problem(K, y, noise, mean)
     start = np.zeros((2, residual.size))
@@ -132,7 +132,7 @@ def is_local(curvature: str) -> bool:
 
 @separate(types.Tuple((OUTCOME, VECTOR)), STRUCTURE, VECTOR, PIECES, types.boolean, MATRIX)
 def laplace_value(K: Structure, t: Array, pieces: Pieces, local: bool, start: Array) -> tuple[Outcome, Array]:
-    """The approximation for t = y - mean, and d(log W)/da; the search starts at the first row of ``start`` (2, n)."""
+    """Return the approximation for t = y - mean, and d(log W)/da, from the first row of ``start`` (2, n)."""
     n = t.shape[0]
     mode = mode_core(K, t, pieces, start[0])
     if not mode.gap <= TOLERANCE and np.any(start[0] != 0.0):
@@ -161,7 +161,7 @@ def laplace_value(K: Structure, t: Array, pieces: Pieces, local: bool, start: Ar
 
 @separate(types.Tuple((OUTCOME, GRADIENTS)), STRUCTURE, VECTOR, PIECES, types.boolean, MATRIX)
 def laplace_core(K: Structure, t: Array, pieces: Pieces, local: bool, start: Array) -> tuple[Outcome, Gradients]:
-    """The approximation and its gradient, 0 if it has not converged."""
+    """Return the approximation and its gradient, 0 if it has not converged."""
     n, n_parameters = t.shape[0], pieces.d_energy.shape[0]
     found, d_log_a = laplace_value(K, t, pieces, local, start)
     d_parameters, d_ends = np.zeros((n_parameters, pieces.knots.shape[0])), np.zeros((n, 2))
@@ -217,7 +217,7 @@ def laplace_core(K: Structure, t: Array, pieces: Pieces, local: bool, start: Arr
 
 @compiled
 def _jump(j: int, k: int, pieces: Pieces) -> float:
-    """Rise of the slope over u = 0..1 of a curved piece or kink."""
+    """Return the rise of the slope over u = 0..1 of a curved piece or kink."""
     m = pieces.knots.shape[1]
     if j == 0 or j == m:
         return pieces.curvature[k, j]
@@ -226,7 +226,7 @@ def _jump(j: int, k: int, pieces: Pieces) -> float:
 
 @compiled
 def _kink(j: int, k: int, pieces: Pieces) -> tuple[int, int]:
-    """First and last piece of the run of zero-width pieces around piece j."""
+    """Return first and last piece of the run of zero-width pieces around piece j."""
     first, last = j, j
     while first > 1 and pieces.knots[k, first - 2] == pieces.knots[k, first - 1]:
         first -= 1
@@ -237,7 +237,7 @@ def _kink(j: int, k: int, pieces: Pieces) -> tuple[int, int]:
 
 @compiled
 def _curvature(a: float, k: int, pieces: Pieces) -> tuple[float, float]:
-    """W of the piece whose slope is a, and d(log W)/da: the curvature, or Sollich 2002, (31), at a kink."""
+    """Return W of the piece whose slope is a, and d(log W)/da: the curvature, or Sollich 2002, (31), at a kink."""
     j, _ = locate(a, 0.0, OFF_BOUND, k, pieces)
     if pieces.curvature[k, j] > 0.0:
         return pieces.curvature[k, j], 0.0
@@ -250,7 +250,7 @@ def _curvature(a: float, k: int, pieces: Pieces) -> tuple[float, float]:
 
 @compiled
 def _local_curvature(a: float, r: float, k: int, pieces: Pieces, moments: Array) -> tuple[float, float]:
-    """W = 2π/I² and d(log W)/da; I depends on a alone, because E(r) - a·r does at the mode."""
+    """Return W = 2π/I² and d(log W)/da; at the mode E(r) - a·r, and therefore I, depends on a alone."""
     row = row_at(k, pieces)
     log_mass, offset, _, _ = tilted_row(r, 0.0, a, row, moments)
     if log_mass == inf:
@@ -260,7 +260,7 @@ def _local_curvature(a: float, r: float, k: int, pieces: Pieces, moments: Array)
 
 @separate(types.UniTuple(types.float64, 2), types.float64, types.float64, types.int64, PIECES, types.boolean)
 def _interval_curvature(a: float, s: float, k: int, pieces: Pieces, local: bool) -> tuple[float, float]:
-    """W of an interval, and d(log W)/da.
+    """Return W of an interval, and d(log W)/da.
 
     The energy S(s) is minus the log mass of the noise between s + low and s + high, s = t - f. In the local curvature,
     exchanging the integrals over the residual and over the noise gives, with a = S'(s),
@@ -289,7 +289,7 @@ def _interval_curvature(a: float, s: float, k: int, pieces: Pieces, local: bool)
 
 @separate(types.UniTuple(types.float64, 4), types.float64, types.float64, types.float64)
 def _exponential(a: float, low: float, high: float) -> tuple[float, float, float, float]:
-    """Log of ∫ exp(a·ρ) dρ from -high to -low, and its derivatives by a, low and high; inf where it diverges."""
+    """Return log of ∫ exp(a·ρ) dρ from -high to -low, and its derivatives by a, low and high; inf where it diverges."""
     if low == -inf or high == inf:
         rate = a if high == inf else -a
         if rate <= 0.0 or (low == -inf and high == inf):
@@ -312,7 +312,7 @@ def _exponential(a: float, low: float, high: float) -> tuple[float, float, float
 
 @compiled
 def _d_log_curvature(a: float, j: int, k: int, p: int, pieces: Pieces) -> float:
-    """Derivative of log W by parameter p at fixed a, for exact curvature."""
+    """Return the derivative of log W by parameter p at fixed a, for exact curvature."""
     knots, d_energy = pieces.knots[k], pieces.d_energy[p, k]
     if pieces.curvature[k, j] > 0.0:
         return d_curvature(j, knots, d_energy) / pieces.curvature[k, j]
@@ -325,7 +325,7 @@ def _d_log_curvature(a: float, j: int, k: int, p: int, pieces: Pieces) -> float:
 
 @compiled
 def _mode_adjoint(K: Structure, r: Array, a: Array, support: NDArray[np.int64], moving: Array, pieces: Pieces) -> Array:
-    """(K + compliance)⁻¹ applied to d(log evidence)/da on the off-bound points and curved intervals, 0 elsewhere."""
+    """Apply (K + compliance)⁻¹ to d(log evidence)/da on the off-bound points and curved intervals, 0 elsewhere."""
     n = a.shape[0]
     out, rate, floor = np.zeros(n), np.zeros(n), 0.0
     if not np.any(moving != 0.0):
@@ -354,7 +354,7 @@ _BY_SITE = types.UniTuple(types.float64, 4)
 def _interval_gradient(
     a: float, s: float, k: int, pieces: Pieces, local: bool, by_site: tuple[float, float, float, float]
 ) -> tuple[Array, Array]:
-    """Derivatives by the parameters (p,) and ends (2,) from one interval; ``by_site`` is what `laplace_core` makes."""
+    """Return derivatives by the parameters (p,) and ends (2,) from one interval; `laplace_core` makes ``by_site``."""
     precision, d_log_w, moving, pushed = by_site
     row, low, high = row_at(k, pieces), pieces.ends[k, 0], pieces.ends[k, 1]
     moments = np.empty((pieces.slope.shape[1], 3))

@@ -4,10 +4,10 @@ Site i has the precision τ_i and the dual coefficient a_i; its cavity has the v
 
     log Z = -½ log|I + √τK√τ| - ½ aᵀK·a + Σ [log Z_i + ½ log(1 + τ_i v_i) + ½ v_i a_i²]
 
-is stationary in the sites, so that its gradient needs no derivative of them (docs/explanation/mean-field.md).
+is stationary in the sites: its gradient needs no derivative of the sites (docs/explanation/mean-field.md).
 
-A new input may have a posterior of its own, on its nearest rows (Gramacy & Apley 2015), of the cost k³. The posteriors
-of two inputs do not belong to one model, so that there are no joint draws.
+A new input may have a separate posterior on its k nearest rows (Gramacy & Apley 2015), at a cost of k³. The posteriors
+of two inputs do not belong to one model, so there are no joint draws.
 """
 
 from __future__ import annotations
@@ -71,7 +71,7 @@ def mean_field(
     start: ArrayLike | None = None,
     mismatch: float = TARGET,
 ) -> LatentPosterior:
-    """Mean-field posterior and evidence of the latent function (Gao, Gunn & Harris 2002).
+    """Compute the mean-field posterior and evidence of the latent function (Gao, Gunn & Harris 2002).
 
     Parameters
     ----------
@@ -79,7 +79,7 @@ def mean_field(
         As in `laplace`.
     start : (2, n) array, optional
         Dual coefficients and site precisions of a similar problem, without blocks, from which the sweeps start, to a
-        mismatch of 1e-6; by default the prior.
+        mismatch of 1e-6. By default they start at the prior.
     mismatch : float
         Difference of moments, in standard deviations, that ends the sweeps.
 
@@ -116,7 +116,7 @@ def mean_field(
 def mean_field_gradient(
     K: ArrayLike | Covariance, y: ArrayLike, noise: NoiseModel, *, mean: ArrayLike | None = None
 ) -> tuple[float, Gradient]:
-    """Log evidence of `mean_field` and its gradient at the fixed point."""
+    """Return the log evidence of `mean_field` and its gradient at the fixed point."""
     covariance, residual, _, pieces = checked_problem(K, y, noise, mean)
     return named_gradient(
         noise, *mean_field_core(covariance.structure, residual, pieces, np.zeros((2, residual.size)), TARGET)
@@ -127,9 +127,9 @@ def mean_field_gradient(
 def mean_field_value(
     K: Structure, t: Array, pieces: Pieces, start: Array, rough: float, target: float
 ) -> tuple[Outcome, Array]:
-    """`fixed_point` from ``start`` to a mismatch ``rough``, or else to the target from other starts.
+    """Find the `fixed_point` from ``start`` to a mismatch ``rough``, or else to the target from other starts.
 
-    They are the prior, and Laplace's sites, the latter also without the root, which fails for very narrow sites.
+    The other starts are the prior and Laplace's sites, also without the root, which fails for very narrow sites.
     """
     found = fixed_point(K, t, pieces, rough, start)
     prior = np.zeros_like(start)
@@ -146,7 +146,7 @@ def mean_field_value(
 
 @compiled
 def of_sites(K: Structure, sites: Array) -> Array:
-    """The sites (ν, τ), with ν = a + τ·K·a the precision times the location, of rows a and τ."""
+    """Return the sites (ν, τ), with ν = a + τ·K·a the precision times the location, of rows a and τ."""
     out = sites.copy()
     out[0] += sites[1] * product(K, sites[0])
     return out
@@ -154,7 +154,7 @@ def of_sites(K: Structure, sites: Array) -> Array:
 
 @separate(types.Tuple((OUTCOME, MATRIX)), STRUCTURE, VECTOR, PIECES, types.float64, MATRIX)
 def fixed_point(K: Structure, t: Array, pieces: Pieces, target: float, start: Array) -> tuple[Outcome, Array]:
-    """Fixed point for t = y - mean from the sites (ν, τ) of ``start``, 0 for the prior; derivatives by all."""
+    """Find the fixed point for t = y - mean from the sites (ν, τ) of ``start``, 0 for the prior; derivatives by all."""
     n = t.shape[0]
     a, nu, tau = np.zeros(n), start[0].copy(), start[1].copy()
     everywhere = np.arange(n)
@@ -189,7 +189,7 @@ def fixed_point(K: Structure, t: Array, pieces: Pieces, target: float, start: Ar
             step[i] = precision - tau[i]
             step[n + i] = here.score[i] + precision * (mean + v * here.score[i]) - nu[i]
         if mismatch > last:
-            n_past = 0  # what a step has made worse is no guide
+            n_past = 0  # forget the past after a step that was worse
         last = mismatch
         if damping > 0.5 and mismatch < _NEAR:
             n_past = _accelerate(tau, nu, step, scale, past_sites, past_steps, n_past)
@@ -224,8 +224,8 @@ class _Moments(NamedTuple):
 def _moments(
     t: Array, pieces: Pieces, tau: Array, a: Array, mu: Array, variances: tuple[Array, Array], log_det: float
 ) -> _Moments:
-    """Moments at the sites τ and a, with μ = K·a, from posterior and cavity variances."""
-    least = 1e-20 * max(np.max(t * t), 1e-200)  # variance that stands for none, as of a linear kernel at 0
+    """Return moments at the sites τ and a, with μ = K·a, from posterior and cavity variances."""
+    least = 1e-20 * max(np.max(t * t), 1e-200)  # variance used for 0, such as a linear kernel at 0
     variance, cavity_variance = np.maximum(variances[0], least), np.maximum(variances[1], least)
     cavity_mean = mu - cavity_variance * a
     log_z, score, _, tilted, d_parameters = tilted_moments(t - cavity_mean, cavity_variance, pieces)
@@ -243,7 +243,7 @@ def _moments(
 def _accelerate(
     tau: Array, nu: Array, step: Array, scale: Array, past_sites: Array, past_steps: Array, n_past: int
 ) -> int:
-    """Anderson's acceleration (1965) of the sites in place, by least squares; returns how many sweeps it remembers."""
+    """Accelerate the sites in place (Anderson 1965), by least squares; return how many sweeps it remembers."""
     n = tau.shape[0]
     if n_past == _MEMORY + 1:
         n_past -= 1
@@ -276,7 +276,7 @@ def _accelerate(
 
 @separate(types.Tuple((OUTCOME, GRADIENTS)), STRUCTURE, VECTOR, PIECES, MATRIX, types.float64)
 def mean_field_core(K: Structure, t: Array, pieces: Pieces, start: Array, target: float) -> tuple[Outcome, Gradients]:
-    """The fixed point, sought from the rows a and τ of ``start`` (zeros are the prior), and its gradient."""
+    """Find the fixed point from the rows a and τ of ``start`` (zeros are the prior), and its gradient."""
     n = t.shape[0]
     found, by_point = mean_field_value(K, t, pieces, of_sites(K, start), target, min(target, TARGET))
     p = pieces.d_energy.shape[0]
@@ -295,8 +295,8 @@ def mean_field_core(K: Structure, t: Array, pieces: Pieces, start: Array, target
 def _refine(K: Structure, tau: Array, nu: Array, a: Array, sites: Sites, steps: int) -> Array:
     """Solve a + τ·K·a = ν in place from the last a, by steps of refinement; returns K·a. Without sites a is 0.
 
-    The correction (I - R·K)·missing is R·missing/τ, which does not cancel where the site is narrow against the prior;
-    with a root of K, R itself does.
+    The correction (I - R·K)·missing is R·missing/τ, without cancellation for sites that are narrow relative to the
+    prior; with a root of K, R itself cancels.
     """
     mu = product(K, a)
     narrow, wide = np.zeros_like(a), np.zeros_like(a)
@@ -335,7 +335,7 @@ def nearest_moments(
     start: Array | None = None,
     mismatch: float = MISMATCH,
 ) -> NearestMoments:
-    """Moments of f at m new inputs, each given its own k rows, which follow it in the prior, by mean field.
+    """Compute moments of f at m new inputs by mean field, each given its own k rows, which follow it in the prior.
 
     K is (m, 1 + k, 1 + k) without the jitter, ``mean`` (m, 1 + k), y (m, k); parameters of the noise that differ
     between rows are (m·k,) arrays. The sweeps start at the sites ``start`` (m, 2, k) of `of_sites`, by default at the
@@ -358,7 +358,7 @@ def nearest_moments(
 def _each(
     K: Array, jitter: float, t: Array, pieces: Pieces, cross: Array, diagonal: Array, start: Array, mismatch: float
 ) -> tuple[Array, Array, Array]:
-    """Mean minus prior mean, variance, and 1 if the solve converged, of each new input."""
+    """Return the mean minus prior mean, variance, and 1 if the solve converged, of each new input."""
     m, k = t.shape
     mean, variance, converged, each = np.empty(m), np.empty(m), np.zeros(m), np.ones(k)
     for i in range(m):

@@ -1,9 +1,9 @@
 """The mode of the latent function: exact solution of the dual of support vector regression.
 
 A semismooth Newton method determines the piece of each point; it factors K + compliance only on the off-bound block
-(docs/explanation/mode.md). A kink has no curvature for a Newton step: the Moreau envelope min_e E(r - e) + e²/(2h) has
+(docs/explanation/mode.md). A kink has no curvature for a Newton step. Its Moreau envelope min_e E(r - e) + e²/(2h) has
 one, and the same range of slopes. The method of multipliers decreases h and shifts the energies by h·(last a), which
-does not change the optimum. The energy of an interval is smooth: Newton's method takes its exact derivatives.
+does not change the optimum. The energy of an interval is smooth: Newton's method uses its exact derivatives.
 """
 
 from __future__ import annotations
@@ -128,7 +128,7 @@ def mode_core(K: Structure, t: Array, pieces: Pieces, start: Array) -> DualSolut
 
 @compiled
 def _envelope(t: Array, pieces: Pieces) -> tuple[float, float]:
-    """First and last h: a tenth of the targets' scale over C; none where the stiffest piece is a tenth as soft."""
+    """Return first and last h: a tenth of the targets' scale over C; none if the stiffest piece is a tenth as soft."""
     steepest, stiffest = 0.0, np.inf
     m = pieces.knots.shape[1]
     for k in range(pieces.knots.shape[0]):
@@ -188,7 +188,7 @@ def _newton(K: Structure, t: Array, start: Array, h: float, pieces: Pieces) -> t
                 settled = rate[i] == _envelope_slope(t[i] - f[i], k, ramps)[1]
         if (settled and moved <= _SMALL_STEP * steepest) or longest <= 1e-13 * steepest:
             break
-    # On linear pieces a full step reaches the slope exactly; what is left beyond a bound is rounding.
+    # On linear pieces a full step reaches the slope exactly; an excess over a bound is a rounding error.
     m = pieces.knots.shape[1]
     for i in range(n):
         k = row_of(i, pieces)
@@ -227,7 +227,7 @@ class _Ramps(NamedTuple):
 
 @compiled
 def _ramps(h: float, pieces: Pieces) -> _Ramps:
-    """Curved pieces and kinks rise over the residuals r + h·a; others do not and are left out."""
+    """Return the ramps: curved pieces and kinks rise over the residuals r + h·a; other pieces do not."""
     knots, slope, curvature = pieces.knots, pieces.slope, pieces.curvature
     k, m = knots.shape
     low, high, rate = np.zeros((k, m + 1)), np.zeros((k, m + 1)), np.zeros((k, m + 1))
@@ -254,7 +254,7 @@ def _ramps(h: float, pieces: Pieces) -> _Ramps:
 
 @compiled
 def _envelope_slope(s: float, k: int, ramps: _Ramps) -> tuple[float, float]:
-    """Slope a of the envelope of energy k at s = r + h·a, and da/ds."""
+    """Return the slope a of the envelope of energy k at s = r + h·a, and da/ds."""
     value = ramps.first[k]
     for q in range(ramps.low.shape[1]):
         if s <= ramps.low[k, q]:
@@ -319,7 +319,7 @@ def _line_search(
 
 @compiled
 def _residuals(a: float, knots: Array, slope: Array, curvature: Array) -> tuple[float, float]:
-    """Interval of residuals where a is a subgradient."""
+    """Return the interval of residuals where a is a subgradient."""
     m, low, high = knots.shape[0], np.inf, -np.inf
     for j in range(m + 1):
         inside = 0 < j < m
@@ -346,7 +346,7 @@ def locate(a: float, r: float, support: int, k: int, pieces: Pieces) -> tuple[in
         j = 0 if a < slope[0] else m
         return j, (a - slope[j]) / pieces.curvature[k, j]
     if support == ON_BOUND:
-        # By the bound it sits at: a residual at the knot may be a rounding error off the piece.
+        # Use the bound: a residual at the knot may be off the piece by a rounding error.
         j = 0 if a - slope[0] < slope[m] - a else m
     else:
         j = 0
@@ -358,7 +358,7 @@ def locate(a: float, r: float, support: int, k: int, pieces: Pieces) -> tuple[in
 
 @compiled
 def _gap(K: Structure, t: Array, a: Array, pieces: Pieces) -> tuple[float, float]:
-    """Objective at a, and the relative gap Σ E(r) + E*(a) - a·r by areas under slopes: no large terms cancel."""
+    """Return objective at a, and the relative gap Σ E(r) + E*(a) - a·r by areas under slopes: no large terms cancel."""
     f = product(K, a)
     quadratic = 0.5 * np.dot(a, f)
     primal, gap = quadratic, 0.0
@@ -382,7 +382,7 @@ def _gap(K: Structure, t: Array, a: Array, pieces: Pieces) -> tuple[float, float
 
 @compiled
 def _support(a: Array, pieces: Pieces) -> NDArray[np.int64]:
-    """0 no support vector, 1 off-bound, 2 on-bound; the largest a decides what is 0, since bounds may be far larger."""
+    """Return 0 (no support vector), 1 (off-bound) or 2 (on-bound); 0 is relative to the largest a, not to bounds."""
     n, m = a.shape[0], pieces.knots.shape[1]
     kind = np.empty(n, dtype=np.int64)
     zero = 1e-10 * np.max(np.abs(a))

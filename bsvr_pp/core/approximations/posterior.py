@@ -1,8 +1,8 @@
-"""What all solvers have in common: their arguments (K, y, noise, mean), and the posterior that they return.
+"""The arguments (K, y, noise, mean) of all solvers, and the posterior that they return.
 
 The posterior of f given hyperparameters is N(m + K·dual_coef, (K⁻¹ + diag(site_precision))⁻¹): the mode or mean, and
-one Gaussian site per point. Error bars, leave-one-out and predictions are computed from these two vectors, in the same
-way for all methods (Chu, Keerthi & Ong 2004, (44); Gao, Gunn & Harris 2002, (4.2)-(4.3)).
+one Gaussian site per point. Error bars, leave-one-out and predictions follow from these two vectors, in the same way
+for all methods (Chu, Keerthi & Ong 2004, (44); Gao, Gunn & Harris 2002, (4.2)-(4.3)).
 """
 
 from __future__ import annotations
@@ -64,7 +64,7 @@ def check_noise(noise: object) -> None:
 
 
 def check_mode(noise: NoiseModel) -> None:
-    """Check that an object is a noise model whose mode can be sought."""
+    """Check that an object is a noise model with a mode."""
     check_noise(noise)
     if refusal := noise.kind.targets.refusal("mode", name=noise.name):
         raise ValueError(refusal)
@@ -102,7 +102,7 @@ class Gradient(NamedTuple):
 
 
 def named_gradient(noise: NoiseModel, found: Outcome, by: Gradients) -> tuple[float, Gradient]:
-    """The log evidence and its gradient by the parameters of the noise as they were given."""
+    """Return the log evidence and its gradient by the parameters of the noise as they were given."""
     parameters = {
         name: float(row.sum()) if np.ndim(value) == 0 else row
         for (name, value), row in zip(noise.parameters.items(), by.parameters, strict=True)
@@ -117,7 +117,7 @@ GRADIENTS = typeof(Gradients(np.eye(1), np.ones(1), np.eye(1), np.eye(2)))
 
 @compiled
 def sites_of(found: Outcome) -> Array:
-    """Dual coefficients and site precisions as rows (2, n), from which another search can start."""
+    """Return the dual coefficients and site precisions as rows (2, n), from which another search can start."""
     n = found.dual_coef.shape[0]
     out = np.empty((2, n))
     for i in range(n):
@@ -147,14 +147,14 @@ class LatentPosterior:
     log_evidence : float
         Natural log of the evidence.
     support : (n,) array of int
-        Kind of each point at the mode: 0 not a support vector, 1 off-bound, 2 on-bound; (0,) where the mode was not
-        sought, as in mean field.
+        Kind of each point at the mode: 0 not a support vector, 1 off-bound, 2 on-bound; (0,) if the mode was not
+        computed, as in mean field.
     converged : bool
         Whether the method met its tolerance.
     n_iter : int
         Number of factorisations (mode) or sweeps (mean field).
     duality_gap : float
-        Relative duality gap of the mode; 0 where it was not sought.
+        Relative duality gap of the mode; 0 if it was not computed.
     mismatch : float
         Largest difference of moments at the end of mean field, in posterior standard deviations; 0 for Laplace.
     cavity_variance : (n,) array
@@ -182,7 +182,7 @@ class LatentPosterior:
         return self.mean - self.cavity_variance * self.dual_coef
 
     def log_loo(self, y: ArrayLike, noise: NoiseModel) -> Array:
-        """Leave-one-out log predictive density of each target, log ∫ p(y_i|f_i) p(f_i|y_-i) df_i.
+        """Return the leave-one-out log predictive density of each target, log ∫ p(y_i|f_i) p(f_i|y_-i) df_i.
 
         The cavity approximates p(f_i|y_-i). For mean field the other sites are not refitted. For Laplace all sites are
         treated as Gaussian; the error is largest if a single point determines its fit.
@@ -222,7 +222,7 @@ class LatentPosterior:
     def predict(
         self, K_star: ArrayLike | CrossRoot, k_star_diag: ArrayLike, mean: ArrayLike = 0.0
     ) -> tuple[Array, Array]:
-        """Mean and variance of f at new inputs.
+        """Return the mean and variance of f at new inputs.
 
         Parameters
         ----------
@@ -273,13 +273,13 @@ class LatentPosterior:
         )
 
     def compact(self) -> LatentPosterior:
-        """The same posterior, without what draws have made."""
+        """Return the same posterior, without the factors made for draws."""
         if isinstance(self.factor, BlockFactor):
             return self
         return replace(self, factor=Factor(self.factor.covariance.compact(), self.factor.sites))
 
     def draw(self, size: int, rng: np.random.Generator) -> Array:
-        """Draws (size, n) of f at the training inputs; a ValueError if K is not positive definite."""
+        """Return draws (size, n) of f at the training inputs; a ValueError if K is not positive definite."""
         return self.mean + self.factor.draw(size, rng)
 
 
@@ -341,23 +341,23 @@ def blockwise[Found: DataclassInstance](solve: Callable[..., Found]) -> Callable
 
 
 def without_factor[Found: DataclassInstance](found: Found) -> Found:
-    """The result of a block without its matrices, if it has any."""
+    """Return the result of a block without its matrices, if it has any."""
     return replace(found, factor=None) if isinstance(found, LatentPosterior) else found  # type: ignore[arg-type]
 
 
-# Of the numbers of blocks: evidences and objectives are sums, and the worst block decides about convergence.
+# For numbers of blocks: evidences and objectives are sums, and the worst block decides about convergence.
 _TOTALS: dict[str, Callable[..., float]] = {
     "log_evidence": sum,
     "objective": sum,
     "converged": all,
     "n_iter": max,
-    "duality_gap": np.max,  # which does not pass over NaN
+    "duality_gap": np.max,  # does not ignore NaN
     "mismatch": np.max,
 }
 
 
 def joined[Found: DataclassInstance](K: BlockDiagonal, parts: list[Found]) -> Found:
-    """The result of all rows; vectors are those of the blocks, none if they have none."""
+    """Join the results of blocks to the result of all rows; vectors are empty if the blocks have none."""
     each = {field.name: [getattr(part, field.name) for part in parts] for field in fields(parts[0])}
     found: dict[str, Any] = {name: _TOTALS[name](values) for name, values in each.items() if name in _TOTALS}
     for name in each.keys() - found.keys() - {"factor"}:

@@ -1,6 +1,6 @@
 """Annealing: sequential Monte Carlo from a Gaussian to a posterior (docs/explanation/evidence.md).
 
-Each power p has the density ∝ N(f; centre, Σ)·exp(p·log_ratio(f)); particles are resampled from one power to the next
+Each power p has the density ∝ N(f; centre, Σ)·exp(p·log_ratio(f)). Particles are resampled from one power to the next
 (Del Moral, Doucet & Jasra 2006) and moved by elliptical slice sampling (Murray, Adams & MacKay 2010). With a noise
 model the Gaussian is the mean-field posterior with sites weakened by a fifth, otherwise the prior.
 """
@@ -132,7 +132,7 @@ class Path:
     offset: Array | float = 0.0  # prior mean
 
     def draw(self, size: int, rng: np.random.Generator) -> Array:
-        """Draws (size, n) at power 0."""
+        """Return draws (size, n) at power 0."""
         return self.centre + self.gaussian.draw(size, rng)
 
     def find_powers(
@@ -162,14 +162,14 @@ class Path:
         if not np.isfinite(log_mass).any():
             raise ValueError(_VANISHES)
         log_evidence, error = importance_estimate(log_mass)  # by the delta method
-        # Particle j of a group that is chosen with probability proportional to its evidence.
+        # Particle j of a group, which is chosen with probability proportional to its evidence.
         ratios = np.exp(log_mass - log_evidence)
         chosen = rng.choice(groups, size=groups * particles, p=ratios / ratios.sum())
         kept = chosen * particles + np.tile(np.arange(particles), groups)
         return AnnealedPosterior(log_evidence, error, self.offset + f[kept], powers)
 
     def move(self, f: Array, values: Array, power: float, moves: int, rng: np.random.Generator) -> tuple[Array, Array]:
-        """Apply elliptical slice moves to f (particles, n) and its log ratios, which leave the density as it is."""
+        """Apply elliptical slice moves, which preserve the density, to f (particles, n) and its log ratios."""
         f, values = f.copy(), values.copy()
         for _ in range(moves):
             ellipse = self.gaussian.draw(len(f), rng)
@@ -203,7 +203,7 @@ def bridge(
     covariance, residual, offset, pieces = checked_problem(K, y, likelihood, mean)
     field = mean_field(covariance, y, likelihood, mean=offset)
     centre, precision = field.mean - offset, _WEAKENED * field.site_precision
-    tilt = field.dual_coef + precision * centre  # so that the Gaussian has the mean-field mean
+    tilt = field.dual_coef + precision * centre  # gives the Gaussian the mean-field mean
     factor = covariance.factor(precision)
     log_mass = float(0.5 * tilt @ centre - 0.5 * factor.log_det)
     log_likelihood = NoiseLikelihood(residual, pieces, likelihood.parameters)
@@ -216,7 +216,7 @@ def bridge(
 
 
 def _from_prior(prior: Covariance, likelihood: LogLikelihood, mean: ArrayLike | None) -> Path:
-    """The path from the prior, for a log likelihood given by the user."""
+    """Return the path from the prior, for a log likelihood given by the user."""
     offset = checked_mean(mean, prior.size)
 
     def checked(f: Array) -> Array:
@@ -242,7 +242,7 @@ def importance(
 
 
 def importance_estimate(log_weight: Array) -> tuple[float, float]:
-    """Log of the mean of importance weights, and its standard error."""
+    """Return the log of the mean of importance weights, and its standard error."""
     log_mean = float(logsumexp(log_weight) - np.log(log_weight.size))
     return log_mean, float(np.exp(log_weight - log_mean).std(ddof=1) / np.sqrt(log_weight.size))
 
@@ -269,7 +269,7 @@ def _next_power(values: Array, power: float, efficiency: float) -> float:
 
 
 def _resample(log_weight: Array, rng: np.random.Generator) -> NDArray[np.intp]:
-    """Systematic resampling within each group: return the indices of the selected particles, group after group."""
+    """Resample systematically within each group; return the indices of the selected particles, group after group."""
     groups, particles = log_weight.shape
     top = log_weight.max(axis=1, keepdims=True)
     weight = np.exp(log_weight - np.where(np.isfinite(top), top, 0.0))

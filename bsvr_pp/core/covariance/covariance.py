@@ -1,8 +1,8 @@
 """The prior covariance K of the latent function, and all algebra with it: products, factors with sites, draws.
 
 A `Covariance` is made from a matrix and its jitter, or from a low-rank root and a diagonal. A new type needs only a
-constructor here: the solvers use only its `structure`. A `BlockDiagonal` is zero between blocks of rows, each a
-`Covariance` that is made when needed and not kept; solvers run block by block (`approximations.posterior.blockwise`).
+constructor here: the solvers use only its `structure`. A `BlockDiagonal` is zero between blocks of rows. Each block is
+a `Covariance`, made when needed and not kept; solvers run block by block (`approximations.posterior.blockwise`).
 """
 
 from __future__ import annotations
@@ -114,7 +114,7 @@ class Covariance:
         return self.structure.variance
 
     def dense(self) -> Array:
-        """K as a matrix (n, n), for checks and displays; the solvers do not use it."""
+        """Return K as a matrix (n, n), for checks and displays; the solvers do not use it."""
         K = self.structure
         return K.matrix.copy() if K.matrix.size else np.asarray(K.root @ K.root.T + np.diag(K.diagonal))
 
@@ -154,20 +154,20 @@ class Covariance:
         return self.factor(np.zeros(self.size)).draw(size, rng)
 
     def whiten(self, columns: Array) -> Array:
-        """G⁻¹·columns, with the lower Cholesky factor G of K."""
+        """Return G⁻¹·columns, with the lower Cholesky factor G of K."""
         return np.asarray(solve_triangular(self._cholesky, columns, lower=True, check_finite=False))
 
     def unwhiten(self, columns: Array) -> Array:
-        """G·columns, the inverse of `whiten`."""
+        """Return G·columns, the inverse of `whiten`."""
         return np.asarray(self._cholesky @ columns)
 
     def solve(self, columns: Array) -> Array:
-        """K⁻¹·columns."""
+        """Return K⁻¹·columns."""
         return np.asarray(solve_triangular(self._cholesky, self.whiten(columns), lower=True, trans=1))
 
     @cached_property
     def _cholesky(self) -> Array:
-        """Lower G with G·Gᵀ = K."""
+        """Compute the lower G with G·Gᵀ = K."""
         matrix = self.dense()
         scale, added = float(np.mean(self.diag)), 0.0
         for share in _SINGULAR:
@@ -216,7 +216,7 @@ class Factor:
         return self.sites.half.shape[1] > 0
 
     def marginals(self) -> tuple[Array, Array]:
-        """Posterior and cavity variance of f at each input, (n,) each."""
+        """Return the posterior and cavity variance of f at each input, (n,) each."""
         variance, cavity_variance = marginals(
             self.covariance.structure, self.sites, np.empty_like(self.sites.triangle), 0.0
         )
@@ -238,7 +238,7 @@ class Factor:
         return solution
 
     def _reduced(self, rows: Array) -> Array:
-        """Rows b of a root as b·L⁻ᵀ, whose products are the posterior covariances."""
+        """Return rows b of a root as b·L⁻ᵀ, whose products are the posterior covariances."""
         if not self._by_root:
             return rows
         return np.asarray(solve_triangular(self.sites.triangle, rows.T, lower=True, check_finite=False).T)
@@ -256,7 +256,7 @@ class Factor:
         return np.einsum("ij,ij->j", half, half)
 
     def draw(self, size: int, rng: np.random.Generator) -> Array:
-        """Draws (size, n) from N(0, (K⁻¹ + diag(τ))⁻¹)."""
+        """Return draws (size, n) from N(0, (K⁻¹ + diag(τ))⁻¹)."""
         K, sites = self.covariance.structure, self.sites
         if K.root.shape[1] > 0 and (self._by_root or not K.matrix.size or self.points.size == 0):
             share = np.ones(self.covariance.size)
@@ -267,7 +267,7 @@ class Factor:
         return self._square_root(rng.standard_normal((size, self.covariance.size)))
 
     def _square_root(self, white: Array) -> Array:
-        """S·z for each row z, with S·Sᵀ = (K⁻¹ + diag(τ))⁻¹: S = G(I - WᵀL⁻ᵀ(L + I)⁻¹W), W = √τG (Andrews 1968)."""
+        """Compute S·z for rows z, S·Sᵀ = (K⁻¹ + diag(τ))⁻¹: S = G(I - WᵀL⁻ᵀ(L + I)⁻¹W), W = √τG (Andrews 1968)."""
         prior = self.covariance._cholesky
         if self.points.size == 0:
             return np.asarray(white @ prior.T)
@@ -304,7 +304,7 @@ def check_covariance(K: Array) -> None:
 
 @compiled
 def _symmetry(K: Array) -> tuple[float, float, float]:
-    """Largest |K - Kᵀ|, |K|, and |k_ij| beyond √(k_ii·k_jj); tile by tile, since columns are far apart in memory."""
+    """Return the largest |K - Kᵀ|, |K|, and excess of |k_ij| over √(k_ii·k_jj), by tiles for locality in memory."""
     n, tile = K.shape[0], 64
     difference, largest, excess = 0.0, 0.0, 0.0
     sd = np.empty(n)
@@ -332,7 +332,7 @@ class BlockDiagonal:
     make : callable
         Function from the number of a block to its `Covariance`.
     progress : str
-        What a progress bar says while the blocks are solved; none if it is empty.
+        Text of the progress bar while the blocks are solved; no bar if it is empty.
 
     Examples
     --------
@@ -353,15 +353,15 @@ class BlockDiagonal:
         return sum(rows.size for rows in self.rows)
 
     def each[Result](self, function: Callable[[Covariance, Rows], Result]) -> list[Result]:
-        """Results of a function of the covariance and the row numbers of each block, in their order."""
+        """Return results of a function of the covariance and the row numbers of each block, in their order."""
         return each_block(lambda i: function(self.part(i), self.rows[i]), len(self.rows), self.progress)
 
     def factor(self, site_precision: Array) -> BlockFactor:
-        """Factor of the covariance with Gaussian sites of precisions (n,), made block by block when it is needed."""
+        """Factor the covariance with Gaussian sites of precisions (n,), block by block when needed."""
         return BlockFactor(self, site_precision)
 
     def whiten(self, columns: Array) -> Array:
-        """G⁻¹·columns, with the lower Cholesky factor G; the rows of a block must be in ascending order."""
+        """Return G⁻¹·columns, with the lower Cholesky factor G; the rows of a block must be in ascending order."""
         return scatter(self.rows, self.each(lambda K, rows: K.whiten(columns[rows])))
 
 
@@ -369,7 +369,7 @@ AnyCovariance = Covariance | BlockDiagonal
 
 
 class BlockFactor:
-    """What `Factor` computes, block by block: each call factors all blocks again, and keeps none."""
+    """Computes what `Factor` does, block by block: each call factors all blocks again, and keeps none."""
 
     def __init__(self, covariance: BlockDiagonal, site_precision: Array) -> None:
         self.covariance, self.site_precision = covariance, site_precision
@@ -381,7 +381,7 @@ class BlockFactor:
         return np.sum(parts, axis=0)
 
     def draw(self, size: int, rng: np.random.Generator) -> Array:
-        """Draws (size, n) from N(0, (K⁻¹ + diag(τ))⁻¹); each block has a random stream of its own."""
+        """Return draws (size, n) from N(0, (K⁻¹ + diag(τ))⁻¹); each block has its own random stream."""
         streams = iter(rng.spawn(len(self.covariance.rows)))
         source = {int(rows[0]): next(streams) for rows in self.covariance.rows}
 
@@ -394,9 +394,9 @@ class BlockFactor:
 def each_block[Result](
     function: Callable[[int], Result], count: int, progress: str = "", *, anywhere: bool = False
 ) -> list[Result]:
-    """Results of a function of 0 to ``count`` - 1 in their order, by joblib: in threads, or ``anywhere`` it may run."""
+    """Return results of a function of 0 to ``count`` - 1 in order, by joblib: in threads, or ``anywhere``."""
     with threads_for(1):
-        n_jobs = effective_n_jobs(None)  # which joblib would set to 1 for threads that it was not asked for
+        n_jobs = effective_n_jobs(None)  # joblib would set it to 1 for threads by default
         run = Parallel(n_jobs, return_as="generator", prefer="threads", require=None if anywhere else "sharedmem")
         found = run(map(delayed(function), range(count)))
         return list(track(found, progress, count, transient=True) if progress else found)

@@ -1,9 +1,8 @@
 """Gaussian sites on the prior covariance: determinant, inverse and marginal variances.
 
 With site precisions τ the posterior of f has the covariance K - K·R·K, R = (K + τ⁻¹)⁻¹ = √τ(I + √τK√τ)⁻¹√τ, over the
-points that have a site. Let K = G·Gᵀ + D with a diagonal D and a root G of r columns, the constant's included. Then R =
-T - T·G(I + GᵀT·G)⁻¹GᵀT with T = τ/(1 + D·τ). This takes r³ instead of n³ operations, and the variances are sums of
-squares.
+points with a site. Let K = G·Gᵀ + D with a diagonal D and a root G of r columns, the constant's included. Then R = T -
+T·G(I + GᵀT·G)⁻¹GᵀT with T = τ/(1 + D·τ). This needs r³ instead of n³ operations, and the variances are sums of squares.
 """
 
 from __future__ import annotations
@@ -43,7 +42,7 @@ class Sites(NamedTuple):
     triangle: Array  # lower L (m, m) with L·Lᵀ = I + √τK√τ, or (r, r) with L·Lᵀ = I + GᵀT·G
     half: Array  # rows (m, r) of G·L⁻ᵀ if K has a root, otherwise (m, 0)
     log_det: float  # log|I + √τK√τ|
-    factored: bool  # whether that worked
+    factored: bool  # whether the factorisation succeeded
 
 
 SITES = typeof(Sites(np.arange(1), np.ones(1), np.ones(1), np.eye(1), np.eye(1), 1.0, True))
@@ -76,7 +75,7 @@ def factor_sites(K: Structure, precision: Array, points: NDArray[np.int64]) -> S
 
 @separate(types.Tuple((MATRIX, VECTOR)), STRUCTURE, SITES)
 def site_inverse(K: Structure, sites: Sites) -> tuple[Array, Array]:
-    """R = (K + τ⁻¹)⁻¹ over the sites, (m, m), or R·root (m, r) where only the root is known; and the diagonal of R."""
+    """Return R = (K + τ⁻¹)⁻¹ over the sites, (m, m), or R·root (m, r) if only the root is known; and its diagonal."""
     m, r = sites.half.shape
     diagonal = np.empty(m)
     if K.matrix.shape[0] == 0:
@@ -98,7 +97,7 @@ def site_inverse(K: Structure, sites: Sites) -> tuple[Array, Array]:
 
 @compiled
 def _dense_inverse(sites: Sites) -> Array:
-    """R (m, m)."""
+    """Return R (m, m)."""
     m, r = sites.half.shape
     out = np.empty((m, m))
     if r > 0:
@@ -125,9 +124,9 @@ def _dense_inverse(sites: Sites) -> Array:
 
 @separate(MATRIX, STRUCTURE, types.int64[::1], MATRIX, VECTOR, VECTOR)
 def pull_back(K: Structure, points: NDArray[np.int64], inverse: Array, a: Array, pull: Array) -> Array:
-    """The derivative of an evidence by K, (n, n): ½aaᵀ - ½(pull·aᵀ + a·pullᵀ) - ½R, R the ``inverse`` at the points.
+    """Return d(evidence)/dK, (n, n): ½aaᵀ - ½(pull·aᵀ + a·pullᵀ) - ½R, R the ``inverse`` at the points.
 
-    Where only a root is known, it is that by the root (n, r): twice this times the root.
+    If only a root is known, return the derivative by the root (n, r): twice this times the root.
     """
     by_root = K.matrix.shape[0] == 0
     share, left, right = 0.5, a, pull
@@ -146,7 +145,7 @@ def pull_back(K: Structure, points: NDArray[np.int64], inverse: Array, a: Array,
 
 @compiled
 def apply_inverse(sites: Sites, x: Array) -> Array:
-    """R·x for an x over the sites."""
+    """Return R·x for an x over the sites."""
     if sites.half.shape[1] > 0:
         weighted = sites.weight * x
         return weighted - sites.weight * np.dot(sites.half, np.dot(sites.half.T, weighted))
@@ -158,10 +157,10 @@ def apply_inverse(sites: Sites, x: Array) -> Array:
 
 @separate(types.UniTuple(VECTOR, 2), STRUCTURE, SITES, MATRIX, types.float64)
 def marginals(K: Structure, sites: Sites, inverse: Array, accuracy: float) -> tuple[Array, Array]:
-    """Marginal variances Σ_ii and cavity variances 1/(1/Σ_ii - τ_i) of all n inputs.
+    """Return the marginal variances Σ_ii and cavity variances 1/(1/Σ_ii - τ_i) of all n inputs.
 
-    With B = I + √τK√τ the cavity variance is Σ_ii/B⁻¹_ii, and Σ_ii = (1 - B⁻¹_ii)/τ_i where the site is narrow against
-    the prior, else k_ii - ‖L⁻¹√τk_i‖². The first is cheaper, and is used where its rounding errors permit the
+    With B = I + √τK√τ the cavity variance is Σ_ii/B⁻¹_ii. Σ_ii is (1 - B⁻¹_ii)/τ_i if the site is narrow relative to
+    the prior, else k_ii - ‖L⁻¹√τk_i‖². The first is cheaper, and is used if its rounding errors permit the
     ``accuracy``. ``inverse``, of the shape of ``sites.triangle``, is workspace for L⁻¹.
     """
     n, m = K.variance.shape[0], sites.points.shape[0]

@@ -1,12 +1,12 @@
 """The structure of K that the compiled solvers use: a constant, a low-rank root, and accurate products.
 
-A large constant of K multiplies only the sum of a, computed without rounding errors, since the terms of K·a cancel.
-A smooth kernel of few inputs is constant + root·rootᵀ + diagonal with r « n columns, by pivoted Cholesky factorisation:
+A large constant of K multiplies only the sum of a. The sum has no rounding errors, since the terms of K·a cancel. A
+smooth kernel of few inputs is constant + root·rootᵀ + diagonal with r « n columns, by pivoted Cholesky factorisation:
 products cost n·r and factorisations n·r² (docs/explanation/mean-field.md).
 
 `numpy.linalg` in Numba raises an exception if a factorisation fails, but inside a sampler a failure must be a value.
 The wrappers below call the LAPACK of SciPy through named external symbols, which Numba can cache on disk. Arrays are
-C-contiguous float64 and are overwritten. A C-ordered lower triangle is the upper triangle of LAPACK; hence the "U".
+C-contiguous float64 and are overwritten. A C-ordered lower triangle is the upper triangle ("U") of LAPACK.
 """
 
 from __future__ import annotations
@@ -63,7 +63,7 @@ def split(K: Array, jitter: float) -> Structure:
     if constant <= _LARGE * spread:
         most = min(n // 4, 32 + n // 12)
         taken = constant
-        while True:  # one call of `_root`, which is compiled where it is called
+        while True:  # one call of `_root`, which is compiled into its caller
             root = _root(K, taken, jitter, most)
             if root.shape[1] > 0 or taken == 0.0:
                 break
@@ -88,7 +88,7 @@ def given_root(root: Array, diagonal: Array) -> Structure:
 
 @compiled
 def given_array(K: Structure) -> Array:
-    """The array of which K was made: the matrix, or the root if only that is known."""
+    """Return the array from which K was made: the matrix, or the root if only the root is known."""
     return K.matrix if K.matrix.shape[0] > 0 else K.root
 
 
@@ -103,7 +103,7 @@ def without_root(K: Structure) -> Structure:
 
 @compiled
 def root_rows(K: Structure, points: NDArray[np.int64]) -> Array:
-    """Rows of the root G; the column of the constant, if there is one, comes first."""
+    """Return rows of the root G; the column of the constant, if there is one, comes first."""
     extra = 1 if K.constant > 0.0 else 0
     out = np.empty((points.shape[0], K.root.shape[1] + extra))
     for p in range(points.shape[0]):
@@ -116,7 +116,7 @@ def root_rows(K: Structure, points: NDArray[np.int64]) -> Array:
 
 @compiled
 def factor_root(K: Structure, precision: Array, points: NDArray[np.int64]) -> tuple[Array, Array, Array, Array, bool]:
-    """Rows G of the root at points with precisions τ (m,), T = τ/(1 + D·τ), T·G, lower L with L·Lᵀ = I + GᵀT·G.
+    """Return rows G of the root at points with precisions τ (m,), T = τ/(1 + D·τ), T·G, lower L with L·Lᵀ = I + GᵀT·G.
 
     Also returns whether the factorisation worked.
     """
@@ -144,7 +144,7 @@ def _range(K: Array) -> tuple[float, float]:
 
 @compiled
 def _root(K: Array, constant: float, jitter: float, most: int) -> Array:
-    """Root of K - constant - jitter·I by pivoted Cholesky; no columns if it needs more than ``most``."""
+    """Return the root of K - constant - jitter·I by pivoted Cholesky; no columns if it needs more than ``most``."""
     n, noise = K.shape[0], 4e-16 * constant  # of the entries
     columns, nothing = np.empty((most, n)), np.empty((n, 0))
     variance = np.empty(n)
@@ -159,7 +159,7 @@ def _root(K: Array, constant: float, jitter: float, most: int) -> Array:
         left = variance[pivot]
         if left <= _ROUNDING * largest + noise:
             break
-        # The remainder decreases faster and faster, so that a too large rank is recognised half-way.
+        # The remainder decreases ever faster, so too large a rank is recognised half-way.
         if r == most or (2 * r >= most and left > _HALF_WAY * largest):
             return nothing
         column = columns[r]
@@ -177,7 +177,7 @@ def _root(K: Array, constant: float, jitter: float, most: int) -> Array:
         variance[pivot] = 0.0
         r += 1
     root = np.ascontiguousarray(columns[:r].T)
-    # An indefinite matrix may have nothing left on its diagonal: ask with a vector of signs.
+    # The diagonal of an indefinite remainder may be zero: test with a vector of signs.
     signs = np.empty(n)
     for i in range(n):
         signs[i] = 1.0 if cos(i * i) > 0.0 else -1.0
@@ -209,7 +209,7 @@ def product(K: Structure, x: Array) -> Array:
 
 @separate(types.boolean, STRUCTURE, VECTOR, VECTOR, types.int64[::1])
 def solve_block(K: Structure, rate: Array, right: Array, block: NDArray[np.int64]) -> bool:
-    """Overwrite ``right`` (m,) by the solution x of (K + 1/rate) x = right on the block; whether that worked.
+    """Overwrite ``right`` (m,) by the solution x of (K + 1/rate) x = right on the block; return the success.
 
     Scaled as I + √rate K √rate, which is well conditioned for soft pieces. ``rate`` (m,) belongs to the block.
     """
@@ -234,9 +234,9 @@ def solve_block(K: Structure, rate: Array, right: Array, block: NDArray[np.int64
 
 @compiled
 def _solve_by_root(K: Structure, rate: Array, right: Array, block: NDArray[np.int64]) -> bool:
-    """`solve_block` by D - D·R(I + RᵀD·R)⁻¹RᵀD, D = 1/(diagonal + 1/rate), R the rows of the root without the constant.
+    """Solve as `solve_block` by D - D·R(I + RᵀD·R)⁻¹RᵀD, D = 1/(diagonal + 1/rate), R rows of the root only.
 
-    The difference cancels digits, which steps of refinement bring back.
+    The difference cancels digits; steps of refinement restore them.
     """
     rows, weight, weighted, small, factored = factor_root(K, rate, block)
     if not factored:
@@ -278,7 +278,7 @@ def add(a: Array, size: float, step: Array, block: NDArray[np.int64], constant: 
 
 @compiled
 def total(x: Array) -> float:
-    """Sum of x with compensation of rounding errors (Neumaier)."""
+    """Sum x with compensation of rounding errors (Neumaier)."""
     running, lost = 0.0, 0.0
     for value in x:
         new = running + value
@@ -303,7 +303,7 @@ _U, _N, _T = (np.frombuffer(letter, dtype=np.uint8) for letter in (b"U", b"N", b
 
 @compiled
 def cholesky(A: Array) -> int:
-    """Overwrite the lower triangle of A by L, L·Lᵀ = A; 0, or the row of a failure. LAPACK may pass over NaN."""
+    """Overwrite the lower triangle of A by L, L·Lᵀ = A; return 0 or the failed row. LAPACK may ignore NaN."""
     if A.shape[0] == 0:
         return 0
     n, info = np.array([A.shape[0]], dtype=np.int32), np.zeros(1, dtype=np.int32)

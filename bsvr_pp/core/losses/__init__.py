@@ -31,7 +31,7 @@ hinge = noise_function("hinge")
 
 
 def __getattr__(name: str) -> Callable[..., NoiseModel]:
-    """The function of any other loss of the registry."""
+    """Return the function of any other loss of the registry."""
     if name in LOSSES:
         return noise_function(name)
     raise AttributeError(f"module {__name__!r} has no attribute {name!r}")

@@ -30,15 +30,15 @@ Rows = NDArray[np.intp]
 Mixture = tuple[Array, Array, Array, Rows]  # weights, means and variances of f, and rows of the table of the noise
 
 _POINT = 1e-14  # a smaller standard deviation, times the largest density of the noise, is taken as 0
-_STEEP = 1e-3  # slope·sd, or width/sd of a flat piece, above which the integral over a piece by parts is exact
-_REACH = 9.0  # standard deviations within which a Gaussian counts
+_STEEP = 1e-3  # slope·sd, or width/sd of a flat piece, above which integration by parts is exact
+_REACH = 9.0  # standard deviations beyond which a Gaussian is negligible
 _NEAR_TAIL = 3e-5  # relative error of the probability below which a step is the last
 _NO_WEIGHT = 1e-16  # a smaller weight of a component is taken as 0
 _FAR_TAIL = 1e-6  # probability below which the tail of the Gaussian beyond nine standard deviations may count
 
 
 def _mills_table(cells: int = 32, degree: int = 9) -> Array:
-    """Coefficients (cells, degree + 1) of polynomials for the Mills ratio over t = 4/(4 + x), on cells of t."""
+    """Return coefficients (cells, degree + 1) of polynomials for the Mills ratio over t = 4/(4 + x), on cells of t."""
     u = 0.5 + 0.5 * np.cos(np.pi * (np.arange(degree + 1) + 0.5) / (degree + 1))
     t = (np.arange(cells)[:, None] + u) / cells
     ratio = sqrt(0.5 * pi) * erfcx((4.0 / t - 4.0) * sqrt(0.5)) / t
@@ -50,7 +50,7 @@ _MILLS = _mills_table()
 
 @compiled
 def energies(r: Array, rows: Rows, pieces: Pieces) -> Array:
-    """E(r) and its two derivatives, (3, n)."""
+    """Return E(r) and its two derivatives, (3, n)."""
     out = np.empty((3, r.shape[0]))
     for i in range(r.shape[0]):
         out[0, i], out[1, i], out[2, i], _ = energy(r[i], row_at(rows[i], pieces))
@@ -59,7 +59,7 @@ def energies(r: Array, rows: Rows, pieces: Pieces) -> Array:
 
 @compiled
 def mean_variance(pieces: Pieces) -> tuple[Array, Array]:
-    """Mean and variance of the noise of each row."""
+    """Return the mean and variance of the noise of each row."""
     n = pieces.knots.shape[0]
     mean, variance = np.empty(n), np.empty(n)
     moments = np.empty((pieces.slope.shape[1], 3))
@@ -70,7 +70,7 @@ def mean_variance(pieces: Pieces) -> tuple[Array, Array]:
 
 @compiled
 def log_mgf(t: float, pieces: Pieces) -> Array:
-    """Log of the mean of exp(t·r) for the noise r of each row; inf where it diverges."""
+    """Return the log of the mean of exp(t·r) for the noise r of each row; inf where it diverges."""
     out, moments = np.empty(pieces.knots.shape[0]), np.empty((pieces.slope.shape[1], 3))
     for k in range(out.shape[0]):
         _, _, slope, curvature = row = row_at(k, pieces)
@@ -83,7 +83,7 @@ def log_mgf(t: float, pieces: Pieces) -> Array:
 
 @compiled
 def _tail(r: float, upper_tail: bool, k: int, pieces: Pieces, moments: Array) -> tuple[float, float]:
-    """Log of the mass of the noise below r, or above it, and the density at r over this mass."""
+    """Return the log of the mass of the noise below r, or above it, and the density at r over this mass."""
     low, high = (0.0, inf) if upper_tail else (-inf, 0.0)
     log_mass, _, _, at_low, at_high = mass_row(r, low, high, row_at(k, pieces), moments)
     return log_mass - pieces.log_normalizer[k], at_low if upper_tail else at_high
@@ -91,7 +91,7 @@ def _tail(r: float, upper_tail: bool, k: int, pieces: Pieces, moments: Array) ->
 
 @compiled
 def _solve_tail(log_q: float, upper_tail: bool, k: int, pieces: Pieces, moments: Array) -> float:
-    """Residual whose tail has the log mass log_q: Newton's method, which is monotonic since the log tail is concave."""
+    """Find the residual whose tail has the log mass log_q: Newton's method is monotonic for a concave log tail."""
     knots = pieces.knots[k]
     sign = -1.0 if upper_tail else 1.0
     r = knots[0] if not upper_tail else knots[-1]
@@ -112,7 +112,7 @@ def _solve_tail(log_q: float, upper_tail: bool, k: int, pieces: Pieces, moments:
 
 @compiled
 def quantile(q: Array, rows: Rows, pieces: Pieces) -> Array:
-    """Residual with mass q below it, elementwise."""
+    """Return the residual with mass q below it, elementwise."""
     out, moments = np.empty(q.shape[0]), np.empty((pieces.slope.shape[1], 3))
     for i in range(q.shape[0]):
         upper_tail = q[i] > 0.5
@@ -126,7 +126,7 @@ def quantile(q: Array, rows: Rows, pieces: Pieces) -> Array:
 
 @vectorized
 def _mills(x: float) -> float:
-    """Mills ratio P(X > x)/p(x) of a normal X, for x >= 0."""
+    """Return the Mills ratio P(X > x)/p(x) of a normal X, for x >= 0."""
     t = 4.0 / (4.0 + x)
     cell = min(int(t * _MILLS.shape[0]), _MILLS.shape[0] - 1)
     u, total = t * _MILLS.shape[0] - cell, 0.0
@@ -137,7 +137,7 @@ def _mills(x: float) -> float:
 
 @compiled
 def _mass(lower: float, upper: float, j: int, row: Row) -> float:
-    """Integral of exp(-E) between two distances from the anchor of piece j."""
+    """Return the integral of exp(-E) between two distances from the anchor of piece j."""
     place, steepness, left, right = peak(lower, upper, -row[2][j], row[3][j])
     return exp(-energy_on(place, j, row)) * peak_integrals(steepness, row[3][j], left, right)[0]
 
@@ -157,7 +157,7 @@ def _shares(
 
 @compiled
 def _tail_by_nodes(lower: float, upper: float, z: float, sd: float, sign: float, j: int, row: Row) -> float:
-    """Integral of exp(-E)·Φ(sign·(z - r)/sd) between two distances of r from the anchor of piece j, and of z too."""
+    """Integrate exp(-E)·Φ(sign·(z - r)/sd) over r on piece j; ends and z are distances from its anchor."""
     low, high, total = max(lower, z - _REACH * sd), min(upper, z + _REACH * sd), 0.0
     if sign > 0.0 and lower < low:
         total += _mass(lower, min(low, upper), j, row)
@@ -180,10 +180,10 @@ def _tail_by_nodes(lower: float, upper: float, z: float, sd: float, sign: float,
 def convolve(
     z: float, sd: float, upper_tail: bool, k: int, pieces: Pieces, moments: Array
 ) -> tuple[float, float, float]:
-    """P(g + r <= z), or P(g + r >= z), with density and its negative derivative, for Gaussian g and the noise r.
+    """Return P(g + r <= z), or P(g + r >= z), with density and its negative derivative, for Gaussian g and the noise r.
 
-    The mean of g is 0, and sd may be 0. The density is in closed form on each piece, and the probability on flat and
-    linear ones, by parts; on others it is found by nodes. In the far tail it is the mass of the interval beyond z.
+    The mean of g is 0, and sd may be 0. The density has a closed form on each piece. The probability is integrated by
+    parts on flat and linear pieces, and by nodes on others. In the far tail it is the mass of the interval beyond z.
     """
     knots, value, slope, curvature = row = row_at(k, pieces)
     n_knots, scale = knots.shape[0], exp(-pieces.log_normalizer[k])
@@ -237,7 +237,7 @@ def convolve(
 
 @compiled
 def convolved_cdf(y: Array, mean: Array, sd: Array, upper_tail: Array, rows: Rows, pieces: Pieces) -> Array:
-    """P(f + r <= y), or P(f + r >= y), for Gaussian f and the noise r, elementwise; sd may be 0."""
+    """Return P(f + r <= y), or P(f + r >= y), for Gaussian f and the noise r, elementwise; sd may be 0."""
     out, moments = np.empty(y.shape[0]), np.empty((pieces.slope.shape[1], 3))
     for i in range(y.shape[0]):
         out[i] = convolve(y[i] - mean[i], sd[i], upper_tail[i], rows[i], pieces, moments)[0]
@@ -248,7 +248,7 @@ def convolved_cdf(y: Array, mean: Array, sd: Array, upper_tail: Array, rows: Row
 def _solve_mixture(
     level: float, z: float, below: float, above: float, mixture: Mixture, pieces: Pieces, moments: Array
 ) -> tuple[float, float, float]:
-    """Quantile of a mixture between bounds by Halley's method or bisection; density and its negative log derivative."""
+    """Find a quantile of a mixture between bounds (Halley or bisection); also density and negative log derivative."""
     weights, means, variances, rows = mixture
     upper_tail = level > 0.5
     target, sign = (1.0 - level, -1.0) if upper_tail else (level, 1.0)
@@ -290,10 +290,11 @@ def _solve_mixture(
 def mixture_quantiles(
     levels: Array, probits: Array, weights: Array, means: Array, variances: Array, rows: Rows, pieces: Pieces
 ) -> Array:
-    """Quantiles (levels, n) of mixtures of f + noise, by `_solve_mixture`.
+    """Return quantiles (levels, n) of mixtures of f + noise, by `_solve_mixture`.
 
     Weights, means, variances and rows of the table are (components, n); levels (levels, n) do not descend. The search
-    starts at the normal approximation, and for further levels where the last two quantiles and their slopes lead to.
+    starts at the normal approximation, and for further levels at an extrapolation of the last two quantiles and their
+    slopes.
     """
     out, moments = np.empty(levels.shape), np.empty((pieces.slope.shape[1], 3))
     noise_mean, noise_variance = mean_variance(pieces)

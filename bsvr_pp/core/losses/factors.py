@@ -1,7 +1,7 @@
 """The factor of a row: p(y|f)^weight of an exact target or a label, or the probability of the interval of a target.
 
-A row of weight w counts like w equal rows. One site of weight w matches the moments of the whole factor, which is more
-accurate than w sites of one row each; the estimators therefore merge equal rows into one.
+A row of weight w counts like w equal rows. One site of weight w matches the moments of the whole factor. This is more
+accurate than w sites of one row each, so the estimators merge equal rows.
 
 The factor of a known label is (1 + exp(E))^-w, with E minus its log odds, linear on each piece (Sollich 2002, (11)).
 """
@@ -45,7 +45,7 @@ _HALVINGS = 60  # of a panel on which it falls more
 
 @separate(PIECES, PIECES, MATRIX, VECTOR)
 def of_rows(pieces: Pieces, ends: Array, weight: Array) -> Pieces:
-    """The table of n rows with relative ends (n, 2) and weights (n,) > 0; one row where none differs from another."""
+    """Return the table of n rows with relative ends (n, 2) and weights (n,) > 0; one row if all are equal."""
     n, plain = weight.shape[0], True
     for i in range(n):
         plain = plain and weight[i] == 1.0 and ends[i, 0] == ends[i, 1]
@@ -54,7 +54,7 @@ def of_rows(pieces: Pieces, ends: Array, weight: Array) -> Pieces:
 
 @compiled
 def take(pieces: Pieces, first: int, ends: Array, weight: Array) -> Pieces:
-    """The rows of the points from ``first`` on, with ends (n, 2) and weights (n,), which multiply their energies."""
+    """Return rows of the points from ``first`` on, with ends (n, 2) and weights (n,), which multiply energies."""
     n, n_parameters, n_knots = weight.shape[0], pieces.d_energy.shape[0], pieces.knots.shape[1]
     out = empty(n_parameters, n, n_knots)
     for i in range(n):
@@ -78,7 +78,7 @@ def take(pieces: Pieces, first: int, ends: Array, weight: Array) -> Pieces:
 
 @compiled
 def row_of(i: int, pieces: Pieces) -> int:
-    """Row of the table of point i."""
+    """Return the row of the table of point i."""
     return i if pieces.knots.shape[0] > 1 else 0
 
 
@@ -90,7 +90,7 @@ def is_interval(k: int, pieces: Pieces) -> bool:
 
 @compiled
 def site_energy(s: float, k: int, pieces: Pieces) -> tuple[float, float, float]:
-    """Minus the log of the factor of row k without its normaliser, at s = t - f, and its two derivatives by s."""
+    """Return minus the log factor of row k without its normaliser, at s = t - f, and its two derivatives by s."""
     if is_interval(k, pieces):
         moments = np.empty((pieces.slope.shape[1], 3))
         mass = mass_row(s, pieces.ends[k, 0], pieces.ends[k, 1], row_at(k, pieces), moments)
@@ -100,7 +100,7 @@ def site_energy(s: float, k: int, pieces: Pieces) -> tuple[float, float, float]:
 
 @compiled
 def site_derivatives(s: float, k: int, pieces: Pieces, by_parameters: Array) -> tuple[float, float, float, float]:
-    """Log factor of row k at s = t - f, right-hand derivatives by s and ends, and by parameters (p,), filled in."""
+    """Return log factor of row k at s = t - f, right-hand derivatives by s and ends; fill ``by_parameters`` (p,)."""
     row = row_at(k, pieces)
     if is_interval(k, pieces):
         moments = np.empty((pieces.slope.shape[1], 3))
@@ -120,10 +120,10 @@ def site_derivatives(s: float, k: int, pieces: Pieces, by_parameters: Array) -> 
 
 @separate(types.Tuple((VECTOR, VECTOR, VECTOR, VECTOR, MATRIX)), VECTOR, VECTOR, PIECES)
 def tilted_moments(mean: Array, variance: Array, pieces: Pieces) -> tuple[Array, Array, Array, Array, Array]:
-    """Moments of a Gaussian times the factor of each row, normalised, for a Gaussian of y - f with mean and variance.
+    """Return moments of a Gaussian of y - f (mean, variance) times the factor of each row, normalised.
 
-    Returns (n,) arrays: log Z, its derivative by the mean of f (the mean of dE/dr), mean of y - f, and variance;
-    and the (p + 2, n) derivatives of log Z by the parameters of the loss and both ends, 0 for exact targets.
+    Returns (n,) arrays: log Z, its derivative by the mean of f (the mean of dE/dr), mean of y - f, and variance. Also
+    returns the (p + 2, n) derivatives of log Z by the parameters of the loss and both ends, 0 for exact targets.
     """
     n, n_parameters = mean.shape[0], pieces.d_energy.shape[0]
     log_mass, score, residual, tilted_variance = np.empty(n), np.empty(n), np.empty(n), np.empty(n)
@@ -164,7 +164,7 @@ class NoiseLikelihood:
         return np.asarray(each.sum(axis=1))
 
     def slopes(self, f: ArrayLike) -> tuple[Array, dict[str, Array]]:
-        """Derivatives by f, (draws, n), and by each parameter, (draws,) if it is a number, else (draws, n).
+        """Return derivatives by f, (draws, n), and by each parameter, (draws,) if it is a number, else (draws, n).
 
         At a kink they are from the right.
         """
@@ -176,11 +176,11 @@ class NoiseLikelihood:
 
 @compiled
 def log_factors(f: Array, t: Array, pieces: Pieces) -> Array:
-    """Log of each factor p(y_i|f_i), for draws of f (draws, n)."""
+    """Return the log of each factor p(y_i|f_i), for draws of f (draws, n)."""
     out = np.empty(f.shape)
     for i in range(f.shape[1]):
         k = row_of(i, pieces)
-        row, exact = row_at(k, pieces), not is_interval(k, pieces)  # once for all draws: views of arrays are dear
+        row, exact = row_at(k, pieces), not is_interval(k, pieces)  # once for all draws: views of arrays are expensive
         count = pieces.labels[k]
         for p in range(f.shape[0]):
             s = t[i] - f[p, i]
@@ -205,14 +205,14 @@ def _slopes(f: Array, residual: Array, pieces: Pieces) -> tuple[Array, Array]:
 
 @compiled
 def log_share(energy: float) -> tuple[float, float]:
-    """Log of 1/(1 + exp(E)), and minus its derivative by E."""
+    """Return the log of 1/(1 + exp(E)), and minus its derivative by E."""
     small = exp(-abs(energy))
     return -max(energy, 0.0) - log1p(small), (1.0 if energy > 0.0 else small) / (1.0 + small)
 
 
 @compiled
 def _peak(shift: float, variance: float, count: float, value: float, slope: float, low: float, high: float) -> float:
-    """Maximum of the concave -(s + shift)²/(2·variance) - count·log(1 + exp(value + slope·s)) on [low, high]."""
+    """Maximise the concave -(s + shift)²/(2·variance) - count·log(1 + exp(value + slope·s)) on [low, high]."""
     ends = -shift, -shift - variance * count * slope  # where the share is 0, and 1
     left, right = min(ends), max(ends)
     if left >= high:
@@ -243,11 +243,11 @@ def _peak(shift: float, variance: float, count: float, value: float, slope: floa
 def tilted_label(
     mean: float, variance: float, count: float, row: Row, moments: Array
 ) -> tuple[float, float, float, float]:
-    """Moments of a Gaussian of s = t - f times (1 + exp(E(s)))^-count, for a linear E on each piece.
+    """Return moments of a Gaussian of s = t - f times (1 + exp(E(s)))^-count, for a linear E on each piece.
 
-    Returns four numbers: the log of the integral, the mean of s - mean, the variance of s, and the derivative of the
-    log by the mean of f. ``moments`` (m+1, 3) is filled as by `tilted_row`, with shares times count(1 - p) of the
-    probability p of the label.
+    Returns the log of the integral, the mean of s - mean, the variance of s, and the derivative of the log by the mean
+    of f. ``moments`` (m+1, 3) is filled as by `tilted_row`, with shares times count(1 - p) of the probability p of the
+    label.
     """
     knots, at_knots, slope, _ = row
     pieces, top = slope.shape[0], -inf

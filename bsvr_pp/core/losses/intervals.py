@@ -1,8 +1,8 @@
 """Targets known only to lie in an interval: the mass P(lower < f + r ≤ upper) of the noise r, as a function of f.
 
 It is the integral of exp(-E(r))/Z from s + low to s + high, s = t - f, by nodes on each piece. It is scaled by the
-largest integrand and measured from an end, so that it holds in both tails and in narrow intervals. The derivatives of
-its log have two forms each, of which the one with smaller rounding errors is used (docs/explanation/intervals.md).
+largest integrand and measured from an end, to be accurate in both tails and in narrow intervals. The derivatives of its
+log have two forms each; the form with smaller rounding errors is used (docs/explanation/intervals.md).
 """
 
 from __future__ import annotations
@@ -42,7 +42,7 @@ _FULL = 9.5  # standard deviations that hold all mass of a Gaussian, up to e⁻�
 
 @separate(types.UniTuple(types.float64, 5), types.float64, types.float64, types.float64, ROW, MATRIX)
 def mass_row(s: float, low: float, high: float, row: Row, moments: Array) -> tuple[float, float, float, float, float]:
-    """Log of ∫ exp(-E) from s + low to s + high, its derivatives by s, densities at the ends; fills ``moments``."""
+    """Return log ∫ exp(-E) from s + low to s + high, its derivatives by s, densities at the ends; fill ``moments``."""
     knots, value, slope, curvature = row
     n_knots = knots.shape[0]
     base, start, end = _positions(s, low, high)
@@ -96,7 +96,7 @@ def mass_row(s: float, low: float, high: float, row: Row, moments: Array) -> tup
 
 @compiled
 def _part(j: int, base: float, start: float, end: float, knots: Array) -> tuple[float, float, float]:
-    """Anchor of piece j, and the ends of its part of an interval, as positions from ``base``."""
+    """Return the anchor of piece j, and the ends of its part of an interval, as positions from ``base``."""
     anchor = knots[max(j - 1, 0)] - base
     lower = start if j == 0 else max(anchor, start)
     return anchor, lower, end if j == knots.shape[0] else min(knots[j] - base, end)
@@ -123,7 +123,7 @@ def _find_peaks(base: float, start: float, end: float, row: Row, moments: Array)
 
 @compiled
 def _positions(s: float, low: float, high: float) -> tuple[float, float, float]:
-    """Residual of a finite end, from which positions are measured, and start and end of the interval from there."""
+    """Return the residual of a finite end, and start and end of the interval as positions from it."""
     if low > -inf:
         return s + low, 0.0, high - low
     if high < inf:
@@ -138,7 +138,7 @@ _GRADIENTS = types.Tuple((types.float64, MATRIX, MATRIX))
 def mass_gradients(
     s: float, low: float, high: float, row: Row, d_energy: Array, moments: Array
 ) -> tuple[float, Array, Array]:
-    """Third derivative of the log mass L by s; L, L' and L'' by both ends (2, 3) and by parameters (p, 3)."""
+    """Return the third derivative of the log mass L by s; L, L' and L'' by both ends (2, 3) and parameters (p, 3)."""
     n_parameters = d_energy.shape[0]
     knots, _, _, curvature = row
     _, first, second, at_low, at_high = mass_row(s, low, high, row, moments)
@@ -184,7 +184,7 @@ def mass_gradients(
 
 @compiled
 def _window(first: float, last: float, width: float) -> tuple[float, float, float, float]:
-    """Log mass, mean from the maximum, variance and maximum of exp(-½x²) on [first, last], of exact ``width``."""
+    """Return log mass, mean from the maximum, variance and maximum of exp(-½x²) on [first, last] of ``width``."""
     if first <= -_FULL and last >= _FULL:
         return _HALF_LOG_2PI, 0.0, 1.0, 0.0
     if width > 0.5 and first < _NEAR and last > -_NEAR:
@@ -220,7 +220,7 @@ def _window(first: float, last: float, width: float) -> tuple[float, float, floa
 
 @compiled
 def _cuts(low: float, high: float, sd: float) -> Array:
-    """Where the mass of a Gaussian between two ends, as a function of their place, changes its form."""
+    """Return where the mass of a Gaussian between two ends, as a function of their place, changes its form."""
     if low == -inf:
         return np.array([high - _TAIL * sd, high, high + _TAIL * sd])
     if high == inf:
@@ -239,11 +239,11 @@ def tilted_interval(
 ) -> tuple[float, float, float, float, float]:
     """Integrate N(f; mean, variance)·exp(-E(r)) over lower < f + r ≤ upper.
 
-    With f = mean + sd·x and z = y - mean this integrates exp(-E(r))·∫φ(x)dx over x from (z + low - r)/sd to
-    (z + high - r)/sd; ``center`` is z, and the ends are relative to y. The inner integral and its moments belong to
-    a truncated Gaussian; the outer one is taken by nodes around the largest integrand of each piece, between the places
-    where the inner one changes its form. Returns the log of the integral, mean and variance of x, and the derivatives
-    of the log by the ends; ``moments`` (m+1, 3) are filled as by `tilted_row`.
+    With f = mean + sd·x and z = y - mean this integrates exp(-E(r))·∫φ(x)dx over x from (z + low - r)/sd to (z + high -
+    r)/sd. ``center`` is z, and the ends are relative to y. The inner integral and its moments belong to a truncated
+    Gaussian. The outer one has nodes around the largest integrand of each piece, between the places where the inner one
+    changes its form. Returns the log of the integral, mean and variance of x, and the derivatives of the log by the
+    ends; fills ``moments`` (m+1, 3) as `tilted_row` does.
     """
     knots, _, slope, curvature = row
     sd = sqrt(variance)
@@ -304,7 +304,7 @@ def tilted_interval(
 
 @compiled
 def _cells(interval: tuple[float, float, float], sd: float, row: Row) -> tuple[Array, int, float]:
-    """Parts of pieces, between the places where the inner integral changes its form, whose integrand may count.
+    """Return parts of pieces, between the places where the inner integral changes its form, whose integrand may count.
 
     Each row (cells, 7) has piece, lower and upper end, place of the largest integrand, log of it, steepness, curvature.
     Also the row of most mass, and the log of this mass.
@@ -340,7 +340,7 @@ def _cells(interval: tuple[float, float, float], sd: float, row: Row) -> tuple[A
 
 @compiled
 def _least_level(interval: tuple[float, float, float], sd: float, row: Row) -> float:
-    """Log of an integrand that is negligible, from its log at 0 and where the slope equals the Gaussian tail's."""
+    """Return the log of a negligible integrand, from its log at 0 and where its slope equals the Gaussian tail's."""
     (below, above, width), slope = interval, row[2]
     edge = min(max(0.0, below), above)
     steepest = max(abs(slope[0]), abs(slope[-1])) * sd * sd
@@ -355,7 +355,7 @@ def _least_level(interval: tuple[float, float, float], sd: float, row: Row) -> f
 def _peak(
     cell: tuple[float, float, float], interval: tuple[float, float, float], sd: float, j: int, outer: bool, row: Row
 ) -> tuple[float, float, float, float]:
-    """Rough place of the largest integrand on a cell, its log, |slope| and least curvature: Newton in a bracket."""
+    """Find roughly the largest integrand of a cell: place, log, |slope|, least curvature (Newton in a bracket)."""
     (lower, upper, anchor), (below, above, width), (_, _, slope, curvature) = cell, interval, row
     first, last = lower, upper
     # Start where a Gaussian at the nearest end of the interval would have its maximum.

@@ -33,8 +33,8 @@ _PLACES = np.linspace(-14.0, 14.0, 561)  # its arguments, in standard deviations
 class NoiseModel:
     """A loss with its parameters: the density exp(-C·loss(r))/Z of the residual r = y - f.
 
-    The functions `soft_insensitive`, `epsilon_insensitive`, `huber`, `absolute`, `gaussian`, `pinball` and `hinge` make
-    noise models. All methods work elementwise; if a parameter is an (n,) array, the last axis of the argument
+    The functions `soft_insensitive`, `epsilon_insensitive`, `huber`, `absolute`, `gaussian`, `pinball` and `hinge`
+    return noise models. All methods work elementwise; if a parameter is an (n,) array, the last axis of the argument
     corresponds to the n points. `hinge` describes labels, not residuals: its `loss` is max(0, r) with r = 1 - y·f, and
     it has neither cdf nor variance.
 
@@ -83,10 +83,10 @@ class NoiseModel:
         return next((np.size(v) for v in self.parameters.values() if np.ndim(v)), None)
 
     def weighted(self, weight: ArrayLike = 1.0) -> Self:
-        """Give the points sample weights: the likelihood of a point of weight w is p(y|f)^w, as of w equal rows.
+        """Return the noise with sample weights: a point of weight w has the likelihood p(y|f)^w of w equal rows.
 
-        Weights change the sites, and with them mode, approximations and evidence; all other properties still describe
-        the noise of one new target.
+        Weights change the sites, and so mode, approximations and evidence. All other properties describe the noise of
+        one new target.
 
         Parameters
         ----------
@@ -115,7 +115,7 @@ class NoiseModel:
         return replace(self, weight=given)
 
     def stacked_parameters(self) -> Array:
-        """The parameters as a (p, k) array, k = 1 if all are numbers."""
+        """Return the parameters as a (p, k) array, k = 1 if all are numbers."""
         return np.stack(np.broadcast_arrays(*(np.atleast_1d(value) for value in self.parameters.values())))
 
     def sites(self, y: ArrayLike) -> Pieces:
@@ -150,20 +150,20 @@ class NoiseModel:
             raise ValueError(f"weight has {self.weight.size} values, y has {targets.size}: they must agree")
 
     def _relative_ends(self, targets: Array) -> Array:
-        """Ends (n, 2) of the targets relative to `reference`, equal if they are exact."""
+        """Return ends (n, 2) of the targets relative to `reference`, equal if they are exact."""
         return np.zeros((targets.size, 2))
 
     def between(self, lower: ArrayLike, upper: ArrayLike) -> IntervalNoise:
-        """Make the noise of targets known only to lie in intervals, whose factors are P(lower < f + noise ≤ upper).
+        """Return the noise of targets known only to lie in intervals, with factors P(lower < f + noise ≤ upper).
 
-        The result is an argument of the approximations and of `tilted` and `log_likelihood`, whose targets y then do
-        not matter. Densities, quantiles and moments of the noise itself are as before.
+        Use the result in the approximations, `tilted` and `log_likelihood`, which then ignore the targets y. Densities,
+        quantiles and moments of the noise do not change.
 
         Parameters
         ----------
         lower, upper : (n,) arrays
-            Ends of the intervals, in the units of the target. Equal ends are an exact target with its density; one end
-            may be infinite, which is a censored target.
+            Ends of the intervals, in the units of the target. Equal ends mean an exact target with its density; one
+            infinite end means a censored target.
 
         Raises
         ------
@@ -188,7 +188,7 @@ class NoiseModel:
         return y
 
     def log_likelihood(self, y: ArrayLike, f: ArrayLike) -> Array:
-        """Log p(y|f), elementwise; for labels the log of Q(y|f) of Sollich 2002, (4).
+        """Return log p(y|f), elementwise; for labels the log of Q(y|f) of Sollich 2002, (4).
 
         Parameters
         ----------
@@ -201,7 +201,7 @@ class NoiseModel:
 
     @cached_property
     def _pieces(self) -> Pieces:
-        """The table in the residual (hinge: in 1 - y·f)."""
+        """Return the table in the residual (hinge: in 1 - y·f)."""
         return self.kind.table(self.stacked_parameters(), np.ones(self.n_points or 1))
 
     @property
@@ -219,11 +219,11 @@ class NoiseModel:
         return values.shape if n is None else np.broadcast_shapes(values.shape, (n,))
 
     def _energies(self, r: ArrayLike, derivative: int) -> Array:
-        """A derivative of the energy at residuals."""
+        """Return a derivative of the energy at residuals."""
         return self._elementwise(lambda *given: elementwise.energies(*given)[derivative], numbers("r", r))
 
     def _elementwise(self, function: Callable[..., Array], *values: Values) -> Array:
-        """A function of flat arguments, the row of the table for each element, and the table."""
+        """Return a function of flat arguments, the row of the table for each element, and the table."""
         shape = self._shape(values[0])
         row = 0 if self.n_points is None else np.arange(self.n_points)
         flat = [np.array(np.broadcast_to(each, shape)).ravel() for each in (*values, row)]
@@ -234,19 +234,19 @@ class NoiseModel:
             raise TypeError(refusal)
 
     def loss(self, r: ArrayLike) -> Array:
-        """Loss of the residual, without the factor C."""
+        """Return the loss of the residual, without the factor C."""
         return self._energies(r, 0) / self.parameters["C"]
 
     def derivative(self, r: ArrayLike) -> Array:
-        """Derivative of the loss (the right-hand one at a kink)."""
+        """Return the derivative of the loss (the right-hand one at a kink)."""
         return self._energies(r, 1) / self.parameters["C"]
 
     def curvature(self, r: ArrayLike) -> Array:
-        """Second derivative of the loss (the right-hand one at a knot; a kink counts as 0)."""
+        """Return the second derivative of the loss (right-hand at a knot; 0 at a kink)."""
         return self._energies(r, 2) / self.parameters["C"]
 
     def log_density(self, r: ArrayLike) -> Array:
-        """Log density of the residual; for `hinge` the log of Q(y|f) of Sollich 2002, (4), at r = 1 - y·f."""
+        """Return log density of the residual; for `hinge` the log of Q(y|f) of Sollich 2002, (4), at r = 1 - y·f."""
         return self.kind.targets.log_factor(self._energies(r, 0)) - self.log_normalizer
 
     @property
@@ -255,7 +255,7 @@ class NoiseModel:
         return self._of_points(self._pieces.log_normalizer)
 
     def _of_points(self, rows: Array) -> float | Array:
-        """A number if all parameters are numbers, else one for each point."""
+        """Return a number if all parameters are numbers, else one for each point."""
         return float(rows[0]) if self.n_points is None else rows
 
     @cached_property
@@ -274,7 +274,7 @@ class NoiseModel:
         return self._of_points(self._mean_variance[1])
 
     def cdf(self, r: ArrayLike) -> Array:
-        """Probability that the residual is at most r."""
+        """Return the probability that the residual is at most r."""
         self._needs_residual("cdf")
         values = numbers("r", r, infinite=True)
         above, finite, nothing = values > 0, np.isfinite(values), np.zeros(())
@@ -282,7 +282,7 @@ class NoiseModel:
         return np.where(finite, np.where(above, 1.0 - tail, tail), above)
 
     def quantile(self, q: ArrayLike) -> Array:
-        """Quantile of the residual for the probability q, 0 <= q <= 1.
+        """Return the quantile of the residual for the probability q, 0 <= q <= 1.
 
         Raises
         ------
@@ -296,7 +296,7 @@ class NoiseModel:
         return self._elementwise(elementwise.quantile, levels)
 
     def log_mgf(self, t: float) -> float | Array:
-        """Log of the mean of exp(t·r) for the residual r; inf where it diverges.
+        """Return the log of the mean of exp(t·r) for the residual r; inf where it diverges.
 
         Examples
         --------
@@ -308,7 +308,7 @@ class NoiseModel:
         return self._of_points(elementwise.log_mgf(float(t), self._pieces))
 
     def predictive_cdf(self, y: ArrayLike, mean: ArrayLike, variance: ArrayLike, *, upper_tail: bool = False) -> Array:
-        """Probability that f + noise is at most y, for Gaussian f.
+        """Return the probability that f + noise is at most y, for Gaussian f.
 
         Parameters
         ----------
@@ -330,7 +330,7 @@ class NoiseModel:
         return self._elementwise(elementwise.convolved_cdf, t, m, np.sqrt(v), np.array(upper_tail))
 
     def predictive_log_density(self, y: ArrayLike, mean: ArrayLike, variance: ArrayLike) -> Array:
-        """Log density of f + noise at y for Gaussian f; with intervals, log probability of each.
+        """Return the log density of f + noise at y for Gaussian f; with intervals, log probability of each.
 
         Parameters
         ----------
@@ -351,7 +351,7 @@ class NoiseModel:
         return out
 
     def at(self, rows: NDArray[np.intp] | NDArray[np.bool_] | slice) -> Self:
-        """The noise of some of the points, with what each point has of its own: parameters, weight, ends."""
+        """Return the noise of some of the points, with their own parameters, weights and ends."""
         if self.n_points is None and self.weight.size == 1:
             return self
         named = {
@@ -434,22 +434,22 @@ class IntervalNoise(NoiseModel):
         return self.ends - self.reference(targets)[:, None]
 
     def reference(self, y: Array) -> Array:
-        """A finite end of each interval."""
+        """Return a finite end of each interval."""
         return np.where(np.isfinite(self.ends[:, 0]), self.ends[:, 0], self.ends[:, 1])
 
     def log_likelihood(self, y: ArrayLike, f: ArrayLike) -> Array:
-        """Log probability of each interval given f (..., n)."""
+        """Return the log probability of each interval given f (..., n)."""
         targets, latent = numbers("y", y), numbers("f", f)
         pieces = self.sites(targets)
         flat = np.ascontiguousarray(np.broadcast_to(latent, self._shape(latent)).reshape(-1, targets.size))
         return np.reshape(log_factors(flat, self.reference(targets), pieces), latent.shape)
 
     def at(self, rows: NDArray[np.intp] | NDArray[np.bool_] | slice) -> Self:
-        """The noise of some of the intervals."""
+        """Return the noise of some of the intervals."""
         return replace(super().at(rows), ends=self.ends[rows])
 
     def tilted(self, mean: ArrayLike, variance: ArrayLike, y: ArrayLike) -> tuple[Array, Array, Array]:
-        """As `NoiseModel.tilted`, with the probability of each interval; the targets do not matter."""
+        """Compute as `NoiseModel.tilted`, with the probability of each interval; the targets are ignored."""
         m, v, t = _align(mean=mean, variance=variance, y=y)
         n = len(self.ends)
         if m.shape not in ((), (1,), (n,)):
@@ -501,27 +501,27 @@ def noise_likelihood(noise: NoiseModel, y: ArrayLike) -> NoiseLikelihood:
 
 
 def unit_noise(loss: str, **parameters: float) -> NoiseModel:
-    """The noise of a loss in its own units: parameters that are not given are 1, shares one half, others ignored."""
+    """Return the noise of a loss in its own units; missing parameters are 1, shares one half; others are ignored."""
     row = LOSSES[loss]
     units = {name: 0.5 if row.parameter(name).prior is None else 1.0 for name in row.parameters}
     return NoiseModel(row, {name: parameters.get(name, unit) for name, unit in units.items()})
 
 
 def widen(noise: NoiseModel, factor: ArrayLike) -> NoiseModel:
-    """The noise of factor·r, where r has the given noise, which has no weights and intervals; factor > 0."""
+    """Return the noise of factor·r, where r has the given noise without weights and intervals; factor > 0."""
     return NoiseModel(noise.kind, parameters_in_unit(noise, np.asarray(factor, dtype=np.float64)))
 
 
 def parameters_in_unit(noise: NoiseModel, unit: float | Array) -> dict[str, float | Array]:
-    """The parameters of a noise whose residuals are multiplied by a unit: each times that power of it which it has."""
+    """Return the parameters of a noise with residuals times ``unit``: each is multiplied by its power of the unit."""
     given = noise.parameters.items()
     return {name: value * unit ** noise.kind.parameter(name).power for name, value in given}
 
 
 def interpolated_cdf(noise: NoiseModel, variances: Array, count: int) -> Cdf | None:
-    """The `predictive_cdf` for variances of f in the range of these, with an error of 1e-5, from a table of it.
+    """Tabulate `predictive_cdf` for variances of f in the range of these, with an error of 1e-5.
 
-    None where ``count`` values cost less than the table, or the noise has parameters for each point.
+    Returns None if ``count`` values cost less than the table, or the noise has parameters for each point.
     """
     if noise.n_points is not None:
         return None
@@ -544,7 +544,7 @@ def interpolated_cdf(noise: NoiseModel, variances: Array, count: int) -> Cdf | N
 
 
 def checked_ends(lower: ArrayLike, upper: ArrayLike) -> Array:
-    """The ends of intervals as an (n, 2) array; a ValueError names what is not allowed."""
+    """Return the ends of intervals as an (n, 2) array; a ValueError names what is not allowed."""
     low, high = (numbers(name, end, infinite=True) for name, end in (("lower", lower), ("upper", upper)))
     if low.ndim > 1 or high.ndim > 1 or not (low.size == high.size or 1 in (low.size, high.size)):
         raise ValueError(f"lower and upper must be (n,) arrays of one length, got shapes {low.shape} and {high.shape}")

@@ -1,8 +1,8 @@
 """The table of pieces: one noise model, or one label, as a convex piecewise quadratic energy.
 
-The site of a point is exp(-E(r)) with E = C·loss, and everything that inference needs of a loss is computed from its
-table. On a piece Gaussian times site is a truncated Gaussian, exponential or uniform density; Gauss-Legendre nodes on
-the part with the mass (down to e⁻⁴⁵ of its peak) have no cancellation, with errors about 1e-14.
+The site of a point is exp(-E(r)) with E = C·loss. Inference needs only the table of a loss. On a piece Gaussian times
+site is a truncated Gaussian, exponential or uniform density. Gauss-Legendre nodes on the part with the mass (down to
+e⁻⁴⁵ of its peak) avoid cancellation, with errors about 1e-14.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ ROW = types.UniTuple(VECTOR, 4)
 
 
 def _gauss(n: int) -> tuple[Array, Array]:
-    """Gauss-Legendre nodes and weights on [0, 1]."""
+    """Return Gauss-Legendre nodes and weights on [0, 1]."""
     nodes, weights = np.polynomial.legendre.leggauss(n)
     return 0.5 * (nodes + 1.0), 0.5 * weights
 
@@ -52,10 +52,9 @@ class Pieces(NamedTuple):
 
         E(r) = value[anchor] + slope[j]·(r - anchor) + ½·curvature[j]·(r - anchor)².
 
-    A kink is a piece of zero width: its subgradients run from slope[j] to slope[j+1], as they do on a curved
-    piece (there slope[j+1] = slope[j] + curvature[j]·width). So for every inner piece the *compliance*
-    width/(slope[j+1] - slope[j]) is the derivative of the residual by the slope, 0 at a kink; a piece with
-    slope[j+1] = slope[j] is linear.
+    A kink is a piece of zero width. Its subgradients run from slope[j] to slope[j+1], as on a curved piece, where
+    slope[j+1] = slope[j] + curvature[j]·width. For every inner piece the *compliance* width/(slope[j+1] - slope[j]) is
+    therefore the derivative of the residual by the slope, 0 at a kink. A piece with slope[j+1] = slope[j] is linear.
 
     The derivative of E by a parameter at fixed r is c₀ + c₁u + c₂u². On bounded pieces u = (r - anchor)/width, and on
     the two unbounded ones u = r - anchor. At a kink u is the place of the subgradient between slope[j] and slope[j+1].
@@ -96,13 +95,13 @@ empty = compiled(empty)
 
 @compiled
 def row_at(k: int, pieces: Pieces) -> Row:
-    """Row k of the table."""
+    """Return the row k of the table."""
     return pieces.knots[k], pieces.value[k], pieces.slope[k], pieces.curvature[k]
 
 
 @compiled
 def energy_on(s: float, j: int, row: Row) -> float:
-    """Energy at the distance s from the anchor of piece j, from the nearer of its two knots (no cancellation)."""
+    """Return the energy at distance s from the anchor of piece j, from its nearer knot (no cancellation)."""
     knots, value, slope, curvature = row
     if j > 0 and j < knots.shape[0]:
         back = s - (knots[j] - knots[j - 1])
@@ -113,7 +112,7 @@ def energy_on(s: float, j: int, row: Row) -> float:
 
 @compiled
 def energy(r: float, row: Row) -> tuple[float, float, float, int]:
-    """Energy, slope, curvature and piece of one site at the residual r (right-hand values at a knot)."""
+    """Return the energy, slope, curvature and piece of one site at the residual r (right-hand values at a knot)."""
     knots, _, slope, curvature = row
     j = 0
     while j < knots.shape[0] and r >= knots[j]:
@@ -124,7 +123,7 @@ def energy(r: float, row: Row) -> tuple[float, float, float, int]:
 
 @compiled
 def extent(j: int, knots: Array) -> tuple[float, float, float]:
-    """Anchor of piece j, and its lower and upper end as distances from there."""
+    """Return the anchor of piece j, and its lower and upper end as distances from it."""
     anchor = knots[max(j - 1, 0)]
     if j == 0:
         return anchor, -inf, 0.0
@@ -133,20 +132,20 @@ def extent(j: int, knots: Array) -> tuple[float, float, float]:
 
 @compiled
 def width_of(j: int, knots: Array) -> float:
-    """Width of piece j, 1 of the two unbounded ones: the unit of u in `Pieces.d_energy`."""
+    """Return the width of piece j, 1 of the two unbounded ones: the unit of u in `Pieces.d_energy`."""
     return knots[j] - knots[j - 1] if 0 < j < knots.shape[0] else 1.0
 
 
 @compiled
 def d_energy_at(r: float, j: int, knots: Array, d_energy: Array) -> float:
-    """dE/dθ at r on piece j, which has a width; ``d_energy`` (m+1, 3) belongs to the parameter θ."""
+    """Return dE/dθ at r on piece j, which has a width; ``d_energy`` (m+1, 3) belongs to the parameter θ."""
     u, c = (r - knots[max(j - 1, 0)]) / width_of(j, knots), d_energy[j]
     return c[0] + u * (c[1] + u * c[2])
 
 
 @compiled
 def d_slope(r: float, j: int, knots: Array, d_energy: Array) -> float:
-    """dE'/dθ at r on piece j, 0 at a kink."""
+    """Return dE'/dθ at r on piece j, 0 at a kink."""
     width = width_of(j, knots)
     u = (r - knots[max(j - 1, 0)]) / width
     return (d_energy[j, 1] + 2.0 * d_energy[j, 2] * u) / width if width > 0.0 else 0.0
@@ -154,14 +153,14 @@ def d_slope(r: float, j: int, knots: Array, d_energy: Array) -> float:
 
 @compiled
 def d_curvature(j: int, knots: Array, d_energy: Array) -> float:
-    """dE''/dθ on piece j, which has a width."""
+    """Return dE''/dθ on piece j, which has a width."""
     width = width_of(j, knots)
     return 2.0 * d_energy[j, 2] / (width * width)
 
 
 @compiled
 def reach(slope: float, precision: float) -> float:
-    """Distance over which slope·t + ½·precision·t² grows to _DROP."""
+    """Return the distance over which slope·t + ½·precision·t² grows to _DROP."""
     denominator = slope + sqrt(slope * slope + 2.0 * precision * _DROP)
     if denominator == 0.0:
         return inf
@@ -194,7 +193,7 @@ def peak(
 
 @compiled
 def nodes_for(steepness: float, precision: float, left: float, right: float) -> tuple[Array, Array]:
-    """Nodes and weights on [0, 1] that are enough for exp(-steepness·|t| - ½·precision·t²) on [left, right]."""
+    """Return nodes and weights on [0, 1] that are enough for exp(-steepness·|t| - ½·precision·t²) on [left, right]."""
     farthest, one_sided = max(-left, right), left == 0.0 or right == 0.0
     drop = farthest * (steepness + 0.5 * precision * farthest)
     if drop <= 0.3:
@@ -208,7 +207,7 @@ def nodes_for(steepness: float, precision: float, left: float, right: float) -> 
 
 @compiled
 def peak_integrals(steepness: float, precision: float, left: float, right: float) -> tuple[float, float, float]:
-    """Mass of exp(-steepness·|t| - ½·precision·t²) on [left, right] and the first two moments of t under it."""
+    """Return mass of exp(-steepness·|t| - ½·precision·t²) on [left, right] and the first two moments of t under it."""
     width = right - left
     nodes, weights = nodes_for(steepness, precision, left, right)
     mass, first, second = _sums(steepness, 0.5 * precision, left, width, nodes, weights)
@@ -217,7 +216,7 @@ def peak_integrals(steepness: float, precision: float, left: float, right: float
 
 @vectorized
 def decay(u: float) -> float:
-    """exp(-u) for u >= 0 without branches, as 2⁻ⁿ·exp(r), |r| <= ln(2)/2, by its series; e^-700 above 700."""
+    """Return exp(-u) for u >= 0 without branches, as 2⁻ⁿ·exp(r), |r| <= ln(2)/2, by its series; e^-700 above 700."""
     bounded = min(u, _LARGEST)
     n = np.floor(bounded * _LOG2E + 0.5)
     r = (n * LN2_HIGH - bounded) + n * LN2_LOW
@@ -231,7 +230,7 @@ def decay(u: float) -> float:
 def _sums(
     steepness: float, half: float, left: float, width: float, nodes: Array, weights: Array
 ) -> tuple[float, float, float]:
-    """Sums of exp(-steepness·|t| - half·t²)·(1, t, t²) over the nodes."""
+    """Return sums of exp(-steepness·|t| - half·t²)·(1, t, t²) over the nodes."""
     mass, first, second = 0.0, 0.0, 0.0
     for i in range(nodes.shape[0]):
         t = left + width * nodes[i]
@@ -315,7 +314,7 @@ def tilted_row(
 
 @compiled
 def mean_d_energy(moments: Array, d_energy: Array) -> float:
-    """Mean of dE/dθ under the density whose piece moments `tilted_row` filled in; d_energy is (m+1, 3)."""
+    """Return the mean of dE/dθ under the density whose piece moments `tilted_row` filled in; d_energy is (m+1, 3)."""
     total = 0.0
     for j in range(moments.shape[0]):
         if moments[j, 0] > 0.0:
@@ -365,7 +364,7 @@ def _fill_derivative(d: Array, row: Row, d_energy: Array) -> None:
 
 @separate(PIECES, MATRIX, types.float64[:, :, ::1], VECTOR, types.boolean)
 def of_curves(values: Array, derivatives: Array, labels: Array, log_odds: bool) -> Pieces:
-    """Make the table from energies as curves (k, 3m + 3), derivatives (p, k, 3m + 3), and labels, if there are.
+    """Make the table from energies as curves (k, 3m + 3), derivatives (p, k, 3m + 3), and labels, if any.
 
     With ``log_odds`` the energies are minus the log odds of the labels, whose factors have no other normaliser.
     """
@@ -378,7 +377,7 @@ def of_curves(values: Array, derivatives: Array, labels: Array, log_odds: bool) 
             _fill_derivative(derivatives[p, k], row, pieces.d_energy[p, k])
         if log_odds:
             pieces.labels[k] = 1.0
-        elif labels.shape[0] > 0:  # of the two labels one has the energy 0 where |f| = 1 (Sollich 2002, (4))
+        elif labels.shape[0] > 0:  # at |f| = 1 one of the two labels has the energy 0 (Sollich 2002, (4))
             highest, _, _, j = energy(2.0 * labels[k], row)
             pieces.log_normalizer[k] = log1p(exp(-highest))
             for p in range(count):

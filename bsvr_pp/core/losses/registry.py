@@ -1,15 +1,15 @@
 """The losses, each written once, and their registry.
 
 A loss is one function in plain arithmetic and one row of `LOSSES`. The function takes the parameters, which may be
-numbers or arrays of NumPy or Numba. It returns the energy E = C·loss as a convex piecewise quadratic curve, in four
-tuples. They have the ascending knots, the energy there, the slope of each piece at its left knot, and the curvatures of
-the unbounded pieces. The first piece has its slope at its right knot, and between two knots the curvature follows from
-the slopes. The table of the compiled core (`Pieces`), the noise model and the PyMC distribution are made from this
-function.
+numbers or arrays of NumPy or Numba. It returns the energy E = C·loss as a convex piecewise quadratic curve. The four
+tuples of the curve are the ascending knots, the energy there, the slope of each piece at its left knot, and the
+curvatures of the unbounded pieces. The slope of the first piece is at its right knot; between two knots the curvature
+follows from the slopes. The table of the compiled core (`Pieces`), the noise model and the PyMC distribution are made
+from this function.
 
 The targets of a loss are numbers, or the labels of Sollich (2002, section 2). The hinge Q(±1|f) is a loss like the
 others. Its sum ν(f) = Q(+1|f) + Q(-1|f) <= 1 is the probability that a label is known. Labels are drawn and predicted
-by P(y|f) = Q(y|f)/ν(f), (10). A kind of targets states what does not exist for it, in a sentence for the user.
+by P(y|f) = Q(y|f)/ν(f), (10). Each kind of targets has sentences for the user on what does not exist for it.
 """
 
 from __future__ import annotations
@@ -47,7 +47,8 @@ def soft_insensitive_energy(C: Value, epsilon: Value, beta: Value) -> Curve:
     """Soft insensitive loss (SILF) of Chu, Keerthi & Ong 2004, (11): zero in the tube, then quadratic, then linear.
 
     With t = clip(|r| - (1-beta)·epsilon, 0, 2·beta·epsilon) the loss is t²/(4·beta·epsilon) + max(|r| -
-    (1+beta)·epsilon, 0). beta = 0 is the ε-insensitive loss, beta = 1 Huber's, epsilon = 0 the absolute loss.
+    (1+beta)·epsilon, 0). With beta = 0 it is the ε-insensitive loss, with beta = 1 Huber's, with epsilon = 0 the
+    absolute loss.
     """
     inner, outer = (1.0 - beta) * epsilon, (1.0 + beta) * epsilon
     top = 0.5 * C * (outer - inner)
@@ -100,7 +101,7 @@ def hinge_energy(C: Value, y: Value) -> Curve:
 def known_label_energy(C: Value, reach: Value, y: Value) -> Curve:
     """Minus the log odds of a label y = ±1 that is known, C·[hinge(y·f) - hinge(-y·f)] (Sollich 2002, (10)).
 
-    They are constant beyond |f| = 1 + reach, so that a label is wrong with some probability everywhere.
+    They are constant beyond |f| = 1 + reach: a label may be wrong everywhere.
     """
     C, level, far = C * y, 0.0 * C, 1.0 + reach
     top = C * (1.0 + far)
@@ -117,8 +118,8 @@ class Parameter:
     allowed: str  # which values, in words
     holds: Callable[[Array | Tensor], NDArray[np.bool_] | Tensor]  # whether values are allowed, elementwise
     power: int = 0  # of the target's unit, its own unit (of C see `Loss.degree`)
-    # Median, in that power of the target's standard deviation, and standard deviation of the logarithm, of the default
-    # log-normal prior; None for a parameter that is chosen and not learned.
+    # Median (in this power of the target's standard deviation) and standard deviation of the logarithm of the default
+    # log-normal prior. None for a parameter that is not learned.
     prior: tuple[float, float] | None = None
 
 
@@ -162,7 +163,7 @@ _NOT_OF_SVM = [what for what in NOT_OF_LABELS if what != "mode"]
 
 @dataclass(frozen=True, slots=True)
 class Numbers:
-    """Targets f + noise, whose residual y - f has the density of the loss; what there is for targets of any kind."""
+    """Targets f + noise, whose residual y - f has the density of the loss; base class of all kinds of targets."""
 
     values: tuple[float, ...] = ()  # all numbers
     words: str = "numbers"
@@ -171,30 +172,30 @@ class Numbers:
     refusals: ClassVar[Collection[str]] = ()  # what does not exist, of `NOT_OF_LABELS`
 
     def unlike(self, y: Array) -> Array:
-        """Those of y that are no targets of this kind."""
+        """Return the values in y that are not targets of this kind."""
         return y[~np.isin(y, self.values)] if self.values else y[:0]
 
     def residual(self, y: Array, f: Array) -> Array:
-        """Argument of the loss."""
+        """Return the argument of the loss."""
         return y - f
 
     def log_factor(self, energy: Array) -> Array:
-        """Log of p(y|f), times its normaliser."""
+        """Return the log of p(y|f), times its normaliser."""
         return -energy
 
     def draw(self, sample: Sample, parameters: Parameters, f: Array, rng: np.random.Generator) -> Array:
-        """One target for each f."""
+        """Draw one target for each f."""
         return f + sample(f.shape, rng)
 
     def refusal(self, what: str, /, **names: str) -> str:
-        """Why something does not exist for these targets; empty if it does. What has no sentence is a KeyError."""
+        """Say why something does not exist for these targets; empty if it does. Without a sentence it is a KeyError."""
         sentence = NOT_OF_LABELS[what] if what in self.refusals or what not in NOT_OF_LABELS else ""
         return sentence.format(**names) if names else sentence
 
 
 @dataclass(frozen=True, slots=True)
 class Labels(Numbers):
-    """Labels -1 and +1, of which the hinge is a loss of 1 - y·f."""
+    """Labels -1 and +1; the hinge is a loss of 1 - y·f."""
 
     values: tuple[float, ...] = (-1.0, 1.0)
     words: str = "labels -1 and +1"
@@ -202,15 +203,15 @@ class Labels(Numbers):
     refusals: ClassVar[Collection[str]] = _NOT_OF_SVM
 
     def residual(self, y: Array, f: Array) -> Array:
-        """Argument of the loss."""
+        """Return the argument of the loss."""
         return 1.0 - y * f
 
     def draw(self, sample: Sample, parameters: Parameters, f: Array, rng: np.random.Generator) -> Array:
-        """One label for each f, given that it is known."""
+        """Draw one label for each f, given that it is known."""
         return np.where(rng.random(f.shape) < label_probability(f, **parameters), 1.0, -1.0)
 
     def masses(self, parameters: Parameters, mean: Array, variance: Array) -> Array:
-        """Probability of each value (2, n) for Gaussian f."""
+        """Return the probability of each value (2, n) for Gaussian f."""
         above = average_probability(mean, variance, **parameters)
         return np.stack([1.0 - above, above])
 
@@ -223,7 +224,7 @@ class KnownLabels(Labels):
     refusals: ClassVar[Collection[str]] = _NOT_OF_KNOWN
 
     def log_factor(self, energy: Array) -> Array:
-        """Log of p(y|f)."""
+        """Return the log of p(y|f)."""
         return -np.logaddexp(0.0, energy)
 
 
@@ -310,9 +311,9 @@ NOISES = tuple(name for name, loss in LOSSES.items() if loss.targets is NUMBERS)
 
 
 def label_probability(f: ArrayLike, C: ArrayLike, reach: ArrayLike = np.inf) -> Array:
-    """P(+1|f), the probability of the label +1 given that it is known (Sollich 2002, (10) and (11)).
+    """Return P(+1|f), the probability of the label +1 given that it is known (Sollich 2002, (10) and (11)).
 
-    The log of P(+1|f)/P(-1|f) is 2C·f up to |f| = 1, C·(f + sgn f) beyond, and the same from |f| = 1 + reach on.
+    The log of P(+1|f)/P(-1|f) is 2C·f up to |f| = 1, C·(f + sgn f) beyond, and constant from |f| = 1 + reach on.
     """
     value, far = np.asarray(f, dtype=np.float64), 1.0 + np.asarray(reach, dtype=np.float64)
     slope = np.asarray(C, dtype=np.float64)
@@ -320,7 +321,7 @@ def label_probability(f: ArrayLike, C: ArrayLike, reach: ArrayLike = np.inf) -> 
 
 
 def average_probability(mean: ArrayLike, variance: ArrayLike, C: ArrayLike, reach: ArrayLike = np.inf) -> Array:
-    """Average of P(+1|f) over a Gaussian posterior of f, elementwise (Sollich 2002, (33))."""
+    """Return the average of P(+1|f) over a Gaussian posterior of f, elementwise (Sollich 2002, (33))."""
     m, v = np.broadcast_arrays(np.asarray(mean, dtype=np.float64), np.asarray(variance, dtype=np.float64))
     check_positive("variance", v, or_zero=True)
     flat, sd = np.ravel(m), np.sqrt(np.ravel(v))

@@ -1,8 +1,8 @@
 """Predictions from components: f at new inputs, and the noise there, at points of the hyperparameters or draws.
 
-With blocks f at a new input belongs to the block whose region holds it. A parameter of the noise may be computed from
-`pm.Data` with one row for each training point. It is then computed from the data of new rows. A vector of another kind
-says nothing about new rows; its length does not follow the data's length.
+With blocks f at a new input belongs to the block whose region contains it. A parameter of the noise may be computed
+from `pm.Data` with one row for each training point, and then from the data of new rows. Another vector is unknown at
+new rows, since its length does not follow the data.
 """
 
 from __future__ import annotations
@@ -44,15 +44,15 @@ class Component:
     dual_coef: Array | None = None  # None if f is a draw
     site_precision: Array | None = None
     scales: NoiseScales = _ONE
-    apart: bool = False  # each input has a fit of its own, and the sites only say how f is correlated
+    apart: bool = False  # each input has a separate fit, and the sites only determine correlations of f
 
     def moments_and_scales(self, X: Array) -> tuple[Array, Array, Array]:
-        """Mean and variance of f at new inputs, and the probabilities (s, n_new) of the scales of the noise there."""
+        """Return mean and variance of f at new inputs, and the probabilities (s, n_new) of the scales of the noise."""
         mean, variance, near = self.moments(X)
         return mean, variance, self.scales.at(near)
 
     def draw(self, X: Array, size: int, rng: np.random.Generator) -> Array:
-        """Draws (size, n_new) of new targets: one f per draw plus noise."""
+        """Return draws (size, n_new) of new targets: one f per draw plus noise."""
         mean, variance, probability = self.moments_and_scales(X)
         f = mean + self.deviations(X, size, rng, variance if self.apart else None)
         noise = self.problem.noise_at(self.point).sample((size, len(X)), rng)
@@ -63,7 +63,7 @@ class Component:
         return np.asarray(f + noise)
 
     def deviations(self, X: Array, size: int, rng: np.random.Generator, variance: Array | None = None) -> Array:
-        """Draws (size, n_new) of f less its mean, where f has sites, jointly in each block; of any given variance."""
+        """Draw f minus its mean (size, n_new) if f has sites, jointly in each block; with any given variance."""
         assert self.site_precision is not None
         out = np.empty((size, len(X)))
         for block, new in _by_block(self.problem, X):
@@ -76,7 +76,7 @@ class Component:
         return out
 
     def linear(self, X: Array, weights: Any) -> tuple[Array, Array]:
-        """Mean (k,) and covariance (k, k) of sums of f at X (m, d), of sparse weights (k, m), where f has sites."""
+        """Return mean (k,) and covariance (k, k) of sparse weights (k, m) times f at X (m, d), if f has sites."""
         assert self.site_precision is not None and self.dual_coef is not None
         k = weights.shape[0]
         mean, covariance = np.zeros(k), np.zeros((k, k))
@@ -110,7 +110,7 @@ def component(
     neighbours: int | None = None,
     scales: NoiseScales = _ONE,
 ) -> Component:
-    """Make the component of a member, or of a ``part`` of f; ``predict`` is its function where it is known."""
+    """Make the component of a member, or of a ``part`` of f; ``predict`` is its function if known."""
     point, dual_coef, site_precision, weight = member
 
     def gaussian(own: Problem, rows: Rows) -> Gaussian:
@@ -156,14 +156,14 @@ def component_of_draw(problem: Problem, point: Point, draw: Point, part: str | N
 
 
 def _alone(moments: Callable[[Array], tuple[Array, Array]]) -> Moments:
-    """Moments of f where no densities of rows are compared."""
+    """Return moments of f without densities of nearest rows."""
     return lambda X: (*moments(X), np.empty((len(X), 0)))
 
 
 def _own_block(
     problem: Problem, point: Point, gaussian: Callable[[Problem, Rows], Gaussian], X: Array, part: str | None = None
 ) -> tuple[Array, Array]:
-    """Mean and variance of f at new inputs from the rows of the block of each; ``gaussian`` is called once a block."""
+    """Return mean and variance of f at new inputs from their blocks; call ``gaussian`` once for each block."""
 
     def of_block(group: tuple[int, NDArray[np.intp]]) -> tuple[Array, ...]:
         block, new = group
@@ -183,7 +183,7 @@ def _own_block(
 
 
 def _by_block(problem: Problem, X: Array) -> list[tuple[int, NDArray[np.intp]]]:
-    """Blocks that hold new inputs, with the numbers of these inputs."""
+    """Return blocks that contain new inputs, with the numbers of these inputs."""
     own = problem.blocks.assign(X)
     return [(int(block), np.flatnonzero(own == block)) for block in np.unique(own)]
 
@@ -267,7 +267,7 @@ def noise_of_rows(problem: Problem, X: Array, data: Mapping[str, ArrayLike] | No
         noise = problem.noise_at(point)
         if noise.n_points is None:
             return noise
-        # The training rows have the same noise beside others, if the noise of each row is computed from its data.
+        # If the noise of each row is computed from its data, other rows do not change the noise of the training rows.
         n, same = problem.targets.size, False
         try:
             if not unknown:
@@ -297,7 +297,7 @@ def rowwise_data(problem: Problem) -> dict[str, NDArray[Any]]:
 
 
 def draw_jointly(parts: Callable[[], Iterable[Component]], X: Array, size: int, rng: np.random.Generator) -> Array:
-    """Draws (size, n) of f + noise at X together; ``parts`` makes components, of which each holds n² numbers."""
+    """Draw f + noise (size, n) at X jointly; ``parts`` makes components, each with n² numbers."""
     out, found = np.empty((size, len(X))), list(parts())
     weights = np.array([part.weight for part in found])
     chosen = rng.choice(len(found), size=size, p=weights / weights.sum())
@@ -310,7 +310,7 @@ def draw_jointly(parts: Callable[[], Iterable[Component]], X: Array, size: int, 
 def mixture_of(
     parts: Iterable[Component], X: Array, noise_of: NoiseOfRows | None = None, **units: Any
 ) -> tuple[PredictiveDistribution, list[Array]]:
-    """The distribution of targets at new inputs, with a component for each scale of the noise, and any cut points."""
+    """Return the distribution of new targets, with a component for each noise scale, and any cut points."""
     moments, noises, weights, offsets = [], [], [], []
     cutpoints: list[Array] = []
     for part in parts:  # one at a time, since each holds a factor of n² numbers
@@ -342,7 +342,7 @@ def predictions(
 
 
 def new_targets(distribution: PredictiveDistribution, levels: Array, targets: Array | None) -> dict[str, Array]:
-    """Moments of f and of real targets, quantiles (levels, n), and scores of targets, if they are given."""
+    """Return moments of f and of real targets, quantiles (levels, n), and scores of any given targets."""
     f = distribution.mean_and_variance_of_f()
     out = {"f_mean": f[0], "f_variance": f[1], "y_mean": distribution.mean(), "y_variance": distribution.var()}
     out["y_quantile"] = distribution.ppf(levels[:, None])
@@ -384,7 +384,7 @@ def new_values(found: PredictiveDistribution, cutpoints: list[Array], targets: A
 
 
 def _class_masses(noise: NoiseModel, mean: Array, variance: Array, cutpoints: Array) -> Array:
-    """Probability of each class (classes, n) for Gaussian f."""
+    """Return the probability of each class (classes, n) for Gaussian f."""
     zero, ends = np.zeros_like(mean), np.concatenate([[-np.inf], cutpoints, [np.inf]])
     between = [noise.between(zero + low, zero + high) for low, high in pairwise(ends)]
     return np.exp([each.predictive_log_density(zero, mean, variance) for each in between])

@@ -32,12 +32,12 @@ _POINT = 1e-200  # variance of f that stands for 0
 class PredictiveDistribution:
     """Distribution of a new target at each of n new inputs, in closed form, with the names of `scipy.stats`.
 
-    At each input it is a mixture of components, which are points or draws of the hyperparameters and scales of the
-    noise: a target is ``location`` + ``unit``·(f + noise) of one component, with Gaussian f, or the exponential of this
-    if the logarithm was modelled. ``predict_distribution`` of the estimators makes it.
+    At each input it is a mixture of components: points or draws of the hyperparameters, and scales of the noise. A
+    target is ``location`` + ``unit``·(f + noise) of one component, with Gaussian f, or the exponential of this if the
+    logarithm was modelled. ``predict_distribution`` of the estimators returns it.
 
-    Functions of targets (`pdf`, `cdf`, ...) and of levels (`ppf`) broadcast with the shape (n,). An (n,) array is taken
-    row by row, a number by all rows. An (m, 1) array is a grid with a result (m, n).
+    Functions of targets (`pdf`, `cdf`, ...) and of levels (`ppf`) broadcast with the shape (n,). An (n,) array has one
+    value for each row, a number one for all rows. An (m, 1) array is a grid with a result (m, n).
 
     Parameters
     ----------
@@ -52,7 +52,7 @@ class PredictiveDistribution:
     joint : callable, optional
         Function from a number of draws and a Generator to f + noise (draws, n) at all rows together. It is not pickled.
     offsets : (components, 1) array or 0
-        Part of the means that belongs to the noise and not to f.
+        Part of the means that belongs to the noise instead of f.
 
     Examples
     --------
@@ -84,13 +84,13 @@ class PredictiveDistribution:
         return f"PredictiveDistribution({len(self)} rows, components={len(self.noises)}, noise={of})"
 
     def __getitem__(self, rows: Any) -> PredictiveDistribution:
-        """The distribution of some of the rows: a number, a slice, or an array of numbers or of bool."""
+        """Return the distribution of some rows: a number, a slice, or an array of numbers or of bool."""
         at = np.atleast_1d(np.arange(len(self))[rows])
         arrays = {name: getattr(self, name)[:, at] for name in ("weights", "means", "variances")}
         return replace(self, noises=tuple(noise.at(at) for noise in self.noises), joint=None, **arrays)
 
     def __getstate__(self) -> dict[str, Any]:
-        """All but what draws jointly, which holds the model."""
+        """Everything except the function for joint draws, which holds the model."""
         return {**self.__dict__, "joint": None}
 
     @cached_property
@@ -108,50 +108,50 @@ class PredictiveDistribution:
         return replace(self, logarithm=False)
 
     def moments_of_f(self) -> tuple[Array, Array]:
-        """Mean and standard deviation of f, two (n,) arrays, without the noise; `latent` is its distribution."""
+        """Return mean and standard deviation of f, two (n,) arrays, without the noise; `latent` is its distribution."""
         mean, variance = self.mean_and_variance_of_f()
         return self.location + self.unit * mean, self.unit * np.sqrt(variance)
 
     def mean_and_variance_of_f(self) -> tuple[Array, Array]:
-        """Mean and variance of f, two (n,) arrays, before location and unit."""
+        """Return the mean and variance of f, two (n,) arrays, before location and unit."""
         return mixed(self.weights, self.means - self.offsets, self.variances)
 
     def variances_of_f(self) -> tuple[Array, Array]:
-        """Variance of f between components, and its mean within them, two (n,) arrays, before location and unit."""
+        """Return variance of f between components, and its mean within, two (n,) arrays, before location and unit."""
         within = np.sum(self.weights * self.variances, axis=0)
         return np.maximum(self.mean_and_variance_of_f()[1] - within, 0.0), within
 
     def mean(self) -> Array:
-        """Mean of the target, (n,); inf where it diverges."""
+        """Return the mean of the target, (n,); inf where it diverges."""
         if self.logarithm:
             return self._moment_of_exponential(1)
         return self.location + self.unit * self._mean_variance[0]
 
     def var(self) -> Array:
-        """Variance of the target, (n,); inf where it diverges."""
+        """Return the variance of the target, (n,); inf where it diverges."""
         if self.logarithm:
             second = self._moment_of_exponential(2)
             return np.where(second < inf, second - np.where(second < inf, self.mean(), 0.0) ** 2, inf)
         return self.unit**2 * self._mean_variance[1]
 
     def std(self) -> Array:
-        """Standard deviation of the target, (n,); inf where it diverges."""
+        """Return the standard deviation of the target, (n,); inf where it diverges."""
         return np.sqrt(self.var())
 
     def median(self) -> Array:
-        """Median of the target, (n,)."""
+        """Return the median of the target, (n,)."""
         return self.ppf(0.5)
 
     def support(self) -> tuple[Array, Array]:
-        """Ends of the targets that can occur, two (n,) arrays."""
+        """Return the ends of the support of the targets, two (n,) arrays."""
         return np.full(len(self), 0.0 if self.logarithm else -inf), np.full(len(self), inf)
 
     def pdf(self, y: ArrayLike) -> Array:
-        """Density at targets, which broadcast with (n,)."""
+        """Return the density at targets, which broadcast with (n,)."""
         return np.exp(self.logpdf(y))
 
     def logpdf(self, y: ArrayLike) -> Array:
-        """Log density at targets, which broadcast with (n,)."""
+        """Return the log density at targets, which broadcast with (n,)."""
         targets = self._targets(y)
 
         def of_rows(rows: PredictiveDistribution, z: Array) -> Array:
@@ -165,15 +165,15 @@ class PredictiveDistribution:
         return found
 
     def cdf(self, y: ArrayLike) -> Array:
-        """Probability that a target is at most y, which broadcasts with (n,)."""
+        """Return the probability that a target is at most y, which broadcasts with (n,)."""
         return self._at(self._targets(y), PredictiveDistribution._tail, 0.0, 1.0)
 
     def sf(self, y: ArrayLike) -> Array:
-        """Probability that a target is larger than y, which broadcasts with (n,)."""
+        """Return the probability that a target is larger than y, which broadcasts with (n,)."""
         return self._at(self._targets(y), lambda rows, z: rows._tail(z, upper_tail=True), 1.0, 0.0)
 
     def ppf(self, q: ArrayLike) -> Array:
-        """Quantiles of the targets at levels between 0 and 1, which broadcast with (n,)."""
+        """Return quantiles of the targets at levels between 0 and 1, which broadcast with (n,)."""
         levels, ends = self._align("q", numbers("q", q)), self.support()
         if (outside := (levels < 0.0) | (levels > 1.0)).any():
             raise ValueError(f"q must be between 0 and 1, got {levels[outside].flat[0]}")
@@ -188,7 +188,7 @@ class PredictiveDistribution:
         return np.where(inside, self._in_units(found).reshape(levels.shape), np.where(levels > 0.5, ends[1], ends[0]))
 
     def interval(self, confidence: float) -> tuple[Array, Array]:
-        """Ends (n,) of the central interval that holds a target with a given probability between 0 and 1."""
+        """Return ends (n,) of the central interval that contains a target with a given probability between 0 and 1."""
         check_share("confidence", confidence)
         lower, upper = self.ppf(np.array([[0.5 - 0.5 * confidence], [0.5 + 0.5 * confidence]]))
         return lower, upper
@@ -210,12 +210,12 @@ class PredictiveDistribution:
         random_state : int or Generator, optional
             Random seed; the same seed gives the same draws.
         joint : bool
-            Whether the rows of a draw have one latent function. Otherwise they are independent.
+            Whether the rows of a draw share one latent function. Otherwise they are independent.
 
         Raises
         ------
         ValueError
-            If joint draws are asked for, and this is a part of a distribution, or was pickled.
+            If joint draws are requested from a part of a distribution, or after pickling.
         """
         rng = generator(random_state, "random_state")
         shape = () if size is None else tuple(np.atleast_1d(size))
@@ -228,7 +228,7 @@ class PredictiveDistribution:
         return self._in_units(drawn).reshape(*shape, len(self))
 
     def crps(self, y: ArrayLike) -> Array:
-        """Continuous ranked probability score of targets, which broadcast with (n,); smaller is better.
+        """Return the continuous ranked probability score of targets, which broadcast with (n,); smaller is better.
 
         It is ∫ (F(z) - 1[z >= y])² dz (Gneiting & Raftery 2007), in the unit of the target, by quadrature.
         """
@@ -242,7 +242,7 @@ class PredictiveDistribution:
         return self._at(targets, partial(PredictiveDistribution._crps, cdfs=cdfs), inf, inf)
 
     def to_frame(self, quantiles: Sequence[float] = QUANTILES) -> pd.DataFrame:
-        """A table with a row for each input: mean, standard deviation, and quantiles, named by their levels."""
+        """Return a table with a row for each input: mean, standard deviation, and quantiles, named by their levels."""
         levels = np.asarray(quantiles, dtype=np.float64)
         columns = {"mean": self.mean(), "std": self.std()}
         return pd.DataFrame(columns | {f"{q:g}": row for q, row in zip(levels, self.ppf(levels[:, None]), strict=True)})
@@ -259,11 +259,11 @@ class PredictiveDistribution:
         return self.means + mean, self.variances + variance
 
     def _of_each(self, values: Sequence[Any]) -> Array:
-        """A number, or an (n,) array, of each component as a (components, n) array."""
+        """Return a number, or an (n,) array, of each component as a (components, n) array."""
         return np.stack([np.broadcast_to(value, len(self)) for value in values])
 
     def _moment_of_exponential(self, power: int) -> Array:
-        """Mean of the power of a target whose logarithm was modelled."""
+        """Return the mean of a power of a target whose logarithm was modelled."""
         t = power * self.unit
         noise = self._of_each([each.log_mgf(t) for each in self.noises])
         logs = power * self.location + t * self.means + 0.5 * t**2 * self.variances + noise
@@ -273,7 +273,7 @@ class PredictiveDistribution:
             )
 
     def _targets(self, y: ArrayLike) -> Array:
-        """Targets, broadcast with the rows."""
+        """Return targets, broadcast with the rows."""
         return self._align("y", numbers("y", y, infinite=True))
 
     def _align(self, name: str, values: Array) -> Array:
@@ -289,7 +289,7 @@ class PredictiveDistribution:
     def _at(
         self, targets: Array, function: Callable[[PredictiveDistribution, Array], Array], below: float, above: float
     ) -> Array:
-        """Values of a function of some rows and of their f + noise, which has limits at -inf and inf."""
+        """Return values of a function of some rows and their f + noise, with given limits at -inf and inf."""
         if self.logarithm:
             targets = np.log(targets, where=targets > 0.0, out=np.full(targets.shape, -inf))
         z = (targets - self.location) / self.unit
@@ -303,14 +303,14 @@ class PredictiveDistribution:
         return np.where(finite, found, np.where(z > 0.0, above, below))
 
     def _tail(self, z: Array, *, upper_tail: bool = False) -> Array:
-        """Probability that f + noise is below, or above, z (n,)."""
+        """Return the probability that f + noise is below, or above, z (n,)."""
         each = zip(self.noises, self.means, self.variances, self.weights, strict=True)
         return sum(
             (w * noise.predictive_cdf(z, m, v, upper_tail=upper_tail) for noise, m, v, w in each), np.zeros(z.shape)
         )
 
     def _crps(self, z: Array, cdfs: Sequence[Cdf | None]) -> Array:
-        """Score of f + noise, or of its exponential, at z (n,), in the unit of the target."""
+        """Return the CRPS of f + noise, or of its exponential, at z (n,), in the unit of the target."""
         means, variances = self._of_components
         deviations = np.sqrt(variances)
         reach = _REACH * deviations
@@ -329,7 +329,7 @@ class PredictiveDistribution:
         return self.unit * scale * (_WEIGHTS * terms).sum(axis=(0, 1))
 
     def _draw(self, count: int, rng: np.random.Generator) -> Array:
-        """Draws (count, n) of f + noise, independent between rows."""
+        """Return draws (count, n) of f + noise, independent between rows."""
         shape = count, len(self)
         where, chosen = rng.random(shape), np.zeros(shape, dtype=np.intp)
         for edge in self.weights.cumsum(axis=0)[:-1]:
@@ -343,7 +343,7 @@ class PredictiveDistribution:
         return out
 
     def _in_units(self, values: Array) -> Array:
-        """Values of f + noise as targets."""
+        """Return values of f + noise as targets."""
         targets = self.location + self.unit * values
         return np.exp(targets) if self.logarithm else targets
 
@@ -356,7 +356,7 @@ def _in_chunks(function: Callable[[NDArray[np.intp]], Array], count: int) -> Arr
 
 
 def mixed(weights: Array, means: Array, variances: Array) -> tuple[Array, Array]:
-    """Mean and variance (n,) of mixtures of components (components, n)."""
+    """Return the mean and variance (n,) of mixtures of components (components, n)."""
     mean = (weights * means).sum(axis=0)
     return mean, (weights * (variances + (means - mean) ** 2)).sum(axis=0)
 
@@ -364,7 +364,7 @@ def mixed(weights: Array, means: Array, variances: Array) -> tuple[Array, Array]
 def mixture_quantile(
     levels: Array, weights: Array, means: Array, variances: Array, noises: Sequence[NoiseModel]
 ) -> Array:
-    """Quantiles (m, n) of mixtures of f + noise (components, n), for levels (m, n) strictly between 0 and 1."""
+    """Return quantiles (m, n) of mixtures of f + noise (components, n), for levels (m, n) strictly between 0 and 1."""
     order = np.argsort(levels, axis=0)
     ascending = np.take_along_axis(levels, order, axis=0)
     # The table has a row for each component, or for each component and point.

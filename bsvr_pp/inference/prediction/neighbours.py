@@ -1,11 +1,11 @@
-"""Nearest training rows of new inputs: a fit of f on these rows alone, and scales of the noise that they choose.
+"""Nearest training rows of new inputs: a fit of f on these rows alone, and scales of the noise weighted by them.
 
-Rows are near in a k-d tree on the inputs in units of their lengthscales. If the kernel has none, they are near in a
-dense fit where the prior says that f differs little, and in blocks by the standard deviations of the inputs. Fits start
-from the sites of small blocks, in which all rows are solved once (`solved_rows`). Their cavities have the density of
-each row given the others, which shows whether the noise near an input is wider or narrower than elsewhere. The mixture
-of scales is in docs/explanation/blocks.md. Where a third or more of the targets have one value, each scale has an
-offset, the mean residual of its rows. Predictions then have the mean of the targets.
+Distances are computed in a k-d tree on the inputs in units of their lengthscales. For a kernel without lengthscales, a
+dense fit uses the prior variance of differences of f, and blocks use the standard deviations of the inputs. Fits start
+from the sites of small blocks, in which all rows are solved once (`solved_rows`). Their cavities give the density of
+each row given the others, which shows whether the noise near an input is wider or narrower than elsewhere.
+docs/explanation/blocks.md describes the mixture of scales. If a third or more of the targets have one value, each scale
+has an offset, the mean residual of its rows. Predictions then have the mean of the targets.
 """
 
 from __future__ import annotations
@@ -37,21 +37,21 @@ from bsvr_pp.model.blocks import local_blocks
 from bsvr_pp.model.priors import mostly_equal
 from bsvr_pp.model.problem import Point, Problem, read_model
 
-_SMALL = 256  # rows of a small block: as many cost no more than fewer, and have densities as good as those of fits
-_ENTRIES = 65536  # number of entries of the covariances that are computed together; they stay in the cache
+_SMALL = 256  # rows of a small block: as cheap as fewer rows, with densities as good as from separate fits
+_ENTRIES = 65536  # number of entries of the covariances that are computed together; they fit into the cache
 _TREE = 200_000  # largest number of rows of a tree for training rows
 
 _FACTORS: Array = 2.0 ** np.arange(-4.0, 7.0)
 _SHARED = (0.0, 1.0, 2.0, 4.0, 8.0, 16.0, 32.0, 64.0)
 _ROWS = 2000  # training rows from which the weights are learned,
-_PRIOR, _LEAST = 10.0, 0.1  # rows that stand for the noise of the model itself, and for each other scale beforehand,
+_PRIOR, _LEAST = 10.0, 0.1  # prior numbers of rows for the noise of the model itself, and for each other scale,
 _RARE = 1e-3  # and mean probability below which a scale is left out
 _NONE = 1e-5  # probability at an input that counts as 0
 _TINY = 1e-300  # smallest weight
-_NEAREST = 64  # nearest rows whose densities choose
-_WORTH = 0.05  # nats a row for which predictions may take more rows,
-_COST = 1.4  # and power of their number by which fewer rows are compared
-_TURNS = 8  # in which weights and offsets are computed
+_NEAREST = 64  # nearest rows whose densities are used
+_WORTH = 0.05  # nats a row that justify more rows in predictions,
+_COST = 1.4  # and power of their number that reduces the rows compared
+_TURNS = 8  # of computing weights and offsets
 
 
 class SolvedRows(NamedTuple):
@@ -71,8 +71,8 @@ class NoiseScales:
     """Scales of the noise and their probabilities, as `learn_noise_scales` finds them."""
 
     factors: Array  # (s,), of the width of the noise
-    weights: Array  # (s,), apart from what the neighbours show; the sum is one
-    shared: float  # number of rows of a neighbourhood that count when their densities choose between the scales
+    weights: Array  # (s,), without the neighbours' densities; the sum is one
+    shared: float  # effective number of rows of a neighbourhood whose densities weigh the scales
     offsets: ArrayLike = 0.0  # (s,), mean of the noise of each scale, on the scale of the model's targets
     neighbours: int | None = None  # number of nearest rows with which `learn_noise_scales` has learned them
     densities: Array | None = field(default=None, repr=False)  # (n, s), log densities of the rows given the others
@@ -88,7 +88,7 @@ class NoiseScales:
 
     @classmethod
     def one(cls) -> NoiseScales:
-        """The noise of the model alone."""
+        """Return the noise of the model alone."""
         return NoiseScales(np.ones(1), np.ones(1), 0.0)
 
     @property
@@ -97,7 +97,7 @@ class NoiseScales:
         return self.factors.size > 1 or bool(self.factors[0] != 1.0) or bool(np.any(self.offsets))
 
     def at(self, log_density: Array) -> Array:
-        """Probabilities (s, n_new) of the scales, by mean log densities (n_new, s) of nearest rows, if finite."""
+        """Return probabilities (s, n_new) of the scales by mean log densities (n_new, s) of nearest rows, if finite."""
         if not self.several:
             return np.ones((1, len(log_density)))
         known = np.where(np.isfinite(log_density).all(axis=1, keepdims=True), log_density, 0.0)
@@ -106,17 +106,17 @@ class NoiseScales:
         return np.asarray(probability / probability.sum(axis=0))
 
     def near(self, rows: Rows) -> Array:
-        """Mean log densities (n_new, s) of nearest rows (n_new, k), of the first 64; zeros if not known."""
+        """Return the mean log densities (n_new, s) of nearest rows (n_new, k), of the first 64; zeros if not known."""
         if self.densities is None or not self.several:
             return np.zeros((len(rows), self.factors.size))
         return np.asarray(self.densities[rows[:, :_NEAREST]].mean(axis=1))
 
     def of_rows(self, problem: Problem, point: Point, posterior: Cavities) -> NoiseScales:
-        """The same with the densities of the rows."""
+        """Return the same with the densities of the rows."""
         return replace(self, densities=densities_of_rows(problem, point, posterior, self.factors))
 
     def record(self) -> dict[str, float | list[float]]:
-        """The scales as plain data."""
+        """Return the scales as plain data."""
         arrays = {name: np.asarray(getattr(self, name)).tolist() for name in ("factors", "weights", "offsets")}
         return {**arrays, "shared": float(self.shared)}
 
@@ -151,7 +151,7 @@ def learn_noise_scales(
 ) -> NoiseScales:
     """Learn the scales of the noise for predictions from nearest rows, ``bp.predict(neighbours=scales)``.
 
-    2000 random training rows, each given its nearest rows without itself, choose the scales.
+    The scales are learned from 2000 random training rows, each given its nearest other rows.
 
     Parameters
     ----------
@@ -195,7 +195,7 @@ def learn_noise_scales(
 
 
 class OtherRows(NamedTuple):
-    """Rows that do not determine f, but count for the scales of the noise."""
+    """Rows that do not determine f, but are used for the scales of the noise."""
 
     X: Array
     y: Array
@@ -210,13 +210,13 @@ def choose_neighbours(
     progressbar: bool = False,
     far: OtherRows | None = None,
 ) -> tuple[int, NoiseScales]:
-    """Go from the first of ``counts`` to the next while random rows gain 0.05 nats each; learn scales of the noise."""
+    """Increase ``counts`` while random rows gain 0.05 nats each; learn scales of the noise."""
     n = problem.targets.size
     rows, best = rng.choice(n, min(_ROWS, n), replace=False), counts[0]
     order = rng.permutation(0 if far is None else len(far.y))
 
     def scales_of(rows: Rows, count: int) -> RowScales:
-        some = order[: ceil(order.size * rows.size / n)]  # as large a part of them
+        some = order[: ceil(order.size * rows.size / n)]  # the same share of them
         others = None if far is None else OtherRows(*(values[some] for values in far))
         return _scales_of(problem, point, rows, count, progressbar, others)
 
@@ -234,7 +234,7 @@ def choose_neighbours(
 def _scales_of(
     problem: Problem, point: Point, rows: Rows, neighbours: int, progressbar: bool, far: OtherRows | None = None
 ) -> RowScales:
-    """Learn the scales from some training rows, each given its nearest rows without itself, and from ``far`` ones."""
+    """Learn the scales from some training rows, each given its nearest other rows, and from ``far`` ones."""
     near = nearest_others(problem, point, rows, neighbours)
     progress = f"scales of the noise, {neighbours} rows" if progressbar else ""
     weight = np.broadcast_to(problem.noise_of_rows(point).weight, problem.targets.size)
@@ -252,7 +252,7 @@ def _scales_of(
 def scales_of_posterior(
     problem: Problem, point: Point, posterior: LatentPosterior, weight: Array, *far: Array
 ) -> RowScales:
-    """Learn scales of the noise from the cavities of all rows; rows ``far`` that do not determine f follow."""
+    """Learn scales of the noise from the cavities of all rows, followed by rows ``far``, which do not determine f."""
     n, noise = problem.targets.size, problem.noise_at(point)
     every = _EVERY.of_rows(problem, point, posterior)
     near = every.near(nearest_others(problem, point, np.arange(n), few(n)))
@@ -266,13 +266,13 @@ def scales_of_posterior(
 
 
 def precision_of_rows(problem: Problem, point: Point, posterior: Cavities, scales: NoiseScales) -> Array:
-    """Mean (n,) of one over the scale of the noise of each row, given the others, by its own density alone."""
+    """Return the mean (n,) of 1/scale of the noise of each row given the others, by its own density alone."""
     joint = np.log(scales.weights) + densities_of_rows(problem, point, posterior, scales.factors)
     return np.exp(log_softmax(joint, axis=1)) @ (1.0 / scales.factors)
 
 
 def densities_of_rows(problem: Problem, point: Point, posterior: Cavities, factors: Array) -> Array:
-    """Log density (n, s) of each row given the others, if the noise were wider by each factor."""
+    """Return the log density (n, s) of each row given the others, if the noise were wider by each factor."""
     variance = np.maximum(posterior.cavity_variance, 0.0)
     return _densities(posterior.cavity_mean, variance, problem.noise_at(point), problem.targets, factors)
 
@@ -280,7 +280,7 @@ def densities_of_rows(problem: Problem, point: Point, posterior: Cavities, facto
 def _densities(
     mean: Array, variance: Array, noise: NoiseModel, targets: Array, factors: Array, offsets: ArrayLike = 0.0
 ) -> Array:
-    """Log densities (n, s) of targets for f of given moments; NaN where these are not finite."""
+    """Return the log densities (n, s) of targets for f of given moments; NaN where these are not finite."""
     out = np.full((mean.size, factors.size), np.nan)
     known = np.isfinite(mean + variance)
     y, m, v = targets[known], mean[known], variance[known]
@@ -290,18 +290,18 @@ def _densities(
 
 
 def few(n: int) -> int:
-    """Number of nearest rows of which densities are compared where one posterior has all n rows."""
+    """Return the number of nearest rows whose densities are compared if one posterior has all n rows."""
     return min(_NEAREST, n // 4)
 
 
 def _learned(
     mean: Array, variance: Array, noise: NoiseModel, targets: Array, of_others: Array, weight: Array
 ) -> RowScales:
-    """The scales that maximise the log density of rows, given the mean of those near by scale, ``of_others`` (n, s)."""
+    """Find the scales that maximise the log density of rows; ``of_others`` (n, s) is the mean over near rows."""
     own = _densities(mean, variance, noise, targets, _FACTORS)
     solved, offsets = np.isfinite(own + of_others).all(axis=1), np.zeros(_FACTORS.size)
     every = _weigh(own[solved], of_others[solved], weight[solved])
-    # Where most targets are equal, and f is no quantile, the scales have means.
+    # If most targets are equal, and f is not a quantile, the scales have means.
     for _ in range(_TURNS if mostly_equal(targets, weight) and "quantile" not in noise.parameters else 0):
         joint = np.log(every.at(of_others).T + _TINY) + own
         share = np.where(solved, weight * np.exp(joint - logsumexp(joint, axis=1, keepdims=True)).T, 0.0)
@@ -319,12 +319,12 @@ def _learned(
 
 
 def _weigh(known: Array, given: Array, times: Array, before: NoiseScales | None = None) -> NoiseScales:
-    """Weights of all scales, from any ``before``, and how far neighbours share them, by log densities (n, s)."""
+    """Find weights of all scales, from any ``before``, and how far neighbours share them, by log densities (n, s)."""
     prior = np.where((_FACTORS == 1.0) & (before is None), _PRIOR, _LEAST)
     start = np.log(prior if before is None else before.weights)
 
     def loss(logits: Array, shared: float) -> tuple[float, Array]:
-        """Minus the log density of the rows and the log prior, and its gradient."""
+        """Return minus the log density of the rows and the log prior, and the gradient."""
         chosen = log_softmax(logits + shared * given, axis=1)
         joint, log_weights = chosen + known, log_softmax(logits)
         total = logsumexp(joint, axis=1)
@@ -365,7 +365,7 @@ def solved_rows(problem: Problem, point: Point, progress: str = "", known: Array
 
 
 def moments_given(problem: Problem, point: Point, X: Array, near: Rows, progress: str = "") -> tuple[Array, Array]:
-    """Mean and variance (m,) of f by mean field on rows ``near`` (m, k)."""
+    """Return the mean and variance (m,) of f by mean field on rows ``near`` (m, k)."""
     count = near.shape[1]
     noise, solved = problem.noise_of_rows(point), solved_rows(problem, point, progress)
     size = max(1, _ENTRIES // count**2)
@@ -386,7 +386,7 @@ def moments_given(problem: Problem, point: Point, X: Array, near: Rows, progress
 
 
 def nearest_rows(problem: Problem, point: Point, X: Array, count: int) -> Rows:
-    """Numbers of the nearest training rows of each input, nearest first; all rows if there are fewer than ``count``."""
+    """Return numbers of the training rows nearest to each input, nearest first; at most ``count`` or all rows."""
     apart = _apart(problem, point, X)
     if apart is not None:
         return np.argsort(apart, axis=1, kind="stable")[:, :count]
@@ -397,7 +397,7 @@ def nearest_rows(problem: Problem, point: Point, X: Array, count: int) -> Rows:
 
 
 def nearest_others(problem: Problem, point: Point, rows: Rows, count: int) -> Rows:
-    """Numbers of the nearest training rows of some training rows, without the row itself."""
+    """Return numbers of the nearest training rows of some training rows, without the row itself."""
     unit, n = _unit(problem, point), problem.targets.size
     count, parts = min(count, n - 1), range(0, n, _TREE)  # one tree of all rows would have to be in memory
     apart = _apart(problem, point, problem.inputs[rows])
@@ -406,14 +406,14 @@ def nearest_others(problem: Problem, point: Point, rows: Rows, count: int) -> Ro
         return np.argsort(apart, axis=1, kind="stable")[:, :count]
     scaled = ((np.arange(at, min(at + _TREE, n)), problem.inputs[at : at + _TREE] / unit) for at in parts)
     _, near = nearest_in(scaled, problem.inputs[rows] / unit, count + 1)
-    # Among many equal rows the row itself may not be found: then the last is left out.
+    # Among many equal rows the row itself may be missing: then the last one is left out.
     other = near != rows[:, None]
     other[other.all(axis=1), -1] = False
     return near[other].reshape(rows.size, count)
 
 
 def nearest_in(parts: Iterable[tuple[Rows, Array]], Z: Array, count: int) -> tuple[Array, Rows]:
-    """Distances and numbers (m, count) of the rows nearest to each of Z (m, d), of parts with numbers and inputs."""
+    """Return distances and numbers (m, count) of the rows nearest to Z (m, d), among parts (numbers, inputs)."""
     distance, near = np.empty((len(Z), 0)), np.empty((len(Z), 0), dtype=np.int64)
     for of_rows, inputs in parts:
         found = cKDTree(inputs).query(Z, k=np.arange(1, min(count, len(inputs)) + 1))
@@ -424,13 +424,13 @@ def nearest_in(parts: Iterable[tuple[Rows, Array]], Z: Array, count: int) -> tup
 
 
 def _apart(problem: Problem, point: Point, X: Array) -> Array | None:
-    """Prior variance (m, n) of differences of f, but for a number an input; None in blocks, and with lengthscales."""
+    """Return prior variances (m, n) of differences of f, up to a term per input; None with blocks or lengthscales."""
     if problem.composite is not None or problem.blocks.several or lengthscales(problem, point) is not None:
         return None
     return np.asarray(problem.cross(point, problem.inputs)[1] - 2.0 * problem.cross(point, X)[0])
 
 
 def _unit(problem: Problem, point: Point) -> Array:
-    """Units of the inputs in which rows are near."""
+    """Return units of the inputs for distances between rows."""
     unit = lengthscales(problem, point)
     return np.where(np.ptp(problem.inputs, axis=0) > 0, problem.inputs.std(axis=0), 1.0) if unit is None else unit

@@ -49,7 +49,7 @@ _ON_JAX = ("numpyro", "blackjax")
 _SAMPLERS = ("nutpie", "pymc", *_ON_JAX)
 # C and epsilon are correlated, and so are neighbouring values of f: diagonal adaptation needs twice as many steps.
 ADAPTATION: Mapping[str, str] = MappingProxyType({"adaptation": "low_rank"})
-_HIDDEN = [LATENT_COORDINATES, *NOISE_COORDINATES]  # variables that the model of the user has not
+_HIDDEN = [LATENT_COORDINATES, *NOISE_COORDINATES]  # variables that the user's model lacks
 _RHAT = 1.01
 _SMALLEST_STEP = 1e-4
 
@@ -68,14 +68,14 @@ class NUTS:
         Number of chains, at least 1; convergence can be judged with 2 or more.
     nuts_sampler : {"nutpie", "pymc", "numpyro", "blackjax"}, optional
         Sampler, as in `pm.sample`; by default nutpie. NumPyro and BlackJAX run on JAX, which compiles models of exact
-        targets with soft insensitive, ε-insensitive or Huber noise; intervals, labels, models without f (``latent``)
+        targets with soft insensitive, ε-insensitive or Huber noise. Intervals, labels, models without f (``latent``)
         and the kernels of `bsvr_pp.cov` need nutpie or PyMC.
     target_accept : float
         Target acceptance rate of the adaptation.
     cores : int, optional
         Number of chains at a time; by default as many as there are processors.
     nuts_sampler_kwargs : dict, optional
-        Further options of the sampler by name, which are numbers, words, lists or dicts.
+        Further options of the sampler by name: numbers, words, lists or dicts.
 
     Raises
     ------
@@ -111,7 +111,7 @@ class NUTS:
         if self.cores is not None:
             check_count("cores", self.cores, 1)
         try:
-            json.dumps(dict(self.nuts_sampler_kwargs or {}))  # as results keep them
+            json.dumps(dict(self.nuts_sampler_kwargs or {}))  # raises unless results can store them
         except (TypeError, ValueError):
             kwargs = self.nuts_sampler_kwargs
             raise TypeError(f"nuts_sampler_kwargs must be a dict to numbers and words, got {kwargs!r}") from None
@@ -131,7 +131,7 @@ class NUTS:
             )
         if given:
             problem = read_model(_with_given(problem.model, given), samples_f=self.latent is None)
-        if self.nuts_sampler != "pymc":  # which takes other steps for discrete variables
+        if self.nuts_sampler != "pymc":  # PyMC has other steps for discrete variables
             check_continuous(problem, given)
         sampler, latent = _sampler_for(problem.model, self), self.latent
         if latent is not None:
@@ -144,7 +144,7 @@ class NUTS:
         return Draws(problem, samples, given, diagnosis(samples, problem.hyperparameters, self.draws))
 
     def run_unread(self, model: pm.Model, given: Point, progressbar: bool, rng: np.random.Generator) -> xr.DataTree:
-        """Sample a model that other methods do not take, as PyMC has it: the tree of PyMC."""
+        """Sample a model that other methods refuse by PyMC; return its tree."""
         model = _with_given(model, given) if given else model
         sampler, names = _sampler_for(model, self, takes_discrete=True), [v.name for v in model.free_RVs]
         samples = _sample(model, self, sampler, int(rng.integers(2**31)), progressbar, names)
@@ -155,7 +155,7 @@ class NUTS:
 
 
 def _with_given(model: pm.Model, given: Point) -> pm.Model:
-    """A copy of a model without its given variables."""
+    """Return a copy of a model without its given variables."""
     return set_initial_values(copy_model(model, lambda each: pm.do(each, dict(given))), model)
 
 
@@ -169,7 +169,7 @@ def _check_plain(model: pm.Model, sampler: str) -> None:
 
 
 def _sampler_for(model: pm.Model, method: NUTS, *, takes_discrete: bool = False) -> str:
-    """The sampler of a method, by default nutpie, which fails where the log density of a variable has no slope."""
+    """Return the sampler of a method: by default nutpie, which fails if the log density of a variable is flat."""
     flat = [v.name for v in model.free_RVs if isinstance(v.owner.op, NoiseRV)]
     if flat and method.nuts_sampler == "nutpie":
         raise ValueError(f"nuts_sampler='nutpie' cannot sample {flat[0]}, whose density is flat: use 'pymc'")
@@ -190,7 +190,7 @@ def _sample(
     adaptation = ADAPTATION if sampler == "nutpie" else {}
     nuts = {"target_accept": method.target_accept, **adaptation, **(method.nuts_sampler_kwargs or {})}
     by_gradients = any(np.dtype(v.dtype).kind == "f" for v in model.free_RVs)
-    # Without fastmath, by which cached code of Numba would reorder sums in another way than fresh code.
+    # No fastmath: cached Numba code would reorder sums in another way than fresh code.
     plain = pytensor.config.change_flags(numba__fastmath=False)
     with plain, interruptible() as came, threadpool_limits(limits=1):
         try:
@@ -198,7 +198,7 @@ def _sample(
                 draws=int(method.draws),
                 tune=int(method.tune),
                 chains=int(method.chains),
-                cores=min(int(method.chains), method.cores or cpu_count()),  # by itself PyMC leaves half of them idle
+                cores=min(int(method.chains), method.cores or cpu_count()),  # PyMC's default leaves half of them idle
                 **({"nuts": nuts} if by_gradients else {}),
                 nuts_sampler=sampler,
                 random_seed=seed,
@@ -207,7 +207,7 @@ def _sample(
                 model=model,
             )
         except Exception as error:
-            if came:  # samplers cannot return what has no draws
+            if came:  # samplers cannot return a result without draws
                 raise KeyboardInterrupt from error
             raise
         finally:
@@ -218,7 +218,7 @@ def _sample(
 
 
 def sampled_model(problem: Problem, latent: IntegratesLatent | None, progressbar: bool) -> pm.Model:
-    """The model that is sampled: with coordinates of the noise, and of f by any sites of mean field at its optimum."""
+    """Return the model to sample, in coordinates of the noise, and of f by any mean-field sites at the optimum."""
     moved = with_noise_coordinates(problem)
     same = moved is problem.model
     if latent is None and (found := _optimum(problem, progressbar)) is not None:
@@ -229,7 +229,7 @@ def sampled_model(problem: Problem, latent: IntegratesLatent | None, progressbar
 
 
 def _optimum(problem: Problem, progressbar: bool) -> tuple[Point, Array, Array] | None:
-    """Hyperparameters of mean field, and the precisions and natural means of its sites; None if `whiten` has no use."""
+    """Return mean-field hyperparameters, site precisions and natural means; None if `whiten` does not apply."""
     discrete = any(np.dtype(v.dtype).kind != "f" for v in problem.variables)
     if discrete or problem.loss.targets.refusal("normalised evidence") or not can_whiten(problem):
         return None
@@ -261,14 +261,14 @@ def _starting(model: pm.Model, problem: Problem, point: Point) -> pm.Model:
 
 
 def _round(values: Array) -> Array:
-    """Round to three digits, so that the draws do not depend on the last digits of the optimum."""
+    """Round to three digits: draws must not depend on the last digits of the optimum."""
     with np.errstate(divide="ignore"):
         digit = 10.0 ** np.floor(np.log10(np.abs(values)) - 2.0)
     return np.where(values == 0.0, 0.0, np.rint(values / np.where(digit > 0, digit, 1.0)) * digit)
 
 
 def by_chain(samples: xr.DataTree, watched: Sequence[str] | None = None) -> list[Chain]:
-    """The complete draws of each chain: no ``watched`` variable is NaN, as all are where a sampler was interrupted."""
+    """Return complete draws of each chain, without NaN in ``watched`` variables (interrupted draws are NaN)."""
     both = ("posterior", "sample_stats")  # the latter is empty for steps without statistics
     groups = [group for group in both if group in samples.children and samples[group].sizes]
     data = {group: samples[group].to_dataset().drop_vars(["chain", "draw"], errors="ignore") for group in groups}
@@ -283,7 +283,7 @@ def by_chain(samples: xr.DataTree, watched: Sequence[str] | None = None) -> list
 
 
 def together(chains: list[Chain], draws: int) -> xr.DataTree:
-    """Combine chains at the common length, at most ``draws``, with most draws; an interruption if there are none."""
+    """Combine chains at the common length with most draws, at most ``draws``; without draws raise an interruption."""
     lengths = sorted((min(chain["posterior"].sizes["draw"], draws) for chain in chains), reverse=True)
     length = max(lengths, key=lambda n: n * sum(other >= n for other in lengths), default=0)
     if length == 0:
@@ -306,7 +306,7 @@ def diagnosis(
     sampled = [name for name in hyperparameters if name in posterior]
     watched = posterior[sampled] if sampled else posterior
     several = posterior.sizes["chain"] > 1 and posterior.sizes["draw"] > 3
-    with np.errstate(invalid="ignore"):  # numbers that are equal in all draws, as of indicators, have none
+    with np.errstate(invalid="ignore"):  # undefined for constant draws, such as indicators
         r_hat = _extreme(az.rhat(watched), np.fmax.reduce) if several else np.nan
         ess = _extreme(az.ess(watched), np.fmin.reduce) if posterior.sizes["draw"] > 3 else np.nan
     stats = samples["sample_stats"].to_dataset() if "sample_stats" in samples.children else xr.Dataset()

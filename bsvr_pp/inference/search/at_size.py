@@ -1,8 +1,8 @@
 """Hyperparameters and blocks of many rows.
 
-The hyperparameters are optimised on a random subset, which sees the data thinner than they are, and then on half of it
-and neighbourhoods cut at its lengthscales. The latter are kept only if rows that neither has seen have a larger log
-density: dense neighbourhoods mislead where data are nearly free of noise, discrete or repeated.
+The hyperparameters are optimised on a random subset, which is less dense than the data. A second search uses half of it
+and neighbourhoods in units of its lengthscales. The second optimum is kept only if it has a larger log density on
+held-out rows. Dense neighbourhoods mislead if data are nearly noise-free, discrete or repeated.
 """
 
 from __future__ import annotations
@@ -26,10 +26,10 @@ from bsvr_pp.model.blocks import ONE_BLOCK, Blocks, Partition, local_blocks
 from bsvr_pp.model.problem import Point, Problem
 
 _SUBSET = 1200  # rows of the random subset, at most half of all,
-_NEIGHBOURHOODS, _NEIGHBOURS = 40, 200  # neighbourhoods that are climbed, and their largest number of rows,
-_SHARE = 2  # beside every second row of the subset: with all, or twenty of 500 rows, a climb takes twice as long
-_HELD_OUT = 2000  # and rows whose density decides
-_KNOWN = 1e-12  # variance of f, on standardised targets, where a row repeats another without noise
+_NEIGHBOURHOODS, _NEIGHBOURS = 40, 200  # neighbourhoods in the objective, and their largest number of rows,
+_SHARE = 2  # with every second row of the subset: all rows, or twenty neighbourhoods of 500, take twice as long
+_HELD_OUT = 2000  # and held-out rows whose density decides
+_KNOWN = 1e-12  # variance of f, on standardised targets, if a row repeats another without noise
 _ENOUGH, _LIMIT = 0.3, 40  # ascent of three steps, in nats, below which the climb ends, and its number of evaluations
 
 
@@ -38,10 +38,10 @@ Stage = tuple[Rows, Optimum]  # a subset of the rows, and the optimum of its fit
 
 @dataclass(frozen=True, slots=True)
 class AtSize:
-    """Hyperparameters of many rows that were kept, the blocks cut at their lengthscales, and how they were found.
+    """Hyperparameters for many rows, the blocks cut in units of their lengthscales, and a record of the search.
 
-    ``optima`` are the end of the climb and that of the subset, the one that was kept first; ``log_density`` (2,) is the
-    mean log density of the rows held out, for the subset and for the climb.
+    ``optima`` are the ends of the climb and of the subset search, the kept one first. ``log_density`` (2,) is the mean
+    log density of held-out rows, for the subset and the climb.
     """
 
     optima: list[Optimum]
@@ -51,16 +51,16 @@ class AtSize:
 
     @property
     def point(self) -> Point:
-        """The hyperparameters that were kept."""
+        """The kept hyperparameters."""
         return self.optima[0].point
 
     @property
     def end(self) -> Optimum:
-        """The end of a stage that did not converge, or of that which was kept if both converged."""
+        """The end of a stage that did not converge, or of the kept stage if both converged."""
         return next((optimum for optimum in self.optima if not optimum.converged), self.optima[0])
 
     def record(self) -> str:
-        """What happened, as JSON: both sets of hyperparameters, both densities, which was kept, and the end."""
+        """Return the record as JSON: both sets of hyperparameters, both densities, which was kept, and the end."""
         ends = self.optima[::-1] if self.refined else self.optima
         found: dict[str, object] = {
             name: {"hyperparameters": optimum.record()["point"], "log_density": float(density)}
@@ -82,8 +82,8 @@ def search_in_blocks(
 ) -> AtSize:
     """Find hyperparameters and blocks, of at most ``rows`` rows, of a problem without blocks.
 
-    Finished stages are kept in ``saved`` as plain data, and those of an interrupted call are not computed again. The
-    first stage, a subset and its optimum, may be ``known``.
+    Finished stages are kept in ``saved`` as plain data; an interrupted call does not compute them again. The first
+    stage, a subset and its optimum, may be ``known``.
     """
     saved = {} if saved is None else saved
     subset = subset_of(problem.targets.size, rng) if known is None else known[0]
@@ -107,19 +107,19 @@ def search_in_blocks(
 
 
 def subset_of(n: int, rng: np.random.Generator) -> Rows:
-    """The random subset of n rows on which the search begins."""
+    """Return the random subset of n rows on which the search begins."""
     return np.sort(rng.choice(n, min(_SUBSET, max(2, n // 2)), replace=False))
 
 
 def cut(problem: Problem, point: Point, rows: int) -> Blocks:
-    """Cut the rows into blocks of at most ``rows`` rows at the lengthscales; the same rows are cut in the same way."""
+    """Cut the rows into blocks of at most ``rows`` rows in units of the lengthscales, in a reproducible way."""
     return local_blocks(problem.inputs, rows, lengthscale=lengthscales(problem, point), random_seed=0)
 
 
 def _neighbourhoods(
     problem: Problem, lengthscale: Array | None, subset: Rows, rng: np.random.Generator
 ) -> tuple[list[Rows], list[tuple[Rows, Rows]]]:
-    """Neighbourhoods of random rows: some to climb, others as rows to condition on, and rows to predict."""
+    """Return neighbourhoods of random rows: some for the objective; others with rows to condition on and to predict."""
     n = problem.targets.size
     most = min(_NEIGHBOURS, max(2, n // 8))
     blocks = local_blocks(problem.inputs, most, lengthscale=lengthscale, random_seed=rng)
@@ -150,12 +150,12 @@ def _climb(problem: Problem, method: IntegratesLatent, first: Optimum, progressb
         found = ascend(counted, x, n, first_step=0.1, tolerance=_ENOUGH, limit=_LIMIT)
     point = objective.unpack(found.x)
     message = f"in neighbourhoods: {found.message}"
-    ended = found.converged or found.n_evaluations >= _LIMIT  # rows held out judge where it ends
+    ended = found.converged or found.n_evaluations >= _LIMIT  # held-out rows judge the end
     return Optimum(point, found.value, ended, message, found.n_evaluations)
 
 
 def _log_density(problem: Problem, method: IntegratesLatent, point: Point, checks: list[tuple[Rows, Rows]]) -> float:
-    """Mean log density of rows held out, given others; -inf if a solve fails, and NaN if there are no such rows."""
+    """Return mean log density of held-out rows given others; -inf if a solve fails, NaN if there are none."""
     if not checks:
         return float("nan")
 

@@ -1,10 +1,10 @@
 """Hyperparameters at the optimum of evidence times priors, of one problem or of several that share a kernel.
 
-The optimisation runs in the unconstrained space of the model, but without the Jacobian of its transforms: the optimum
-is the mode of the constrained hyperparameters. A part of the rows leaves out starts that are far behind, and a few
-steps on all rows choose between the others. The search on all rows begins half way to the point that the part reached,
-with the second derivatives of the part: few rows do not see what is narrow, or small, so that a search from that point
-itself often ends in a worse optimum.
+The optimisation runs in the unconstrained space of the model, but without the Jacobian of its transforms. The optimum
+is the mode of the constrained hyperparameters. A part of the rows excludes starts that are far behind, and a few steps
+on all rows choose between the others. The search on all rows begins half way between the start and the optimum of the
+part, with its second derivatives. Few rows do not show fast or small variation: a search from the optimum of the part
+often ends in a worse optimum.
 """
 
 from __future__ import annotations
@@ -35,24 +35,24 @@ from bsvr_pp.model.operation import TargetsGraph
 from bsvr_pp.model.problem import Point, Problem
 
 _NEAR = 0.03  # largest change of the unconstrained values for which the last solution is a good start
-_SAME = 1e-12  # and for which it is the same point, up to rounding of the constrained values
-_TRIAL = 10  # evaluations of a start, after which the best start continues if the evidence is continuous
-_CLOSE = 15.0  # nats by which starts may be behind the best to be continued once before one is chosen
+_SAME = 1e-12  # and for which the point is the same, up to rounding of the constrained values
+_TRIAL = 10  # evaluations of each start before the best continues, if the evidence is continuous
+_CLOSE = 15.0  # nats behind the best within which starts are continued once before one is chosen
 _DIFFERENCE = 0.05  # step of unconstrained values for second derivatives,
-_SLOPE = 0.1  # and smallest first derivative, in nats on a part of the rows, of a value that has them
+_SLOPE = 0.1  # and smallest first derivative, in nats on a part of the rows, of a value with second derivatives
 _FINEST = 0.1  # scale of noise, in standard deviations of the jitter, below which predictions no longer change
-_MANY_ROWS = 100  # rows above which the tolerance grows with their number: 2 nats of 2,000 rows change no CRPS
-_HALVED = 1500  # number of rows from which half of them are searched first
-_ABOVE = 0.5  # nats by which a constant is better than what was found, to be searched from
-_CHOSEN = 0  # seed of the choice of some rows, so that no optimum depends on the seed of the caller
-OF_OPTIMUM = "objective", "converged", "message", "n_evaluations"  # what files have of an `Optimum` beside its point
-_SHARE = 0.3  # of the tolerance of one problem: of a sum, with more values, some searches ended 2 nats below
-_MANY, _FEW = 400, 200  # rows above which a quarter of them is tried first, and least rows of a quarter
+_MANY_ROWS = 100  # rows above which the tolerance grows with their number: 2 nats on 2,000 rows change no CRPS
+_HALVED = 1500  # number of rows from which half of them is searched first
+_ABOVE = 0.5  # nats by which a constant must be better than the optimum to start a search
+_CHOSEN = 0  # seed of the choice of some rows: no optimum may depend on the caller's seed
+OF_OPTIMUM = "objective", "converged", "message", "n_evaluations"  # fields of an `Optimum` in files, beside its point
+_SHARE = 0.3  # of the tolerance of one problem: with more, some searches of a sum ended 2 nats below
+_MANY, _FEW = 400, 200  # rows above which a quarter of them is tried first, and smallest quarter
 
 
 @dataclass(frozen=True, slots=True)
 class Optimum:
-    """End point of one run of the optimiser, as `Ascent`: the objective is that of `SearchObjective`."""
+    """End point of one run of the optimiser, as `Ascent`, with the objective of `SearchObjective`."""
 
     point: Point
     objective: float
@@ -62,7 +62,7 @@ class Optimum:
     curvature: Pairs = ()
 
     def record(self) -> dict[str, object]:
-        """The end point as plain data, without the curvature."""
+        """Return the end point as plain data, without the curvature."""
         point = {name: np.asarray(value).tolist() for name, value in self.point.items()}
         return {"point": point} | {name: np.asarray(getattr(self, name)).item() for name in OF_OPTIMUM}
 
@@ -76,7 +76,7 @@ class Optimum:
 def maximize(
     problem: Problem, method: IntegratesLatent, fixed: Point, options: Options, rng: Generator
 ) -> list[Optimum]:
-    """Run the optimiser from several starts or the given one; the best optimum is first, also if it is interrupted."""
+    """Run the optimiser from several starts or the given one; return the best optimum first, also if interrupted."""
     check_continuous(problem, fixed)
     restarts, kept = options.restarts or method.search.starts, method.search.kept
     one_optimum, go_on = kept == 0, max(ceil(kept * restarts), 1)
@@ -138,7 +138,7 @@ def maximize(
 
 
 def check_continuous(problem: Problem, fixed: Collection[str]) -> None:
-    """Check that no discrete hyperparameter is optimised or sampled by gradients."""
+    """Check that gradients do not optimise or sample a discrete hyperparameter."""
     for name, variable in zip(problem.hyperparameters, problem.variables, strict=True):
         if name not in fixed and np.dtype(variable.dtype).kind != "f":
             raise ModelError(
@@ -148,12 +148,12 @@ def check_continuous(problem: Problem, fixed: Collection[str]) -> None:
 
 
 def tolerance_of(tolerance: float, n: int) -> float:
-    """The tolerance of a search on n rows, in nats."""
+    """Return the tolerance of a search on n rows, in nats."""
     return tolerance * max(1.0, n / _MANY_ROWS)
 
 
 def _halves(problem: Problem) -> list[Problem]:
-    """Halves of the rows, of at least 750 rows, each of the next, and the problem."""
+    """Return nested halves of the rows, each of at least 750 rows, smallest first, and the problem."""
     levels = [problem]
     while not problem.blocks.several and problem.divisible and (n := levels[0].targets.size) >= _HALVED:
         levels.insert(0, _some(levels[0], n // 2))
@@ -161,15 +161,15 @@ def _halves(problem: Problem) -> list[Problem]:
 
 
 def _part(problem: Problem) -> Problem | None:
-    """A quarter of the rows, or of the blocks, if there are many."""
+    """Return a quarter of the rows, or of the blocks, if there are many."""
     n = problem.targets.size
     return _some(problem, max(_FEW, n // 4)) if n > _MANY and problem.divisible else None
 
 
 def _some(problem: Problem, count: int) -> Problem:
-    """So many random rows with their nearest neighbours, or rows of whole blocks; the same ones in each search.
+    """Return ``count`` random rows with their nearest neighbours, or rows of whole blocks, always the same.
 
-    Without neighbours few rows do not show how much of the targets is noise.
+    Without neighbours, few rows do not show how much of the targets is noise.
     """
     rng, n = np.random.default_rng(_CHOSEN), problem.targets.size
     if problem.blocks.several or problem.rank is not None or problem.inputs.shape[1] == 0:
@@ -184,20 +184,20 @@ def _sorted(optima: list[Optimum]) -> list[Optimum]:
 
 
 def _close(tried: list[Optimum]) -> list[int]:
-    """Numbers of the starts that are close behind the best."""
+    """Return numbers of the starts that are close behind the best."""
     best = max(found.objective for found in tried)
     return [i for i, found in enumerate(tried) if found.objective >= best - _CLOSE]
 
 
 def _left(optima: list[Optimum]) -> list[Optimum]:
-    """The best of several starts first; the messages of others that are unfinished say that they are left."""
+    """Return the best of several starts first; messages of unfinished others say that they were stopped."""
     best, *others = _sorted(optima)
     message = "left, behind another start after {} evaluations"
     return [best, *(o if o.converged else replace(o, message=message.format(o.n_evaluations)) for o in others)]
 
 
 def _raced(whole: SearchObjective, few: SearchObjective, begun: list[Optimum]) -> list[Optimum]:
-    """Continue starts that a part of the rows does not tell apart for a few steps with all, and the best to the end."""
+    """Continue starts that a part of the rows cannot distinguish for a few steps with all; then the best one."""
     turns, best = [whole.second_derivatives(found, few) for found in begun], 0
     if len(begun) > 1:
         pairs = zip(begun, turns, strict=True)
@@ -208,12 +208,12 @@ def _raced(whole: SearchObjective, few: SearchObjective, begun: list[Optimum]) -
 
 
 class SearchObjective:
-    """Log evidence, with the log priors if they are in the objective, as a function of the free unconstrained values.
+    """Log evidence, plus the log priors in the objective, as a function of the free unconstrained values.
 
-    The evidence of blocks is a sum, of a function that is compiled once. Each block is warm-started from its previous
-    solution if that is near. Without ``warm_starts`` a value depends on its point alone. With ``density`` the function
-    is the log density of the free unconstrained values, without the priors of fixed ones. The priors of ``elsewhere``
-    count in another objective.
+    The evidence of blocks is a sum of one compiled function. Each block is warm-started from its previous solution if
+    that is near. Without ``warm_starts`` a value depends only on its point. With ``density`` the function is the log
+    density of the free unconstrained values, without the priors of fixed ones. The priors of ``elsewhere`` belong to
+    another objective.
     """
 
     def __init__(
@@ -244,7 +244,7 @@ class SearchObjective:
         self._shapes = self._flat(template).point_map_info
 
     def __call__(self, x: Array) -> tuple[float, Array]:
-        """Value and gradient (k,) at x (k,); -inf and zeros if a solve fails. The last ones are kept."""
+        """Return value and gradient (k,) at x (k,); -inf and zeros if a solve fails. The last ones are kept."""
         if self._known is None or np.abs(x - self._known[0]).max(initial=0.0) > _SAME:
             self._known = x.copy(), *self._evaluated(x)
         return self._known[1:]
@@ -265,17 +265,17 @@ class SearchObjective:
         return float(value), gradient
 
     def pack(self, point: Point) -> Array:
-        """Free unconstrained values (k,) of a point of the hyperparameters."""
+        """Return the free unconstrained values (k,) of a point of the hyperparameters."""
         return self._flat(self._problem.to_unconstrained({**point, **self._fixed})).data
 
     def unpack(self, x: Array) -> Point:
-        """The point of free unconstrained values (k,), with the fixed hyperparameters."""
+        """Return the point of free unconstrained values (k,), with the fixed hyperparameters."""
         return {**self._problem.to_constrained(self._split(x)), **self._fixed}
 
     def highest(self) -> Array:
-        """Free unconstrained values (k,) above which the noise is far below the jitter of the covariance.
+        """Return upper limits (k,) of the free unconstrained values: above, the noise is far below the jitter.
 
-        Without this limit C has no largest value where rows are repeated, which have one f.
+        Without this limit C grows without bound for repeated rows, which share one f.
         """
         problem, point = self._problem, initial_point(self._problem)
         scale = _FINEST * float(problem.prior.jitter) ** 0.5
@@ -289,7 +289,7 @@ class SearchObjective:
         return np.where(self.are_of(limits) & np.isfinite(high), high, np.inf)
 
     def are_of(self, names: Collection[str]) -> NDArray[np.bool_]:
-        """Which of the free unconstrained values (k,) are of hyperparameters of these names."""
+        """Return which free unconstrained values (k,) belong to hyperparameters of these names."""
         return self._flat([np.full(value.shape, name in names) for name, value in self._all_values.items()]).data > 0
 
     def climb(self, start: Point, **options: Any) -> Optimum:
@@ -308,21 +308,21 @@ class SearchObjective:
         return replace(more, n_evaluations=more.n_evaluations + found.n_evaluations)
 
     def restarted(self, found: Optimum) -> Optimum:
-        """The optimum of other rows, or a point near the optimum, as a point from which to continue with these."""
+        """Return the optimum of other rows, or a point near the optimum, as a start on these rows."""
         return replace(found, objective=self(self.pack(found.point))[0], converged=False, curvature=())
 
     def half_way(self, start: Point, found: Optimum) -> Optimum:
-        """The middle of the way from a start to what other rows have reached, as a point from which to continue."""
+        """Return the midpoint between a start and the optimum of other rows, as a start on these rows."""
         middle = self.unpack(0.5 * (self.pack(start) + self.pack(found.point)))
         return replace(found, point=middle, converged=False, curvature=())
 
     def second_derivatives(self, found: Optimum, few: SearchObjective) -> Array | None:
-        """Minus the second derivatives (k, k), about, by those of a part of the rows; None where a search has ended."""
+        """Approximate minus the second derivatives (k, k) from a part of the rows; None if the search has ended."""
         if found.converged:
             return None
         x, ratio = self.pack(found.point), self._problem.targets.size / few._problem.targets.size
         gradient, second = few(x)[1], np.zeros((x.size, x.size))
-        steep = np.abs(gradient) >= _SLOPE  # logs of what is far too small have neither derivative
+        steep = np.abs(gradient) >= _SLOPE  # logs of values that are far too small have neither derivative
         for i in np.flatnonzero(steep):
             second[i, steep] = (gradient - few(x + _DIFFERENCE * np.eye(x.size)[i])[1])[steep]
         return ratio / _DIFFERENCE * second
@@ -335,7 +335,7 @@ class SearchObjective:
         return list(DictToArrayBijection.rmap(RaveledVars(x, self._shapes), self._all_values).values())
 
     def _of_blocks(self, values: list[Array]) -> list[list[Array]]:
-        """Value, sites (2, m) and gradients of each block."""
+        """Return the value, sites (2, m) and gradients of each block."""
         data = self._problem.data.values()
         key = f"{'posterior' if self._together else 'evidence'} by {self._method!r}"
         of_rows = self._problem.function(key, self._compile_rows)
@@ -347,9 +347,9 @@ class SearchObjective:
         return self._problem.blocks.each(of_block, range(len(self._parts)))
 
     def _compile_rows(self) -> Callable[..., list[Array]]:
-        """The function of the rows of one block, together with the log priors if there are no blocks."""
+        """Return the function of the rows of one block, together with the log priors if there are no blocks."""
         problem = self._problem
-        y, start = pt.vector(), pt.matrix()  # without names, which data may have
+        y, start = pt.vector(), pt.matrix()  # without names, which data may use
         targets = TargetsGraph.of(*problem.ends.graph(y), problem.weight)
         given = problem.loss.name, problem.covariance, problem.mean, targets, problem.parameters, start
         evidence, _, sites = self._method.evidence_graph(*given)
@@ -368,10 +368,10 @@ class SearchObjective:
 
 
 class SharedObjective:
-    """The sum of the `SearchObjective` of problems that share all hyperparameters but those of their noise.
+    """The sum of the `SearchObjective` of problems that share all hyperparameters except the noise.
 
-    Its x (k,) has the unconstrained values that are shared, and then those of the noise of each problem. Options
-    are those of `SearchObjective`.
+    Its x (k,) has the shared unconstrained values, and then the noise of each problem. Options are as in
+    `SearchObjective`.
     """
 
     def __init__(
@@ -396,7 +396,7 @@ class SharedObjective:
         self._size = np.sum(~own) + own.sum() * count
 
     def __call__(self, x: Array) -> tuple[float, Array]:
-        """Value and gradient (k,) at x (k,); -inf and zeros if a solve fails."""
+        """Return value and gradient (k,) at x (k,); -inf and zeros if a solve fails."""
         if len(self._each) == 1:
             return self._each[0](x)
         found = each_block(lambda j: self._each[j](x[self._places[j]]), len(self._each))
@@ -406,18 +406,18 @@ class SharedObjective:
         return (value, gradient) if np.isfinite(value) else (-np.inf, np.zeros_like(x))
 
     def pack(self, points: Sequence[Point], first: int = 0) -> Array:
-        """The x (k,) of a point of each problem; what is shared is that of the ``first``."""
+        """Return the x (k,) of a point of each problem, with the shared values of the ``first``."""
         x = np.empty(self._size)
         for j in (*range(len(points)), first):
             x[self._places[j]] = self._each[j].pack(points[j])
         return x
 
     def unpack(self, x: Array) -> list[Point]:
-        """The point of each problem."""
+        """Return the point of each problem."""
         return [each.unpack(x[place]) for each, place in zip(self._each, self._places, strict=True)]
 
     def highest(self) -> Array:
-        """Upper limits (k,) of x, which are those of noise, as of `SearchObjective.highest`."""
+        """Return upper limits (k,) of x for the noise, as in `SearchObjective.highest`."""
         x = np.empty(self._size)
         for place, each in zip(self._places, self._each, strict=True):
             x[place] = each.highest()
@@ -427,11 +427,12 @@ class SharedObjective:
 def maximize_shared(
     problems: Sequence[Problem], method: IntegratesLatent, points: Sequence[Point], tolerance: float | None = None
 ) -> list[Optimum]:
-    """Maximise the sum of the evidences; return the optimum as one of each problem.
+    """Maximise the sum of the evidences; return the optimum for each problem.
 
-    ``points`` are optima of each problem alone. The search starts where the sum is largest: at what is shared of one of
-    them, or at the mean, the largest or the smallest of each value. Where problems depend on different inputs, all of
-    one alone are constants in the inputs of the others, and so is their mean: the sum may have an optimum there.
+    ``points`` are the separate optima of the problems. The search starts where the sum is largest: at the shared values
+    of one optimum, or at the mean, largest or smallest of each value. If problems depend on different inputs, each
+    separate optimum, and their mean, may be constant in the inputs of the others. The sum may have a poor optimum
+    there.
     """
     objective = SharedObjective(problems, method)
     starts = [objective.pack(points, j) for j in range(len(points))]
@@ -445,7 +446,7 @@ def maximize_shared(
 
 
 def check_alike(problems: Sequence[Problem]) -> None:
-    """Check that problems have the same hyperparameters, which a kernel function may make from the inputs."""
+    """Check that problems have the same hyperparameters; a kernel function may make them from the inputs."""
     first, *others = ({name: each.shape_of(name) for name in each.hyperparameters} for each in problems)
     for other in others:
         if other != first:

@@ -1,8 +1,8 @@
 """Maximisation of an evidence that may be discontinuous: L-BFGS that tolerates discontinuities of the observed size.
 
-The exact Laplace evidence jumps where a residual enters or leaves the curved part of the loss. The value may decrease
-in a step by about the deviation of the last steps from the mean of their slopes (Shi, Xie, Xuan & Nocedal 2022). For a
-smooth evidence this is zero, and the step is bracketed by slopes (Lewis & Overton 2013).
+The exact Laplace evidence jumps where a residual enters or leaves the curved part of the loss. A step may decrease the
+value by about the deviation of the last steps from the mean of their slopes (Shi, Xie, Xuan & Nocedal 2022). For a
+smooth evidence this is zero, and slopes bracket the step (Lewis & Overton 2013).
 """
 
 from __future__ import annotations
@@ -25,8 +25,8 @@ _STEPS, _TRIALS = 500, 6  # largest number of steps, and of evaluations for one 
 _SHRINKINGS = 15  # and of shorter steps where the function has no value
 _NEAR = 1e-3  # distance from the end of its domain at which a value is held there
 _PAIRS = 10  # number of steps that determine the curvature
-_FLATTEST = 10.0  # smallest curvature of Newton's steps, in nats: where it is less, a part of the rows is no guide
-_NO_ASCENT = 0.01  # smallest increase that counts, in nats per hundred rows
+_FLATTEST = 10.0  # smallest curvature of Newton's steps, in nats: a smaller one from a part of the rows is unreliable
+_NO_ASCENT = 0.01  # smallest increase counted as progress, in nats per hundred rows
 _IDLE = 5  # number of steps without an increase after which it returns to the best point
 _RECENT = 5  # number of evaluations whose jumps determine the tolerance (twice the largest),
 _LARGEST = 0.02  # which is at most this number of nats per row
@@ -38,7 +38,7 @@ _SETTLING = 3  # number of steps whose ascent is compared with the tolerance
 class Ascent:
     """The best point (k,) of a maximisation, the value there, the reason of the end, and whether it is an optimum.
 
-    ``curvature`` are the last steps and the changes of the gradient along them, with which a search can continue.
+    ``curvature`` has the last steps and the changes of the gradient along them; a search can continue with it.
     """
 
     x: Array
@@ -61,11 +61,11 @@ def ascend(
     second: Array | None = None,
     highest: Array | None = None,
 ) -> Ascent:
-    """Maximise ``evaluate``, which returns value (-inf for a failure) and gradient, from a start (k,), as a rule logs.
+    """Maximise ``evaluate``, which returns value (-inf for a failure) and gradient, from a start (k,), usually logs.
 
-    No step goes above ``highest`` (k,) where that is above the start. The search ends where three steps together ascend
-    by less than ``tolerance``, or unfinished after ``limit`` evaluations. Jumps add up over ``n_rows``. ``curvature``
-    is that of an earlier search, and ``second`` minus the second derivatives near the start (k, k), about.
+    No step goes above ``highest`` (k,) if it is above the start. The search ends when three steps together ascend by
+    less than ``tolerance``, or unfinished after ``limit`` evaluations. Jumps add up over ``n_rows``. ``curvature``
+    comes from an earlier search, and ``second`` is approximately minus the second derivatives (k, k) near the start.
     """
     if start.size == 0:
         return Ascent(start, evaluate(start)[0], True, "all hyperparameters are given", 1)
@@ -155,7 +155,7 @@ class _Search:
         return f"no end after {_STEPS} steps", False
 
     def hold_at_end(self, here: _Point, gradient: Array) -> bool:
-        """Hold each value above which the function has none, as at a hard bound; return whether there is one."""
+        """Hold each x_i above which the function has no value, as at a hard bound; return whether there is one."""
         found = False
         for i in np.flatnonzero(gradient):
             up = np.sign(gradient[i])
@@ -199,13 +199,13 @@ class _Search:
 
 
 def _inverse(curvature: Array) -> Array:
-    """The inverse of minus the second derivatives, of which none counts as less than `_FLATTEST`."""
+    """Return the inverse of minus the second derivatives, each at least `_FLATTEST`."""
     values, vectors = np.linalg.eigh(0.5 * (curvature + curvature.T))
     return (vectors / np.maximum(np.abs(values), _FLATTEST)) @ vectors.T
 
 
 def _quasi_newton(gradient: Array, pairs: deque[tuple[Array, Array]], inverse: Array | None) -> Array:
-    """Multiply the gradient by the inverse curvature of the last steps (two loops of L-BFGS), and of what is known."""
+    """Multiply the gradient by the inverse curvature of the last steps (two loops of L-BFGS) and any known one."""
     direction, shares = gradient, []
     for step, turn in reversed(pairs):
         share = (step @ direction) / (step @ turn)

@@ -1,8 +1,8 @@
-"""Where a search for hyperparameters starts: points from the data, from the model and from the priors.
+"""Starts of a search for hyperparameters: points from the data, from the model and from the priors.
 
-The roles of the hyperparameters in the model, as noise, lengthscales or bias, say what the data tell of each. A
-constant is one more start: f hardly varies there, and all of the targets is noise. The lengthscales of a kernel are
-read from the model in the same way.
+The role of each hyperparameter in the model (noise, lengthscale or bias) determines its estimate from the data. A
+constant is another start: f hardly varies there, and the targets are noise. The lengthscales of a kernel are read from
+the model in the same way.
 """
 
 from __future__ import annotations
@@ -34,18 +34,18 @@ from bsvr_pp.model.kernels import MainEffects, RationalQuadratic
 from bsvr_pp.model.priors import location_and_scale
 from bsvr_pp.model.problem import Point, Problem
 
-_NEIGHBOURS = 2000  # about the largest number of rows whose neighbours are sought in the many inputs of linear models
+_NEIGHBOURS = 2000  # about the largest number of rows for neighbours in the many inputs of linear models
 _SLIGHT = 0.1  # amplitude of all main effects of the second start, in standard deviations of the targets
 _NARROW = 0.5  # lengthscale of the second start, in standard deviations of the inputs,
 _SMALLEST = 0.1  # and the share of the rows with the smallest differences, from which its noise is estimated
-_FLAT = 200  # number of inputs, such as values of a kernel with all rows, from which a tree is slower than products
-_TRIED = 100  # most draws from the priors in search of starts
-_LEVEL = 1e-2  # deviation of f, in standard deviations of the targets, of a constant, from which a search can leave it
-_FAR = 7.0  # change of unconstrained values: twice this one, and f still varies more with amplitudes alone
-_STEPS = 30  # most of them to smaller amplitudes
-_SAMPLE = 20  # rows over which the variation of f is seen
-_SHAPES = {"C": 1.0, "epsilon": 0.01}, {"C": 3.0, "epsilon": 1.0}, {"C": 1e3, "epsilon": 1.0}  # of noise of a constant
-_LEVELS, _UNITS = 100, 80  # quantiles of the targets and scales of the noise, by which its likelihood is seen
+_FLAT = 200  # number of inputs (such as kernel values with all rows) from which a tree is slower than products
+_TRIED = 100  # largest number of draws from the priors in search of starts
+_LEVEL = 1e-2  # deviation of f for a constant, in standard deviations of the targets: a search can leave it
+_FAR = 7.0  # change of unconstrained values that separates amplitudes from other values
+_STEPS = 30  # largest number of steps to smaller amplitudes
+_SAMPLE = 20  # rows that measure the variation of f
+_SHAPES = {"C": 1.0, "epsilon": 0.01}, {"C": 3.0, "epsilon": 1.0}, {"C": 1e3, "epsilon": 1.0}  # noise of a constant
+_LEVELS, _UNITS = 100, 80  # quantiles of the targets and scales of the noise in its likelihood
 
 
 def initial_point(problem: Problem) -> Point:
@@ -60,9 +60,9 @@ def initial_point(problem: Problem) -> Point:
 
 
 def choose_starts(problem: Problem, restarts: int, rng: Generator) -> list[Point]:
-    """Starting points: from the data with long and with short lengthscales, from the model, and the two of Chu et al.
+    """Choose starts: from the data with long and short lengthscales, from the model, and the two of Chu et al.
 
-    Then draws from the priors, or around the first point if one is improper. None has a potential of -inf.
+    Then come draws from the priors, or around the first point if a prior is improper. None has a potential of -inf.
     """
     initial, roles = initial_point(problem), find_roles(problem)
     y, X = problem.targets, problem.inputs
@@ -72,7 +72,7 @@ def choose_starts(problem: Problem, restarts: int, rng: Generator) -> list[Point
     widths, d = np.std(X, axis=0), max(1, X.shape[1])
     spread = float(np.median(widths[widths > 0])) if (widths > 0).any() else 1.0
     n = max((np.size(initial[name]) for name, role in roles.items() if "lengthscale" in role), default=1)
-    if 1 < n < d:  # inputs of one lengthscale are one
+    if 1 < n < d:  # inputs that share a lengthscale count as one
         d, spread = n, float(np.sqrt(np.sum(widths**2) / n))
 
     def guessed(C: float, epsilon: float, lengthscale: float, bias: float, **more: float) -> Point:
@@ -91,7 +91,7 @@ def choose_starts(problem: Problem, restarts: int, rng: Generator) -> list[Point
         guessed(1.0 / scale, 0.05 * scale, 2.0**0.5 * spread, 100 * scale**2),
         guessed(10.0 / scale, 0.05 * scale, d**0.5 * spread, 100 * scale**2),
     ]
-    if labels:  # which have no scale
+    if labels:  # labels have no scale
         known = [initial]
     new = [point for i, point in enumerate(known) if not any(_same(point, other) for other in known[:i])]
     starts = [point for point in new if _is_possible(problem, point)][:restarts]
@@ -111,7 +111,7 @@ def choose_starts(problem: Problem, restarts: int, rng: Generator) -> list[Point
 
 
 def _is_possible(problem: Problem, point: Point) -> bool:
-    """Whether potentials and observed variables of hyperparameters have a density above zero."""
+    """Return whether potentials and observed variables of hyperparameters have a density above zero."""
     return not problem.terms or bool(np.isfinite(problem.log_prior_at(point)).all())
 
 
@@ -140,7 +140,7 @@ def _draw(problem: Problem, rng: Generator, point: Point) -> Point:
 def _noise_scales(X: Array, y: Array) -> tuple[float, float]:
     """Estimate the scale of the noise robustly, from differences between the targets of nearest neighbours.
 
-    The second scale is that of the smallest differences: it is less where many neighbours have the same target.
+    The second scale comes from the smallest differences: it is smaller if many neighbours have the same target.
     """
     if y.size < 3 or X.shape[1] == 0:
         return 2 * (float(np.std(y)) or 1e-3,)
@@ -150,7 +150,7 @@ def _noise_scales(X: Array, y: Array) -> tuple[float, float]:
 
 
 def neighbour_of_each(X: Array) -> Rows:
-    """The nearest other row of each row of X (n, d)."""
+    """Return the nearest other row of each row of X (n, d)."""
     width = np.where(np.std(X, axis=0) > 0, np.std(X, axis=0), 1.0)
     if X.shape[1] > _FLAT:
         Z = X / width
@@ -162,7 +162,7 @@ def neighbour_of_each(X: Array) -> Rows:
 
 
 def constant_of(problem: Problem, point: Point, fixed: Collection[str]) -> Point | None:
-    """The point, but f hardly varies, with the most likely noise of a constant; None if there is no such point."""
+    """Return the point with nearly constant f and the most likely noise of a constant; None if impossible."""
     if problem.loss.targets.values or problem.ends.cutpoints or not problem.divisible or problem.blocks.several:
         return None
     roles, free = find_roles(problem), set(problem.hyperparameters) - set(fixed)
@@ -173,9 +173,9 @@ def constant_of(problem: Problem, point: Point, fixed: Collection[str]) -> Point
 
 
 def flatten(problem: Problem, point: Point, names: Collection[str]) -> Point | None:
-    """The point with amplitudes at which f hardly varies over the rows; None if there are none.
+    """Return the point with amplitudes at which f hardly varies over the rows; None if there are none.
 
-    With an amplitude the variance of f grows without end. With the inverse of a lengthscale it does not.
+    The variance of f grows without bound with an amplitude, but not with an inverse lengthscale.
     """
     some = problem.take(slice(None, None, 1 + problem.targets.size // _SAMPLE))
     least = _LEVEL * (location_and_scale(problem.targets)[1] or 1e-8)
@@ -200,12 +200,12 @@ def flatten(problem: Problem, point: Point, names: Collection[str]) -> Point | N
             return moved(amplitudes, change)
         if not isfinite(found):
             break
-        change += log(least / found)  # exact for the log of an amplitude, half of the way for that of a variance
+        change += log(least / found)  # exact for the log of an amplitude, half-way for a variance
     return None
 
 
 def _noise_of_constant(problem: Problem, point: Point, names: Mapping[str, str]) -> Point:
-    """Likely scales of the noise around a constant, by the ``names`` of its parameters; none if not all have one."""
+    """Return likely noise scales around a constant, by ``names`` of parameters; none if one lacks a scale."""
     noise, loss = problem.noise_at(point), problem.loss
     scales = [role for role in _SHAPES[0] if role in loss.parameters]
     if not set(scales) <= set(names) or any(map(np.ndim, noise.parameters.values())):
@@ -225,9 +225,9 @@ def _noise_of_constant(problem: Problem, point: Point, names: Mapping[str, str])
 
 
 def lengthscales(problem: Problem, point: Point) -> Array | None:
-    """Lengthscales of the inputs at given hyperparameters, (d,); None if the kernel has none, or several.
+    """Return lengthscales of the inputs at given hyperparameters, (d,); None if the kernel has none, or several.
 
-    Of several kernels that have slopes they are inverse to the expected slope of f, of which only ratios count.
+    For a sum of kernels they are inverse to the expected slope of f; only their ratios matter.
     """
     with np.errstate(divide="ignore"):
         found = problem.evaluate("lengthscales", lambda: _lengthscales(problem), point)
@@ -235,7 +235,7 @@ def lengthscales(problem: Problem, point: Point) -> Array | None:
 
 
 def _lengthscales(problem: Problem) -> list[Variable]:
-    """Graphs of the lengthscales, as `lengthscales` describes."""
+    """Return graphs of the lengthscales, as `lengthscales` describes."""
     kernels = [kernel for kernel in _addends(problem.prior.cov_func) if hasattr(kernel, "ls")]
     with_slopes = [kernel.slopes() for kernel in kernels if isinstance(kernel, MainEffects | RationalQuadratic)]
     if len(with_slopes) == len(kernels) > 1:
@@ -261,7 +261,7 @@ def find_roles(problem: Problem) -> dict[str, str]:
 
 
 def _addends(kernel: BaseCovariance) -> Iterator[BaseCovariance]:
-    """A kernel, after its addends and factors, or the kernel of levels and scales in it."""
+    """Yield the addends and factors of a kernel, or its kernel of levels and scales, and then the kernel."""
     inner = [kernel.cov_func] if isinstance(kernel, WithLevels | Warped) else []
     for part in getattr(kernel, "_factor_list", inner):
         yield from _addends(part)
@@ -269,7 +269,7 @@ def _addends(kernel: BaseCovariance) -> Iterator[BaseCovariance]:
 
 
 def _variable(graph: object) -> str | None:
-    """Name of a variable, or of that whose values are those of several inputs each."""
+    """Return the name of a variable, or of a variable whose values are shared by several inputs."""
     match graph:
         case Variable(name=None, owner=Apply(op=AdvancedSubtensor(), inputs=[source, *_])):
             return _variable(source)
@@ -279,7 +279,7 @@ def _variable(graph: object) -> str | None:
 
 
 def _transformed(graph: object) -> tuple[str | None, str]:
-    """Name of the variable whose inverse or exponential a graph is, if it has a name, and its role."""
+    """Return the name, if any, and the role of the variable whose inverse or exponential a graph is."""
     match graph:
         case Variable(owner=Apply(op=ViewOp(), inputs=[source])):
             return _transformed(source)
