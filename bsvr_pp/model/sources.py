@@ -257,12 +257,13 @@ class _Stack:
         model, places = self._model, [*self._places]
         named = self._named
         latents = {model[name] for f in places for name in self._processes[f].latents}
-        changed = {*latents, *named, *(model[t.name] for t in self._targets)}
+        replaced = {*latents, *(model[t.name] for t in self._targets)}
+        changed = {*replaced, *named}
         others = [v for v in (*model.deterministics, *model.potentials) if v not in latents and above([v]) & changed]
-        if held := [v.name for v in model.free_RVs if v not in latents and above([v]) & {*named}]:
-            raise ModelError(f"the prior of {held[0]} depends on data of rows, where several variables are observed")
+        if held := [v.name for v in model.basic_RVs if v not in replaced and above([v]) & {*named}]:
+            raise ModelError(f"{held[0]} depends on data of the rows, where f has several observed variables")
         fgraph, memo = copy_model(model, fgraph_from_model)
-        gone = {memo[v] for v in {*changed, *others} - {*named}}
+        gone = {memo[v] for v in {*replaced, *others}}
         for i in reversed(range(len(fgraph.outputs))):
             if gone & set(ancestors([fgraph.outputs[i]])):
                 fgraph.remove_output(i)

@@ -243,7 +243,18 @@ REFUSED = {
             pm.Normal("y", f + s * h, 1.0, observed=Y),
             pm.Normal("z", f, 1.0, observed=Y),
         ),
-        "the prior of s depends on data of rows",
+        "s depends on data of the rows, where f has several observed variables",
+    ),
+    "a measurement of rows": (
+        lambda: (
+            h := pm.Data("h", OTHER),
+            s := pm.HalfNormal("s"),
+            f := process(),
+            pm.Normal("x", s * h, 1.0, observed=Y),
+            pm.Normal("y", f + s * h, 1.0, observed=Y),
+            pm.Normal("z", f[:4], 1.0, observed=Y[:4]),
+        ),
+        "x depends on data of the rows",
     ),
     "blocks": (
         lambda: (
