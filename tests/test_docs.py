@@ -2,54 +2,31 @@
 
 from __future__ import annotations
 
+import importlib
 import os
 import re
 import subprocess
 import sys
 from html.parser import HTMLParser
-from importlib.util import find_spec
 from pathlib import Path
 
 import matplotlib.pyplot as plt
 import pytensor
 import pytest
 import yaml
-from typer.testing import CliRunner
 
 import bsvr_pp
 from bsvr_pp import approximations, classification, losses
-from bsvr_pp.cli import app
 from bsvr_pp.datasets import data_folder
 
 ROOT = Path(__file__).parent.parent
 DOCS = ROOT / "docs"
+sys.path.insert(0, str(DOCS))
+outputs = importlib.import_module("outputs")
 PAGES = {path.relative_to(DOCS).as_posix(): path.read_text() for path in sorted(DOCS.rglob("*.md"))}
-FENCE = re.compile(r"^```(\w*)\n(.*?)^```$", flags=re.MULTILINE | re.DOTALL)
 ELSEWHERE = {"architecture.md", "benchmarks.md", "changes.md", "contributing.md"}  # files of the repository as pages
 NOTEBOOKS = {f"notebooks/{path.stem}.md" for path in (ROOT / "notebooks").glob("*.ipynb")}
 
-# Commands that are shown and not run, and why.
-NOT_RUN = {
-    "$ bsvr-pp compare houses.csv --target price": "NUTS takes minutes; how-to/csv.md runs it without",
-    "$ make compare": "sets up an environment",
-    '$ export NUMBA_CACHE_DIR="$SCRATCH/numba"': "changes the environment of the tests",
-    '$ export PYTENSOR_FLAGS="base_compiledir=$SCRATCH/pytensor"': "changes the environment of the tests",
-    "$ dask scheduler": "runs until it is stopped",
-    "$ dask worker tcp://10.0.0.1:8786 --nworkers 4 --nthreads 1": "needs the scheduler",
-    "$ make docs": "sets up an environment; the last test below builds the site",
-    "$ pip install .": "installs the package",
-}
-# What only some installations have: a page is run up to the block that needs it.
-OPTIONAL = {
-    "from dask.distributed import": "distributed",
-    "-o model/": "pyarrow",
-    "from mapie": "mapie",
-    "from bsvr_pp.integrations.botorch": "botorch",
-    "from bsvr_pp.integrations.skpro": "skpro",
-    "from sktime": "sktime",
-    "import optuna": "optuna",
-    "import shap": "shap",
-}
 # Pages that cite other projects; a reader follows their links, and the page itself needs no network.
 WITH_SOURCES = {"comparison.md", "how-to/conformal.md", "how-to/skpro.md"}
 SLOW = {
@@ -82,13 +59,8 @@ SLOW = {
 }
 
 
-def examples(page: str) -> list[tuple[str, str]]:
-    """Language and text of the blocks of a page that are to be run."""
-    return [(language, text) for language, text in FENCE.findall(PAGES[page]) if language in ("python", "console")]
-
-
 @pytest.mark.parametrize(
-    "page", [pytest.param(p, marks=pytest.mark.slow if p in SLOW else ()) for p in PAGES if examples(p)]
+    "page", [pytest.param(p, marks=pytest.mark.slow if p in SLOW else ()) for p in PAGES if outputs.examples(PAGES[p])]
 )
 def test_examples_run_one_after_the_other(page, tmp_path, monkeypatch):
     loaded = [f"{name}.csv" for name in re.findall(r' load\("(\w+)"\)', PAGES[page])]
@@ -97,32 +69,17 @@ def test_examples_run_one_after_the_other(page, tmp_path, monkeypatch):
         pytest.skip("the papers' data sets are not at hand")
     monkeypatch.setenv("BSVR_PP_DATA", str(data_folder().absolute()))
     monkeypatch.chdir(tmp_path)
-    namespace: dict[str, object] = {}
     try:
-        for language, text in examples(page):
-            missing = [needed for start, needed in OPTIONAL.items() if start in text and find_spec(needed) is None]
-            if missing:
-                pytest.skip(f"{missing[0]} is not installed; the blocks before were run")
-            if language == "python":
-                exec(compile(text, page, "exec"), namespace)
-            else:
-                for line in text.splitlines():
-                    run_command(line)
+        list(outputs.outputs(PAGES[page], page))
+    except outputs.NotInstalled as missing:
+        pytest.skip(f"{missing} is not installed; the blocks before were run")
     finally:
         plt.close("all")
 
 
-def run_command(line: str) -> None:
-    if line in NOT_RUN:
-        return
-    assert line.startswith("$ bsvr-pp "), f"{line!r} is neither a command of the package nor among those not run"
-    run = CliRunner().invoke(app, line.split()[2:])
-    assert run.exit_code == 0, run.output
-
-
 @pytest.mark.parametrize("page", PAGES)
 def test_links_lead_to_files(page):
-    prose = FENCE.sub("", PAGES[page])
+    prose = outputs.FENCE.sub("", PAGES[page])
     for target in re.findall(r"\]\(([^)\s#]+)(?:#[^)\s]*)?\)", prose):
         if target.startswith("http") and page in WITH_SOURCES:
             continue
@@ -182,7 +139,7 @@ def test_the_site_builds_and_needs_no_network(tmp_path):
     build = subprocess.run(
         [sys.executable, "-m", "mkdocs", "build", "--strict", "--site-dir", str(tmp_path / "site")],
         cwd=ROOT,
-        env=os.environ | {"NO_MKDOCS_2_WARNING": "1"},
+        env=os.environ | {"NO_MKDOCS_2_WARNING": "1", "BSVR_PP_OUTPUTS": "0"},
         capture_output=True,
         text=True,
     )
