@@ -56,7 +56,8 @@ class Sources(NamedTuple):
     ) -> dict[str, ArrayLike]:
         """Complete the data of n new rows: the number of their target, and any values for what it does not need."""
         if target not in self.names:
-            raise ValueError(f"target must be one of {', '.join(self.names)}, which the model has, got {target!r}")
+            known = ", ".join(self.names)
+            raise ValueError(f"target must be one of {known}, which the model has, got {target!r}: give bp.predict one")
         chosen = self.names.index(target)
         others = frozenset().union(*self.data) - self.data[chosen]
         if not_its_own := sorted(others & data.keys()):
@@ -139,17 +140,17 @@ class _Stack:
         self._data = cast(set[Tensor], {*data_of(model)})
         self._number = np.repeat(np.arange(len(targets)), [t.values.size for t in targets])
         self._leaves: dict[Tensor, _Leaf] = {}
-        self._rebuilt = [[self._at_rows(graph, k) for graph in t.of_rows] for k, t in enumerate(targets)]
+        every = [(k, np.arange(t.values.size), t.values.size) for k, t in enumerate(targets)]
+        self._rebuilt = [
+            [self._of_rows(graph, *every[k]) if graph.ndim else graph for graph in t.of_rows]
+            for k, t in enumerate(targets)
+        ]
         held = above([graph for each in self._rebuilt for graph in each], {*model.free_RVs, *processes})
         if mixed := [record.name for f, record in processes.items() if f in self._leaves and f in held]:
             raise ModelError(f"{mixed[0]} must have one value in each row of all observed variables that depend on it")
         self._places = {f: self._inputs(f) for f in processes if f in self._leaves}
         self._check()
         self._order = self._order_of_processes()
-
-    def _at_rows(self, graph: Tensor, k: int) -> Tensor:
-        n = self._targets[k].values.size
-        return self._of_rows(graph, k, np.arange(n), n) if graph.ndim else graph
 
     def _of_rows(self, graph: Tensor, k: int, rows: Rows, n: int) -> Tensor:
         """A graph of n rows as one of the stacked rows, of which target k has these rows of it."""
@@ -271,11 +272,10 @@ class _Stack:
         rows = {v: self._rows(v)[self._order] for v in self._leaves}
         for v in named:
             new[v.name].set_value(value_of(v)[rows[v]])
-        known = {leaf.stacked: new[v.name] for v, leaf in self._leaves.items() if v in named}
-        known |= {
-            leaf.stacked: pt.constant(value_of(v)[rows[v]])
+        known = {
+            leaf.stacked: new[v.name] if v in named else pt.constant(value_of(v)[rows[v]])
             for v, leaf in self._leaves.items()
-            if v not in named and v not in self._places
+            if v not in self._places
         }
         with new:
             for f in places:
