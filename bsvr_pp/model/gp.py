@@ -10,7 +10,7 @@ from __future__ import annotations
 import warnings
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import Any, cast
+from typing import cast
 
 import numpy as np
 import pymc as pm
@@ -153,7 +153,7 @@ def _words_of(X: object) -> tuple[str, ...]:
     return tuple(labels or ()) if all(isinstance(label, str) for label in labels or ()) else ()
 
 
-def add_latent(prior: Prior, mean: Tensor, covariance: Tensor, **kwargs: Any) -> TensorVariable:
+def add_latent(prior: Prior, mean: Tensor, covariance: Tensor, **kwargs: object) -> TensorVariable:
     """Add the latent variable of a record to the surrounding model, with this mean and covariance without jitter."""
     stable = stabilize(covariance, prior.jitter)
     if prior.whitened is None:

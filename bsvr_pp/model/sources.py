@@ -56,8 +56,8 @@ class Sources(NamedTuple):
     ) -> dict[str, ArrayLike]:
         """Complete the data of n new rows: the number of their target, and any values for what it does not need."""
         if target not in self.names:
-            known = ", ".join(self.names)
-            raise ValueError(f"target must be one of {known}, which the model has, got {target!r}: give bp.predict one")
+            names = ", ".join(self.names)
+            raise ValueError(f"target must be one of {names}, which the model has, got {target!r}: give bp.predict one")
         chosen = self.names.index(target)
         others = frozenset().union(*self.data) - self.data[chosen]
         if not_its_own := sorted(others & data.keys()):
