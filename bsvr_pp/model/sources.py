@@ -56,7 +56,10 @@ class Sources(NamedTuple):
     ) -> dict[str, ArrayLike]:
         """Complete the data of n new rows: the number of their target, and any values for what it does not need."""
         if target not in self.names:
-            raise ValueError(f"target must be one of {', '.join(self.names)}, which the model has, got {target!r}")
+            raise ValueError(
+                f"target must be one of {', '.join(self.names)}, which the model has, got {target!r}: give it to "
+                "bp.predict or bp.predict_distribution, since tables and plots do not predict one of several"
+            )
         chosen = self.names.index(target)
         others = frozenset().union(*self.data) - self.data[chosen]
         if not_its_own := sorted({*others, self.number} & data.keys()):

@@ -215,6 +215,8 @@ def test_data_with_dims_have_no_dims_where_rows_are_stacked():
     model = build(make, coords={"obs": np.arange(N)})
     result = bp.fit(bp.NUTS(draws=3, tune=3, chains=1, latent=bp.Laplace()), model, progressbar=False, random_seed=0)
     assert result["constant_data"]["h"].shape == (N + 4,)
+    with pytest.raises(ValueError, match=r"target must be one of y, z, .*: give it to bp.predict or"):
+        bp.plot_predictive({"result": result}, model=model)
     with pytest.raises(ValueError, match="data has 'source', on which z does not depend"):
         bp.predict(result, [[0.0]], model=model, target="z", data={"source": [0]})
 
