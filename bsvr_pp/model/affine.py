@@ -327,7 +327,8 @@ class RowValues:
         self._shapes = {name: tuple(leaf.type.shape) for name, leaf in leaves.items()}
         columns = Columns(model, _no_inputs(n), kept)
         columns.add([location])
-        rows, given = pt.matrix(), [pt.tensor(dtype="float64", shape=(None,) * leaf.ndim) for leaf in leaves.values()]
+        shapes = [tuple(1 if size == 1 != n else None for size in shape) for shape in self._shapes.values()]
+        rows, given = pt.matrix(), [pt.tensor(dtype="float64", shape=shape) for shape in shapes]
         graph = columns.at(location, rows, dict(zip(leaves.values(), given, strict=True))) + pt.zeros(rows.shape[0])
         (graph,) = model.replace_rvs_by_values([graph])
         values = [value for value in model.value_vars if value in above([graph])]

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from itertools import zip_longest
+from itertools import product, zip_longest
 from typing import NamedTuple, cast
 from weakref import WeakKeyDictionary
 
@@ -31,7 +31,7 @@ from bsvr_pp.model.distributions import observe
 from bsvr_pp.model.gaussian import above, replace_in, replace_in_all, shape_of
 from bsvr_pp.model.gp import Prior, add_latent, copy_model, localize, set_initial_values
 from bsvr_pp.model.inventory import ModelError
-from bsvr_pp.model.row_kinds import Interval, Known, noise_in, representative
+from bsvr_pp.model.row_kinds import Interval, Known, missing_name, noise_in, representative
 
 _QUADRATIC = 1e3  # standard deviations up to which Gaussian noise is Huber's, whose log density is -5e5 there
 # C, epsilon and beta with which the soft insensitive loss is another one, from the parameters of that.
@@ -56,11 +56,13 @@ class Sources(NamedTuple):
     ) -> dict[str, ArrayLike]:
         """Complete the data of n new rows: the number of their target, and any values for what it does not need."""
         if target not in self.names:
-            names = ", ".join(self.names)
-            raise ValueError(f"target must be one of {names}, which the model has, got {target!r}: give bp.predict one")
+            raise ValueError(
+                f"target must be one of {', '.join(self.names)}, which the model has, got {target!r}: give it to "
+                "bp.predict or bp.predict_distribution, since tables and plots do not predict one of several"
+            )
         chosen = self.names.index(target)
         others = frozenset().union(*self.data) - self.data[chosen]
-        if not_its_own := sorted(others & data.keys()):
+        if not_its_own := sorted({*others, self.number} & data.keys()):
             raise ValueError(f"data has {not_its_own[0]!r}, on which {target} does not depend: leave it out")
         filled = {name: np.repeat(known[name][:1], n, axis=0) for name in others}
         return {**filled, **data, self.number: np.full(n, chosen)}
@@ -149,8 +151,8 @@ class _Stack:
         if mixed := [record.name for f, record in processes.items() if f in self._leaves and f in held]:
             raise ModelError(f"{mixed[0]} must have one value in each row of all observed variables that depend on it")
         self._places = {f: self._inputs(f) for f in processes if f in self._leaves}
-        self._check()
         self._order = self._order_of_processes()
+        self._check()
 
     def _of_rows(self, graph: Tensor, k: int, rows: Rows, n: int) -> Tensor:
         """A graph of n rows as one of the stacked rows, of which target k has these rows of it."""
@@ -230,24 +232,26 @@ class _Stack:
         return [v for v in self._leaves if v in self._data]
 
     def _check(self) -> None:
-        """Check that the rebuilt graphs have the values of those of the targets, at a draw from the prior."""
+        """Check that the rebuilt graphs have the values of those of the targets, at a draw from the prior.
+
+        In two orders of the rows, since a graph that takes a place of all rows may be right in one.
+        """
         rng, graphs = np.random.default_rng(0), [graph for t in self._targets for graph in t.of_rows]
         free = [v for v in self._model.free_RVs if v in above(graphs, {*self._processes})]
         at = dict(zip(free, pm.draw(free, random_seed=0), strict=True)) if free else {}
         at |= {f: rng.normal(size=shape_of(f)) for f in self._processes}
-        stacked = {
-            leaf.stacked: (at[v] if v in at else np.asarray(value_of(v)))[self._rows(v)]
-            for v, leaf in self._leaves.items()
-        }
-        for k, (target, new) in enumerate(zip(self._targets, self._rebuilt, strict=True)):
-            mine = self._number == k
+        known = {v: at[v] if v in at else np.asarray(value_of(v)) for v in self._leaves}
+        for order, k in product((self._order, self._order[::-1]), range(len(self._targets))):
+            stacked = {leaf.stacked: known[v][self._rows(v)[order]] for v, leaf in self._leaves.items()}
+            target, mine = self._targets[k], np.argsort(order)[self._number == k]
             try:
-                found = _values(new, at | stacked)
+                found = _values([graph + pt.zeros(order.size) for graph in self._rebuilt[k]], at | stacked)
             except ValueError:  # shapes that do not follow the rows
                 found = []
-            found = [value[mine] if value.shape[:1] == mine.shape else value for value in found]
             pairs = zip_longest(_values(target.of_rows, at), found)
-            if not all(np.shape(a) == np.shape(b) and np.allclose(a, b, rtol=1e-6, equal_nan=True) for a, b in pairs):
+            if not all(
+                new is not None and np.allclose(old, new[mine], rtol=1e-6, equal_nan=True) for old, new in pairs
+            ):
                 raise ModelError(
                     f"a row of {target.name} must depend on f and on data of this row alone, where f has several "
                     "observed variables"
@@ -272,6 +276,8 @@ class _Stack:
         rows = {v: self._rows(v)[self._order] for v in self._leaves}
         for v in named:
             new[v.name].set_value(value_of(v)[rows[v]])
+            if not np.array_equal(rows[v], np.arange(len(value_of(v)))):
+                new.named_vars_to_dims.pop(v.name, None)  # whose coordinates have the rows that the data had
         known = {
             leaf.stacked: new[v.name] if v in named else pt.constant(value_of(v)[rows[v]])
             for v, leaf in self._leaves.items()
@@ -328,10 +334,13 @@ class _Stack:
             place = np.full(shape_of(f)[0], -1)
             used = np.flatnonzero(np.isin(number, list(leaf.rows)))[::-1]
             place[self._rows(f)[self._order][used]] = used  # the first of several
-            if (place < 0).any() and (held := [v.name for v in others if f in above([v])]):
-                raise ModelError(
-                    f"{held[0]} depends on {f.name}, whose row {np.argmin(place)} has no target: leave it out"
-                )
+            if (place < 0).any():
+                missing = {missing_name(t.name) for t in self._targets}  # which `bp.predict` has too
+                others = [v for v in others if v.name not in missing or f not in above([v])]
+                if held := [v.name for v in others if f in above([v])]:
+                    raise ModelError(
+                        f"{held[0]} depends on {f.name}, whose row {np.argmin(place)} has no target: leave it out"
+                    )
             at[f] = known[leaf.stacked][place]
         for v in others:
             graph = localize(replace_in(v, {old: new_one for old, new_one in at.items() if old in above([v])}), new)

@@ -234,6 +234,7 @@ def of_groups(m: Any, mean: Any = 0.0) -> Any:
 # Locations.
 CASES: dict[str, Callable[[Any], Any]] = {
     "line": line,
+    "a coefficient of shape 1": lambda m: m.x * m.normal("b", 0.0, m.s, 1) + m.normal("a"),
     "X @ b": lambda m: m.Z @ m.normal("b", np.array([0.5, 0.0, -1.0]), m.s, 3),
     "(X * b).sum": lambda m: 2.0 + (m.Z * m.normal("b", 0.0, 1.0, 3)).sum(axis=1),
     "coefficients of groups": lambda m: (m.normal("B", 0.0, m.s, (GROUPS, 3))[m.group] * m.Z).sum(axis=1),

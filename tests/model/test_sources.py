@@ -189,6 +189,39 @@ def test_missing_targets_and_inputs_as_columns():
     assert b - a == pytest.approx(result["moments"]["b"].sel(moment="mean").item(), rel=1e-6)
 
 
+def test_rows_without_any_target_beside_missing_ones():
+    def make() -> None:
+        f = process()
+        with pytest.warns(UserWarning, match="missing"):
+            pm.Normal("y", f, 0.2, observed=np.where(np.arange(N) == FIRST, np.nan, Y))
+        pm.Normal("z", 2.0 * f[:4], 0.5, observed=OTHER[:4])
+
+    model, kept = build(make), np.append(np.delete(np.arange(N), FIRST), np.arange(4))
+    A = np.eye(N)[kept] * np.repeat([1.0, 2.0], [N - 1, 4])[:, None]
+    truth = multivariate_normal(np.zeros(N + 3), A @ K @ A.T + np.diag(np.repeat([0.04, 0.25], [N - 1, 4])))
+    result = bp.fit(bp.Laplace(), model, progressbar=False)
+    targets = np.concatenate([np.delete(Y, FIRST), OTHER[:4]])
+    assert result.attrs["log_evidence"] == pytest.approx(truth.logpdf(targets), abs=1e-3)
+    assert "y_unobserved" not in result["posterior"]  # f has no value there, and `predict` has one
+    assert np.isfinite(bp.predict(result, X[[FIRST]], model=model, target="y_observed")["y_mean"]).all()
+
+
+def test_data_with_dims_have_no_dims_where_rows_are_stacked():
+    def make() -> None:
+        h, b = pm.Data("h", OTHER, dims="obs"), pm.Normal("b")
+        f = process(pm.Data("X", X, dims=("obs", "column")))
+        pm.Normal("y", f + b * h, 0.2, observed=Y, dims="obs")
+        pm.Normal("z", f[:4], pm.HalfNormal("sd"), observed=OTHER[:4])
+
+    model = build(make, coords={"obs": np.arange(N)})
+    result = bp.fit(bp.NUTS(draws=3, tune=3, chains=1, latent=bp.Laplace()), model, progressbar=False, random_seed=0)
+    assert result["constant_data"]["h"].shape == (N + 4,)
+    with pytest.raises(ValueError, match=r"target must be one of y, z, .*: give it to bp.predict or"):
+        bp.plot_predictive({"result": result}, model=model)
+    with pytest.raises(ValueError, match="data has 'source', on which z does not depend"):
+        bp.predict(result, [[0.0]], model=model, target="z", data={"source": [0]})
+
+
 def parts(make: Callable[[pt.TensorVariable], object]) -> Callable[[], object]:
     return lambda: (f := process(), pm.Normal("y", f, 0.2, observed=Y), make(f))
 
@@ -210,6 +243,28 @@ REFUSED = {
     "two axes": (
         parts(lambda f: pm.Normal("z", f[:, None], 1.0, observed=np.stack([Y, Y], axis=1))),
         "the targets z must have one axis, the rows, got 2 axes",
+    ),
+    "a table as long as the rows": (
+        lambda: (
+            f := process(),
+            g := pm.Data("g", [2, 0, 1]),
+            pm.Normal("y", f[SECOND[:3]] + pt.constant([-3.0, 0.0, 5.0])[g], 1.0, observed=Y[:3]),
+            pm.Normal("z", f[np.setdiff1d(np.arange(N), SECOND[:3])], 1.0, observed=Y[3:]),
+        ),
+        "a row of y must depend on f and on data of this row alone",
+    ),
+    "a place of data": (
+        parts(lambda f: pm.Normal("z", f[SECOND] + pm.Data("h", OTHER[:5])[0], 1.0, observed=OTHER[:5])),
+        "a row of z must depend on f and on data of this row alone",
+    ),
+    "a mask of data": (
+        lambda: (
+            f := process(),
+            first := pm.Data("first", np.arange(N) < FIRST),
+            pm.Normal("y", f[first], 1.0, observed=Y[:FIRST]),
+            pm.Normal("z", f[~first], 1.0, observed=Y[FIRST:]),
+        ),
+        "a row of y must depend on f and on data of this row alone",
     ),
     "several rows": (
         parts(lambda f: pm.Normal("z", f[1:] - f[:-1], 1.0, observed=OTHER[1:])),
