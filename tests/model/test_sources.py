@@ -254,8 +254,12 @@ REFUSED = {
         "a row of y must depend on f and on data of this row alone",
     ),
     "a place of data": (
-        parts(lambda f: pm.Normal("z", f[SECOND] + pm.Data("h", OTHER[:5])[0], 1.0, observed=OTHER[:5])),
-        "a row of z must depend on f and on data of this row alone",
+        lambda: (
+            f := process(),
+            pm.Normal("y", f[SECOND] + pm.Data("h", OTHER[:5])[0], 1.0, observed=Y[SECOND]),
+            pm.Normal("z", f[REST], 1.0, observed=Y[REST]),
+        ),
+        "a row of y must depend on f and on data of this row alone",
     ),
     "a mask of data": (
         lambda: (
