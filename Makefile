@@ -4,7 +4,7 @@
 # make test      set up, and run the tests
 # make test-all  the slow ones as well
 # make lint      style, types, and counts of lines and names beside their limits
-# make docs      build the documentation to site/
+# make docs      build the documentation to site/ (OUTPUTS=1: with what the examples print, which takes half an hour)
 # make dist      the source archive and the wheel, in dist/
 # make publish-docs  one version of the documentation, to the branch gh-pages (VERSION=dev, or VERSION=0.1 ALIAS=latest)
 # make lowest    the tests of the package on the lowest versions that pyproject.toml allows (PYTHON=python3.12)
@@ -56,13 +56,13 @@ lint: $(STAMP)
 	.venv/bin/python packaging/counts.py
 
 docs: $(DOCS_STAMP)
-	NO_MKDOCS_2_WARNING=1 .venv/bin/python -m mkdocs build --strict
+	NO_MKDOCS_2_WARNING=1 BSVR_PP_OUTPUTS=$(OUTPUTS) .venv/bin/python -m mkdocs build --strict
 
 dist: $(STAMP)
 	.venv/bin/python -m build
 
 publish-docs: $(DOCS_STAMP)
-	NO_MKDOCS_2_WARNING=1 .venv/bin/mike deploy --push $(if $(ALIAS),--update-aliases) $(or $(VERSION),dev) $(ALIAS)
+	NO_MKDOCS_2_WARNING=1 BSVR_PP_OUTPUTS=1 .venv/bin/mike deploy --push $(if $(ALIAS),--update-aliases) $(or $(VERSION),dev) $(ALIAS)
 
 lowest:
 	$(PYTHON) -m venv --clear $(OTHER)

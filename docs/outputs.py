@@ -93,9 +93,9 @@ def _run_command(line: str) -> str:
 
 
 def on_page_markdown(markdown: str, page: Page, config: MkDocsConfig, files: Files) -> str:
-    """Add what the examples of a page print below each of them, unless BSVR_PP_OUTPUTS is 0."""
+    """Add what the examples of a page print below each of them, if BSVR_PP_OUTPUTS is 1."""
     path = page.file.abs_src_path
-    if os.environ.get("BSVR_PP_OUTPUTS") == "0" or path is None or not Path(path).is_relative_to(ROOT / "docs"):
+    if os.environ.get("BSVR_PP_OUTPUTS") != "1" or path is None or not Path(path).is_relative_to(ROOT / "docs"):
         return markdown
     text = Path(path).read_text()
     found = iter(_kept_outputs(text, path) if examples(text) else [])

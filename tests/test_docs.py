@@ -139,7 +139,7 @@ def test_the_site_builds_and_needs_no_network(tmp_path):
     build = subprocess.run(
         [sys.executable, "-m", "mkdocs", "build", "--strict", "--site-dir", str(tmp_path / "site")],
         cwd=ROOT,
-        env=os.environ | {"NO_MKDOCS_2_WARNING": "1", "BSVR_PP_OUTPUTS": "0"},
+        env=os.environ | {"NO_MKDOCS_2_WARNING": "1"},
         capture_output=True,
         text=True,
     )
