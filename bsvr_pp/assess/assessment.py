@@ -25,7 +25,7 @@ from bsvr_pp.core.arrays import Array, generator, numbers
 from bsvr_pp.core.docs import shared
 from bsvr_pp.inference.approximate import Annealed
 from bsvr_pp.inference.integrated import GOOD_K
-from bsvr_pp.inference.protocol import Evidence, HasEvidence, Integrates, MatchesMoments, Method, Samples
+from bsvr_pp.inference.protocol import Evidence, HasEvidence, Integrates, Method, Samples
 from bsvr_pp.inference.result import hyperparameters_of, is_mode, is_sampled, shown_names
 from bsvr_pp.methods import method_of
 from bsvr_pp.model.problem import Problem
@@ -257,7 +257,7 @@ def describe(result: xr.DataTree, numbers: Numbers, n_test: int, reference: xr.D
 def work_of(method: Method) -> tuple[bool, ...]:
     """Order of methods by what they do in general; the seconds of a run are not the same in the next one."""
     latent, samples = method.latent, isinstance(method, Samples)
-    return samples and latent is None, samples, isinstance(method, Integrates), isinstance(latent, MatchesMoments)
+    return samples and latent is None, samples, isinstance(method, Integrates)
 
 
 def own_point(result: xr.DataTree) -> dict[str, Plain]:

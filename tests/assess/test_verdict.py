@@ -127,10 +127,10 @@ def test_evidences_in_a_sentence():
 
 
 def test_the_verdict_goes_by_the_work_of_methods_and_by_no_clock():
-    methods = [make_method(key) for key in ("laplace", "mean_field", "integrated", "nuts_laplace_local", "nuts")]
+    methods = [make_method(key) for key in ("laplace", "integrated", "nuts_laplace_local", "nuts")]
     works = [work_of(method) for method in methods]
-    assert works == sorted(set(works)) and work_of(bp.Laplace("local")) == works[0]
-    for seconds in ([5.0, 4.0, 3.0, 2.0, 1.0], [1.0, 2.0, 3.0, 4.0, 5.0]):
+    assert works == sorted(set(works)) and work_of(bp.MeanField()) == works[0]
+    for seconds in ([4.0, 3.0, 2.0, 1.0], [1.0, 2.0, 3.0, 4.0]):
         found = {w: changed({"seconds": s}, work=w) for s, w in zip(seconds, works, strict=True)}
         for i in range(len(works)):
             left = {str(w): found[w] for w in reversed(works[i:])}
