@@ -8,7 +8,7 @@ replaces them.
 from __future__ import annotations
 
 import warnings
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass
 from typing import cast
 
@@ -20,6 +20,8 @@ from pymc.gp.cov import BaseCovariance
 from pymc.gp.mean import Mean
 from pymc.gp.util import JITTER_DEFAULT, stabilize
 from pytensor.compile.sharedvalue import SharedVariable
+from pytensor.graph.basic import Variable
+from pytensor.graph.fg import FunctionGraph
 from pytensor.graph.replace import graph_replace
 from pytensor.graph.traversal import ancestors
 from pytensor.tensor import TensorLike
@@ -223,6 +225,13 @@ def copy_model[Made](model: pm.Model, copy: Callable[[pm.Model], Made]) -> Made:
     with warnings.catch_warnings():
         warnings.filterwarnings("ignore", ".*likely created by GP objects.*", UserWarning)
         return copy(bare)
+
+
+def remove_below(fgraph: FunctionGraph, gone: Collection[Variable]) -> None:
+    """Remove from a copied model what depends on variables."""
+    for i in reversed(range(len(fgraph.outputs))):
+        if not set(gone).isdisjoint(ancestors([fgraph.outputs[i]])):
+            fgraph.remove_output(i)
 
 
 def share_data(model: pm.Model, source: pm.Model) -> pm.Model:

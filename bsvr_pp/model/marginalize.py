@@ -48,7 +48,7 @@ from bsvr_pp.core.losses import NoiseModel
 from bsvr_pp.model.blocks import Blocks
 from bsvr_pp.model.compiled import CompiledModel, data_of
 from bsvr_pp.model.gaussian import gradients, replace_in, replace_in_all
-from bsvr_pp.model.gp import copy_model, factor_of, set_initial_values
+from bsvr_pp.model.gp import copy_model, factor_of, remove_below, set_initial_values
 from bsvr_pp.model.inventory import ModelError
 from bsvr_pp.model.operation import CovarianceGraph, TargetsGraph, latent_evidence
 from bsvr_pp.model.problem import Problem, read_model
@@ -154,9 +154,7 @@ def marginalize(method: Integrator, model: pm.Model | None = None) -> pm.Model:
     observed = memo[target]
     dims = observed.owner.op.dims
     toposort_replace(fgraph, ((observed, model_observed_rv(y, observed.owner.inputs[1], problem.target, *dims)),))
-    for i in reversed(range(len(fgraph.outputs))):
-        if gone & set(ancestors([fgraph.outputs[i]])):
-            fgraph.remove_output(i)
+    remove_below(fgraph, gone)
     return set_initial_values(model_from_fgraph(fgraph, mutate_fgraph=True), source)
 
 

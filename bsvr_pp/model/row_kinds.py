@@ -26,7 +26,6 @@ from pymc.distributions.shape_utils import rv_size_is_none
 from pymc.model.fgraph import fgraph_from_model, model_deterministic, model_from_fgraph, model_observed_rv
 from pymc.pytensorf import toposort_replace
 from pytensor.graph.basic import Variable
-from pytensor.graph.traversal import ancestors
 from pytensor.tensor import TensorLike
 from pytensor.tensor.random.op import RandomVariable
 
@@ -42,7 +41,7 @@ from bsvr_pp.model.distributions import (
     split_weight,
     valid_parameters,
 )
-from bsvr_pp.model.gp import copy_model, localize, set_initial_values, share_data
+from bsvr_pp.model.gp import copy_model, localize, remove_below, set_initial_values, share_data
 from bsvr_pp.model.inventory import ModelError
 from bsvr_pp.model.operation import log_factor
 
@@ -217,9 +216,7 @@ def _without(model: pm.Model, missing: list[Tensor]) -> pm.Model:
             rv, known = (_taken(whole, np.flatnonzero(each)) for each in (mask.data, ~mask.data))
             dims = seen.owner.op.dims
             toposort_replace(fgraph, ((seen, model_observed_rv(known, seen.owner.inputs[1], seen.name, *dims)),))
-        for i in reversed(range(len(fgraph.outputs))):
-            if free in ancestors([fgraph.outputs[i]]):  # also what is computed from all targets
-                fgraph.remove_output(i)
+        remove_below(fgraph, [free])  # also what is computed from all targets
         if (noise := noise_of(known_of(rv).noise)) is not None:  # another one is refused by its name
             location = model_deterministic(noise[1], v.name, *free.owner.op.dims)
             fgraph.add_output(location, import_missing=True)

@@ -20,7 +20,6 @@ import pytensor.tensor as pt
 from numpy.typing import ArrayLike
 from pymc.model.fgraph import fgraph_from_model, model_from_fgraph
 from pytensor.graph.basic import Variable
-from pytensor.graph.traversal import ancestors
 from pytensor.tensor import TensorLike
 from pytensor.tensor.subtensor import AdvancedSubtensor, Subtensor, get_idx_list
 
@@ -29,7 +28,7 @@ from bsvr_pp.core.losses.registry import LOSSES, Loss
 from bsvr_pp.model.compiled import INTERPRETED, data_of, value_of
 from bsvr_pp.model.distributions import observe
 from bsvr_pp.model.gaussian import above, replace_in, replace_in_all, shape_of
-from bsvr_pp.model.gp import Prior, add_latent, copy_model, localize, set_initial_values
+from bsvr_pp.model.gp import Prior, add_latent, copy_model, localize, remove_below, set_initial_values
 from bsvr_pp.model.inventory import ModelError
 from bsvr_pp.model.row_kinds import Interval, Known, missing_name, noise_in, representative
 
@@ -268,10 +267,7 @@ class _Stack:
         if held := [v.name for v in model.basic_RVs if v not in replaced and above([v]) & {*named}]:
             raise ModelError(f"{held[0]} depends on data of the rows, where f has several observed variables")
         fgraph, memo = copy_model(model, fgraph_from_model)
-        gone = {memo[v] for v in {*replaced, *others}}
-        for i in reversed(range(len(fgraph.outputs))):
-            if gone & set(ancestors([fgraph.outputs[i]])):
-                fgraph.remove_output(i)
+        remove_below(fgraph, [memo[v] for v in {*replaced, *others}])
         new = set_initial_values(model_from_fgraph(fgraph, mutate_fgraph=True), model)
         rows = {v: self._rows(v)[self._order] for v in self._leaves}
         for v in named:
