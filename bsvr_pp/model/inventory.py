@@ -51,6 +51,8 @@ def targets_of(model: pm.Model, latents: Iterable[Tensor]) -> list[Tensor]:
     if not found:
         names = ", ".join(v.name for v in observed) or "none"
         raise ModelError(f"the model must have an observed variable of f, the targets; it has {names}")
+    if other := [v for v in found if v.ndim != 1]:
+        raise ModelError(f"the targets {other[0].name} must have one axis, the rows, got {other[0].ndim} axes")
     if part := [v.name for v in found if isinstance(v.owner.op, MinibatchRandomVariable)]:
         raise ModelError(f"{part[0]} has a total_size, and f is integrated out at all rows: give all, without it")
     return found

@@ -434,8 +434,6 @@ def _read(model: pm.Model) -> Problem:
     if others:
         model, sources = with_one_target(model, [target, *others], processes)
         return replace(_read(model), sources=sources)
-    if target.ndim != 1:
-        raise ModelError(f"the targets {target.name} must have one axis, the rows, got {target.ndim} axes")
     if value_of(model.rvs_to_values[target]).size == 0:
         raise ModelError(f"the targets {target.name} have no value: observe at least one of them")
     loss, latent, parameters, weight, ends = noise_in(model, target)

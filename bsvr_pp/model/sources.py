@@ -113,8 +113,6 @@ def _read(model: pm.Model, variable: Tensor) -> _Target:
     if weight.ndim or above(ends.bounds) & {*model.free_RVs}:
         raise ModelError(f"{name} has weights, or ends with hyperparameters, and is not the one observed variable of f")
     values = np.asarray(value_of(model.rvs_to_values[variable]), dtype=np.float64)
-    if variable.ndim != 1:
-        raise ModelError(f"the targets {name} must have one axis, the rows, got {variable.ndim} axes")
     return _Target(name, loss, mu, list(parameters), ends, values)
 
 
@@ -138,7 +136,8 @@ class _Stack:
         if several := [record.name for record in processes.values() if record.blocks.several]:
             raise ModelError(f"{several[0]} has blocks, which are of the rows of one observed variable")
         self._model, self._targets, self._processes = model, targets, processes
-        self._data = cast(set[Tensor], {*data_of(model)})
+        self._data, self._free = cast(set[Tensor], {*data_of(model)}), {*model.free_RVs}
+        self._sizes = {f: shape_of(f)[0] for f in processes}
         self._number = np.repeat(np.arange(len(targets)), [t.values.size for t in targets])
         self._leaves: dict[Tensor, _Leaf] = {}
         every = [(k, np.arange(t.values.size), t.values.size) for k, t in enumerate(targets)]
@@ -146,7 +145,7 @@ class _Stack:
             [self._of_rows(graph, *every[k]) if graph.ndim else graph for graph in t.of_rows]
             for k, t in enumerate(targets)
         ]
-        held = above([graph for each in self._rebuilt for graph in each], {*model.free_RVs, *processes})
+        held = above([graph for each in self._rebuilt for graph in each], {*self._free, *processes})
         if mixed := [record.name for f, record in processes.items() if f in self._leaves and f in held]:
             raise ModelError(f"{mixed[0]} must have one value in each row of all observed variables that depend on it")
         self._places = {f: self._inputs(f) for f in processes if f in self._leaves}
@@ -163,7 +162,7 @@ class _Stack:
             return made[v]
 
         def rebuild(v: Variable) -> Variable:
-            if v.owner is None or v in self._processes or v in self._model.free_RVs:
+            if v.owner is None or v in self._processes or v in self._free:
                 return v
             whole, chosen = self._choice(cast(Tensor, v))
             if chosen is not None and chosen.size == n:
@@ -182,7 +181,7 @@ class _Stack:
     def _size(self, v: Variable) -> int | None:
         """The number of rows of a process, of data or of a constant; None of another variable."""
         if v in self._processes:
-            return shape_of(cast(Tensor, v))[0]
+            return self._sizes[cast(Tensor, v)]
         held = isinstance(v, pt.Constant) or v in self._data
         return len(value_of(cast(Tensor, v))) if held and getattr(v, "ndim", 0) in (1, 2) else None
 
@@ -190,7 +189,7 @@ class _Stack:
         """The variable of which v is some rows at places that no data give, and these places."""
         node, held = v.owner, above(v.owner.inputs[1:])
         by_data = isinstance(node.op, AdvancedSubtensor) and held & self._data
-        if not isinstance(node.op, Subtensor | AdvancedSubtensor) or by_data or held & {*self._model.free_RVs}:
+        if not isinstance(node.op, Subtensor | AdvancedSubtensor) or by_data or held & self._free:
             return v, None
         first, *others = get_idx_list(node.inputs, node.op.idx_list)
         if isinstance(first, slice) and first == slice(None):
@@ -207,8 +206,8 @@ class _Stack:
 
     def _inputs(self, f: Tensor) -> Tensor:
         """The inputs of the stacked rows of a process."""
-        place, n = localize(pt.as_tensor_variable(self._processes[f].X), self._model), shape_of(f)[0]
-        return [self._of_rows(place, k, rows, n) for k, rows in self._leaves[f].rows.items()][-1]
+        place = localize(pt.as_tensor_variable(self._processes[f].X), self._model)
+        return [self._of_rows(place, k, rows, self._sizes[f]) for k, rows in self._leaves[f].rows.items()][-1]
 
     def _rows(self, v: Tensor) -> Rows:
         """The row of a leaf in each stacked row, 0 where the target has none."""
@@ -221,7 +220,7 @@ class _Stack:
         """The order of the stacked rows: that of a process, if each of its rows has one target."""
         for f in self._places:
             order = np.argsort(self._rows(f), kind="stable")
-            if np.array_equal(self._rows(f)[order], np.arange(shape_of(f)[0])):
+            if np.array_equal(self._rows(f)[order], np.arange(self._sizes[f])):
                 return order
         return np.arange(self._number.size)
 
@@ -238,8 +237,9 @@ class _Stack:
         rng, graphs = np.random.default_rng(0), [graph for t in self._targets for graph in t.of_rows]
         free = [v for v in self._model.free_RVs if v in above(graphs, {*self._processes})]
         at = dict(zip(free, pm.draw(free, random_seed=0), strict=True)) if free else {}
-        at |= {f: rng.normal(size=shape_of(f)) for f in self._processes}
+        at |= {f: rng.normal(size=n) for f, n in self._sizes.items()}
         known = {v: at[v] if v in at else np.asarray(value_of(v)) for v in self._leaves}
+        given = [_values(target.of_rows, at) for target in self._targets]
         for order, k in product((self._order, self._order[::-1]), range(len(self._targets))):
             stacked = {leaf.stacked: known[v][self._rows(v)[order]] for v, leaf in self._leaves.items()}
             target, mine = self._targets[k], np.argsort(order)[self._number == k]
@@ -247,7 +247,7 @@ class _Stack:
                 found = _values([graph + pt.zeros(order.size) for graph in self._rebuilt[k]], at | stacked)
             except ValueError:  # shapes that do not follow the rows
                 found = []
-            pairs = zip_longest(_values(target.of_rows, at), found)
+            pairs = zip_longest(given[k], found)
             if not all(
                 new is not None and np.allclose(old, new[mine], rtol=1e-6, equal_nan=True) for old, new in pairs
             ):
@@ -292,7 +292,7 @@ class _Stack:
         """Make a process at the stacked rows, in the surrounding model."""
         new, record = pm.modelcontext(None), replace(self._processes[f], X=X)
         mean, covariance = (localize(graph, new) for graph in (record.mean_func(X), record.cov_func(X)))
-        dims = self._model.named_vars_to_dims.get(f.name) if np.array_equal(rows, np.arange(shape_of(f)[0])) else None
+        dims = self._model.named_vars_to_dims.get(f.name) if np.array_equal(rows, np.arange(self._sizes[f])) else None
         return add_latent(record, mean, covariance, **({} if dims is None else {"dims": dims}))
 
     def _observe(self, known: Mapping[Tensor, Tensor], number: Tensor) -> None:
@@ -327,7 +327,7 @@ class _Stack:
         at |= {v: pt.constant(value_of(v)) for v in self._named}
         for f in self._places:
             leaf = self._leaves[f]
-            place = np.full(shape_of(f)[0], -1)
+            place = np.full(self._sizes[f], -1)
             used = np.flatnonzero(np.isin(number, list(leaf.rows)))[::-1]
             place[self._rows(f)[self._order][used]] = used  # the first of several
             if (place < 0).any():
