@@ -450,7 +450,9 @@ class Encoding:
     def codes(self, X: Array) -> list[str]:
         """Notes on numbers such as -999 in training inputs (n, k), which may stand for gaps: far off, and repeated."""
         notes = []
-        for name, values in zip(self.names, X.T, strict=True):
+        extreme = np.isin(np.abs([X.min(axis=0), X.max(axis=0)]), _NINES).any(axis=0)
+        for k in np.flatnonzero(extreme):  # a whole column of a file is read only then
+            name, values = self.names[k], X[:, k]
             coded = np.isin(np.abs(values), _NINES)
             others = values[~coded]
             for code, count in zip(*np.unique(values[coded], return_counts=True), strict=True) if others.size else ():
