@@ -5,8 +5,7 @@ Rows of the others are wrong in one of three ways: "uniform" shifts their target
 down, "asymmetric" shifts all in one direction, which a coin decides, and "focused" moves them to a small box around the
 median of each input and to targets three standard deviations below the median there. Real sets are standardised before;
 "synthetic" is a function of one input, 300 values of a Gaussian process on [0, 20] of lengthscale and variance 1, with
-noise of standard deviation .1, drawn anew for each split. Boston is in the shared data; ``--folder`` has the others as
-``energy.csv`` and ``yacht.csv``: a line of names, numbers alone, the target in the last column.
+noise of standard deviation .1, drawn anew for each split. Energy and Yacht are the tables of `benchmarks.uci`.
 
 The peers: Gaussian process regression of scikit-learn ("GPR"); relevance pursuit (Ament et al. 2024, "RRP"), which is
 BoTorch's with its defaults and inputs scaled to the unit cube; and scikit-learn's Huber regression on 100 kernel
@@ -47,6 +46,7 @@ from benchmarks.finished import finished
 from benchmarks.quality import regression_process
 from benchmarks.scores import Array
 from benchmarks.side_by_side import Timing, publish
+from benchmarks.uci import table
 from bsvr_pp.datasets import load
 
 Rows = NDArray[np.intp]
@@ -78,15 +78,10 @@ FILE = Path(__file__).with_suffix(".csv")
 
 
 @cache
-def table(name: str, folder: Path | None) -> tuple[Array, Array] | None:
-    """Standardised inputs and targets of a real set; None where there is no file of it."""
-    if name == "boston":
-        data = load("boston_housing")
-        values = np.column_stack([data.X, data.y])
-    elif folder is not None and (file := folder / f"{name}.csv").exists():
-        values = pd.read_csv(file).to_numpy(dtype=np.float64)
-    else:
-        return None
+def real(name: str) -> tuple[Array, Array]:
+    """Standardised inputs and targets of a real set."""
+    boston = load("boston_housing")
+    values = np.column_stack([boston.X, boston.y] if name == "boston" else table(name))
     values = (values - values.mean(axis=0)) / np.maximum(values.std(axis=0), 1e-12)
     return values[:, :-1], values[:, -1]
 
@@ -171,10 +166,10 @@ def _warm_up() -> None:
     bayesian(X, np.sin(X[:, 0]) + 0.1 * X[:, 1])
 
 
-def measured(folder: Path | None, **part: Any) -> dict[str, float]:
+def measured(**part: Any) -> dict[str, float]:
     """Error of a package on a split, its processor seconds, and the rows it sets aside with precision and recall."""
     rng = np.random.default_rng([part["split"], part["percent"], KINDS.index(part["kind"]) if part["percent"] else 3])
-    X, y = table(part["set"], folder) or synthetic(np.random.default_rng(part["split"]))
+    X, y = synthetic(np.random.default_rng(part["split"])) if part["set"] == "synthetic" else real(part["set"])
     test, train = np.split(np.random.default_rng(part["split"]).permutation(len(y)), [round(0.1 * len(y))])
     share = part["percent"] / 100
     X_train, y_train, wrong = corrupted(part["kind"], share, X[train], y[train], rng)
@@ -247,7 +242,6 @@ def summary(rows: pd.DataFrame) -> list[Timing]:
 
 
 def main(
-    folder: Annotated[Path | None, typer.Option(help="CSV files of the sets that are not in the shared data.")] = None,
     only: Annotated[list[str] | None, typer.Option(help="Sets.")] = None,
     packages: Annotated[list[str] | None, typer.Option("--package", help="Packages.")] = None,
     percents: Annotated[list[int] | None, typer.Option("--percent", help="Percentages of wrong rows.")] = None,
@@ -256,13 +250,12 @@ def main(
     save: Annotated[bool, typer.Option(help="Write to results.md.")] = False,
 ) -> None:
     """Score default fits with wrong training targets beside robust Gaussian processes."""
-    sets = [name for name in only or SETS if name == "synthetic" or table(name, folder) is not None]
     parts = [
         {"set": name, "kind": kind, "percent": percent, "split": number, "package": package}
         for number in range(splits)
         for percent in percents or (0, 10, 20, 30, 40)
         for kind in (KINDS if percent else ("none",))
-        for name in sets
+        for name in only or SETS
         for package in packages or PEERS
     ]
-    publish("outliers", summary(finished(out, parts, lambda **part: measured(folder, **part))), save)
+    publish("outliers", summary(finished(out, parts, measured)), save)

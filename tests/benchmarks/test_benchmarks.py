@@ -116,11 +116,11 @@ def test_a_robust_peer_ignores_an_error_and_finished_parts_are_kept(tmp_path, mo
     monkeypatch.setattr(outliers, "_warm_up", lambda: None)
     monkeypatch.setitem(outliers.PEERS, "bsvr_pp", lambda X, y: (lambda X: X[:, 0], np.arange(3)))
     file = tmp_path / "outliers.csv"
-    outliers.main(None, ["synthetic"], None, [10], 1, file)
+    outliers.main(["synthetic"], None, [10], 1, file)
     first = file.read_text()
     errors = pd.read_csv(file).query("kind == 'uniform'").set_index("package")["error"]
     assert errors["Huber"] < errors["GPR"]
-    outliers.main(None, ["synthetic"], None, [10], 1, file)
+    outliers.main(["synthetic"], None, [10], 1, file)
     assert file.read_text() == first and len(first.splitlines()) == 1 + 3 * 3
 
 
