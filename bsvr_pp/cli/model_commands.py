@@ -185,10 +185,10 @@ def _print(title: str, model: Any, inputs: pd.DataFrame | None = None) -> None:
     console = Console()
     console.print(table)
     outliers = getattr(model, "outliers_", np.empty(0, dtype=np.int64))
-    if outliers.size:
+    if inputs is not None and outliers.size:
         console.print(
             "Gross errors, or targets with far wider noise than most, are set aside: "
-            f"{listed(outliers + 1)} (--keep-outliers keeps them)."  # counted from 1
+            f"{listed(np.asarray(inputs.index)[outliers])} (--keep-outliers keeps them)."  # as in messages on the file
         )
     if not model.converged_:
         console.print("[bold red]The search for the hyperparameters did not converge.[/]")
@@ -240,6 +240,8 @@ def predict(
             if neighbours and not model.is_dir() and getattr(found, "blocks_", None) is None:
                 raise ValueError(f"--neighbours is for a model in blocks, got the dense one of {model}: leave it out")
             found.blocks = replace(found._local(), neighbours=neighbours or None)
+        progressbar = isinstance(found, bp.FolderModel) and sys.stdout.isatty()
+        found.blocks = replace(found._local(), n_jobs=jobs, progressbar=progressbar)
         rows: Any = data
         if not (model.is_dir() and is_parquet(data)):
             rows, notes = read_new(data, encoding)
@@ -248,7 +250,6 @@ def predict(
         with failing(ValueError), warnings.catch_warnings(record=True) as said:
             warnings.simplefilter("always", UserWarning)
             if isinstance(found, bp.FolderModel):
-                found.blocks = replace(found._local(), n_jobs=jobs, progressbar=sys.stdout.isatty())
                 count = found.predict_into(rows, out, coverage=coverage, times=times)
             else:
                 count = len(rows)
