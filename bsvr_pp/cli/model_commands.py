@@ -24,7 +24,7 @@ from typer import Argument, Option
 
 import bsvr_pp as bp
 from bsvr_pp.cli.messages import Jobs, Seed, Target, fail, failing, print_notes
-from bsvr_pp.core.atomic_write import atomic_write, check_writable
+from bsvr_pp.core.atomic_write import atomic_write, check_writable, is_sealed
 from bsvr_pp.tables import DataError, of_file
 
 if TYPE_CHECKING:
@@ -78,6 +78,7 @@ def fit(
             table = _read(data, target, lower, upper, event, ordinal)
             dataset, _ = table.encode()
         check_writable("--out", out, folder=into_folder, read=[data])
+        _check_replaces(out, model=True)
     from bsvr_pp.estimators.base import blocks_from
 
     options: dict[str, Any] = {"kernel": kernel, "inference": inference, "ard": ard, "restarts": restarts}
@@ -228,6 +229,7 @@ def predict(
             raise ValueError(f"--coverage must lie strictly between 0 and 1, got {coverage}")
         times = _times(survival)
         check_writable("--out", out, read=[model, data])
+        _check_replaces(out, model=False)
         if neighbours is not None and neighbours < 0:
             raise ValueError(f"--neighbours must be at least 0, got {neighbours}")
         found, target = _open(model)
@@ -302,6 +304,15 @@ def example() -> None:
             with atomic_write(Path(name)) as fresh:
                 table.to_csv(fresh, index=False)
     Console().print("houses.csv and new.csv are written: try bsvr-pp compare houses.csv --target price")
+
+
+def _check_replaces(out: str | Path, *, model: bool) -> None:
+    """Check that a model replaces no other file than a saved one, and that predictions do not replace one."""
+    if not Path(out).is_file() or not Path(out).stat().st_size:
+        return
+    if is_sealed(Path(out)) != model:
+        what = "which is no saved model" if model else "which is a saved model"
+        raise ValueError(f"--out must not replace {out}, {what}: choose another name, or remove the file")
 
 
 def _times(survival: str | None) -> list[float] | None:
