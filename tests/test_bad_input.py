@@ -1527,6 +1527,8 @@ def test_bad_options_of_commands_leave_nothing_behind(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     (tmp_path / "good.csv").write_text(rows())
     (tmp_path / "folder").mkdir()
+    (tmp_path / "other.csv").write_text(rows())
+    bp.save(bp.BayesianSVR(inference="mean_field", restarts=1).fit(MANY, TARGETS).result_, "saved.nc")
     for arguments, message in (
         (["compare", "good.csv", "--out", "good.csv"], "--out must be a folder, got the file good.csv"),
         (["compare", "good.csv", "--out", "good.csv/deep"], "--out must lie in a folder, and"),
@@ -1541,6 +1543,8 @@ def test_bad_options_of_commands_leave_nothing_behind(tmp_path, monkeypatch):
             ["predict", "none.nc", "good.csv", "-o", "./good.csv"],
             "--out must be another file than the one that is read",
         ),
+        (["fit", "good.csv", "-o", "other.csv"], "--out must not replace other.csv, which is no saved model"),
+        (["predict", "none.nc", "good.csv", "-o", "saved.nc"], "--out must not replace saved.nc, which is a saved"),
         (["fit", "good.csv", "-o", "folder"], "--out must be a file, got the folder folder"),
         (["fit", "good.csv", "-o", "good.csv/model.nc"], "--out must lie in a folder, and"),
         (["fit", "good.csv", "-o", "good.csv/"], "--out must be a folder, got the file good.csv"),

@@ -24,7 +24,7 @@ from typer import Argument, Option
 
 import bsvr_pp as bp
 from bsvr_pp.cli.messages import Jobs, Seed, Target, fail, failing, print_notes
-from bsvr_pp.core.atomic_write import atomic_write, check_writable
+from bsvr_pp.core.atomic_write import atomic_write, check_writable, is_sealed
 from bsvr_pp.tables import DataError, of_file
 
 if TYPE_CHECKING:
@@ -78,6 +78,7 @@ def fit(
             table = _read(data, target, lower, upper, event, ordinal)
             dataset, _ = table.encode()
         check_writable("--out", out, folder=into_folder, read=[data])
+        _check_replaces(out, model=True)
     from bsvr_pp.estimators.base import blocks_from
 
     options: dict[str, Any] = {"kernel": kernel, "inference": inference, "ard": ard, "restarts": restarts}
@@ -185,10 +186,10 @@ def _print(title: str, model: Any, inputs: pd.DataFrame | None = None) -> None:
     console = Console()
     console.print(table)
     outliers = getattr(model, "outliers_", np.empty(0, dtype=np.int64))
-    if outliers.size:
+    if inputs is not None and outliers.size:
         console.print(
             "Gross errors, or targets with far wider noise than most, are set aside: "
-            f"{listed(outliers + 1)} (--keep-outliers keeps them)."  # counted from 1
+            f"{listed(np.asarray(inputs.index)[outliers])} (--keep-outliers keeps them)."  # as in messages on the file
         )
     if not model.converged_:
         console.print("[bold red]The search for the hyperparameters did not converge.[/]")
@@ -228,6 +229,7 @@ def predict(
             raise ValueError(f"--coverage must lie strictly between 0 and 1, got {coverage}")
         times = _times(survival)
         check_writable("--out", out, read=[model, data])
+        _check_replaces(out, model=False)
         if neighbours is not None and neighbours < 0:
             raise ValueError(f"--neighbours must be at least 0, got {neighbours}")
         found, target = _open(model)
@@ -240,6 +242,8 @@ def predict(
             if neighbours and not model.is_dir() and getattr(found, "blocks_", None) is None:
                 raise ValueError(f"--neighbours is for a model in blocks, got the dense one of {model}: leave it out")
             found.blocks = replace(found._local(), neighbours=neighbours or None)
+        progressbar = isinstance(found, bp.FolderModel) and sys.stdout.isatty()
+        found.blocks = replace(found._local(), n_jobs=jobs, progressbar=progressbar)
         rows: Any = data
         if not (model.is_dir() and is_parquet(data)):
             rows, notes = read_new(data, encoding)
@@ -248,7 +252,6 @@ def predict(
         with failing(ValueError), warnings.catch_warnings(record=True) as said:
             warnings.simplefilter("always", UserWarning)
             if isinstance(found, bp.FolderModel):
-                found.blocks = replace(found._local(), n_jobs=jobs, progressbar=sys.stdout.isatty())
                 count = found.predict_into(rows, out, coverage=coverage, times=times)
             else:
                 count = len(rows)
@@ -301,6 +304,15 @@ def example() -> None:
             with atomic_write(Path(name)) as fresh:
                 table.to_csv(fresh, index=False)
     Console().print("houses.csv and new.csv are written: try bsvr-pp compare houses.csv --target price")
+
+
+def _check_replaces(out: str | Path, *, model: bool) -> None:
+    """Check that a model replaces no other file than a saved one, and that predictions do not replace one."""
+    if not Path(out).is_file() or not Path(out).stat().st_size:
+        return
+    if is_sealed(Path(out)) != model:
+        what = "which is no saved model" if model else "which is a saved model"
+        raise ValueError(f"--out must not replace {out}, {what}: choose another name, or remove the file")
 
 
 def _times(survival: str | None) -> list[float] | None:

@@ -80,18 +80,25 @@ def seal(path: Path) -> None:
         file.write(head + _MARK + sha256(head).digest())
 
 
+def is_sealed(path: Path) -> bool:
+    """Return whether a file ends in a `seal`, which may not match its content."""
+    with path.open("rb") as file:
+        file.seek(max(path.stat().st_size - _TAIL, 0))
+        return file.read()[8:-32] == _MARK
+
+
 class SealedFile:
     """A file with a `seal` at its end: the seal in hexadecimal digits, and checks of the pieces that will be read."""
 
     def __init__(self, path: Path) -> None:
         self.path, length = path, path.stat().st_size
+        if not is_sealed(path):
+            raise DamagedError(
+                f"{path}: is not a saved model or result, or it is damaged: it does not end in a checksum"
+            )
         with path.open("rb") as file:
-            file.seek(max(length - _TAIL, 0))
+            file.seek(length - _TAIL)
             tail = file.read()
-            if tail[8:-32] != _MARK:
-                raise DamagedError(
-                    f"{path}: is not a saved model or result, or it is damaged: it does not end in a checksum"
-                )
             self.size, self.seal = int.from_bytes(tail[:8], "little"), tail[-32:].hex()
             file.seek(min(self.size, length))
             head = file.read()[: -len(_MARK) - 32]

@@ -21,6 +21,7 @@ from bsvr_pp.model.priors import Tied, location_and_scale, of_inputs
 Mask = NDArray[np.bool_]
 
 _RATIO = 1e7  # of the largest weight to the smallest, above which the digits of a solve are lost
+_MOST = 1e8  # largest weight: from 1e10 on Laplace has wrong hyperparameters
 _WORTH = 0.2  # mean weight below which there is a warning
 
 
@@ -238,7 +239,12 @@ def merge_rows(X: Array, y: Array, sample_weight: ArrayLike | None) -> TrainingD
 
 
 def used_rows(weight: Array) -> NDArray[np.intp]:
-    """Return rows of weights other than 0; weights must not be too different; warn if their sum is small."""
+    """Return rows of weights other than 0; they must not be too large or too different; warn if their sum is small."""
+    if weight.max() > _MOST:
+        raise ValueError(
+            f"sample_weight must be at most {_MOST:g}, got {weight.max():g}: a weight is a number of measurements, so "
+            "divide inverse variances by their mean"
+        )
     used, worth = np.flatnonzero(weight > 0), weight.sum()
     if worth < _WORTH * used.size:
         warn(

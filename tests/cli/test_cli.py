@@ -86,6 +86,25 @@ def test_fit_notes_that_rows_are_repeated(tmp_path):
     assert note.startswith(f"bsvr-pp: note: {file}: 30 of 60 rows repeat others") and "drop_duplicates()" in note
 
 
+def test_gross_errors_have_the_lines_of_the_file(tmp_path):
+    write(tmp_path / "houses.csv", rows=30)
+    lines = (tmp_path / "houses.csv").read_text().splitlines()
+    lines[8] = lines[8].rsplit(",", 1)[0] + ",90000"
+    (tmp_path / "houses.csv").write_text("\n".join([*lines[:3], "", *lines[3:]]))
+    run = run_command("fit", tmp_path / "houses.csv", "--target", "price", "--restarts", "1", "-o", tmp_path / "m.nc")
+    assert "set aside: rows 10 (" in " ".join(run.output.split())  # as in a message on a cell of this line
+
+
+def test_jobs_are_those_of_the_prediction_also_for_a_model_in_a_file(tmp_path, monkeypatch):
+    write(tmp_path / "houses.csv", rows=40)
+    options = ["--target", "price", "--kernel", "rbf", "--restarts", "1", "--blocks", "20", "-o", tmp_path / "m.nc"]
+    run_command("fit", tmp_path / "houses.csv", *options)
+    seen, threads = [], bsvr_pp.LocalBlocks.threads
+    monkeypatch.setattr(bsvr_pp.LocalBlocks, "threads", lambda self: seen.append(self.n_jobs) or threads(self))
+    run_command("predict", tmp_path / "m.nc", tmp_path / "houses.csv", "-o", tmp_path / "p.csv", "--jobs", "1")
+    assert set(seen) == {1}
+
+
 def test_a_fitted_model_is_saved_and_predicts(tmp_path):
     write(tmp_path / "houses.csv", rows=30)
     model, out = tmp_path / "houses.nc", tmp_path / "predictions.csv"

@@ -268,6 +268,9 @@ def test_bad_weights_are_refused_by_name(make):
     for weight, message in bad:
         with pytest.raises(ValueError, match=message):
             machine.fit(X, y, sample_weight=weight)
+    if make is not bp.ResidualIntervals:  # its weights are relative
+        with pytest.raises(ValueError, match=r"sample_weight must be at most 1e\+08, got 1e\+200: .* divide inverse"):
+            machine.fit(X, y, sample_weight=np.full(40, 1e200))
     machine.set_params(**{"inference": "mean_field"} if make is bp.BayesianSVR else {}).fit(X, y)
     scores = [partial(score, machine) for score in (bp.scorers.log_density, bp.scorers.neg_crps)]
     for score in [machine.score, *(scores if hasattr(machine, "predict_distribution") else [])]:
