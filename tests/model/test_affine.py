@@ -679,6 +679,7 @@ def test_support_vector_noise_agrees_with_sampling(name):
         np.testing.assert_allclose(values.sel(moment="sd"), sd, rtol=0.2, err_msg=label)
 
 
+@pytest.mark.filterwarnings("error::RuntimeWarning")
 def test_deterministics_have_draws_and_moments_if_they_are_affine():
     """Those of the targets have their values, and not draws."""
     with pm.Model() as model:
