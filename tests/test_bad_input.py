@@ -305,6 +305,13 @@ def NEAREST(call):
     ]
 
 
+def evidence_of_kernel(factor=1.0, offset=0.0):
+    with pm.Model() as model:
+        f = bp.GP(cov_func=factor * pm.gp.cov.ExpQuad(1, ls=0.3)).prior("f", X=X + offset)
+        pm.Normal("y", mu=f, sigma=0.1, observed=Y)
+    return bp.log_evidence(bp.MeanField(), model)
+
+
 @cache
 def sampled():
     model = bp.default_model(X, Y, kernel="rbf")
@@ -711,6 +718,8 @@ PUBLIC = {
         *seeds(lambda s, seed: bp.recover_latent(s.result, model=s.marginal, random_seed=seed)),
     ],
     "log_evidence": [
+        (lambda s: evidence_of_kernel(offset=1e6), "X of f must have .* at least 1e-05 of its size.*subtract an off"),
+        (lambda s: evidence_of_kernel(np.triu(np.ones((N, N)))), "is no covariance: K must be symmetric.*centre X"),
         (lambda s: bp.log_evidence(bp.NUTS(), s.model, hyperparameters=AT), "method must have an evidence.*got NUTS"),
         (lambda s: bp.log_evidence(bp.MeanField(), s.model, hyperparameters={"C": 1.0}), "scale, epsilon missing"),
         (lambda s: bp.log_evidence(bp.MeanField(), s.model, hyperparameters={"C": -1.0}), "hyperparameter C"),

@@ -135,8 +135,8 @@ def check_size(name: str, values: Array) -> None:
         raise ValueError(f"{name} must stay within ±{_LARGEST:g}, got {largest:g}: use other units")
 
 
-def check_spread(name: str, values: Array) -> None:
-    """Check that finite training data, (n,) or (n, d), equal or not, do not underflow or vanish by rounding."""
+def check_spread(name: str, values: Array, least: float = _ROUNDING) -> None:
+    """Check that finite training data, (n,) or (n, d), do not underflow, and have no spread below ``least`` of them."""
     columns = values.reshape(len(values), -1)
     low, high = columns.min(axis=0), columns.max(axis=0)
     size, varies = np.maximum(np.abs(low), np.abs(high)), high > low
@@ -146,9 +146,9 @@ def check_spread(name: str, values: Array) -> None:
         raise ValueError(
             f"{name} must have a standard deviation of at least {_SMALLEST:g}, got {spread[j]:g}: use other units"
         )
-    for j in np.flatnonzero(varies & (spread < _ROUNDING * size)):
+    for j in np.flatnonzero(varies & (spread < least * size)):
         raise ValueError(
-            f"{name} must have a standard deviation of at least {_ROUNDING:g} of its size, got {spread[j]:g} at "
+            f"{name} must have a standard deviation of at least {least:g} of its size, got {spread[j]:g} at "
             f"{size[j]:g}: the differences are lost in rounding, subtract an offset"
         )
 

@@ -144,7 +144,8 @@ def moments_of_parts(
         shown = given | deterministics_at(problem, point, given)
     for name, values in shown.items():
         offset, *units, last = values.reshape(len(probes), -1)
-        response = np.reshape(units, (len(mean), -1)).T - offset[:, None]
+        with np.errstate(all="ignore"):
+            response = np.reshape(units, (len(mean), -1)).T - offset[:, None]
         if np.allclose(response @ probes[-1], last - offset, rtol=_SAME, atol=_SAME):
             variance = np.maximum(((response @ covariance) * response).sum(axis=1), 0.0)
             moments = np.stack([offset + response @ mean, np.zeros_like(offset) if plug_in else np.sqrt(variance)])

@@ -314,7 +314,8 @@ def _gradients(graph: Tensor, leaves: Sequence[Tensor]) -> tuple[Tensor, list[Te
         found = gradients((graph * direction).sum(), leaves, [direction])
     except (NullTypeGradError, NotImplementedError):
         return None
-    return direction, [cast(Tensor, rewrite_graph(gradient, include=_SIMPLIFY)) for gradient in found]
+    # Not in place: a gradient shares parts with its graph, in which the number of rows would become a constant.
+    return direction, [cast(Tensor, rewrite_graph(gradient, include=_SIMPLIFY, clone=True)) for gradient in found]
 
 
 class RowValues:

@@ -42,6 +42,7 @@ from bsvr_pp.model.row_kinds import noise_in, with_known_targets
 from bsvr_pp.model.sources import Sources, with_one_target
 
 Point = dict[str, Array]
+_FAR = 1e-5  # of the size of inputs: kernels of PyMC square them, and with this spread lose ten of 16 digits
 
 
 @dataclass(frozen=True, eq=False)
@@ -152,7 +153,10 @@ class Problem(CompiledModel):
         """The covariance of a matrix with its jitter, or of a root."""
         if self.covariance.by_root:
             return Covariance.from_root(given, np.full(len(given), jitter))
-        return Covariance(given, jitter=jitter)
+        try:
+            return Covariance(given, jitter=jitter)
+        except ValueError as error:
+            raise ModelError(f"the kernel has rounding errors or is no covariance: {error}; centre X") from None
 
     def mean_at(self, point: Mapping[str, ArrayLike]) -> Array:
         """Prior mean (n,) of the training rows at given hyperparameters."""
@@ -490,6 +494,7 @@ def _locate(
         of_inputs = set(ancestors([pt.as_tensor_variable(record.X)]))
         if free := [v.name for v in model.free_RVs if v in of_inputs]:
             raise ModelError(f"the inputs X of {f.name} depend on {free[0]}: they must be data")
+        check_spread(f"the inputs X of {f.name}", value_of(localize(record.X, model)), _FAR)
     if latent in processes and len(processes) == 1 and not has_gaussian_mean(model, processes[latent]):
         return None, processes[latent], Columns(model, localize(processes[latent].X, model))
     observed = [graph for v in model.observed_RVs if v is not target for graph in v.owner.inputs]

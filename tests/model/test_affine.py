@@ -679,6 +679,7 @@ def test_support_vector_noise_agrees_with_sampling(name):
         np.testing.assert_allclose(values.sel(moment="sd"), sd, rtol=0.2, err_msg=label)
 
 
+@pytest.mark.filterwarnings("error::RuntimeWarning")
 def test_deterministics_have_draws_and_moments_if_they_are_affine():
     """Those of the targets have their values, and not draws."""
     with pm.Model() as model:
@@ -727,6 +728,21 @@ def test_a_coefficient_has_any_name(name):
         coefficient = pm.Normal(name, shape=2)
         pm.Normal("y", mu=pm.math.dot(TRAIN["W"], coefficient), sigma=SIGMA, observed=Y)
     assert set(read_model(model).composite.variables) == {name}
+
+
+def test_a_mean_at_inputs_that_are_no_data_has_any_number_of_rows():
+    """A normal constant in the mean is a constant in the kernel."""
+    found = []
+    for constant in (0.0, 1.0):
+        with pm.Model() as model:
+            mean = pm.gp.mean.Zero() if constant else pm.gp.mean.Constant(pm.Normal("a"))
+            kernel = pm.gp.cov.ExpQuad(2, ls=1.0) + pm.gp.cov.Constant(constant)
+            f = bp.GP(mean_func=mean, cov_func=kernel).prior("f", X=TRAIN["W"])
+            pm.Normal("y", mu=f, sigma=SIGMA, observed=Y)
+        result = bp.fit(bp.MeanField(), model, progressbar=False)
+        found.append(bp.predict(result, NEW["W"][:3], model=model))
+    for name in ("f_mean", "f_variance"):
+        np.testing.assert_allclose(*(each[name] for each in found), atol=1e-5)
 
 
 def test_rows_of_data_may_become_fewer_between_fits():
