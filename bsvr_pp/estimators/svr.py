@@ -338,7 +338,7 @@ class BayesianSVR(TargetPredictions, SavedEstimator, RegressorMixin, BaseEstimat
         known = {"levels": tuple(map(int, levels)), "beta": learned["beta_"]}
         known["pairs"] = "effect_pairs" in hyperparameters_of(result)
         if CONSTANTS in data:
-            known["warping"] = Warping.of_array(numbers(f"{CONSTANTS} of result", data[CONSTANTS].values, ("q", 6)))
+            known["warping"] = Warping.of_array(numbers(f"{CONSTANTS} of result", data[CONSTANTS].values, ("q", 7)))
         known["kernel"] = columns.kernel(learned["kernel_"])
         model = replace(spec.model, tied=columns.tied, **known)
         more = {"neighbours": learned["neighbours_"], "outliers": learned["outliers_"].astype(np.intp)}
@@ -388,8 +388,8 @@ class BayesianSVR(TargetPredictions, SavedEstimator, RegressorMixin, BaseEstimat
     def warping_(self) -> pd.DataFrame:
         """The learned scale of each input, in words, with the share and the power of its transform."""
         warping, share, names = self._warping()
-        powers = [power for power, *_ in warping.constants]
-        return pd.DataFrame({"scale": warping.described(share), "share": share, "power": powers}, index=names)
+        found = {"scale": warping.described(share), "share": share, "power": warping.powers}
+        return pd.DataFrame(found, index=names)
 
     def _warping(self) -> tuple[Warping, Array, list[str]]:
         """Return the transforms, their shares, and the names of their inputs."""

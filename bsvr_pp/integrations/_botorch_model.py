@@ -177,7 +177,7 @@ def _main_effects(k: FixedKernel, x: Tensor, z: Tensor) -> Tensor:
 
 
 def _on_scales(k: FixedKernel, x: Tensor) -> Tensor:
-    column, power, centre, unit, location, scale = k.constants.T
+    column, above, below, centre, unit, location, scale = k.constants.T
     columns, y = column.long(), x.clone()
     z = (x[..., columns] - centre) / unit
 
@@ -185,7 +185,7 @@ def _on_scales(k: FixedKernel, x: Tensor) -> Tensor:
         p = power.clamp_min(1e-9)
         return torch.expm1(p * torch.log1p(z.clamp_min(0.0))) / p
 
-    g = location + scale * (grown(z, power) - grown(-z, 2.0 - power))
+    g = location + scale * (grown(z, above) - grown(-z, below))
     y[..., columns] = x[..., columns] + k.share * (g - x[..., columns])
     return y
 

@@ -3,12 +3,13 @@
 An input of few values is a number, and each value is also a level of a category. A value that no training row has is
 only a number (docs/defaults.md). On a scale, x becomes x + w·(g(x) - x) with a learned share w. g is the Yeo-Johnson
 transform (2000) whose power makes the training rows as Gaussian as possible, shifted and scaled to their mean and
-deviation.
+deviation. It bends on both sides of the mean; or, where this is clearly more likely, from the least or the largest
+value on, and is a line beyond it.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from typing import NamedTuple, Self
 
 import numpy as np
@@ -26,12 +27,17 @@ _LARGEST = 2.0  # power; with a power below 0 or above 2 a transform has a limit
 _BENT, _LIKE_LOG = 0.1, 0.7  # share times distance of the power from 1, above which the description mentions it
 _ENOUGH = 20_000  # rows that determine a transform
 _DIGITS = 1e-3  # of the power
+_NEAR, _CLOSEST = 0.1, 1e-6  # share of the rows within the unit of a scale from an end; least unit in deviations
+_CLEARLY = 0.1  # nats a row by which it must be more likely than the scale around the mean
 CONSTANTS = "warping_constants"  # name of the data of a model that has them
-Constants = tuple[tuple[float, float, float, float, float], ...]
+Constants = tuple[tuple[float, float, float, float, float, float], ...]
 
 
 class Warping(NamedTuple):
-    """Columns with scales, and for each the power, centre, unit, location and scale of g((x - centre)/unit)."""
+    """Columns with scales, and for each the constants of g = location + scale·t((x - centre)/unit).
+
+    The first two are the powers of t above and below the centre; then come centre, unit, location and scale.
+    """
 
     columns: tuple[int, ...] = ()
     constants: Constants = ()
@@ -45,8 +51,8 @@ class Warping(NamedTuple):
 
     @property
     def array(self) -> Array:
-        """The number of each column and its constants, (q, 6)."""
-        return np.column_stack([self.columns, np.reshape(self.constants, (-1, 5))])
+        """The number of each column and its constants, (q, 7)."""
+        return np.column_stack([self.columns, np.reshape(self.constants, (-1, len(_LINE)))])
 
     @classmethod
     def of_array(cls, array: Array) -> Self:
@@ -58,10 +64,15 @@ class Warping(NamedTuple):
         found = on_scales(pt.constant(X), X.shape[1], self.columns, pt.constant(self.array), pt.constant(share))
         return np.asarray(found.eval())[:, list(self.columns)]
 
+    @property
+    def powers(self) -> list[float]:
+        """The power of each Yeo-Johnson transform, which is below 1 if it grows slowly above its centre."""
+        return [above if above != 1.0 else 2.0 - below for above, below, *_ in self.constants]
+
     def described(self, share: Array) -> list[str]:
         """Return the scales in words, for shares (q,)."""
         words = []
-        for (power, *_), w in zip(self.constants, share, strict=True):
+        for power, w in zip(self.powers, share, strict=True):
             bent = w * abs(1.0 - power)
             like = "a logarithm" if bent > _LIKE_LOG else "a root"
             words.append(f"like {like} {'above' if power < 1.0 else 'below'}" if bent > _BENT else "as given")
@@ -69,9 +80,10 @@ class Warping(NamedTuple):
 
     def without_constants(self) -> Warping:
         """Return the columns with placeholder constants."""
-        return Warping(self.columns, ((1.0, 0.0, 1.0, 0.0, 1.0),) * len(self.columns))
+        return Warping(self.columns, (_LINE,) * len(self.columns))
 
 
+_LINE = 1.0, 1.0, 0.0, 1.0, 0.0, 1.0  # constants of x itself
 AS_GIVEN = Warping()
 
 
@@ -80,21 +92,44 @@ def columns_to_warp(X: Array, tied: Sequence[int] | None) -> tuple[int, ...]:
     return tuple(k for k in alone(X, tied) if ((X[:, k] > X[:, k].min()) & (X[:, k] < X[:, k].max())).any())
 
 
-def _constants(x: Array, weight: Array) -> tuple[float, float, float, float, float]:
-    def moments(values: Array) -> tuple[float, float]:
-        mean = np.average(values, weights=weight)
-        return float(mean), float(np.sqrt(np.average((values - mean) ** 2, weights=weight))) or 1.0
+def _constants(x: Array, weight: Array) -> tuple[float, float, float, float, float, float]:
+    """Return the constants of a scale around the mean, or from an end if that is clearly more likely."""
+    mean, deviation = _moments(x, weight)
+    around = _likely(x, weight, mean, deviation)
+    ends = [_likely(x, weight, end, unit) for end, unit in _ends(x, weight, _CLOSEST * deviation)]
+    found = max((end for end in ends if end[0] > around[0] + _CLEARLY), default=around)
+    _, power, centre, unit = found
+    middle, width = _moments(yeojohnson((x - centre) / unit, power), weight)
+    above = 1.0 if centre == x.max() else power
+    below = 1.0 if centre == x.min() else 2.0 - power
+    return above, below, centre, unit, mean - deviation / width * middle, deviation / width
 
-    centre, unit = moments(x)
+
+def _moments(values: Array, weight: Array) -> tuple[float, float]:
+    """Return the mean and the standard deviation of weighted values, 1 instead of 0."""
+    mean = np.average(values, weights=weight)
+    return float(mean), float(np.sqrt(np.average((values - mean) ** 2, weights=weight))) or 1.0
+
+
+def _ends(x: Array, weight: Array, least: float) -> Iterator[tuple[float, float]]:
+    """Yield the least and the largest value, and the distance within which a share of the other rows lies."""
+    for end in (x.min(), x.max()):
+        distance = np.abs(x - end)
+        if (others := distance > 0.0).any():
+            near = np.quantile(distance[others], _NEAR, weights=weight[others], method="inverted_cdf")
+            yield float(end), max(float(near), least)
+
+
+def _likely(x: Array, weight: Array, centre: float, unit: float) -> tuple[float, float, float, float]:
+    """Return the log likelihood of a row with the most likely power, this power, centre and unit."""
     z = (x - centre) / unit
     slope = np.average(np.sign(z) * np.log1p(np.abs(z)), weights=weight)
 
     def minus_log_likelihood(power: float) -> float:
-        return float(np.log(moments(yeojohnson(z, power))[1]) - (power - 1.0) * slope)
+        return float(np.log(unit * _moments(yeojohnson(z, power), weight)[1]) - (power - 1.0) * slope)
 
-    power = float(minimize_scalar(minus_log_likelihood, bounds=(0.0, _LARGEST), options={"xatol": _DIGITS}).x)
-    mean, width = moments(yeojohnson(z, power))
-    return power, centre, unit, centre - unit / width * mean, unit / width
+    found = minimize_scalar(minus_log_likelihood, bounds=(0.0, _LARGEST), options={"xatol": _DIGITS})
+    return -float(found.fun), float(found.x), centre, unit
 
 
 def on_scales(X: Tensor, d: int, columns: tuple[int, ...], constants: Tensor, share: Tensor) -> Tensor:
@@ -103,11 +138,11 @@ def on_scales(X: Tensor, d: int, columns: tuple[int, ...], constants: Tensor, sh
     def of_inputs(values: Tensor, others: float) -> Tensor:
         return pt.set_subtensor(pt.full(d, np.float64(others))[np.array(columns)], values)
 
-    power, centre, unit, location, scale = (
-        of_inputs(constants[:, k], others) for k, others in enumerate((1.0, 0.0, 1.0, 0.0, 1.0), start=1)
+    above, below, centre, unit, location, scale = (
+        of_inputs(constants[:, k], others) for k, others in enumerate(_LINE, start=1)
     )
     z = (X - centre) / unit
-    g = location + scale * (_grown(pt.maximum(z, 0.0), power) - _grown(pt.maximum(-z, 0.0), 2.0 - power))
+    g = location + scale * (_grown(pt.maximum(z, 0.0), above) - _grown(pt.maximum(-z, 0.0), below))
     return X + of_inputs(share, 0.0) * (g - X)
 
 

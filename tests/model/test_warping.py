@@ -28,17 +28,37 @@ def scaled(warping, points, share=SHARE):
 
 
 def test_the_transforms_are_those_of_scipy():
-    warping = Warping.of(X, (0, 2))
-    found = scaled(warping, X)
-    np.testing.assert_array_equal(found[:, 1], X[:, 1])
-    for k, column, (power, *_), w in zip((0, 2), X.T[[0, 2]], warping.constants, SHARE, strict=True):
-        z = (column - column.mean()) / column.std()
-        assert power == pytest.approx(np.clip(yeojohnson_normmax(z), 0.0, 2.0), abs=2e-3)
-        g = yeojohnson(z, power)
-        g = column.mean() + column.std() * (g - g.mean()) / g.std()
-        np.testing.assert_allclose(found[:, k], column + w * (g - column), rtol=1e-10)
-    assert warping.constants[0][0] < 0.1 and warping.constants[1][0] > 1.9
+    """Around the mean, and from the least and the largest value where these are far more likely."""
+    columns = np.column_stack([X[:, 1], np.sqrt(X[:, 0]), X[:, 0] ** 2, -(X[:, 0] ** 2)])
+    warping, share = Warping.of(columns, (0, 1, 2, 3)), np.array([0.3, 1.0, 0.6, 0.9])
+    found = scaled(warping, columns, share)
+    sides = ["mean", "mean", "least", "largest"]
+    for x, z, side, (above, below, centre, unit, *_), w in zip(
+        columns.T, found.T, sides, warping.constants, share, strict=True
+    ):
+        end = {"mean": x.mean(), "least": x.min(), "largest": x.max()}[side]
+        near = np.sort(np.abs(x - end))[8]  # a tenth of the 79 others
+        assert (centre, unit) == pytest.approx((end, x.std() if side == "mean" else near))
+        power = 2.0 - below if side == "largest" else above
+        assert (above, below) == {"mean": (power, 2.0 - power), "least": (power, 1.0), "largest": (1.0, below)}[side]
+        assert power == pytest.approx(np.clip(yeojohnson_normmax((x - centre) / unit), 0.0, 2.0), abs=5e-3)
+        g = yeojohnson((x - centre) / unit, power)
+        g = x.mean() + x.std() * (g - g.mean()) / g.std()
+        np.testing.assert_allclose(z, x + w * (g - x), rtol=1e-9)
+    assert warping.powers[2] < 0.1 and warping.powers[3] > 1.9
+    assert warping.described(share) == ["as given", "like a root above", "like a root above", "like a logarithm below"]
     assert Warping.of_array(warping.array) == warping
+
+
+def test_inputs_over_many_powers_of_ten_are_as_good_as_their_logarithms():
+    rng = np.random.default_rng(0)
+    Z = rng.normal(size=(300, 3))
+    y = Z[:, 0] + np.sin(2.0 * Z[:, 1]) + 0.2 * rng.normal(size=300)
+    errors = []
+    for inputs in (Z, np.exp(2.5 * Z)):
+        svr = bp.BayesianSVR(restarts=1, outliers="keep", noise_scales=False, random_state=0)
+        errors.append(np.std(svr.fit(inputs[:200], y[:200]).predict(inputs[200:]) - y[200:]))
+    assert errors[1] < 1.15 * errors[0]
 
 
 def test_an_input_that_rarely_varies_has_a_scale():
@@ -56,9 +76,13 @@ def test_weights_are_repetitions():
 
 @pytest.mark.slow
 @settings(deadline=None, max_examples=25)
-@given(st.sampled_from([0.0, 1e-12, 0.4, 1.0, 1.7, 2.0]), arrays(float, 12, elements=st.floats(-1e8, 1e8)))
-def test_scales_increase_on_the_whole_line(power, values):
-    warping = Warping((0,), ((power, 1.0, 2.0, 0.0, 1.0),))
+@given(
+    st.sampled_from([0.0, 1e-12, 0.4, 1.0, 1.7, 2.0]),
+    st.sampled_from([0.0, 1.0, 2.0]),
+    arrays(float, 12, elements=st.floats(-1e8, 1e8)),
+)
+def test_scales_increase_on_the_whole_line(power, below, values):
+    warping = Warping((0,), ((power, below, 1.0, 2.0, 0.0, 1.0),))
     points = np.sort(values)[:, None]
     for share in (0.0, 0.5, 1.0):
         found = scaled(warping, points, [share])[:, 0]
@@ -163,7 +187,7 @@ def test_the_default_model_has_the_same_scales():
     model = bp.default_model(X, y, kernel="main_effects")
     np.testing.assert_allclose(model["warping_constants"].get_value(), Warping.of(X, (0, 1, 2)).array)
     assert "warping" not in bp.default_model(X, y, kernel="main_effects", warping=False).named_vars
-    assert AS_GIVEN.array.shape == (0, 6)
+    assert AS_GIVEN.array.shape == (0, 7)
 
 
 @pytest.mark.slow_cases("to be a logarithm", "as given")
