@@ -95,7 +95,10 @@ def _main_effects(inputs: Inputs, ls: Any, variance: Any, scale: float) -> pm.gp
         return _rational_quadratic(inputs, ls, variance, scale)
     sigma = _EFFECT * scale / np.sqrt(n)
     amplitude = of_inputs(pm.HalfStudentT("effect_amplitude", nu=3.0, sigma=sigma, shape=n), inputs.tied)
-    inverse, detail = pm.HalfNormal("effect_inverse_lengthscale", _SHORT), pm.HalfNormal("effect_detail", 1.0)
+    inverse, detail = (
+        pm.HalfStudentT("effect_inverse_lengthscale", nu=_TAIL, sigma=_SHORT),
+        pm.HalfNormal("effect_detail", 1.0),
+    )
     of_levels, rate = None, None
     if q:
         of_levels = pm.HalfStudentT("level_amplitude", nu=3.0, sigma=sigma, shape=q)
@@ -152,6 +155,7 @@ BIAS = 100.0  # variance of the constant kernel, relative to the mean square of 
 BETA = 0.8  # smooth fraction of the soft insensitive loss
 _LEAST = 1e-4  # smallest inverse exponent of the rational quadratic kernel
 _EFFECT, _SHORT = 0.7, 1.5  # scales of the amplitudes of main effects, and of their inverse lengthscale
+_TAIL = 20.0  # degrees of freedom of inverse lengthscales: normal near 0, but f may oscillate often
 _OF_PAIRS = 400  # number of rows from which main effects have products of two
 _FEWEST = 10  # targets, below which equal ones have no meaning
 _QUANTILES = (25.0, 10.0, 5.0)  # of the target, for its scale
@@ -201,7 +205,7 @@ def default_priors(X: ArrayLike, y: ArrayLike, *, ard: bool = True, noise: str =
     With s the robust scale of y (`location_and_scale`) and w the standard deviation of an input, over d inputs:
 
     - ``amplitude`` ~ HalfStudentT(3, s), the standard deviation of f;
-    - ``inverse_lengthscale`` ~ HalfNormal(1/(w·√d)), one per input with ``ard``; ``lengthscale`` is the inverse;
+    - ``inverse_lengthscale`` ~ HalfStudentT(20, 1/(w·√d)), one per input with ``ard``; ``lengthscale`` is the inverse;
     - ``C`` ~ LogNormal(log(5/s), 1.5): the scale √2/C of the noise has the median 0.3 s and may be up to twenty times
       smaller or larger; if the loss grows as r², as for Gaussian noise of variance 1/C, LogNormal(log(12/s²), 2);
     - ``epsilon`` ~ LogNormal(log(0.1·s), 1.0), if the loss has this parameter.
@@ -257,9 +261,11 @@ def lengthscales(inputs: Inputs) -> Any:
     first = inputs.first
     scale = 1.0 / (inputs.width[first] * np.sqrt(first.size))
     if inputs.ard and first.size > 1:
-        inverse = of_inputs(pm.HalfNormal("inverse_lengthscale", scale, shape=first.size), inputs.tied)
+        inverse = of_inputs(
+            pm.HalfStudentT("inverse_lengthscale", nu=_TAIL, sigma=scale, shape=first.size), inputs.tied
+        )
     else:
-        inverse = pm.HalfNormal("inverse_lengthscale", float(np.exp(np.mean(np.log(scale)))))
+        inverse = pm.HalfStudentT("inverse_lengthscale", nu=_TAIL, sigma=float(np.exp(np.mean(np.log(scale)))))
     return pm.Deterministic("lengthscale", 1.0 / inverse)
 
 
@@ -300,7 +306,7 @@ def default_model(
     kernel : {"rational_quadratic", "main_effects", "rbf", "matern32", "matern52", "linear"} or callable
         With several inputs "main_effects" adds `bp.cov.MainEffects` to the rational quadratic kernel. It has an
         amplitude ``effect_amplitude`` ~ HalfStudentT(3, 0.7·s/√d) for each input, one lengthscale w/u with u =
-        ``effect_inverse_lengthscale`` ~ HalfNormal(1.5), and ``effect_detail`` ~ HalfNormal(1). Products of two, from
+        ``effect_inverse_lengthscale`` ~ HalfStudentT(20, 1.5), and ``effect_detail`` ~ HalfNormal(1). Products of two, from
         400 rows, have ρ = ``effect_pairs``·√d/(0.7·s), ``effect_pairs`` ~ HalfNormal(1). A function is called inside
         the model with the inputs, and returns a kernel of `pm.gp.cov` with priors; only the constant kernel is added.
     beta : float, optional

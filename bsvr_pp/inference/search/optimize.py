@@ -94,7 +94,8 @@ def maximize(
             progress.update(task, advance=1, description=f"hyperparameters, best log objective {best:.3f}")
 
         try:
-            starts = choose_starts(problem, restarts, rng) if known is None else [known]
+            by = (lambda point: few(few.pack(point))[0]) if one_optimum else None
+            starts = choose_starts(problem, restarts, rng, by) if known is None else [known]
             choose = one_optimum and len(starts) > 1
             for each in starts if choose or few is whole or not one_optimum else []:
                 optima.append(few.climb(each, limit=_TRIAL if choose else np.inf))

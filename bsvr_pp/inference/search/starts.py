@@ -7,7 +7,7 @@ the model in the same way.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from dataclasses import replace
 from math import isfinite, log
 
@@ -37,6 +37,7 @@ from bsvr_pp.model.problem import Point, Problem
 _NEIGHBOURS = 2000  # about the largest number of rows for neighbours in the many inputs of linear models
 _SLIGHT = 0.1  # amplitude of all main effects of the second start, in standard deviations of the targets
 _NARROW = 0.5  # lengthscale of the second start, in standard deviations of the inputs,
+_HALVES, _RANGE = 12, 3.5  # largest number of halves of it, and range of the inputs in standard deviations,
 _SMALLEST = 0.1  # and the share of the rows with the smallest differences, from which its noise is estimated
 _FLAT = 200  # number of inputs (such as kernel values with all rows) from which a tree is slower than products
 _TRIED = 100  # largest number of draws from the priors in search of starts
@@ -59,10 +60,14 @@ def initial_point(problem: Problem) -> Point:
     return problem.cached("initial", compute, any_rows=True)
 
 
-def choose_starts(problem: Problem, restarts: int, rng: Generator) -> list[Point]:
+def choose_starts(
+    problem: Problem, restarts: int, rng: Generator, value: Callable[[Point], float] | None = None
+) -> list[Point]:
     """Choose starts: from the data with long and short lengthscales, from the model, and the two of Chu et al.
 
     Then come draws from the priors, or around the first point if a prior is improper. None has a potential of -inf.
+    A search finds a function that oscillates many times over the rows only from near its lengthscale. The short one is
+    therefore that of largest ``value`` among halves down to the distance of rows. Labels have one start like this.
     """
     initial, roles = initial_point(problem), find_roles(problem)
     y, X = problem.targets, problem.inputs
@@ -77,23 +82,32 @@ def choose_starts(problem: Problem, restarts: int, rng: Generator) -> list[Point
 
     def guessed(C: float, epsilon: float, lengthscale: float, bias: float, **more: float) -> Point:
         guess = {"C": C, "epsilon": epsilon, "lengthscale": lengthscale, "bias": bias, **more}
-        guess["inverse lengthscale"] = 1.0 / lengthscale
+        guess |= {"inverse lengthscale": 1.0 / lengthscale, "log lengthscale": log(lengthscale)}
         given = {name: guess[role] for name, role in roles.items() if role in guess}
         point = initial | {name: np.full(np.shape(initial[name]), value) for name, value in given.items()}
         with np.errstate(all="ignore"):
             inside = all(np.isfinite(value).all() for value in problem.to_unconstrained(point))
         return point if inside else initial
 
-    known = [
-        guessed(2.0**0.5 / noise, 0.3 * noise, spread * d**0.5, scale**2),
-        guessed(2.0**0.5 / least, 0.3 * least, spread * _NARROW, scale**2, effect=_SLIGHT * scale / d**0.5),
-        initial,
-        guessed(1.0 / scale, 0.05 * scale, 2.0**0.5 * spread, 100 * scale**2),
-        guessed(10.0 / scale, 0.05 * scale, d**0.5 * spread, 100 * scale**2),
-    ]
+    def best(points: Iterable[Point]) -> Point:
+        some = _distinct(points)
+        return some[0] if value is None or len(some) == 1 else max(some, key=value)
+
+    halves = spread * _NARROW * 0.5 ** np.arange(_HALVES)
+    short = halves[(halves > spread * _RANGE * y.size ** (-1.0 / d)) | (halves == halves[0])]
+    slight = _SLIGHT * scale / d**0.5
     if labels:  # labels have no scale
-        known = [initial]
-    new = [point for i, point in enumerate(known) if not any(_same(point, other) for other in known[:i])]
+        kept = {name: initial[name] for name, role in roles.items() if "lengthscale" not in role}
+        known = [best([initial, *(guessed(1.0, 0.0, each, 1.0) | kept for each in short[1:])])]
+    else:
+        known = [
+            guessed(2.0**0.5 / noise, 0.3 * noise, spread * d**0.5, scale**2),
+            best(guessed(2.0**0.5 / least, 0.3 * least, each, scale**2, effect=slight) for each in short),
+            initial,
+            guessed(1.0 / scale, 0.05 * scale, 2.0**0.5 * spread, 100 * scale**2),
+            guessed(10.0 / scale, 0.05 * scale, d**0.5 * spread, 100 * scale**2),
+        ]
+    new = _distinct(known)
     starts = [point for point in new if _is_possible(problem, point)][:restarts]
     for _ in range(_TRIED):
         if len(starts) == restarts:
@@ -108,6 +122,11 @@ def choose_starts(problem: Problem, restarts: int, rng: Generator) -> list[Point
             "values at which it is possible (initval=...)"
         )
     return starts
+
+
+def _distinct(points: Iterable[Point]) -> list[Point]:
+    known = list(points)
+    return [point for i, point in enumerate(known) if not any(_same(point, other) for other in known[:i])]
 
 
 def _is_possible(problem: Problem, point: Point) -> bool:
