@@ -47,6 +47,7 @@ from bsvr_pp.inference.search.optimize import Optimum
 from bsvr_pp.model.problem import Point, Problem
 
 _DRAWS = 200  # largest number of draws of the hyperparameters in predictions
+_MATCHED = 1e-4  # moment mismatch, in posterior standard deviations, of no consequence for a result
 _MOST = 4  # largest number of posteriors of a model that are kept,
 _ATTRIBUTES = "at_size", "log_evidence_error", "k_hat", "effective_points"  # others of a result
 _BYTES = 2**30  # and their largest memory
@@ -206,9 +207,17 @@ def systematic(weights: Array, count: int) -> Rows:
 
 def fitted_at(point: Point, posterior: LatentPosterior, optima: list[Optimum], **more: object) -> Fitted:
     """Make the record of a point; it has converged if the best optimum and the posterior have converged."""
-    converged = (not optima or optima[0].converged) and posterior.converged
+    matched = has_matched(posterior)
+    converged = (not optima or optima[0].converged) and matched
     message = optima[0].message if optima else "hyperparameters were given"
+    if not matched and posterior.mismatch > 0.0:
+        message += f"; the moments of f differ by {posterior.mismatch:.2g} posterior standard deviations"
     return Fitted([point], [posterior], np.ones(1), optima, bool(converged), message, posterior.log_evidence, more)
+
+
+def has_matched(posterior: LatentPosterior) -> bool:
+    """Return whether a posterior has converged, or as far as rounding errors let it where there is hardly any noise."""
+    return posterior.converged or 0.0 < posterior.mismatch <= _MATCHED
 
 
 def unsolved(point: Point, optima: list[Optimum], end: Optimum, **more: object) -> Fitted:

@@ -24,7 +24,7 @@ from bsvr_pp.core.approximations.smc import importance_estimate
 from bsvr_pp.core.arrays import Array, Rows, check_count
 from bsvr_pp.core.compiler import threads_for
 from bsvr_pp.inference.approximate import MeanField, solve_at
-from bsvr_pp.inference.fitted import Cloud, Fitted, systematic
+from bsvr_pp.inference.fitted import Cloud, Fitted, has_matched, systematic
 from bsvr_pp.inference.protocol import IntegratesLatent, Options, check_latent
 from bsvr_pp.inference.search.optimize import SharedObjective
 from bsvr_pp.inference.search.quasi_newton import Evaluate
@@ -142,7 +142,7 @@ class Integrated:
             points=[found.points[0], *(points[i] for i in chosen)],
             posteriors=[found.posteriors[0], *posteriors],
             weights=np.append(0.0, weights),
-            converged=bool(found.converged and good and all(each.converged for each in posteriors)),
+            converged=bool(found.converged and good and all(map(has_matched, posteriors))),
             message=message,
             log_evidence=cloud.log_evidence,
             more={**found.more, **more},

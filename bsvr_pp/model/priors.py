@@ -306,9 +306,10 @@ def default_model(
     kernel : {"rational_quadratic", "main_effects", "rbf", "matern32", "matern52", "linear"} or callable
         With several inputs "main_effects" adds `bp.cov.MainEffects` to the rational quadratic kernel. It has an
         amplitude ``effect_amplitude`` ~ HalfStudentT(3, 0.7·s/√d) for each input, one lengthscale w/u with u =
-        ``effect_inverse_lengthscale`` ~ HalfStudentT(20, 1.5), and ``effect_detail`` ~ HalfNormal(1). Products of two, from
-        400 rows, have ρ = ``effect_pairs``·√d/(0.7·s), ``effect_pairs`` ~ HalfNormal(1). A function is called inside
-        the model with the inputs, and returns a kernel of `pm.gp.cov` with priors; only the constant kernel is added.
+        ``effect_inverse_lengthscale`` ~ HalfStudentT(20, 1.5), and ``effect_detail`` ~ HalfNormal(1). Products of two,
+        from 400 rows, have ρ = ``effect_pairs``·√d/(0.7·s), ``effect_pairs`` ~ HalfNormal(1). A function is called
+        inside the model with the inputs, and returns a kernel of `pm.gp.cov` with priors; only the constant kernel is
+        added.
     beta : float, optional
         Smooth fraction, only for the soft insensitive loss; by default 0.8.
     quantile : float

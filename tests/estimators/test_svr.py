@@ -236,3 +236,25 @@ def test_parts_of_the_uncertainty(options):
         np.testing.assert_allclose(found["total"], svr.predict(new, return_std=True)[1])
         np.testing.assert_allclose(np.hypot(found["function"], found["hyperparameters"]), svr.predict_f(new)[1])
     assert found["function"][2] > 2 * found["function"][0]
+
+
+@pytest.mark.parametrize(("n", "periods"), [(100, 10), (150, 20)])
+def test_a_function_that_oscillates_often_is_found(n, periods):
+    """From half a standard deviation a search saw noise alone, and a half-normal prior forbade such lengthscales."""
+    rng = np.random.default_rng(0)
+    X, new = rng.uniform(0.0, periods, (n, 1)), np.linspace(0.0, periods, 300)[:, None]
+    y = np.sin(2.0 * np.pi * X[:, 0]) + 0.1 * rng.normal(size=n)
+    svr = bp.BayesianSVR(inference="mean_field", random_state=0).fit(X, y)
+    assert np.std(svr.predict(new) - np.sin(2.0 * np.pi * new[:, 0])) < 0.25
+    labels = np.where(y > 0.0, "up", "down")
+    svc = bp.BayesianSVC(random_state=0).fit(X, labels)
+    assert np.mean((svc.predict(new) == "up") == (np.sin(2.0 * np.pi * new[:, 0]) > 0.0)) > 0.85
+
+
+@pytest.mark.filterwarnings("error::bsvr_pp.ConvergenceWarning")
+def test_targets_without_noise_need_no_warning():
+    """Rounding errors end the sweeps at a mismatch of 1e-5, far below what a prediction shows."""
+    Z = np.random.default_rng(150).normal(size=(450, 5))
+    y = np.sin(Z[:, 0]) * Z[:, 1]
+    svr = bp.BayesianSVR(inference="mean_field", random_state=0).fit(Z[:150], y[:150])
+    assert svr.converged_ and np.median(np.abs(svr.predict(Z[150:]) - y[150:])) < 1e-3
