@@ -143,7 +143,7 @@ def test_a_fit_that_is_interrupted_again_and_again_ends_with_the_same_bits(model
         raise KeyboardInterrupt
 
     stages = folder / "work" / "stages"
-    for number, finished in ((8, set()), (20, {"subset"})):  # evidences of the subset, and of neighbourhoods
+    for number, finished in ((8, set()), (34, {"subset"})):  # evidences of the subset, and of neighbourhoods
         with monkeypatch.context() as patch, pytest.raises(KeyboardInterrupt):
             interrupt_evidence(patch, number)
             bp.fit_folder(machine(), *data, folder=folder)
