@@ -1500,7 +1500,7 @@ def test_default_models_do_not_depend_on_the_units_of_the_targets(scale):
 def test_inputs_whose_distances_are_lost_are_refused_in_words():
     model = bp.default_model(MANY + 1e9, TARGETS, kernel="rbf")
     at = {"amplitude": 1.0, "inverse_lengthscale": [1.0, 1.0], "C": 5.0, "epsilon": 0.1}
-    with pytest.raises(ValueError, match="X of f must have .* of its size, .* subtract an offset"):
+    with pytest.raises(ValueError, match=r"X of f must have .* of its size, .* subtract an offset"):
         bp.fit(bp.MeanField(), model, hyperparameters=at, progressbar=False)
 
 
