@@ -348,7 +348,7 @@ def NO_SPREAD(call):
     """Cases of data whose differences vanish in squares or in rounding."""
     return [
         (lambda s: call(X, 1e-200 * Y), "y must have a standard deviation of at least 1e-150, got .*e-201: use other"),
-        (lambda s: call(1e-200 * X, Y), "X .*must have a standard deviation of at least 1e-150, got .*e-200: use other"),
+        (lambda s: call(1e-200 * X, Y), "X .*must have a standard deviation of at least 1e-150, got .*e-200: use"),
         (lambda s: call(X, 1e8 + 1e-8 * np.arange(N)), r"y must .* at least 1e-12 of its size, got .* at 1e\+08: the"),
         (lambda s: call(1e8 + 1e-8 * np.arange(N)[:, None], Y), "X .*must .* lost in rounding, subtract an offset"),
     ]
