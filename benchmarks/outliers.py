@@ -5,7 +5,7 @@ Rows of the others are wrong in one of three ways: "uniform" shifts their target
 down, "asymmetric" shifts all in one direction, which a coin decides, and "focused" moves them to a small box around the
 median of each input and to targets three standard deviations below the median there. Real sets are standardised before;
 "synthetic" is a function of one input, 300 values of a Gaussian process on [0, 20] of lengthscale and variance 1, with
-noise of standard deviation .1, drawn anew for each split. Energy and Yacht are the tables of `benchmarks.uci`.
+noise of standard deviation .1, drawn anew for each split. The real sets are tables of `benchmarks.uci`.
 
 The peers: Gaussian process regression of scikit-learn ("GPR"); relevance pursuit (Ament et al. 2024, "RRP"), which is
 BoTorch's with its defaults and inputs scaled to the unit cube; and scikit-learn's Huber regression on 100 kernel
@@ -47,7 +47,6 @@ from benchmarks.quality import regression_process
 from benchmarks.scores import Array
 from benchmarks.side_by_side import Timing, publish
 from benchmarks.uci import table
-from bsvr_pp.datasets import load
 
 Rows = NDArray[np.intp]
 Fitted = tuple[Callable[[Array], Array], Rows | None]  # prediction, and rows set aside where a method does so
@@ -80,8 +79,7 @@ FILE = Path(__file__).with_suffix(".csv")
 @cache
 def real(name: str) -> tuple[Array, Array]:
     """Standardised inputs and targets of a real set."""
-    boston = load("boston_housing")
-    values = np.column_stack([boston.X, boston.y] if name == "boston" else table(name))
+    values = np.column_stack(table(name))
     values = (values - values.mean(axis=0)) / np.maximum(values.std(axis=0), 1e-12)
     return values[:, :-1], values[:, -1]
 

@@ -308,9 +308,8 @@ def example() -> None:
 
 def _check_replaces(out: str | Path, *, model: bool) -> None:
     """Check that a model replaces no other file than a saved one, and that predictions do not replace one."""
-    if not Path(out).is_file() or not Path(out).stat().st_size:
-        return
-    if is_sealed(Path(out)) != model:
+    path = Path(out)
+    if path.is_file() and path.stat().st_size and is_sealed(path) != model:
         what = "which is no saved model" if model else "which is a saved model"
         raise ValueError(f"--out must not replace {out}, {what}: choose another name, or remove the file")
 

@@ -12,6 +12,7 @@ from contextlib import contextmanager, suppress
 from functools import partial
 from hashlib import sha256
 from pathlib import Path
+from typing import BinaryIO
 
 if sys.platform == "win32":
     import msvcrt
@@ -83,24 +84,29 @@ def seal(path: Path) -> None:
 def is_sealed(path: Path) -> bool:
     """Return whether a file ends in a `seal`, which may not match its content."""
     with path.open("rb") as file:
-        file.seek(max(path.stat().st_size - _TAIL, 0))
-        return file.read()[8:-32] == _MARK
+        return _tail_of(file) is not None
+
+
+def _tail_of(file: BinaryIO) -> bytes | None:
+    """Read the end of a file from the size in its seal on; None if it has no seal."""
+    file.seek(max(file.seek(0, os.SEEK_END) - _TAIL, 0))
+    tail = file.read()
+    return tail if tail[8:-32] == _MARK else None
 
 
 class SealedFile:
     """A file with a `seal` at its end: the seal in hexadecimal digits, and checks of the pieces that will be read."""
 
     def __init__(self, path: Path) -> None:
-        self.path, length = path, path.stat().st_size
-        if not is_sealed(path):
-            raise DamagedError(
-                f"{path}: is not a saved model or result, or it is damaged: it does not end in a checksum"
-            )
+        self.path = path
         with path.open("rb") as file:
-            file.seek(length - _TAIL)
-            tail = file.read()
+            tail = _tail_of(file)
+            if tail is None:
+                raise DamagedError(
+                    f"{path}: is not a saved model or result, or it is damaged: it does not end in a checksum"
+                )
             self.size, self.seal = int.from_bytes(tail[:8], "little"), tail[-32:].hex()
-            file.seek(min(self.size, length))
+            file.seek(min(self.size, path.stat().st_size))
             head = file.read()[: -len(_MARK) - 32]
         if len(head) != 32 * -(-self.size // PIECE) + 8 or sha256(head).hexdigest() != self.seal:
             raise DamagedError(f"{path}: is damaged, since its checksum does not match its content")

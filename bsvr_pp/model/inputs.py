@@ -97,8 +97,7 @@ def _constants(x: Array, weight: Array) -> tuple[float, float, float, float, flo
     mean, deviation = _moments(x, weight)
     around = _likely(x, weight, mean, deviation)
     ends = [_likely(x, weight, end, unit) for end, unit in _ends(x, weight, _CLOSEST * deviation)]
-    found = max((end for end in ends if end[0] > around[0] + _CLEARLY), default=around)
-    _, power, centre, unit = found
+    _, power, centre, unit = max((end for end in ends if end[0] > around[0] + _CLEARLY), default=around)
     middle, width = _moments(yeojohnson((x - centre) / unit, power), weight)
     above = 1.0 if centre == x.max() else power
     below = 1.0 if centre == x.min() else 2.0 - power

@@ -95,10 +95,8 @@ def _main_effects(inputs: Inputs, ls: Any, variance: Any, scale: float) -> pm.gp
         return _rational_quadratic(inputs, ls, variance, scale)
     sigma = _EFFECT * scale / np.sqrt(n)
     amplitude = of_inputs(pm.HalfStudentT("effect_amplitude", nu=3.0, sigma=sigma, shape=n), inputs.tied)
-    inverse, detail = (
-        pm.HalfStudentT("effect_inverse_lengthscale", nu=_TAIL, sigma=_SHORT),
-        pm.HalfNormal("effect_detail", 1.0),
-    )
+    inverse = pm.HalfStudentT("effect_inverse_lengthscale", nu=_TAIL, sigma=_SHORT)
+    detail = pm.HalfNormal("effect_detail", 1.0)
     of_levels, rate = None, None
     if q:
         of_levels = pm.HalfStudentT("level_amplitude", nu=3.0, sigma=sigma, shape=q)

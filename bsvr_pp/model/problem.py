@@ -429,6 +429,8 @@ def read_model(model: pm.Model | None = None, *, samples_f: bool = False) -> Pro
     given = [problem.columns.X, problem.latent, problem.y]
     check_random(problem.model, [problem.K, problem.mean, *problem.site_parameters, *problem.ends.bounds, *given])
     _check_data(problem)
+    for f, record in processes_of(problem.model).items():
+        check_spread(f"the inputs X of {f.name}", value_of(localize(record.X, problem.model)), _FAR)
     return problem
 
 
@@ -494,7 +496,6 @@ def _locate(
         of_inputs = set(ancestors([pt.as_tensor_variable(record.X)]))
         if free := [v.name for v in model.free_RVs if v in of_inputs]:
             raise ModelError(f"the inputs X of {f.name} depend on {free[0]}: they must be data")
-        check_spread(f"the inputs X of {f.name}", value_of(localize(record.X, model)), _FAR)
     if latent in processes and len(processes) == 1 and not has_gaussian_mean(model, processes[latent]):
         return None, processes[latent], Columns(model, localize(processes[latent].X, model))
     observed = [graph for v in model.observed_RVs if v is not target for graph in v.owner.inputs]

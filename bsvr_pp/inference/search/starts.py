@@ -94,7 +94,7 @@ def choose_starts(
         return some[0] if value is None or len(some) == 1 else max(some, key=value)
 
     halves = spread * _NARROW * 0.5 ** np.arange(_HALVES)
-    short = halves[(halves > spread * _RANGE * y.size ** (-1.0 / d)) | (halves == halves[0])]
+    short = halves[: max(np.sum(halves > spread * _RANGE * y.size ** (-1.0 / d)), 1)]
     slight = _SLIGHT * scale / d**0.5
     if labels:  # labels have no scale
         kept = {name: initial[name] for name, role in roles.items() if "lengthscale" not in role}
