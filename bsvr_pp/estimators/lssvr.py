@@ -328,20 +328,16 @@ class NetworkFit(LSSVRFit):
 
     def __init__(self, rows: TrainingData, kernel: Kernel, gamma: float, lengthscale: float, epsilon: float) -> None:
         super().__init__(rows, kernel, gamma, lengthscale)
-        n, times = rows.y.size, rows.weight
-        omega = self._kernel(rows.X, rows.X)
-        psi = np.zeros((n + 1, n + 1))
-        psi[0, 1:] = psi[1:, 0] = 1.0
-        psi[1:, 1:] = omega + np.diag(1.0 / (gamma * times))
-        # (ΨᵀΨ)⁻¹ is computed from Ψ⁻¹, whose condition number is the square root, and ε enters by Sherman-Morrison. The
-        # coefficient of w equal rows is the sum of w equal ones: ΨᵀΨ becomes Ψ·diag(1, w)·Ψ.
-        inverse = np.linalg.inv(psi)
-        plain = inverse / np.append(1.0, times) @ inverse.T
-        shrink = epsilon / (1.0 + epsilon * plain[0, 0])
-        self.covariance: Array = self.noise_variance * (plain - shrink * np.outer(plain[:, 0], plain[0]))
-        weights = np.concatenate([[self.b], self.alpha])
-        self.mean_weights: Array = weights - shrink * self.b * plain[:, 0]
-        inner = np.linalg.solve(2 * omega / gamma + np.diag(1.0 / (gamma**2 * times)), np.ones(n)).sum()
+        n, self._widths = rows.y.size, np.sqrt(np.append(1.0, rows.weight))[:, None]
+        unit = np.eye(n + 1)
+        self._of_bias = self._solved(unit[:1, 1:], unit[:1, 0])[:, 0]
+        square = float(self._of_bias @ self._of_bias)
+        self._shrink = epsilon / (1.0 + epsilon * square)
+        self._half_shrink = float(-np.expm1(-0.5 * np.log1p(epsilon * square))) / square
+        self.mean_weights, root = self._posterior(unit[:, 1:], unit[:, 0])
+        self.covariance: Array = root.T @ root
+        omega, scaled = self._kernel(rows.X, rows.X), gamma**2 * rows.weight
+        inner = np.linalg.solve(2 * omega / gamma + np.diag(1.0 / scaled), np.ones(n)).sum()
         self.prior_is_proper = bool(epsilon > inner / (gamma**2 * (1 + inner)))
 
     def mean(self, new: Array) -> Array:
@@ -350,14 +346,28 @@ class NetworkFit(LSSVRFit):
 
     def moments(self, new: Array) -> tuple[Array, Array]:
         """Return the mean (15), and the variance (16) without the noise."""
-        features = self._features(new)
-        variance = np.einsum("ij,jk,ik->i", features, self.covariance, features, optimize=True)
-        return features @ self.mean_weights, np.maximum(variance, 0.0)
+        mean, root = self._posterior(self._kernel(new, self.rows.X), np.ones(len(new)))
+        return mean, np.sum(root**2, axis=0)
 
     def sums(self, new: Array, weights: sparray) -> tuple[Array, Array]:
         """Return the mean and covariance of sparse weights (k, m) times the function at new inputs."""
-        features = weights @ self._features(new)
-        return features @ self.mean_weights, features @ self.covariance @ features.T
+        mean, root = self._posterior(weights @ self._kernel(new, self.rows.X), weights.sum(axis=1))
+        return mean, root.T @ root
 
-    def _features(self, new: Array) -> Array:
-        return np.column_stack([np.ones(len(new)), self._kernel(new, self.rows.X)])
+    def _posterior(self, cross: Array, total: Array) -> tuple[Array, Array]:
+        """Return the mean of φᵀ[b, α], (m,), for φ = [total, cross], and a root (n + 1, m) of the covariance.
+
+        The covariance of [b, α] has entries near (nγ)², which cancel in sums; its root times φ has none that are large.
+        The coefficient of w equal rows is the sum of w equal ones: ΨᵀΨ becomes Ψ·D·Ψ with D = diag(1, w), and ε enters
+        by Sherman-Morrison.
+        """
+        solved = self._solved(cross, total)
+        along = self._of_bias @ solved
+        mean = cross @ self.alpha + self.b * (total - self._shrink * along)
+        return mean, np.sqrt(self.noise_variance) * (solved - self._half_shrink * np.outer(self._of_bias, along))
+
+    def _solved(self, cross: Array, total: Array) -> Array:
+        """Return D^(-1/2)·Ψ⁻¹φ for φ = [total, cross], (n + 1, m)."""
+        solved = cho_solve(self._factor, cross.T)
+        first = (solved.sum(axis=0) - total) / self._total
+        return np.vstack([first, solved - np.outer(self._ones, first)]) / self._widths

@@ -1,5 +1,6 @@
 """LS-SVR against its linear system and refits; its Bayesian twin against the paper's lemma and theorem."""
 
+import mpmath as mp
 import numpy as np
 import pytest
 from scipy.stats import multivariate_normal
@@ -99,6 +100,28 @@ def test_the_lemma(epsilon):
     mean = np.linalg.solve(precision, features.T @ y + np.concatenate([[0.0], y]) / 3)
     np.testing.assert_allclose(machine.mean_weights_, mean, atol=1e-8)
     assert machine.prior_is_proper_ == (np.linalg.eigvalsh(prior).min() > 0)
+
+
+def test_deviations_of_nearly_linear_data_have_their_digits():
+    """With a large γ the covariance of the weights has huge entries, which cancel (against 60 digits)."""
+    X, rng = data(12)[0], np.random.default_rng(1)
+    machine = bp.BayesianLSSVR(gamma=3e8, lengthscale=2e4).fit(X, X @ [1.0, 0.5] + rng.normal(size=12))
+    new = np.array([[0.0, 0.0], [1.0, 0.5], [2.0, 0.0]])
+    with mp.workdps(60):
+
+        def features(points):
+            kernel = [[mp.exp(-mp.mpf(np.sum((a - b) ** 2)) / (2 * mp.mpf(2e4) ** 2)) for b in X] for a in points]
+            return mp.matrix([[1, *row] for row in kernel])
+
+        psi = mp.matrix([[0, *[1] * 12], *features(X).tolist()])
+        for i in range(12):
+            psi[i + 1, i + 1] += 1 / mp.mpf(3e8)
+        precision = psi.T * psi
+        precision[0, 0] += mp.mpf(1e-6)
+        phi = features(new)
+        variance = phi * precision**-1 * phi.T
+        right = [float(mp.sqrt(variance[i, i] * machine.noise_variance_)) for i in range(3)]
+    np.testing.assert_allclose(machine.predict_f(new)[1], right, rtol=1e-4)
 
 
 def test_the_theorem():

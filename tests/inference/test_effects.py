@@ -4,6 +4,7 @@ import numpy as np
 import pandas as pd
 import pymc as pm
 import pytest
+from scipy.sparse import csr_array
 
 import bsvr_pp as bp
 from bsvr_pp.assess.partial_dependence import ResultInUnits
@@ -53,10 +54,31 @@ def test_brute_force(fitted):
         np.testing.assert_allclose(found["mean"], average @ mean, atol=1e-8)
         of_effect = average @ covariance @ average.T
         np.testing.assert_allclose(found["sd"], np.sqrt(np.diag(of_effect)), rtol=1e-4, atol=1e-5)
-        at_rows = np.stack([np.interp(X[:, i], x, one) for one in np.eye(x.size)], axis=1)
-        drawn = np.random.default_rng(0).multivariate_normal(mean, covariance, 4000, method="eigh")
-        variance = (drawn @ average.T @ at_rows.T).var(axis=1).mean() / drawn[:, -n:].var(axis=1).mean()
-        assert found.attrs["share"] == pytest.approx(variance, abs=0.005)
+
+
+def of_own_values(model, result, columns):
+    """The share of the variance over the rows, of the effect at the value of each row."""
+    problem = read_model(model)
+    (part,) = components(problem, result)
+    moved = np.repeat(X[None], len(X), axis=0)
+    moved[:, :, columns] = X[:, None, columns]
+    average = np.kron(np.eye(len(X)), np.full((1, len(X)), 1.0 / len(X)))
+
+    def variance(weights, rows):
+        mean, covariance = part.linear(rows, csr_array(weights))
+        return mean.var() + np.trace(covariance) / len(X) - covariance.mean()
+
+    return variance(average, moved.reshape(-1, 3)) / variance(np.eye(len(X)), X)
+
+
+@pytest.mark.parametrize("feature, error", [(0, 0.005), (1, 1e-6), ((0, 2), 0.02)])
+def test_shares_are_of_the_values_of_the_rows(fitted, feature, error):
+    """They depend on no choice of the values that are shown; two columns have ten values each."""
+    model, result = fitted
+    shares = [bp.effect(result, X, feature, model=model, values=k).attrs["share"] for k in (3, 6, None)]
+    right = of_own_values(model, result, np.atleast_1d(feature))
+    np.testing.assert_allclose(shares, right, atol=error, rtol=0.0)
+    assert np.ptp(shares) < 1e-9
 
 
 def test_other_units(fitted):
