@@ -268,7 +268,7 @@ class _Rounds:
         latent = cast(Method, method.latent) if isinstance(method, Samples) else method
         spec = replace(spec, set_aside=spec.set_aside and rows.exact)
         units = Units.of(rows, spec.model.tied, targets=True, logarithm=spec.logarithm)
-        model = spec.model.suited(rows.in_units(units), warping=spec.warping)
+        model = spec.model.suited(rows.in_units(units), warping=spec.warping, automatic=spec.automatic)
         if slopes is not None:  # the effect of a level has no slope
             model = replace(model, levels=tuple(k for k in model.levels if not slopes.signs[k]))
         return cls(spec, model, units, method, latent, rng), rows

@@ -72,7 +72,7 @@ class BayesianSVR(TargetPredictions, SavedEstimator, RegressorMixin, BaseEstimat
     ard : bool
         Whether each input has its own lengthscale.
     warping : bool
-        Whether a kernel with main effects learns a scale for each input: as given, like a logarithm, or between.
+        Whether "auto" and "main_effects" learn a scale for each input: as given, like a logarithm, or between.
     inference : {"auto", "mean_field", "laplace", "nuts"} or a method
         Mean field, Laplace's approximation, or `bp.NUTS` with f integrated out by mean field; or a method with options.
         "auto" is mean field, and up to 250 rows of a dense fit `bp.Integrated`. Its predictions average over points of

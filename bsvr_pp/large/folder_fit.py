@@ -178,7 +178,7 @@ def _run_stages(
     spec, data = folder_model.spec_of(work)[0], work["data"]
     if "kernel" not in work:
         model = replace(spec.model, kernel=spec.kernel_for(data["rows"]))
-        model = model.suited(rows_in(work.folder), warping=spec.warping)
+        model = model.suited(rows_in(work.folder), warping=spec.warping, automatic=spec.automatic)
         work["kernel"] = {name: getattr(model, name) for name in ("kernel", "levels", "warping", "pairs")}
         spec = folder_model.spec_of(work)[0]
     if "hyperparameters" not in work or not all_whole(work.folder / "partition.npz"):

@@ -251,6 +251,19 @@ def test_a_function_that_oscillates_often_is_found(n, periods):
     assert np.mean((svc.predict(new) == "up") == (np.sin(2.0 * np.pi * new[:, 0]) > 0.0)) > 0.85
 
 
+@pytest.mark.parametrize(("n", "d", "periods"), [(100, 5, 4), (150, 5, 10), (300, 5, 25), (150, 2, 10)])
+def test_a_wave_along_one_of_several_inputs_is_found(n, d, periods):
+    """The search saw noise alone, and the smooth effects of other inputs."""
+    rng = np.random.default_rng(0)
+    X, new = rng.uniform(size=(n, d)), rng.uniform(size=(300, d))
+
+    def f(X):
+        return np.sin(2.0 * np.pi * periods * X[:, 0]) + X[:, 1] + 0.5 * X[:, d - 1] ** 2
+
+    svr = bp.BayesianSVR(inference="mean_field", random_state=0).fit(X, f(X) + 0.2 * rng.normal(size=n))
+    assert np.std(svr.predict(new) - f(new)) < 0.35  # a constant has 0.8
+
+
 @pytest.mark.filterwarnings("error::bsvr_pp.ConvergenceWarning")
 def test_targets_without_noise_need_no_warning():
     """Rounding errors end the sweeps at a mismatch of 1e-5, far below what a prediction shows."""

@@ -202,6 +202,23 @@ def test_nearest_rows_are_predicted_on_the_scales(scale):
     assert np.sqrt(np.mean(error**2)) < 0.05
 
 
+def test_few_rows_have_scales(tmp_path):
+    """An automatic kernel without main effects learns scales; one that is named does not."""
+    Z = np.random.default_rng(0).normal(0.0, 2.0, (560, 3))
+    y = np.sin(0.8 * Z[:, 0]) + 0.5 * Z[:, 1] + 0.2 * np.random.default_rng(1).normal(size=560)
+    X, rows = np.exp(Z), slice(60)
+    fits = [bp.BayesianSVR(random_state=0, **more).fit(X[rows], y[rows]) for more in ({}, {"warping": False})]
+    scaled, plain = (np.sqrt(np.mean((fit.predict(X[60:]) - y[60:]) ** 2)) for fit in fits)
+    assert fits[0].kernel_ == "rational_quadratic" and scaled < 0.5 < plain
+    assert fits[0].warping_["scale"].iloc[0] == "like a logarithm above" and fits[1].warping_.empty
+    fits[0].save(tmp_path / "fit.nc")
+    read = bp.BayesianSVR.load(tmp_path / "fit.nc")
+    np.testing.assert_array_equal(read.predict(X[60:]), fits[0].predict(X[60:]))
+    pd.testing.assert_frame_equal(read.warping_, fits[0].warping_)
+    named = bp.BayesianSVR(kernel="rational_quadratic", inference="mean_field", restarts=1).fit(X[rows], y[rows])
+    assert named.warping_.empty
+
+
 @pytest.mark.slow
 def test_the_share_of_a_product_is_an_interaction():
     rng = np.random.default_rng(0)

@@ -21,11 +21,11 @@ from pytensor.compile import ViewOp
 from pytensor.graph.basic import Apply
 from pytensor.graph.replace import graph_replace
 from pytensor.scalar.basic import Exp, Reciprocal, TrueDiv
-from pytensor.tensor.elemwise import Elemwise
+from pytensor.tensor.elemwise import DimShuffle, Elemwise
 from pytensor.tensor.subtensor import AdvancedSubtensor
 from pytensor.tensor.variable import TensorVariable as Variable
 from scipy.spatial import cKDTree
-from scipy.stats import norm
+from scipy.stats import norm, rankdata
 
 from bsvr_pp.core.arrays import Array, Rows
 from bsvr_pp.model.inputs import Warped, WithLevels
@@ -39,6 +39,9 @@ _SLIGHT = 0.1  # amplitude of all main effects of the second start, in standard 
 _NARROW = 0.5  # lengthscale of the second start, in standard deviations of the inputs,
 _HALVES, _RANGE = 12, 3.5  # largest number of halves of it, and range of the inputs in standard deviations,
 _SMALLEST = 0.1  # and the share of the rows with the smallest differences, from which its noise is estimated
+_WINDOW, _ALIKE, _LESS = 5, 3.0, 0.5  # a wave: the share of rows within which the mean correlation is below half of
+# that of neighbours, which is three standard errors at least,
+_MOST, _FEWEST = 3, 10  # and largest number of inputs with waves, smallest number of rows
 _FLAT = 200  # number of inputs (such as kernel values with all rows) from which a tree is slower than products
 _TRIED = 100  # largest number of draws from the priors in search of starts
 _LEVEL = 1e-2  # deviation of f for a constant, in standard deviations of the targets: a search can leave it
@@ -89,23 +92,28 @@ def choose_starts(
             inside = all(np.isfinite(value).all() for value in problem.to_unconstrained(point))
         return point if inside else initial
 
-    def best(points: Iterable[Point]) -> Point:
-        some = _distinct(points)
-        return some[0] if value is None or len(some) == 1 else max(some, key=value)
+    short = _halves(spread, y.size ** (1.0 / d))
+    slight, long = _SLIGHT * scale / d**0.5, spread * d**0.5
 
-    halves = spread * _NARROW * 0.5 ** np.arange(_HALVES)
-    short = halves[: max(np.sum(halves > spread * _RANGE * y.size ** (-1.0 / d)), 1)]
-    slight = _SLIGHT * scale / d**0.5
+    def of_wave(noise: float, each: float | None) -> Point:
+        """Return a start with a lengthscale of all main effects, or of f if there are none."""
+        ls, effects = each or long, "effect" in roles.values()
+        more = {"effect": scale if each else slight, "effect inverse lengthscale": 1.0 / ls}
+        return guessed(2.0**0.5 / noise, 0.3 * noise, long if effects else ls, scale**2, **more)
+
+    waves = list(_along_inputs(X, y, of_wave)) if value and 1 < widths.size < _FLAT and y.size > _FEWEST else []
     if labels:  # labels have no scale
         kept = {name: initial[name] for name, role in roles.items() if "lengthscale" not in role}
-        known = [best([initial, *(guessed(1.0, 0.0, each, 1.0) | kept for each in short[1:])])]
+        tried = [*(guessed(1.0, 0.0, each, 1.0) for each in short[1:]), *waves]
+        known = [_best([initial, *(point | kept for point in tried)], value)]
     else:
+        narrow = [guessed(2.0**0.5 / least, 0.3 * least, each, scale**2, effect=slight) for each in short]
         known = [
-            guessed(2.0**0.5 / noise, 0.3 * noise, spread * d**0.5, scale**2),
-            best(guessed(2.0**0.5 / least, 0.3 * least, each, scale**2, effect=slight) for each in short),
+            guessed(2.0**0.5 / noise, 0.3 * noise, long, scale**2),
+            _best([*narrow, *waves], value),
             initial,
             guessed(1.0 / scale, 0.05 * scale, 2.0**0.5 * spread, 100 * scale**2),
-            guessed(10.0 / scale, 0.05 * scale, d**0.5 * spread, 100 * scale**2),
+            guessed(10.0 / scale, 0.05 * scale, long, 100 * scale**2),
         ]
     new = _distinct(known)
     starts = [point for point in new if _is_possible(problem, point)][:restarts]
@@ -127,6 +135,11 @@ def choose_starts(
 def _distinct(points: Iterable[Point]) -> list[Point]:
     known = list(points)
     return [point for i, point in enumerate(known) if not any(_same(point, other) for other in known[:i])]
+
+
+def _best(points: Iterable[Point], value: Callable[[Point], float] | None) -> Point:
+    some = _distinct(points)
+    return some[0] if value is None or len(some) == 1 else max(some, key=value)
 
 
 def _is_possible(problem: Problem, point: Point) -> bool:
@@ -166,6 +179,43 @@ def _noise_scales(X: Array, y: Array) -> tuple[float, float]:
     levels, least = np.array([0.5, _SMALLEST]), 1e-2 * location_and_scale(y)[1] or 1e-8
     scales = np.quantile(np.abs(y - y[neighbour_of_each(X)]), levels) / (2.0**0.5 * norm.ppf(0.5 + 0.5 * levels))
     return max(float(scales[0]), least), max(float(scales.min()), least)
+
+
+def _halves(width: float, count: float) -> Array:
+    """Return a short lengthscale and its halves, down to the distance of ``count`` rows along an input."""
+    smallest = np.ceil(np.log2(_NARROW / _RANGE * count))
+    return width * _NARROW * 0.5 ** np.arange(np.clip(smallest, 1, _HALVES))
+
+
+def _along_inputs(X: Array, y: Array, start: Callable[[float, float | None], Point]) -> Iterator[Point]:
+    """Yield starts with ever shorter lengthscales along each input of `oscillating`, and long ones along the others.
+
+    ``start`` makes one from the noise and a lengthscale of all inputs; None is a long one.
+    """
+    Z = np.column_stack([np.ones(y.size), X])
+    rest = y - Z @ np.linalg.lstsq(Z, y)[0]
+    for k in oscillating(X, rest):
+        own, noise = np.arange(X.shape[1]) == k, _noise_scales(X[:, [k]], rest)[0]
+        wide = start(noise, None)
+        for each in _halves(np.std(X[:, k]), y.size):
+            short = start(noise, each)
+            yield {name: np.where(own, v, wide[name]) if v.shape == own.shape else v for name, v in short.items()}
+
+
+def oscillating(X: Array, y: Array) -> Rows:
+    """Return inputs along which targets oscillate, at most three, the clearest first.
+
+    Targets of neighbours along the input are alike, but not targets within a fifth of the rows, as for a smooth effect.
+    """
+    n, window = y.size, max(y.size // _WINDOW, 2)
+    mixed = np.random.default_rng(0).permutation(n)  # rows with equal values come in any order
+    ranks = rankdata(y[mixed])
+    z = ((ranks - ranks.mean()) / (ranks.std() or 1.0))[np.argsort(X[mixed], axis=0, kind="stable")]
+    near = np.mean(z[1:] * z[:-1], axis=0)
+    total = np.cumsum(np.vstack([np.zeros(X.shape[1]), z]), axis=0)
+    far = (np.mean((total[window:] - total[:-window]) ** 2, axis=0) / window - 1.0) / (window - 1.0)
+    found = np.where((near > _ALIKE / n**0.5) & (far < _LESS * near), near - far, 0.0)
+    return np.argsort(-found)[: min(np.count_nonzero(found), _MOST)]
 
 
 def neighbour_of_each(X: Array) -> Rows:
@@ -271,9 +321,11 @@ def find_roles(problem: Problem) -> dict[str, str]:
             roles[graph.name] = name
 
     for kernel in _addends(problem.prior.cov_func):
+        part = "effect " if isinstance(kernel, MainEffects) else ""
         each = (("ls", "lengthscale"), ("c", "bias"), ("amplitude", "effect"))
         found = [(_variable(getattr(kernel, attribute, None)), role) for attribute, role in each]
-        for variable, role in [*found, _transformed(getattr(kernel, "ls", None))]:
+        transformed, kind = _transformed(getattr(kernel, "ls", None))
+        for variable, role in [*found, (transformed, part + kind)]:
             if variable in problem.hyperparameters:
                 roles[variable] = role
     return roles
@@ -290,7 +342,7 @@ def _addends(kernel: BaseCovariance) -> Iterator[BaseCovariance]:
 def _variable(graph: object) -> str | None:
     """Return the name of a variable, or of a variable whose values are shared by several inputs."""
     match graph:
-        case Variable(name=None, owner=Apply(op=AdvancedSubtensor(), inputs=[source, *_])):
+        case Variable(name=None, owner=Apply(op=AdvancedSubtensor() | DimShuffle(), inputs=[source, *_])):
             return _variable(source)
         case Variable(name=str(name)):
             return name
