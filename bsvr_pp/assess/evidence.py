@@ -75,8 +75,12 @@ def integrable_at(problem: Problem, point: Point) -> tuple[AnyCovariance, Array,
     return problem.at(point)
 
 
-def evidence_at(problem: Problem, point: Point, method: HasEvidence, rng: np.random.Generator) -> Evidence:
-    """Return the log evidence at checked hyperparameters."""
+def evidence_at(
+    problem: Problem, point: Point, method: HasEvidence, rng: np.random.Generator, kind: str = "naive"
+) -> Evidence:
+    """Return the log evidence of a kind at checked hyperparameters."""
+    if kind != "naive":
+        return normalised(problem, point, method, kind, rng)
     K, mean, noise = integrable_at(problem, point)
     return method.evidence(K, problem.targets, noise, mean, rng)
 
@@ -136,10 +140,7 @@ def log_evidence(
     check_evidence(method)
     check_kind(kind)
     problem = read_model(model)
-    point, rng = problem.complete(hyperparameters), generator(random_seed)
-    return (
-        evidence_at(problem, point, method, rng) if kind == "naive" else normalised(problem, point, method, kind, rng)
-    )
+    return evidence_at(problem, problem.complete(hyperparameters), method, generator(random_seed), kind)
 
 
 @shared
