@@ -203,6 +203,16 @@ def fitted_in_intervals():
         return {"model": model, "result": bp.fit(bp.MeanField(), progressbar=False)}
 
 
+@cache
+def of_classes(noise):
+    """A model of classes, known labels or two that are ordered, and its result."""
+    options = {"cutpoints": [0.0], "epsilon": 0.1, "beta": 0.3} if noise is bp.Ordinal else {}
+    with pm.Model() as model:
+        f = bp.GP(cov_func=pm.gp.cov.ExpQuad(1, ls=1.0)).prior("f", X=X)
+        noise("y", f, C=5.0, **options, observed=(SIGNS + 1) / 2 if options else SIGNS)
+        return {"model": model, "result": bp.fit(bp.MeanField(), progressbar=False)}
+
+
 def blocked(blocks, C=5.0, labels=False):
     """Fit a model with blocks."""
     with pm.Model():
@@ -318,6 +328,20 @@ def sampled():
     method = bp.NUTS(latent=bp.MeanField(), draws=5, tune=5, chains=1, nuts_sampler="pymc")
     with warnings.catch_warnings(action="ignore"):
         return bp.fit(method, model, random_seed=0, progressbar=False)
+
+
+def exchanged(s):
+    method = classification.Exchange(draws=4, tune=0, chains=1, steps=1)
+    with warnings.catch_warnings(action="ignore"):
+        return bp.fit(method, s.labels, random_seed=0, progressbar=False)
+
+
+def CLASSES(call, remedy):
+    """Cases of what takes a result and needs the distribution of real targets."""
+    words = f"takes real targets, and the model has classes: {remedy}"
+    return [
+        (lambda s, noise=noise: call(**of_classes(noise)), words) for noise in (classification.KnownLabel, bp.Ordinal)
+    ]
 
 
 def without_posteriors():
@@ -643,6 +667,7 @@ PUBLIC = {
     "predict_distribution": [
         *each(lambda s, bad: bp.predict_distribution(s.result, bad, model=s.model), NO_MATRIX, "X_new"),
         *options(lambda s, **o: bp.predict_distribution(s.result, X, model=s.model, **o), neighbours=NO_COUNT_OR_NONE),
+        *CLASSES(lambda result, model: bp.predict_distribution(result, X, model=model), "use predict"),
     ],
     "PredictiveDistribution": [
         (lambda s: bp.predict_distribution(s.result, X, model=s.model).ppf(2.0), "q must be between 0 and 1, got"),
@@ -739,6 +764,10 @@ PUBLIC = {
         (lambda s: bp.integrated_evidence(s.result, model=s.model), "result must have sampled .*got one of mean field"),
         *options(lambda s, **o: bp.integrated_evidence(s.result, model=s.model, **o), draws=(24, *NO_COUNT)),
         *options(lambda s, **o: bp.integrated_evidence(s.result, model=s.model, **o), particles=(1, *NO_COUNT)),
+        (
+            lambda s: bp.integrated_evidence(exchanged(s), model=s.labels),
+            "those of exchange are by the conditional one",
+        ),
     ],
     "verify": [
         (lambda s: bp.verify("a", model=s.model), f"result {BY_FIT} str"),
@@ -751,6 +780,7 @@ PUBLIC = {
         (lambda s: bp.loo(s.result, model=s.labels), "model must have targets that are not labels"),
         (lambda s: bp.loo(s.result, model=s.other), "different numbers of training points"),
         *NEAREST(bp.loo),
+        *CLASSES(partial(bp.loo, neighbours=3), "leave neighbours out"),
     ],
     "loo_predict": [
         (lambda s: bp.loo_predict("a", model=s.model), f"result {BY_FIT} str"),
@@ -759,6 +789,7 @@ PUBLIC = {
         (lambda s: bp.loo_predict(s.result, model=s.labels), "model must have targets that are not labels"),
         (lambda s: bp.loo_predict(s.result, model=s.model, quantiles=[1.5]), "quantiles must lie strictly between 0"),
         *NEAREST(bp.loo_predict),
+        *CLASSES(bp.loo_predict, "use loo"),
     ],
     "calibrate": [
         (lambda s: bp.calibrate(bp.MAP(), lambda y: s.model), r"method must be NUTS.*got MAP\(\)"),
@@ -819,6 +850,7 @@ PUBLIC = {
             input_units=((0.0,), (0.0, 0.0), "must be a number and a positive number, got"),
             labels=(("x",), "must be two"),
         ),
+        *CLASSES(lambda result, model: bp.plot_predictive({"a": result}, model=model), "use predict"),
     ],
     "plot_effect": [
         (lambda s: bp.plot_effect(LinearRegression(), MANY, 0), "estimator must .* got LinearRegression"),
@@ -1148,10 +1180,21 @@ PUBLIC = {
         (lambda s: fitted(bp.LSSVR, kernel=np.inner, lengthscale=1.0), r"lengthscale is an option of .*scale=1\.0"),
         (lambda s: fitted(bp.LSSVR, kernel=lambda a, b: "x"), "what kernel gives must be an array of numbers, got str"),
         (lambda s: fitted(bp.LSSVR, kernel=lambda a, b: np.ones(3)), r"what kernel gives must be a \(20, 20\) array"),
+        (
+            lambda s: fitted(bp.LSSVR, kernel=lambda a, b: -((a @ b.T) ** 3)),
+            "kernel must be .*got kernel=<.* gamma='auto'",
+        ),
+        (
+            lambda s: fitted(bp.LSSVR, gamma=1e17, lengthscale=9.0),
+            r"gamma so small .* rounding, got kernel='rbf' and gamma=1e\+17",
+        ),
     ],
-    "BayesianLSSVR": options(
-        lambda s, **o: fitted(bp.BayesianLSSVR, **o), epsilon=("x", -1, 0, np.nan, np.inf, "must be a positive number")
-    ),
+    "BayesianLSSVR": [
+        *options(
+            lambda s, **o: fitted(bp.BayesianLSSVR, **o), epsilon=("x", -1, 0, np.nan, np.inf, "must be a positive")
+        ),
+        (lambda s: fitted(bp.BayesianLSSVR, gamma=1e17, lengthscale=9.0), r"gamma so small .*gamma=1e\+17"),
+    ],
     "ResidualIntervals": [
         *options(
             lambda s, **o: fitted(bp.ResidualIntervals, **o),

@@ -10,7 +10,7 @@ import warnings
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from enum import Enum
-from math import log, nan
+from math import hypot, log, nan
 from typing import NamedTuple
 
 import numpy as np
@@ -25,7 +25,7 @@ from bsvr_pp.core.arrays import Array, generator, numbers
 from bsvr_pp.core.docs import shared
 from bsvr_pp.inference.approximate import Annealed
 from bsvr_pp.inference.integrated import GOOD_K
-from bsvr_pp.inference.protocol import Evidence, HasEvidence, Integrates, Method, Samples
+from bsvr_pp.inference.protocol import Evidence, HasEvidence, Integrates, Method, Normalises, Samples
 from bsvr_pp.inference.result import hyperparameters_of, is_mode, is_sampled, shown_names
 from bsvr_pp.methods import method_of
 from bsvr_pp.model.problem import Problem
@@ -33,7 +33,7 @@ from bsvr_pp.model.problem import Problem
 Value = float | str
 Numbers = dict[str, Value]
 type Plain = float | list[Plain]  # a hyperparameter
-EvidenceAt = Callable[[Mapping[str, Plain], HasEvidence], Evidence]  # at a point, by a method
+EvidenceAt = Callable[[Mapping[str, Plain], HasEvidence, str], Evidence]  # at a point, by a method, of a kind
 
 _DRAWS = 100  # number of draws of the hyperparameters for k-hat and p(y)
 COVERAGES = {"coverage 80 %": 0.8, "coverage 95 %": 0.95}  # shares of targets in central intervals of a probability
@@ -262,19 +262,19 @@ def work_of(method: Method) -> tuple[bool, ...]:
 
 def own_point(result: xr.DataTree) -> dict[str, Plain]:
     """Return the hyperparameters of a result, as plain numbers and lists; for draws their mean."""
-    posterior, names = result["posterior"].to_dataset(), sorted(hyperparameters_of(result))
-    kept = posterior[names].mean(("chain", "draw")) if is_sampled(result) else posterior[names].isel(chain=0, draw=0)
-    return {name: kept[name].values.tolist() for name in names}
+    posterior, sampled = result["posterior"].to_dataset(), is_sampled(result)
+    drawn = {name: posterior[name] for name in sorted(hyperparameters_of(result))}
+    return {name: (x.mean(("chain", "draw")) if sampled else x[0, 0]).values.tolist() for name, x in drawn.items()}
 
 
 def known_evidences(problem: Problem, random_seed: int | None) -> EvidenceAt:
     """Return a function to the evidence at a point by a method: computed once, with the same seed at every point."""
-    known: dict[tuple[str, HasEvidence], Evidence] = {}
+    known: dict[tuple[str, HasEvidence, str], Evidence] = {}
 
-    def computed(point: Mapping[str, Plain], method: HasEvidence) -> Evidence:
-        key = json.dumps(point, sort_keys=True), method
+    def computed(point: Mapping[str, Plain], method: HasEvidence, kind: str) -> Evidence:
+        key = json.dumps(point, sort_keys=True), method, kind
         if key not in known:
-            known[key] = evidence_at(problem, problem.complete(point), method, generator(random_seed))
+            known[key] = evidence_at(problem, problem.complete(point), method, generator(random_seed), kind)
         return known[key]
 
     return computed
@@ -284,22 +284,24 @@ def evidences(
     result: xr.DataTree, evidence: EvidenceAt | None, annealed: Annealed | None, theta: Mapping[str, Plain]
 ) -> Numbers:
     """Return log evidence of the method of a result, at its own point and at ``theta``, and errors from annealing."""
-    latent, sampled = method_of(result).latent, is_sampled(result)
+    method, sampled = method_of(result), is_sampled(result)
+    latent = method.latent
     # The mode has no evidence, and draws have none without further computation.
     own = nan if is_mode(result) else float(result.attrs["log_evidence"])
     if evidence is None:
         return {"log_evidence": own}
     # Where f was sampled as well, the evidence is the exact one.
     known = latent or (annealed if sampled else None)
-    there = _UNKNOWN if known is None else evidence(theta, known)
+    there = _UNKNOWN if known is None else evidence(theta, known, "naive")
     out = {"log_evidence": own, **_pair("evidence at theta", *there[:2])}
     if annealed is None:
         return out
-    point = own_point(result)
-    here = evidence(point, latent).value if sampled and latent is not None else own
-    for column, at, value in (("error at theta", theta, there.value), ("evidence error", point, here)):
-        exact = _UNKNOWN if latent is None else evidence(at, annealed)
-        out |= _pair(column, value - exact.value, exact.standard_error)
+    point, error = own_point(result), float(result.attrs.get("log_evidence_error", 0.0))
+    kind = method.kind if isinstance(method, Normalises) and not sampled else "naive"
+    here = evidence(point, latent, kind) if sampled and latent is not None else Evidence(own, error, True)
+    for column, at, found, of in (("error at theta", theta, there, "naive"), ("evidence error", point, here, kind)):
+        exact = _UNKNOWN if latent is None else evidence(at, annealed, of)
+        out |= _pair(column, found.value - exact.value, hypot(found.standard_error, exact.standard_error))
     return out
 
 

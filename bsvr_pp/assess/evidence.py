@@ -29,7 +29,7 @@ from bsvr_pp.core.covariance.covariance import AnyCovariance
 from bsvr_pp.core.docs import shared
 from bsvr_pp.core.losses import NoiseModel
 from bsvr_pp.inference.integrated import GOOD_K, TAIL, pareto_weights
-from bsvr_pp.inference.protocol import Evidence, HasEvidence, check_evidence
+from bsvr_pp.inference.protocol import Evidence, HasEvidence, Normalises, check_evidence
 from bsvr_pp.inference.result import check_match, is_mode, is_sampled, latent_draws, points_of, problem_of
 from bsvr_pp.methods import method_of
 from bsvr_pp.model.problem import Point, Problem, read_model
@@ -75,8 +75,12 @@ def integrable_at(problem: Problem, point: Point) -> tuple[AnyCovariance, Array,
     return problem.at(point)
 
 
-def evidence_at(problem: Problem, point: Point, method: HasEvidence, rng: np.random.Generator) -> Evidence:
-    """Return the log evidence at checked hyperparameters."""
+def evidence_at(
+    problem: Problem, point: Point, method: HasEvidence, rng: np.random.Generator, kind: str = "naive"
+) -> Evidence:
+    """Return the log evidence of a kind at checked hyperparameters."""
+    if kind != "naive":
+        return normalised(problem, point, method, kind, rng)
     K, mean, noise = integrable_at(problem, point)
     return method.evidence(K, problem.targets, noise, mean, rng)
 
@@ -136,10 +140,7 @@ def log_evidence(
     check_evidence(method)
     check_kind(kind)
     problem = read_model(model)
-    point, rng = problem.complete(hyperparameters), generator(random_seed)
-    return (
-        evidence_at(problem, point, method, rng) if kind == "naive" else normalised(problem, point, method, kind, rng)
-    )
+    return evidence_at(problem, problem.complete(hyperparameters), method, generator(random_seed), kind)
 
 
 @shared
@@ -177,7 +178,8 @@ def integrated_evidence(
     Raises
     ------
     ValueError
-        If the hyperparameters were not sampled, or a number is out of range.
+        If the hyperparameters were not sampled, or under the conditional evidence of labels (by `Exchange`); or if a
+        number is out of range.
     <no_result>
 
     <pymc_model>
@@ -188,12 +190,17 @@ def integrated_evidence(
     check_count("draws", draws, 25)
     check_count("particles", particles, 2)
     fitted = Judged(result, model)
-    latent, problem, names = method_of(result).latent, fitted.problem, fitted.problem.hyperparameters
+    method, problem, names = method_of(result), fitted.problem, fitted.problem.hyperparameters
     posterior = result["posterior"].to_dataset()
     sampled = [name for name in names if name in posterior and np.ptp(posterior[name].values) > 0]
     if sampled != list(names) or not sampled:
         raise ValueError(
             f"result must have sampled hyperparameters, as of fit(NUTS(...)), got one of {result.attrs['inference']}"
+        )
+    if isinstance(method, Normalises):
+        raise ValueError(
+            f"result must have draws by the naive evidence, and those of {method.name} are by the {method.kind} one: "
+            f"use bp.log_evidence with kind={method.kind!r} at given hyperparameters"
         )
     rng = generator(random_seed)
     unconstrained = [dict(zip(names, problem.to_unconstrained(point), strict=True)) for point in fitted.points]
@@ -208,11 +215,11 @@ def integrated_evidence(
     for s, flat in enumerate(proposed):
         values = list(DictToArrayBijection.rmap(RaveledVars(flat, shapes)).values())
         point = problem.to_constrained(values)
-        if latent is None:
+        if method.latent is None:
             K, mean, noise = integrable_at(problem, point)
             evidence, _ = importance(K, problem.targets, noise, mean, particles, rng)
         else:
-            evidence = evidence_at(problem, point, latent, rng).value
+            evidence = evidence_at(problem, point, method.latent, rng).value
         weight[s] = evidence + float(prior(*values)) - proposal.logpdf(flat)
     return Evidence(*importance_estimate(weight), pareto_weights(weight[np.isfinite(weight)])[1] <= GOOD_K)
 

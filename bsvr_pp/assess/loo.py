@@ -19,7 +19,7 @@ from bsvr_pp.core.docs import shared
 from bsvr_pp.core.losses import NoiseModel
 from bsvr_pp.inference.fitted import check_neighbours, components, latent_posterior
 from bsvr_pp.inference.integrated import pareto_weights
-from bsvr_pp.inference.predict import predict_distribution
+from bsvr_pp.inference.predict import check_real, predict_distribution
 from bsvr_pp.inference.prediction.component import Component, mixture_of, new_targets
 from bsvr_pp.inference.prediction.distribution import QUANTILES, PredictiveDistribution
 from bsvr_pp.inference.prediction.neighbours import NoiseScales, moments_given, nearest_others
@@ -71,8 +71,8 @@ def loo(
     Raises
     ------
     ValueError
-        For MAP, which has no posterior of f, for labels, for ``neighbours`` as in `predict`, or if result and model
-        do not belong together.
+        For MAP, which has no posterior of f, for `SVMLabel`, whose naive evidence gives no probabilities, for
+        ``neighbours`` as in `predict` or with classes, or if result and model do not belong together.
     <no_result>
 
     <sinc_model>
@@ -93,6 +93,7 @@ def loo(
         pointwise = posterior.log_loo(fitted.targets, noise)
         in_sample = noise.tilted(posterior.mean, posterior.variance, fitted.targets)[0]
     else:
+        check_real(fitted.problem, "loo with neighbours", "leave neighbours out")
         pointwise = _of_nearest(fitted, neighbours).logpdf(fitted.targets)
         found = predict_distribution(result, fitted.problem.inputs, model=model, neighbours=neighbours)
         in_sample = found.logpdf(fitted.targets)
@@ -145,8 +146,8 @@ def loo_predict(
     Raises
     ------
     ValueError
-        If a quantile is outside (0, 1), or result and model do not belong together; for labels, and for MAP, which has
-        no posterior of f.
+        If a quantile is outside (0, 1), or result and model do not belong together; for labels and ordered classes, and
+        for MAP, which has no posterior of f.
     <no_result>
 
     <sinc_model>
@@ -157,6 +158,7 @@ def loo_predict(
     """
     levels = checked_levels(quantiles)
     fitted, _ = _checked(result, model, neighbours)
+    check_real(fitted.problem, "loo_predict", "use loo")
     reliability = {}
     if neighbours is not None:
         distribution = _of_nearest(fitted, neighbours)

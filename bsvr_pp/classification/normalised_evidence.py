@@ -50,9 +50,7 @@ def labels_at(problem: Problem, point: Point) -> tuple[Covariance, Array, NoiseM
     return K, mean, noise
 
 
-def normalised(
-    problem: Problem, point: Point, method: HasEvidence, kind: EvidenceKind, rng: np.random.Generator
-) -> Evidence:
+def normalised(problem: Problem, point: Point, method: HasEvidence, kind: str, rng: np.random.Generator) -> Evidence:
     """Return log evidence of labels minus the log normaliser, annealed (as by ``method`` if it anneals)."""
     K, mean, noise = labels_at(problem, point)
     naive = method.evidence(K, problem.targets, noise, mean, rng)
@@ -67,7 +65,7 @@ def normalised(
 
 
 def normaliser(
-    kind: EvidenceKind, K: Covariance, noise: NoiseModel, annealing: Anneals, rng: np.random.Generator
+    kind: str, K: Covariance, noise: NoiseModel, annealing: Anneals, rng: np.random.Generator
 ) -> tuple[float, float]:
     """Return the log normaliser of a kind of evidence, and its standard error."""
     known = [factor(noise.parameters["C"], noise.weight) for factor in KINDS[kind].factors]

@@ -109,7 +109,14 @@ class LSSVR(SavedEstimator, RegressorMixin, BaseEstimator):  # type: ignore[misc
         rows = merge_rows(inputs, targets.astype(np.float64), sample_weight)
         check_varies("y", rows.y)
         check_memory(type(self).__name__, len(rows.y), _REMEDY)
-        return self._keep(self._solved(rows, *self._select(rows)), columns)
+        try:
+            solution = self._solved(rows, *self._select(rows))
+        except LinAlgError:
+            raise ValueError(
+                "kernel must be positive semidefinite, and gamma so small that 1/gamma on its diagonal is not lost in "
+                f"rounding, got kernel={self.kernel!r} and gamma={self.gamma!r}"
+            ) from None
+        return self._keep(solution, columns)
 
     def _solved(self, rows: TrainingData, gamma: float, lengthscale: float) -> LSSVRFit:
         return LSSVRFit(rows, self.kernel, gamma, lengthscale)
@@ -199,7 +206,10 @@ class LSSVR(SavedEstimator, RegressorMixin, BaseEstimator):  # type: ignore[misc
 
         axes = np.meshgrid(*(np.log(_GRID[name]) for name in free), indexing="ij")
         grid = np.stack(axes, axis=-1).reshape(-1, len(free))
-        start = grid[int(np.argmin([loss(logs) for logs in grid]))]
+        losses = [loss(logs) for logs in grid]
+        if min(losses) == np.inf:
+            raise LinAlgError("no matrix of the grid is positive definite")
+        start = grid[int(np.argmin(losses))]
         found = minimize(loss, start, method="Nelder-Mead", options={"xatol": 1e-3, "fatol": 1e-6})
         return options(np.clip(found.x, -12.0, 20.0))
 

@@ -170,11 +170,16 @@ def predict_distribution(
     problem = problem_of(result, model)
     data = _of_target(problem, target, X_new, data)
     X = new_rows(problem, X_new, data)
-    if problem.ends.cutpoints or problem.loss.targets.values:
-        raise ValueError("predict_distribution takes real targets, and the model has classes: use predict")
+    check_real(problem, "predict_distribution", "use predict")
     parts = partial(components, problem, result, neighbours=neighbours)
     noise_of = noise_of_rows(problem, X, data)
     return mixture_of(parts(), X, noise_of, joint=partial(draw_jointly, parts, X))[0]
+
+
+def check_real(problem: Problem, name: str, remedy: str) -> None:
+    """Check that targets are no classes, which have probabilities and no other distribution."""
+    if problem.ends.cutpoints or problem.loss.targets.values:
+        raise ValueError(f"{name} takes real targets, and the model has classes: {remedy}")
 
 
 def _of_target(

@@ -28,9 +28,9 @@ from bsvr_pp.core.docs import shared
 from bsvr_pp.estimators.svr import BayesianSVR
 from bsvr_pp.inference.approximate import Annealed, Laplace, MeanField
 from bsvr_pp.inference.fitted import latent_posterior
-from bsvr_pp.inference.predict import predict
+from bsvr_pp.inference.predict import check_real, predict
 from bsvr_pp.inference.protocol import Anneals, IntegratesLatent
-from bsvr_pp.inference.result import check_results, data_of, is_sampled, shown_names
+from bsvr_pp.inference.result import check_results, data_of, is_sampled, problem_of, shown_names
 from bsvr_pp.model.problem import read_model
 
 _BAND, _INK, _OFF_BOUND, _ON_BOUND = "#4477aa", "#224466", "#ee6677", "#aa3377"
@@ -86,7 +86,8 @@ def plot_predictive(
     Raises
     ------
     ValueError
-        If there is no result, one of X_test and y_test is missing or does not fit, or units or labels are invalid.
+        If there is no result, one of X_test and y_test is missing or does not fit, or units or labels are invalid. Also
+        for labels and ordered classes, of which `predict` gives the probabilities.
     TypeError
         If results is not a dict of results of `fit`.
 
@@ -106,6 +107,8 @@ def plot_predictive(
             raise ValueError(f"{label} must be a number and a positive number, got {units!r}")
     if len(labels) != 2:
         raise ValueError(f"labels must be two, of the input and the target, got {labels!r}")
+    for result in results.values():
+        check_real(problem_of(result, model), "plot_predictive", "use predict")
     (middle, width), (location, scale) = input_units, target_units
     figure, axes = _panels(len(results), min(len(results), 2), (5.2, 3.6), sharex=True, sharey=True)
     for axis, (name, result) in zip(axes, results.items(), strict=True):

@@ -111,8 +111,9 @@ def compare(
 
         - the `scores` on test data;
         - log evidences of the method: ``evidence at theta`` at the common point (exact, by annealing, if f was
-          sampled), and ``log_evidence`` at the result's own point; their differences from annealing, ``error at theta``
-          and ``evidence error``, which decides the verdict; ``p(y)`` with the hyperparameters integrated out;
+          sampled), and ``log_evidence`` at the result's own point; their differences from the annealed evidence of the
+          same kind, ``error at theta`` and ``evidence error``, which decides the verdict; ``p(y)`` with the
+          hyperparameters integrated out;
         - ``elpd`` of leave-one-out and its ``kind`` (compare only values of the same kind);
         - mean and ``sd`` of each hyperparameter (``sd`` is NaN for a point estimate);
         - ``f differs`` and ``y differs``, the largest difference of the means of f from the reference, in posterior
@@ -150,12 +151,13 @@ def compare(
         theta = assessment.own_point(results[next(fields, next(iter(results))) if reference is None else reference])
     else:
         theta = {name: value.tolist() for name, value in sorted(first.checked(hyperparameters).items())}
-    evidence = None if first is None else assessment.known_evidences(first, random_seed)
-    common = {}
-    if evidence is not None:
-        methods = [Laplace(), MeanField(), *(method_of(result).latent for result in results.values())]
-        common = {m.name: evidence(theta, m) for m in dict.fromkeys(methods) if m is not None}
-        common |= {} if annealed is None else {"annealed": evidence(theta, annealed)}
+    evidence, common = None, {}
+    if first is not None:
+        evidence = assessment.known_evidences(first, random_seed)
+        usual = [MeanField()] if first.loss.targets.refusal("mode") else [Laplace(), MeanField()]
+        methods = dict.fromkeys([*usual, *(method_of(result).latent for result in results.values())])
+        common = {m.name: evidence(theta, m, "naive") for m in methods if m is not None}
+        common |= {} if annealed is None else {"annealed": evidence(theta, annealed, "naive")}
     # Without a probability of the targets neither the integrated evidence nor leave-one-out is one.
     targets = first.model if first is not None and not first.loss.targets.refusal("leave one out") else None
     found = {}

@@ -83,6 +83,13 @@ def test_any_kernel():
     assert bp.LSSVR(kernel=kernel).fit(X, y).score(X, y) > 0.95
 
 
+def test_a_kernel_that_is_not_positive_semidefinite_is_refused_without_warnings(recwarn):
+    X, y = data()
+    with pytest.raises(ValueError, match="kernel must be positive semidefinite"):
+        bp.LSSVR(kernel=lambda A, B: -100 * np.exp(A @ B.T)).fit(X, y)
+    assert not recwarn.list
+
+
 @pytest.mark.parametrize("epsilon", [1e-8, 1e-3, 1.0, 100.0])
 def test_the_lemma(epsilon):
     """The gap of the weights to LS-SVR's, Mesquita et al. 2019, and the posterior of the definition."""

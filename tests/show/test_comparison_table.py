@@ -10,6 +10,7 @@ import pymc as pm
 import pytest
 
 import bsvr_pp as bp
+from bsvr_pp import classification
 
 
 @pytest.fixture(scope="module")
@@ -139,11 +140,20 @@ def test_a_table_is_copied_and_written_like_any_data_frame(sinc_results, tmp_pat
     assert again.attrs == table.attrs
 
 
-def test_labels_have_neither_leave_one_out_nor_integrated_evidence():
+def of_signs(observe):
+    """A model of sixteen signs that ``observe(f, signs)`` adds."""
     X = np.linspace(-2, 2, 16)[:, None]
     with pm.Model() as model:
-        f = bp.GP(cov_func=pm.gp.cov.ExpQuad(1, ls=1.0)).prior("f", X=X)
-        bp.SVMLabel("y", f=f, C=pm.LogNormal("C", 0, 1), observed=np.sign(X[:, 0] + 0.01))
+        observe(bp.GP(cov_func=pm.gp.cov.ExpQuad(1, ls=1.0)).prior("f", X=X), np.sign(X[:, 0] + 0.01))
+    return model
+
+
+def labelled(noise=bp.SVMLabel):
+    return of_signs(lambda f, y: noise("y", f=f, C=pm.LogNormal("C", 0, 1), observed=y))
+
+
+def test_labels_have_neither_leave_one_out_nor_integrated_evidence():
+    model = labelled()
     methods = (bp.MAP(), bp.Laplace(), bp.MeanField())
     results = {m.name: bp.fit(m, model, hyperparameters={"C": 2.0}, progressbar=False) for m in methods}
     table = bp.compare(results, X_test=[[-1.5], [1.5]], y_test=[-1.0, 1.0], model=model)
@@ -151,3 +161,33 @@ def test_labels_have_neither_leave_one_out_nor_integrated_evidence():
     assert not {"elpd", "p(y)", "ase"} & set(table.columns)
     assert abs(table.loc["mean field", "evidence error"]) < 0.3
     assert table["verdict"].str.len().gt(0).all()
+
+
+def test_known_labels_are_compared_without_laplace():
+    model = labelled(classification.KnownLabel)
+    found = bp.fit(bp.MeanField(), model, hyperparameters={"C": 2.0}, progressbar=False)
+    table = bp.compare({"found": found}, model=model)
+    assert list(table.comparison.evidence) == ["mean field", "annealed"]
+    assert abs(table.loc["found", "evidence error"]) < 0.3 and np.isfinite(table.loc["found", "elpd"])
+
+
+def test_a_model_may_have_no_hyperparameters():
+    model = of_signs(lambda f, y: pm.Normal("y", f, 1.0, observed=y))
+    table = bp.compare(
+        {m.name: bp.fit(m, model, progressbar=False) for m in (bp.Laplace(), bp.MeanField())}, model=model
+    )
+    assert table.attrs["theta"] == {}
+    assert table["evidence at theta"].to_numpy() == pytest.approx(table["log_evidence"].to_numpy())
+    assert bp.report_page(table, title="signs").startswith("<!doctype html>")
+
+
+@pytest.mark.parametrize("kind", ["conditional", "joint"])
+def test_a_normalised_evidence_is_compared_with_one_of_its_kind(kind):
+    model = labelled()
+    method = classification.NormalisedEvidence(kind, steps=0, particles=400)
+    found = bp.fit(method, model, hyperparameters={"C": 2.0}, random_seed=1, progressbar=False)
+    row = bp.compare({"found": found}, model=model).loc["found"]
+    true = bp.log_evidence(bp.Annealed(), model, hyperparameters={"C": 2.0}, kind=kind, random_seed=1)
+    assert row["evidence error se"] > found.attrs["log_evidence_error"]
+    assert abs(row["evidence error"] - (row["log_evidence"] - true.value)) < 4 * row["evidence error se"]
+    assert row["verdict"] == "no problem was found"
