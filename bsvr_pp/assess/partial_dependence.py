@@ -159,20 +159,10 @@ def effect(
     curves = {f"row {row}": curve for row, curve in zip(chosen[single], mean[k:-r].reshape(-1, k), strict=True)}
     band = {"mean": mean[:k], "sd": sd[:k], "lower": mean[:k] - reach, "upper": mean[:k] + reach}
     out = pd.DataFrame(band | curves, index)
-    if values != default[0]:  # shares do not depend on the values that are shown
+    if values == default[0]:
+        out.attrs |= _shares_of_f(shares, gaussians, at_rows)
+    else:  # shares do not depend on the values that are shown
         out.attrs |= effect(estimator, X, feature, rows=min(rows, default[1])).attrs
-        return out
-    of_f = _variance(shares, [(m[-r:], C[-r:, -r:]) for m, C in gaussians], np.eye(r))
-
-    def share(*weights: Array) -> float:
-        at_values = weights[0] if len(weights) == 1 else np.einsum("ij,ik->ijk", *weights).reshape(r, k)
-        known = at_values[at_values.any(axis=1)]
-        of_effect = _variance(shares, [(m[:k], C[:k, :k]) for m, C in gaussians], known)
-        return of_effect / of_f if of_f > 0 else np.nan
-
-    out.attrs["share"] = share(*at_rows)
-    if len(at_rows) == 2:
-        out.attrs["interaction"] = share(*(weights - weights.mean(axis=0) for weights in at_rows))
     return out
 
 
@@ -220,6 +210,26 @@ def _variance(shares: Array, gaussians: Sequence[Moments], weights: Array) -> fl
     centred = weights - weights.mean(axis=0)
     each = [np.mean((centred @ m) ** 2 + np.einsum("ik,kl,il->i", centred, C, centred)) for m, C in gaussians]
     return float(shares @ each)
+
+
+def _shares_of_f(shares: Array, gaussians: Sequence[Moments], at_rows: Sequence[Array]) -> dict[str, float]:
+    """Return the share of the variance of f over the rows, and of two columns the share of what they do together.
+
+    The moments are of the effect at k values, and last of f at the rows; ``at_rows`` has the weights of values at rows.
+    """
+    r = len(at_rows[0])
+    of_f = _variance(shares, [(m[-r:], C[-r:, -r:]) for m, C in gaussians], np.eye(r))
+
+    def share(*weights: Array) -> float:
+        at_values = weights[0] if len(weights) == 1 else np.einsum("ij,ik->ijk", *weights).reshape(r, -1)
+        known, k = at_values[at_values.any(axis=1)], at_values.shape[1]
+        of_effect = _variance(shares, [(m[:k], C[:k, :k]) for m, C in gaussians], known)
+        return of_effect / of_f if of_f > 0 else np.nan
+
+    found = {"share": share(*at_rows)}
+    if len(at_rows) == 2:
+        found["interaction"] = share(*(weights - weights.mean(axis=0) for weights in at_rows))
+    return found
 
 
 def in_steps(estimator: Any) -> tuple[Any, list[Any]]:

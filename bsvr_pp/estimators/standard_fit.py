@@ -33,9 +33,9 @@ from bsvr_pp.inference.result import blocks_of
 from bsvr_pp.inference.search.at_size import AtSize, Stage, cut, search_in_blocks
 from bsvr_pp.inference.search.starts import initial_point
 from bsvr_pp.model.blocks import ONE_BLOCK, Partition
-from bsvr_pp.model.inputs import AS_GIVEN, CONSTANTS, Levels, Warping
+from bsvr_pp.model.inputs import AS_GIVEN, CONSTANTS, Levels, Warping, columns_to_warp
 from bsvr_pp.model.matrices import UNITS, MatrixKernel, ProductKernel
-from bsvr_pp.model.priors import Inputs, Kernel, Tied, scales_of, standard_model, taken_by_main_effects
+from bsvr_pp.model.priors import Inputs, Kernel, Tied, standard_model, taken_by_main_effects
 from bsvr_pp.model.problem import Point, Problem, read_model
 from bsvr_pp.model.slopes import GivenSlopes, Slopes
 
@@ -66,7 +66,7 @@ class StandardModel:
         An ``automatic`` kernel of few rows, which has no main effects, has only scales.
         """
         if automatic and warping and self.kernel == "rational_quadratic":
-            return replace(self, warping=scales_of(rows.X, self.tied, rows.weight))
+            return replace(self, warping=Warping.of(rows.X, columns_to_warp(rows.X, self.tied), rows.weight))
         if self.kernel != "main_effects":
             return self
         levels, scales, pairs = taken_by_main_effects(rows.X, self.tied, rows.weight, warping)
