@@ -101,7 +101,7 @@ def choose_starts(
         more = {"effect": scale if each else slight, "effect inverse lengthscale": 1.0 / ls}
         return guessed(2.0**0.5 / noise, 0.3 * noise, long if effects else ls, scale**2, **more)
 
-    waves = list(_along_inputs(X, y, of_wave)) if value and 1 < widths.size < _FLAT and y.size > _FEWEST else []
+    waves = list(_along_inputs(X, y, of_wave, value)) if value and 1 < widths.size < _FLAT and y.size > _FEWEST else []
     if labels:  # labels have no scale
         kept = {name: initial[name] for name, role in roles.items() if "lengthscale" not in role}
         tried = [*(guessed(1.0, 0.0, each, 1.0) for each in short[1:]), *waves]
@@ -187,19 +187,24 @@ def _halves(width: float, count: float) -> Array:
     return width * _NARROW * 0.5 ** np.arange(np.clip(smallest, 1, _HALVES))
 
 
-def _along_inputs(X: Array, y: Array, start: Callable[[float, float | None], Point]) -> Iterator[Point]:
+def _along_inputs(
+    X: Array, y: Array, start: Callable[[float, float | None], Point], value: Callable[[Point], float]
+) -> Iterator[Point]:
     """Yield starts with ever shorter lengthscales along each input of `oscillating`, and long ones along the others.
 
-    ``start`` makes one from the noise and a lengthscale of all inputs; None is a long one.
+    ``start`` makes one from the noise and a lengthscale of all inputs; None is a long one, which has a lower ``value``.
     """
     Z = np.column_stack([np.ones(y.size), X])
     rest = y - Z @ np.linalg.lstsq(Z, y)[0]
     for k in oscillating(X, rest):
         own, noise = np.arange(X.shape[1]) == k, _noise_scales(X[:, [k]], rest)[0]
         wide = start(noise, None)
+        least = value(wide)
         for each in _halves(np.std(X[:, k]), y.size):
             short = start(noise, each)
-            yield {name: np.where(own, v, wide[name]) if v.shape == own.shape else v for name, v in short.items()}
+            wave = {name: np.where(own, v, wide[name]) if v.shape == own.shape else v for name, v in short.items()}
+            if value(wave) > least:
+                yield wave
 
 
 def oscillating(X: Array, y: Array) -> Rows:
