@@ -59,12 +59,12 @@ class BayesianSVR(TargetPredictions, SavedEstimator, RegressorMixin, BaseEstimat
         A loss of residuals of `bsvr_pp.losses.LOSSES`. With "pinball" the latent function and `predict` are a quantile
         of the target.
     kernel : {"auto", "main_effects", "rational_quadratic", "rbf", "matern32", "matern52", "linear"} or callable
-        "auto" is "main_effects" from 200 rows, and "rational_quadratic" below (`bp.default_model`). A function is
-        called inside a PyMC model with the standardised inputs and returns a kernel of `pm.gp.cov` with priors; a
-        constant kernel is added. With "precomputed" X is the matrix (n, n) of a kernel, or (n, n, q) of q kernels, and
-        (n_new, n) in predictions. With `bp.PairwiseKernel` X is a list of objects. Sparse X is not centred, and has one
-        lengthscale. It takes the kernels "linear", "rbf", "rational_quadratic" and "auto", which here is
-        "rational_quadratic".
+        "auto" is "main_effects" from 200 rows, and "rational_quadratic" with scales of the inputs below
+        (`bp.default_model` has none). A function is called inside a PyMC model with the standardised inputs and returns
+        a kernel of `pm.gp.cov` with priors; a constant kernel is added. With "precomputed" X is the matrix (n, n) of a
+        kernel, or (n, n, q) of q kernels, and (n_new, n) in predictions. With `bp.PairwiseKernel` X is a list of
+        objects. Sparse X is not centred, and has one lengthscale. It takes the kernels "linear", "rbf",
+        "rational_quadratic" and "auto", which here is "rational_quadratic".
     beta : float or "auto"
         Smooth fraction; only for the soft insensitive loss. "auto" is 0.8.
     quantile : float
@@ -338,7 +338,10 @@ class BayesianSVR(TargetPredictions, SavedEstimator, RegressorMixin, BaseEstimat
         known = {"levels": tuple(map(int, levels)), "beta": learned["beta_"]}
         known["pairs"] = "effect_pairs" in hyperparameters_of(result)
         if CONSTANTS in data:
-            known["warping"] = Warping.of_array(numbers(f"{CONSTANTS} of result", data[CONSTANTS].values, ("q", 7)))
+            constants = data[CONSTANTS].values
+            if constants.dtype == bool:
+                raise ValueError(f"{CONSTANTS} of result must be an array of numbers, got bool")
+            known["warping"] = Warping.of_array(numbers(f"{CONSTANTS} of result", constants, ("q", 7)))
         known["kernel"] = columns.kernel(learned["kernel_"])
         model = replace(spec.model, tied=columns.tied, **known)
         more = {"neighbours": learned["neighbours_"], "outliers": learned["outliers_"].astype(np.intp)}

@@ -36,8 +36,9 @@ def test_it_is_the_default_model_on_standardised_data(fitted):
     location, unit = location_and_scale(y)
     assert (machine.location_, machine.unit_) == (location, unit)
     Z, t = (X - X.mean(axis=0)) / X.std(axis=0), (y - location) / unit
-    model = bp.default_model(Z, t)
-    smooth = bp.BayesianSVR(inference="mean_field", random_state=0).fit(X, y)
+    model, options = bp.default_model(Z, t), {"kernel": "rational_quadratic", "random_state": 0}
+    machine = bp.BayesianSVR(inference="laplace", **options).fit(X, y)
+    smooth = bp.BayesianSVR(inference="mean_field", **options).fit(X, y)
     assert smooth.result_.attrs["inference"] == "mean field"
     result = bp.fit(bp.MeanField(), model, random_seed=0, progressbar=False)
     assert result.attrs["log_evidence"] - len(y) * np.log(unit) == pytest.approx(smooth.log_evidence_, abs=0.01)
