@@ -1191,7 +1191,8 @@ PUBLIC = {
     ],
     "BayesianLSSVR": [
         *options(
-            lambda s, **o: fitted(bp.BayesianLSSVR, **o), epsilon=("x", -1, 0, np.nan, np.inf, "must be a positive")
+            lambda s, **o: fitted(bp.BayesianLSSVR, **o),
+            epsilon=("x", -1, 0, np.nan, np.inf, "must be a positive number"),
         ),
         (lambda s: fitted(bp.BayesianLSSVR, gamma=1e17, lengthscale=9.0), r"gamma so small .*gamma=1e\+17"),
     ],

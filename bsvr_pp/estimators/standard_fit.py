@@ -33,7 +33,7 @@ from bsvr_pp.inference.result import blocks_of
 from bsvr_pp.inference.search.at_size import AtSize, Stage, cut, search_in_blocks
 from bsvr_pp.inference.search.starts import initial_point
 from bsvr_pp.model.blocks import ONE_BLOCK, Partition
-from bsvr_pp.model.inputs import AS_GIVEN, CONSTANTS, Levels, Warping, columns_to_warp
+from bsvr_pp.model.inputs import AS_GIVEN, CONSTANTS, Levels, Warping
 from bsvr_pp.model.matrices import UNITS, MatrixKernel, ProductKernel
 from bsvr_pp.model.priors import Inputs, Kernel, Tied, standard_model, taken_by_main_effects
 from bsvr_pp.model.problem import Point, Problem, read_model
@@ -65,12 +65,11 @@ class StandardModel:
 
         An ``automatic`` kernel of few rows, which has no main effects, has only scales.
         """
-        if automatic and warping and self.kernel == "rational_quadratic":
-            return replace(self, warping=Warping.of(rows.X, columns_to_warp(rows.X, self.tied), rows.weight))
-        if self.kernel != "main_effects":
+        main = self.kernel == "main_effects"
+        if not main and not (automatic and self.kernel == "rational_quadratic"):
             return self
         levels, scales, pairs = taken_by_main_effects(rows.X, self.tied, rows.weight, warping)
-        return replace(self, levels=levels, warping=scales, pairs=pairs)
+        return replace(self, levels=levels if main else (), warping=scales, pairs=main and pairs)
 
     def problem(self, rows: TrainingData, blocks: Partition = ONE_BLOCK) -> Problem:
         """Return the problem of standardised rows; models of one structure share compiled functions."""

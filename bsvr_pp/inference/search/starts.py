@@ -190,13 +190,13 @@ def _halves(width: float, count: float) -> Array:
 def _along_inputs(
     X: Array, y: Array, start: Callable[[float, float | None], Point], value: Callable[[Point], float]
 ) -> Iterator[Point]:
-    """Yield starts with ever shorter lengthscales along each input of `oscillating`, and long ones along the others.
+    """Yield starts with ever shorter lengthscales along each input of `_oscillating`, and long ones along the others.
 
     ``start`` makes one from the noise and a lengthscale of all inputs; None is a long one, which has a lower ``value``.
     """
     Z = np.column_stack([np.ones(y.size), X])
     rest = y - Z @ np.linalg.lstsq(Z, y)[0]
-    for k in oscillating(X, rest):
+    for k in _oscillating(X, rest):
         own, noise = np.arange(X.shape[1]) == k, _noise_scales(X[:, [k]], rest)[0]
         wide = start(noise, None)
         least = value(wide)
@@ -207,7 +207,7 @@ def _along_inputs(
                 yield wave
 
 
-def oscillating(X: Array, y: Array) -> Rows:
+def _oscillating(X: Array, y: Array) -> Rows:
     """Return inputs along which targets oscillate, at most three, the clearest first.
 
     Targets of neighbours along the input are alike, but not targets within a fifth of the rows, as for a smooth effect.
