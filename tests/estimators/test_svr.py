@@ -4,6 +4,7 @@ import pickle
 from concurrent.futures import ThreadPoolExecutor
 
 import numpy as np
+import pandas as pd
 import pymc as pm
 import pytensor
 import pytest
@@ -252,8 +253,11 @@ def test_a_function_that_oscillates_often_is_found(n, periods):
     assert np.mean((svc.predict(new) == "up") == (np.sin(2.0 * np.pi * new[:, 0]) > 0.0)) > 0.85
 
 
-@pytest.mark.parametrize(("n", "d", "periods"), [(100, 5, 4), (150, 5, 10), (300, 5, 25), (150, 2, 10)])
-def test_a_wave_along_one_of_several_inputs_is_found(n, d, periods):
+@pytest.mark.parametrize(
+    ("n", "d", "periods", "words"),
+    [(100, 5, 4, False), (150, 5, 10, False), (300, 5, 25, False), (150, 2, 10, False), (150, 2, 10, True)],
+)
+def test_a_wave_along_one_of_several_inputs_is_found(n, d, periods, words):
     """The search saw noise alone, and the smooth effects of other inputs."""
     rng = np.random.default_rng(0)
     X, new = rng.uniform(size=(n, d)), rng.uniform(size=(300, d))
@@ -261,8 +265,12 @@ def test_a_wave_along_one_of_several_inputs_is_found(n, d, periods):
     def f(X):
         return np.sin(2.0 * np.pi * periods * X[:, 0]) + X[:, 1] + 0.5 * X[:, d - 1] ** 2
 
-    svr = bp.BayesianSVR(inference="mean_field", random_state=0).fit(X, f(X) + 0.2 * rng.normal(size=n))
-    assert np.std(svr.predict(new) - f(new)) < 0.35  # a constant has 0.8
+    def table(X):  # indicators of words share a lengthscale
+        return pd.DataFrame(X).add_prefix("x").assign(town=np.array(["a", "b", "c"])[np.arange(len(X)) % 3])
+
+    of = table if words else np.asarray
+    svr = bp.BayesianSVR(inference="mean_field", random_state=0).fit(of(X), f(X) + 0.2 * rng.normal(size=n))
+    assert np.std(svr.predict(of(new)) - f(new)) < 0.35  # a constant has 0.8
 
 
 @pytest.mark.filterwarnings("error::bsvr_pp.ConvergenceWarning")

@@ -18,8 +18,9 @@ from pymc.gp.cov import BaseCovariance
 from pymc.initial_point import make_initial_point_fn
 from pymc.pytensorf import find_rng_nodes
 from pytensor.compile import ViewOp
-from pytensor.graph.basic import Apply
+from pytensor.graph.basic import Apply, Constant
 from pytensor.graph.replace import graph_replace
+from pytensor.graph.traversal import ancestors
 from pytensor.scalar.basic import Exp, Reciprocal, TrueDiv
 from pytensor.tensor.elemwise import DimShuffle, Elemwise
 from pytensor.tensor.subtensor import AdvancedSubtensor
@@ -101,7 +102,8 @@ def choose_starts(
         more = {"effect": scale if each else slight, "effect inverse lengthscale": 1.0 / ls}
         return guessed(2.0**0.5 / noise, 0.3 * noise, long if effects else ls, scale**2, **more)
 
-    waves = list(_along_inputs(X, y, of_wave, value)) if value and 1 < widths.size < _FLAT and y.size > _FEWEST else []
+    several = 1 < widths.size < _FLAT and y.size > _FEWEST
+    waves = list(_along_inputs(X, y, _value_of_each(problem), of_wave, value)) if value and several else []
     if labels:  # labels have no scale
         kept = {name: initial[name] for name, role in roles.items() if "lengthscale" not in role}
         tried = [*(guessed(1.0, 0.0, each, 1.0) for each in short[1:]), *waves]
@@ -188,16 +190,17 @@ def _halves(width: float, count: float) -> Array:
 
 
 def _along_inputs(
-    X: Array, y: Array, start: Callable[[float, float | None], Point], value: Callable[[Point], float]
+    X: Array, y: Array, of_each: Rows, start: Callable[[float, float | None], Point], value: Callable[[Point], float]
 ) -> Iterator[Point]:
     """Yield starts with ever shorter lengthscales along each input of `_oscillating`, and long ones along the others.
 
     ``start`` makes one from the noise and a lengthscale of all inputs; None is a long one, which has a lower ``value``.
+    ``of_each`` is as in `_value_of_each`.
     """
     Z = np.column_stack([np.ones(y.size), X])
     rest = y - Z @ np.linalg.lstsq(Z, y)[0]
     for k in _oscillating(X, rest):
-        own, noise = np.arange(X.shape[1]) == k, _noise_scales(X[:, [k]], rest)[0]
+        own, noise = np.arange(of_each.max() + 1) == of_each[k], _noise_scales(X[:, [k]], rest)[0]
         wide = start(noise, None)
         least = value(wide)
         for each in _halves(np.std(X[:, k]), y.size):
@@ -221,6 +224,17 @@ def _oscillating(X: Array, y: Array) -> Rows:
     far = (np.mean((total[window:] - total[:-window]) ** 2, axis=0) / window - 1.0) / (window - 1.0)
     found = np.where((near > _ALIKE / n**0.5) & (far < _LESS * near), near - far, 0.0)
     return np.argsort(-found)[: min(np.count_nonzero(found), _MOST)]
+
+
+def _value_of_each(problem: Problem) -> Rows:
+    """Return the number of the lengthscale of each input; indicators of a column of words share one."""
+    each = np.arange(problem.inputs.shape[1])
+    graphs = [getattr(kernel, "ls", None) for kernel in _addends(problem.prior.cov_func)]
+    for variable in ancestors([graph for graph in graphs if isinstance(graph, Variable)]):
+        match variable.owner:
+            case Apply(op=AdvancedSubtensor(), inputs=[_, Constant(data=numbers)]) if np.shape(numbers) == each.shape:
+                return np.asarray(numbers)
+    return each
 
 
 def neighbour_of_each(X: Array) -> Rows:
