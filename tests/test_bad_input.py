@@ -857,7 +857,9 @@ PUBLIC = {
         (lambda s: bp.plot_effect(least_squares(), MANY, []), r"features must have at least one column of X, got \[\]"),
         (lambda s: bp.plot_effect(least_squares(), MANY, [0, "x2"]), "feature must be a column .* got 'x2'"),
     ],
-    "plot_warping": [(lambda s: bp.plot_warping(least_squares()), "estimator must be a BayesianSVR, got LSSVR")],
+    "plot_warping": [
+        (lambda s: bp.plot_warping(least_squares()), "estimator must be a BayesianSVR, SVC or OrdinalSVC, got LSSVR")
+    ],
     "report_page": [
         (lambda s: bp.report_page("a", title="x"), "table must be of compare.*got str"),
         (lambda s: bp.report_page(pd.DataFrame(), title="x"), r"table must be of compare.*got columns \[\]"),

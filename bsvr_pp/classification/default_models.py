@@ -137,7 +137,7 @@ def _label_covariance(kernel: str | ProductKernel, inputs: Inputs) -> pm.gp.cov.
     line = covariance_of(product, inputs, lengthscale, linear, 1.0)
     if amplitude is None:
         return line
-    return inputs.seen(covariance_of(kernel, inputs, lengthscale, amplitude, DEVIATION)) + line
+    return inputs.seen(covariance_of(kernel, inputs, lengthscale, amplitude, DEVIATION) + line)
 
 
 def default_ordinal_model(

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import KW_ONLY, dataclass
-from typing import ClassVar, Literal, Self
+from typing import ClassVar, Literal, Self, cast
 
 import numpy as np
 import pandas as pd
@@ -45,8 +45,9 @@ class BayesianOrdinalSVC(OfStandardModel, SavedClassifier, ClassifierMixin, Base
     ----------
     noise : {"soft_insensitive", "absolute", "gaussian"}
         Noise of standard deviation 1: with learned tails, or Laplace or Gaussian noise.
-    kernel : {"rational_quadratic", "main_effects", "rbf", "matern32", "matern52", "linear"} or callable
+    kernel : {"auto", "rational_quadratic", "main_effects", "rbf", "matern32", "matern52", "linear"} or callable
         As in `bp.classification.default_ordinal_model`; also "precomputed" or `bp.PairwiseKernel`, as in `BayesianSVR`.
+        "auto" is "rational_quadratic" on a learned scale of the inputs (docs/defaults.md).
     ard : bool
         Whether each input has its own lengthscale.
     inference : {"mean_field", "laplace", "nuts"} or a method
@@ -66,6 +67,8 @@ class BayesianOrdinalSVC(OfStandardModel, SavedClassifier, ClassifierMixin, Base
     ----------
     classes_ : array
         Sorted labels; this is their order.
+    warping_ : DataFrame
+        The learned scale of each input in words, its share w and the power of its transform.
     cutpoints_ : (n_classes - 1,) array
         Cut points, in standard deviations of the noise; posterior means if they were sampled.
     tails_ : float
@@ -104,7 +107,7 @@ class BayesianOrdinalSVC(OfStandardModel, SavedClassifier, ClassifierMixin, Base
 
     noise: str = "soft_insensitive"
     _: KW_ONLY
-    kernel: Kernel | MatrixOption = "rational_quadratic"
+    kernel: Kernel | MatrixOption | Literal["auto"] = "auto"
     ard: bool = True
     inference: str | Method = "mean_field"
     decision: Literal["median", "mode"] = "median"
@@ -148,11 +151,13 @@ class BayesianOrdinalSVC(OfStandardModel, SavedClassifier, ClassifierMixin, Base
         self._local()
         if self.decision not in ("median", "mode"):
             raise ValueError(f"decision must be 'median' or 'mode', got {self.decision!r}")
-        return check_model_options(self, {"laplace": Laplace(curvature="local")})
+        return check_model_options(self, {"laplace": Laplace(curvature="local")}, "auto")
 
     def _model(self, rows: TrainingData, classes: Labels, columns: Columns) -> StandardModel:
-        m, tied, kernel = classes.size - 1, columns.tied, columns.kernel(self.kernel, AMPLITUDE)
-        return StandardModel(self.noise, kernel, bool(self.ard), n_cutpoints=m, tied=tied).suited(rows)
+        m, automatic = classes.size - 1, self.kernel == "auto"
+        kernel = columns.kernel(cast(Kernel, "rational_quadratic" if automatic else self.kernel), AMPLITUDE)
+        model = StandardModel(self.noise, kernel, bool(self.ard), n_cutpoints=m, tied=columns.tied)
+        return model.suited(rows, automatic=automatic)
 
     def _read(self, rows: TrainingData, learned: Learned, columns: Columns, result: xr.DataTree) -> OrdinalFit:
         units, classes = Units(learned["mean_"], learned["scale_"]), learned["classes_"]

@@ -8,6 +8,7 @@ from functools import cached_property, lru_cache
 from typing import Any, ClassVar, Literal, Self, cast
 
 import numpy as np
+import pandas as pd
 import pymc as pm
 import xarray as xr
 from numpy.typing import ArrayLike, NDArray
@@ -18,7 +19,7 @@ from bsvr_pp.assess.partial_dependence import sums_of_f
 from bsvr_pp.classification.default_models import class_thresholds, standard_label_model, standard_ordinal_model
 from bsvr_pp.core.arrays import Array
 from bsvr_pp.core.compiler import interruptible, rarely_collected, threads_for
-from bsvr_pp.estimators.base import HoldsFit, LocalBlocks, blocks_from, warn_unless_converged
+from bsvr_pp.estimators.base import HoldsFit, LocalBlocks, attribute_of_each, blocks_from, warn_unless_converged
 from bsvr_pp.estimators.matrices import MatrixOption, PairwiseKernel, new_rows, values_of
 from bsvr_pp.estimators.sparse_inputs import SparseInputs
 from bsvr_pp.estimators.training_data import TrainingData, Units
@@ -38,6 +39,8 @@ from bsvr_pp.model.matrices import UNITS, MatrixKernel, ProductKernel
 from bsvr_pp.model.priors import Inputs, Kernel, Tied, standard_model, taken_by_main_effects
 from bsvr_pp.model.problem import Point, Problem, read_model
 from bsvr_pp.model.slopes import GivenSlopes, Slopes
+
+_OF_LABELS = "hinge", "known_label"
 
 
 @dataclass(frozen=True, slots=True)
@@ -63,12 +66,13 @@ class StandardModel:
     def suited(self, rows: TrainingData, *, warping: bool = True, automatic: bool = False) -> Self:
         """Return the model with levels, scales and products of a main-effects kernel for standardised rows.
 
-        An ``automatic`` kernel of few rows, which has no main effects, has only scales.
+        An ``automatic`` kernel without main effects has only scales. Those of classes have one share.
         """
         main = self.kernel == "main_effects"
-        if not main and not (automatic and self.kernel == "rational_quadratic"):
+        if not main and not (automatic and isinstance(self.kernel, str)):
             return self
-        levels, scales, pairs = taken_by_main_effects(rows.X, self.tied, rows.weight, warping)
+        classes = self.n_cutpoints > 0 or self.noise in _OF_LABELS
+        levels, scales, pairs = taken_by_main_effects(rows.X, self.tied, rows.weight, warping, together=classes)
         return replace(self, levels=levels if main else (), warping=scales, pairs=main and pairs)
 
     def problem(self, rows: TrainingData, blocks: Partition = ONE_BLOCK) -> Problem:
@@ -98,7 +102,7 @@ class StandardModel:
         if self.n_cutpoints:
             return standard_ordinal_model(inputs, y, self.n_cutpoints, self.noise, self.kernel, blocks)
         options: dict[str, Any] = {"blocks": blocks, "of_targets": of_targets}
-        if self.noise in ("hinge", "known_label"):
+        if self.noise in _OF_LABELS:
             known = self.noise == "known_label"
             return standard_label_model(inputs, y, self.kernel, known=known, C=self.C, **options)
         of_noise = {"beta": self.beta, "quantile": self.quantile}
@@ -223,6 +227,12 @@ class StandardFit:
         return self.found.points[0]
 
     @property
+    def shares(self) -> Array:
+        """Share of the transform of each input on a scale."""
+        columns = self.model.warping.columns
+        return np.broadcast_to(self.point["warping"], len(columns)) if columns else np.empty(0)
+
+    @property
     def cut(self) -> Partition | None:
         """The blocks as an attribute; None for a dense fit."""
         return self.blocks if self.blocks.local else None
@@ -296,6 +306,37 @@ class OfStandardModel(HoldsFit):
         if isinstance(matrix, SparseInputs):
             return matrix.rows[found[:, -1].astype(np.intp)] * matrix.scale
         return found if matrix is None else found[:, : found.shape[1] // (n + 1) * n]
+
+    @property
+    @attribute_of_each
+    def warping_(self) -> pd.DataFrame | list[pd.DataFrame]:
+        """The learned scale of each input, in words, with the share and the power of its transform."""
+        names, found = self._names_on_scales(), []
+        for each in self._fits_on_scales():
+            warping, share = each.model.warping, each.shares
+            columns = {"scale": warping.described(share), "share": share, "power": warping.powers}
+            found.append(pd.DataFrame(columns, index=names))
+        return found if len(found) > 1 else found[0]
+
+    def _fits_on_scales(self) -> Sequence[StandardFit]:
+        """Return the fit, or one for each class against the rest."""
+        return [self._alone("scales of inputs are")]
+
+    def _names_on_scales(self) -> list[str]:
+        """Return the names of the inputs that have a scale."""
+        fit, *_ = self._fits_on_scales()
+        found = self._columns.named(fit.units.mean)
+        names = list(found.index) if isinstance(found, pd.Series) else [f"x{k}" for k in range(len(found))]
+        return [names[k] for k in fit.model.warping.columns]
+
+    def _inputs_on_scales(self) -> dict[str, tuple[Array, Array]]:
+        """Return by name the training inputs with a scale: as given, and standardised on this scale."""
+        fit, *others = self._fits_on_scales()
+        if others:
+            raise ValueError(f"scales are plotted of two classes, got {1 + len(others)}")
+        X, units, warping = fit.rows.X, fit.units, fit.model.warping
+        given, scaled = (units.mean + units.scale * X)[:, list(warping.columns)], warping.on_scales(X, fit.shares)
+        return {name: (x, z) for name, x, z in zip(self._names_on_scales(), given.T, scaled.T, strict=True)}
 
     def _sums_of_f(self, X: ArrayLike, weights: sparray) -> tuple[Array, list[tuple[Array, Array]]]:
         """Return shares of the members, and moments of sparse weights (k, m) times f at X, in units of the targets."""

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import KW_ONLY, dataclass, replace
 from functools import cached_property
 from math import fsum
@@ -170,9 +170,10 @@ class BayesianSVC(OfStandardModel, SavedClassifier, ClassifierMixin, BaseEstimat
 
     Parameters
     ----------
-    kernel : {"rbf", "main_effects", "rational_quadratic", "matern32", "matern52", "linear"} or callable
+    kernel : {"auto", "rbf", "main_effects", "rational_quadratic", "matern32", "matern52", "linear"} or callable
         As in `bp.classification.default_label_model`; also "precomputed" or `bp.PairwiseKernel`, to which the offset is
-        added. X may be sparse for "linear", "rbf" and "rational_quadratic" (see `BayesianSVR`).
+        added. "auto" is "rbf" and, with the pointwise evidence, a learned scale of the inputs (docs/defaults.md). X may
+        be sparse for "auto", "linear", "rbf" and "rational_quadratic" (see `BayesianSVR`).
     C : float, optional
         Penalty of the hinge; by default it is learned.
     evidence : {"pointwise", "conditional", "joint", "naive"}
@@ -208,6 +209,8 @@ class BayesianSVC(OfStandardModel, SavedClassifier, ClassifierMixin, BaseEstimat
     lengthscale_, relevance_ : (d,) array, or one row per class
         Lengthscales in units of the inputs, and 1/lengthscale² on the standardised inputs; absent for a kernel
         function.
+    warping_ : DataFrame, or a list with one for each class
+        The learned scale of each input in words, its share w and the power of its transform.
     lapse_ : float, or (n_classes,) array
         Probability of a wrong label at any distance from the boundary; 0 for Sollich's evidences.
     dual_coef_ : (n,) array, or one row per class
@@ -249,7 +252,7 @@ class BayesianSVC(OfStandardModel, SavedClassifier, ClassifierMixin, BaseEstimat
     _of_predictions: ClassVar = ("blocks", "probability")
 
     _: KW_ONLY
-    kernel: Kernel | MatrixOption = "rbf"
+    kernel: Kernel | MatrixOption | Literal["auto"] = "auto"
     C: float | None = None
     evidence: Literal["pointwise", "conditional", "joint", "naive"] = "pointwise"
     probability: Literal["average", "mean", "map"] = "average"
@@ -321,7 +324,7 @@ class BayesianSVC(OfStandardModel, SavedClassifier, ClassifierMixin, BaseEstimat
     def _check_options(self) -> None:
         check_choice("evidence", self.evidence, _EVIDENCES)
         check_choice("probability", self.probability, ("average", "mean", "map"))
-        check_prior(self.kernel, self.ard)
+        check_prior(self.kernel, self.ard, "auto")
         if self.C is not None and not (is_number(self.C) and 0 < self.C < np.inf):
             raise ValueError(f"C must be a number > 0, or None to learn it, got {self.C!r}")
         check_count("steps", self.steps, 0)
@@ -360,9 +363,13 @@ class BayesianSVC(OfStandardModel, SavedClassifier, ClassifierMixin, BaseEstimat
         return [replace(rows, y=np.where(rows.y == k, 1.0, -1.0)) for k in positive]
 
     def _model(self, rows: TrainingData, columns: Columns) -> StandardModel:
-        kernel = columns.kernel(self.kernel, DEVIATION)
+        automatic = self.kernel == "auto"
+        kernel = columns.kernel(cast(Kernel, "rbf" if automatic else self.kernel), DEVIATION)
         model = StandardModel(self._likelihood(), kernel, bool(self.ard), C=self.C, tied=columns.tied)
-        return model.suited(rows)
+        return model.suited(rows, automatic=automatic and model.noise == "known_label")
+
+    def _fits_on_scales(self) -> Sequence[StandardFit]:
+        return self._checked().binaries
 
     def _binary(
         self,

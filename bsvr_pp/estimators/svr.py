@@ -6,7 +6,6 @@ from dataclasses import KW_ONLY, dataclass, replace
 from typing import ClassVar, Literal, Self, cast
 
 import numpy as np
-import pandas as pd
 import xarray as xr
 from numpy.typing import ArrayLike, NDArray
 from scipy.sparse import csr_array
@@ -385,29 +384,6 @@ class BayesianSVR(TargetPredictions, SavedEstimator, RegressorMixin, BaseEstimat
         fit = self._checked()
         with self._local().threads():
             return float(fit.fitted.at_optimum - fit.rows.n_exact * np.log(fit.units.unit))
-
-    @property
-    @attribute_of_each
-    def warping_(self) -> pd.DataFrame:
-        """The learned scale of each input, in words, with the share and the power of its transform."""
-        warping, share, names = self._warping()
-        found = {"scale": warping.described(share), "share": share, "power": warping.powers}
-        return pd.DataFrame(found, index=names)
-
-    def _warping(self) -> tuple[Warping, Array, list[str]]:
-        """Return the transforms, their shares, and the names of their inputs."""
-        fit = self._alone("scales of inputs are")
-        share = fit.point["warping"] if fit.model.warping.columns else np.empty(0)
-        found = self._columns.named(fit.units.mean)
-        names = list(found.index) if isinstance(found, pd.Series) else [f"x{k}" for k in range(len(found))]
-        return fit.model.warping, share, [names[k] for k in fit.model.warping.columns]
-
-    def _inputs_on_scales(self) -> dict[str, tuple[Array, Array]]:
-        """Return by name the training inputs with a scale: as given, and standardised on this scale."""
-        warping, share, names = self._warping()
-        X, units = self._fit.rows.X, self._fit.units
-        given = (units.mean + units.scale * X)[:, list(warping.columns)]
-        return {name: (x, z) for name, x, z in zip(names, given.T, warping.on_scales(X, share).T, strict=True)}
 
     @property
     @attribute_of_each

@@ -29,6 +29,7 @@ _ENOUGH = 20_000  # rows that determine a transform
 _DIGITS = 1e-3  # of the power
 _NEAR, _CLOSEST = 0.1, 1e-6  # share of the rows within the unit of a scale from an end; least unit in deviations
 _CLEARLY = 0.1  # nats a row by which it must be more likely than the scale around the mean
+_SHARE, _INITIAL = 0.5, np.array([0.3])  # scale of a common share of classes, which say little of it, and its start
 CONSTANTS = "warping_constants"  # name of the data of a model that has them
 Constants = tuple[tuple[float, float, float, float, float, float], ...]
 
@@ -37,17 +38,19 @@ class Warping(NamedTuple):
     """Columns with scales, and for each the constants of g = location + scale·t((x - centre)/unit).
 
     The first two are the powers of t above and below the centre; then come centre, unit, location and scale.
+    Columns ``together`` have one share.
     """
 
     columns: tuple[int, ...] = ()
     constants: Constants = ()
+    together: bool = False
 
     @classmethod
-    def of(cls, X: Array, columns: Sequence[int], weight: ArrayLike = 1.0) -> Self:
+    def of(cls, X: Array, columns: Sequence[int], weight: ArrayLike = 1.0, *, together: bool = False) -> Self:
         """Find the transforms of weighted rows; of very many rows a part suffices."""
         some = slice(None, None, 1 + len(X) // _ENOUGH)
         times = np.broadcast_to(weight, len(X))[some]
-        return cls(tuple(columns), tuple(_constants(X[some, column], times) for column in columns))
+        return cls(tuple(columns), tuple(_constants(X[some, column], times) for column in columns), together)
 
     @property
     def array(self) -> Array:
@@ -80,7 +83,7 @@ class Warping(NamedTuple):
 
     def without_constants(self) -> Warping:
         """Return the columns with placeholder constants."""
-        return Warping(self.columns, (_LINE,) * len(self.columns))
+        return self._replace(constants=(_LINE,) * len(self.columns))
 
 
 _LINE = 1.0, 1.0, 0.0, 1.0, 0.0, 1.0  # constants of x itself
@@ -153,11 +156,17 @@ def _grown(z: Tensor, power: Tensor) -> Tensor:
 
 
 class Warped(WarpedInput):
-    """Converts a kernel of inputs on their scales to a kernel of the inputs; shares ``warping`` ~ Uniform(0, 1)."""
+    """Converts a kernel of inputs on their scales to a kernel of the inputs.
+
+    Each has a share ``warping`` ~ Uniform(0, 1); columns together have one, ~ HalfNormal(0.5) up to 1.
+    """
 
     def __init__(self, input_dim: int, kernel: BaseCovariance, warping: Warping) -> None:
         constants = pm.Data(CONSTANTS, warping.array)
-        share = pm.Uniform("warping", 0.0, 1.0, shape=len(warping.columns))
+        if warping.together:
+            share = pm.TruncatedNormal("warping", 0.0, _SHARE, lower=0.0, upper=1.0, shape=1, initval=_INITIAL)
+        else:
+            share = pm.Uniform("warping", 0.0, 1.0, shape=len(warping.columns))
         super().__init__(input_dim, kernel, on_scales, args=(input_dim, warping.columns, constants, share))
 
 

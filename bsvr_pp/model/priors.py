@@ -109,10 +109,10 @@ def _main_effects(inputs: Inputs, ls: Any, variance: Any, scale: float) -> pm.gp
 
 
 def taken_by_main_effects(
-    X: Array, tied: Tied, weight: ArrayLike, warping: bool
+    X: Array, tied: Tied, weight: ArrayLike, warping: bool, *, together: bool = False
 ) -> tuple[tuple[int, ...], Warping, bool]:
     """Return data of main effects from rows: columns of levels, scales of inputs, whether to have products."""
-    scales = Warping.of(X, columns_to_warp(X, tied), weight) if warping else AS_GIVEN
+    scales = Warping.of(X, columns_to_warp(X, tied), weight, together=together) if warping else AS_GIVEN
     return columns_of_few_values(X, tied), scales, len(X) >= _OF_PAIRS
 
 

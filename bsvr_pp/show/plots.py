@@ -25,7 +25,7 @@ from bsvr_pp.assess.evidence import Judged, evidence_at
 from bsvr_pp.assess.partial_dependence import Column, effect
 from bsvr_pp.core.arrays import Array, generator, is_number, numbers
 from bsvr_pp.core.docs import shared
-from bsvr_pp.estimators.svr import BayesianSVR
+from bsvr_pp.estimators.standard_fit import OfStandardModel
 from bsvr_pp.inference.approximate import Annealed, Laplace, MeanField
 from bsvr_pp.inference.fitted import latent_posterior
 from bsvr_pp.inference.predict import check_real, predict
@@ -333,7 +333,7 @@ def plot_warping(estimator: object) -> Figure:
 
     Parameters
     ----------
-    estimator : BayesianSVR
+    estimator : BayesianSVR, BayesianSVC or BayesianOrdinalSVC
         A fitted estimator whose kernel has scales of inputs.
 
     Returns
@@ -345,7 +345,7 @@ def plot_warping(estimator: object) -> Figure:
     Raises
     ------
     TypeError, ValueError
-        If it is another estimator, or has no such input.
+        If it is another estimator, has no such input, or has more than two classes without an order.
 
     Examples
     --------
@@ -355,8 +355,8 @@ def plot_warping(estimator: object) -> Figure:
     >>> [axis.get_xlabel() for axis in bp.plot_warping(svr).axes]
     ['x0', 'x1']
     """
-    if not isinstance(estimator, BayesianSVR):
-        raise TypeError(f"estimator must be a BayesianSVR, got {type(estimator).__name__}")
+    if not isinstance(estimator, OfStandardModel):
+        raise TypeError(f"estimator must be a BayesianSVR, SVC or OrdinalSVC, got {type(estimator).__name__}")
     scales = estimator._inputs_on_scales()
     if not scales:
         raise ValueError("estimator must have inputs with a scale, and its warping_ is empty")

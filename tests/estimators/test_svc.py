@@ -140,7 +140,7 @@ def test_a_saved_classifier_is_the_same(tmp_path, inference, classes):
 def test_its_machine_is_that_of_scikit_learn_with_the_same_kernel():
     """With a flat offset: both leave it unpenalised."""
     X, y = data(50)
-    machine = bp.BayesianSVC(random_state=0).fit(X, y)
+    machine = bp.BayesianSVC(kernel="rbf", random_state=0).fit(X, y)
     labels = np.where(y == machine.classes_[1], 1.0, -1.0)
     U = (X - machine.mean_) / machine.lengthscale_
     squares = ((U[:, None] - U) ** 2).sum(axis=2)

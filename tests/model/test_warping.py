@@ -62,6 +62,41 @@ def test_inputs_over_many_powers_of_ten_are_as_good_as_their_logarithms():
     assert errors[1] < 1.15 * errors[0]
 
 
+@pytest.mark.parametrize("classifier", [bp.BayesianSVC, bp.BayesianOrdinalSVC])
+def test_classes_learn_one_share_for_all_inputs(classifier, tmp_path):
+    """With inputs as they are, a forest of trees was better."""
+    rng = np.random.default_rng(0)
+    Z = rng.normal(size=(600, 3))
+    f, exact = 3.0 * np.sin(1.5 * Z[:, 0]) + 2.0 * Z[:, 1] + rng.logistic(size=600), {}
+    labels = np.where(f > 0.0, "yes", "no") if classifier is bp.BayesianSVC else np.digitize(f, [-2.0, 1.0])
+    for name, kernel, inputs in (
+        ("logs", "auto", Z),
+        ("scaled", "auto", np.exp(2.5 * Z)),
+        ("as given", "rbf", np.exp(2.5 * Z)),
+    ):
+        machine = classifier(kernel=kernel, random_state=0).fit(inputs[:150], labels[:150])
+        right = labels[150:, None] == machine.classes_
+        exact[name] = -np.log(machine.predict_proba(inputs[150:])[right]).mean()
+        if name == "scaled":
+            table = machine.warping_
+            assert (table["scale"] == "like a logarithm above").all() and table["share"].nunique() == 1
+            assert len(bp.plot_warping(machine).axes) == 3
+            machine.save(tmp_path / "classes.nc")
+            read = classifier.load(tmp_path / "classes.nc")
+            pd.testing.assert_frame_equal(read.warping_, table)
+            np.testing.assert_allclose(read.predict_proba(inputs), machine.predict_proba(inputs), rtol=1e-9)
+    assert machine.warping_.empty and exact["scaled"] < exact["logs"] + 0.06 < exact["as given"]
+
+
+def test_each_class_against_the_rest_has_a_share():
+    X, labels = np.exp(2.0 * RNG.normal(size=(45, 2))), np.arange(45) % 3
+    X[:, 0] *= np.array([0.1, 1.0, 10.0])[labels]
+    machine = bp.BayesianSVC(random_state=0).fit(X, labels)
+    assert len(machine.warping_) == 3 and machine.warping_[0].index.tolist() == ["x0", "x1"]
+    with pytest.raises(ValueError, match="scales are plotted of two classes, got 3"):
+        bp.plot_warping(machine)
+
+
 def test_an_input_that_rarely_varies_has_a_scale():
     column = np.zeros((50_000, 1))
     column[[101, 33_333], 0] = 1.0, 2.0  # none of them is among the rows that determine the transform
