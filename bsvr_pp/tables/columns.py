@@ -487,11 +487,10 @@ class Encoding:
 
 
 def _regression(X: Array, y: Array) -> tuple[float, ...]:
-    """Return the intercept and slopes of a Bayesian ridge regression on standardised columns (MacKay 1992)."""
+    """Return intercept and slopes of a Bayesian ridge regression of a column on others, standardised (MacKay 1992)."""
     from sklearn.linear_model import BayesianRidge  # tables without gaps do not need it
 
-    mean, width = X.mean(axis=0), X.std(axis=0)
+    mean, width, unit = X.mean(axis=0), X.std(axis=0), y.std() or 1.0
     width = np.where(width > 0, width, 1.0)
-    fitted = BayesianRidge().fit((X - mean) / width, y)
-    slopes = fitted.coef_ / width
-    return (float(fitted.intercept_ - mean @ slopes), *slopes.tolist())
+    slopes = BayesianRidge().fit((X - mean) / width, (y - y.mean()) / unit).coef_ * unit / width
+    return (float(y.mean() - mean @ slopes), *slopes.tolist())
