@@ -79,9 +79,9 @@ class BayesianSVR(TargetPredictions, SavedEstimator, RegressorMixin, BaseEstimat
         the hyperparameters; the attributes describe the optimum. Laplace needs a curvature, which losses with kinks
         lack ("epsilon_insensitive", "absolute", "pinball", beta = 0).
     monotone : dict or sequence, optional
-        Inputs in which the mean of f rises, 1, or falls, -1, by the names or numbers of numeric columns. Or a value for
-        each column, 0 for no direction, as ``monotonic_cst`` of scikit-learn (docs/how-to/monotone-effects.md). Only in
-        dense fits without `bp.NUTS`, with a named kernel other than "linear".
+        Inputs in which the mean of f rises, 1, or falls, -1, by the names of numeric columns, or by numbers that are no
+        names. Or a value for each column, 0 for no direction, as ``monotonic_cst`` of scikit-learn
+        (docs/how-to/monotone-effects.md). Only in dense fits without `bp.NUTS`, with a named kernel other than "linear".
     restarts : int, optional
         Number of starts of the optimiser, as in `bp.fit`: by default 2, or 5 for Laplace.
     outliers : {"set_aside", "keep"}

@@ -15,14 +15,14 @@ from collections.abc import Collection, Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
 from datetime import date
 from decimal import Decimal
-from typing import ClassVar, NoReturn
+from typing import ClassVar, NoReturn, cast
 from zoneinfo import available_timezones
 
 import numpy as np
 import pandas as pd
 from numpy.typing import NDArray
 
-from bsvr_pp.core.arrays import Array, numbers
+from bsvr_pp.core.arrays import Array, is_number, numbers
 from bsvr_pp.tables import DataError, unique
 
 _DATE_PARTS = ("year", "day of year", "day of week", "hour")
@@ -84,6 +84,14 @@ def table_of(data: object, which: str = "columns") -> pd.DataFrame | None:
     table = found.set_axis(unique(map(str, found.columns), which), axis=1)
     arrow = [name for name, dtype in table.dtypes.items() if isinstance(dtype, pd.ArrowDtype)]
     return table.astype(dict.fromkeys(arrow, object)) if arrow else table
+
+
+def place_of(column: object, names: Sequence[str]) -> int | None:
+    """Return the place of a column by its name, or by its number if no column has this name; None if there is none."""
+    known = isinstance(column, str) or is_number(column)
+    if known and str(column) in names:
+        return names.index(str(column))
+    return int(cast(int, column)) if known and column in range(len(names)) else None
 
 
 def summarize(table: pd.DataFrame) -> dict[str, Summary]:
