@@ -284,7 +284,7 @@ class BayesianSVC(OfStandardModel, SavedClassifier, ClassifierMixin, BaseEstimat
             If rows are fitted in blocks by default, or the weights sum to less than a fifth of the rows.
         """
         self._check_options()
-        given, labels, columns = training_arrays(self, X, y)
+        given, labels, columns = training_arrays(self, X, y, sample_weight)
         weight = self._weights(labels, sample_weight)
         classes = classes_of(labels[weight > 0])
         given, columns = in_products(given, columns, weight)

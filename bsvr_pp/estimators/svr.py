@@ -81,7 +81,7 @@ class BayesianSVR(TargetPredictions, SavedEstimator, RegressorMixin, BaseEstimat
     monotone : dict or sequence, optional
         Inputs in which the mean of f rises, 1, or falls, -1, by the names of numeric columns, or by numbers that are no
         names. Or a value for each column, 0 for no direction, as ``monotonic_cst`` of scikit-learn
-        (docs/how-to/monotone-effects.md). Only in dense fits without `bp.NUTS`, with a named kernel other than "linear".
+        (docs/how-to/monotone-effects.md). In dense fits without `bp.NUTS`, with a named kernel other than "linear".
     restarts : int, optional
         Number of starts of the optimiser, as in `bp.fit`: by default 2, or 5 for Laplace.
     outliers : {"set_aside", "keep"}

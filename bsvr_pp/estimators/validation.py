@@ -244,7 +244,7 @@ def regression_data(
 ) -> tuple[list[TrainingData], Columns]:
     """Check inputs, targets or intervals and weights; targets are their logs with ``log_targets``."""
     targets = targets_of(y, allowed=estimator.intervals)
-    inputs, given, columns = training_arrays(estimator, X, targets.y, y_numeric=True, ensure_min_samples=2)
+    inputs, given, columns = training_arrays(estimator, X, targets.y, sample_weight, y_numeric=True, least=2)
     weight = checked_weights(sample_weight, inputs.shape[0])
     inputs, columns = in_products(inputs, columns, weight)
     if isinstance(targets, SeveralTargets) and not estimator.shared:
@@ -268,9 +268,18 @@ def warn_of_repeated(repeated: int, n: int) -> None:
 
 
 def training_arrays(
-    estimator: BaseEstimator, X: ArrayLike, y: ArrayLike, *, y_numeric: bool = False, ensure_min_samples: int = 1
+    estimator: BaseEstimator,
+    X: ArrayLike,
+    y: ArrayLike,
+    sample_weight: ArrayLike | None = None,
+    *,
+    y_numeric: bool = False,
+    least: int = 1,
 ) -> tuple[Array, Labels, Columns]:
-    """Return checked inputs and targets as arrays, and the columns of the inputs, without changing the estimator."""
+    """Return checked inputs and targets as arrays, and the columns of the inputs, without changing the estimator.
+
+    There must be at ``least`` so many rows. Rows of weight 0 do not count in the encoding of a table.
+    """
     for name, values in (("X", X), ("y", y)):
         check_unmasked(name, values)
     blank = type(estimator)(**estimator.get_params(deep=False))
@@ -279,7 +288,7 @@ def training_arrays(
         check_sparse(blank, X)
     if matrix:
         X = values_of(blank.kernel, given, cast(Sequence[object], given))
-    inputs, targets = _validate(blank, X, y, reset=True, numeric=y_numeric, least=ensure_min_samples)
+    inputs, targets = _validate(blank, X, y, sample_weight, reset=True, numeric=y_numeric, least=least)
     assert targets is not None
     names, objects = getattr(blank, "feature_names_in_", None), None
     if matrix:
@@ -323,7 +332,14 @@ def new_inputs(estimator: BaseEstimator, X: ArrayLike) -> Array:
 
 
 def _validate(
-    estimator: BaseEstimator, X: ArrayLike, y: ArrayLike, *, reset: bool, numeric: bool = False, least: int = 1
+    estimator: BaseEstimator,
+    X: ArrayLike,
+    y: ArrayLike,
+    weight: ArrayLike | None = None,
+    *,
+    reset: bool,
+    numeric: bool = False,
+    least: int = 1,
 ) -> tuple[Array, Labels | None]:
     """Return data as numbers, by scikit-learn's checks; columns of a table are encoded (`tables.columns`)."""
     matrix = is_matrix(getattr(estimator, "kernel", None))
@@ -331,8 +347,9 @@ def _validate(
     options: dict[str, Any] = {"y_numeric": numeric, "ensure_min_samples": least} if reset else {}
     options["allow_nd"] = matrix  # of several kernels
     sparse = takes_sparse(estimator) if reset else isinstance(estimator._columns.matrix, SparseInputs)
+    used = slice(None) if table is None or weight is None else checked_weights(weight, len(table)) > 0
     if reset:
-        estimator.encoding_ = None if table is None else Encoding.of_table(table)
+        estimator.encoding_ = None if table is None else Encoding.of_table(table[used])
     encoding = estimator.encoding_
     if table is None and encoding is not None and not encoding.plain:
         raise ValueError(f"X must be a table as in fit, with the columns {', '.join(encoding.kinds)}, got an array")
@@ -355,7 +372,9 @@ def _validate(
             found = validate_data(estimator, X, y, dtype=np.float64, reset=reset, **options)
         else:
             validate_data(estimator, table, skip_check_array=True, reset=reset)
-            inputs = encoded(encoding, table)
+            inputs = encoded(encoding, table[used])
+            if len(inputs) < len(table):
+                inputs, _ = encoding.transform(table)
             found = check_X_y(inputs, y, dtype=np.float64, **options) if reset else check_array(inputs)
     except DataError:
         raise
@@ -378,7 +397,7 @@ def _validate(
             check_size(name, values)
             if reset:
                 check_spread(name, values)
-    for note in encoding.codes(inputs) if reset and table is not None and encoding else ():
+    for note in encoding.codes(inputs[used]) if reset and table is not None and encoding else ():
         warn(note)
     if numeric and labels is not None:
         check_varies("y", labels)

@@ -183,6 +183,19 @@ def test_weights_and_repeated_rows():
         clone(svr).fit(X.iloc[rows], Y.iloc[rows])
 
 
+@pytest.mark.parametrize("name", ["LSSVR", "BayesianSVC", "ResidualIntervals"])
+def test_rows_of_weight_0_are_left_out_of_the_encoding(name):
+    """Also words, gaps and codes for gaps that only they have, of which no warning speaks."""
+    (machine, y), weight = ESTIMATORS[name], np.where(np.arange(N) < 9, 0, 1)
+    odd = TABLE.assign(sold=1.0 * TABLE["sold"], size=TABLE["size"].where(weight > 0))
+    odd.loc[:8, ["colour", "age", "sold"]] = [["only here", 9.0, -999.0]] * 9
+    with warnings.catch_warnings(action="error"):
+        found = clone(machine).fit(odd, y, sample_weight=weight)
+        expected = clone(machine).fit(odd[9:], y[9:])
+    assert found.encoding_ == expected.encoding_
+    np.testing.assert_allclose(found.predict(odd[9:]), expected.predict(odd[9:]), rtol=1e-9)
+
+
 def test_pipelines_and_searches():
     first = FunctionTransformer(lambda table: table.assign(size=2.0 * table["size"]))
     pipeline = make_pipeline(first, bp.LSSVR(gamma=10.0, lengthscale=3.0)).fit(TABLE, Y)
