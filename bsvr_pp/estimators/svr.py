@@ -287,6 +287,10 @@ class BayesianSVR(TargetPredictions, SavedEstimator, RegressorMixin, BaseEstimat
         warn_unless_converged(fit.fitted, fit.method)
         return self._keep(fit, self._columns, self._given)
 
+    def _check_predictions(self) -> None:
+        super()._check_predictions()
+        check_flag("noise_scales", self.noise_scales)
+
     def _check_options(self) -> RegressionSpec:
         """Check the options, and return them for a fit."""
         check_choice("noise", self.noise, NOISES)
@@ -295,7 +299,8 @@ class BayesianSVR(TargetPredictions, SavedEstimator, RegressorMixin, BaseEstimat
         check_share("quantile", self.quantile)
         if self.outliers not in ("set_aside", "keep"):
             raise ValueError(f"outliers must be 'set_aside' or 'keep', got {self.outliers!r}")
-        for name in ("log_targets", "noise_scales", "intervals", "warping", "shared"):
+        self._check_predictions()
+        for name in ("log_targets", "intervals", "warping", "shared"):
             check_flag(name, getattr(self, name))
         if isinstance(self.inference, Samples) and self.inference.latent is None:
             raise ValueError("inference must integrate the latent function out: NUTS(latent=...), got NUTS()")

@@ -13,7 +13,7 @@ from scipy.sparse import csr_array, issparse
 from sklearn.base import BaseEstimator
 from sklearn.metrics import r2_score
 from sklearn.utils.multiclass import check_classification_targets
-from sklearn.utils.validation import check_array, check_is_fitted, check_X_y, validate_data
+from sklearn.utils.validation import check_array, check_is_fitted, check_X_y, column_or_1d, validate_data
 
 from bsvr_pp.core.arrays import (
     Array,
@@ -354,7 +354,7 @@ def _validate(
     if table is None and encoding is not None and not encoding.plain:
         raise ValueError(f"X must be a table as in fit, with the columns {', '.join(encoding.kinds)}, got an array")
     if y is not None and not numeric and not isinstance(y, str):
-        y = checked_labels(y)
+        y = checked_labels(y, warned=True)
     given = np.dtype(object) if table is not None and encoding is not None else np.asarray(X).dtype
     for name, dtype in (("y", targets), ("X", given)):
         if dtype.kind in "mM":
@@ -391,12 +391,16 @@ def _validate(
     if sparse and (issparse(inputs) or not reset):
         inputs = csr_array(inputs)  # new ones may be dense
         check_size("X", inputs.data)
-    parts: list[tuple[str, Any]] = [] if issparse(inputs) else _columns_of(None if table is None else encoding, inputs)
-    for name, values in [*parts, ("y", labels)] if reset else parts:
-        if values.dtype.kind == "f":
-            check_size(name, values)
-            if reset:
-                check_spread(name, values)
+    whole = given.kind in "iu" and reset  # digits may be lost in the conversion
+    parts: list[tuple[str, Any]] = [] if issparse(inputs) else [("X", np.asarray(X) if whole else inputs)]
+    if table is not None and encoding is not None:
+        parts = [(f"column {name!r}", column) for name, column in zip(encoding.names, inputs.T, strict=True)]
+    if labels is not None and (numeric or labels.dtype.kind == "f"):
+        parts.append(("y", labels))
+    for name, values in parts:
+        check_size(name, values)
+        if reset:
+            check_spread(name, values)
     for note in encoding.codes(inputs[used]) if reset and table is not None and encoding else ():
         warn(note)
     if numeric and labels is not None:
@@ -411,13 +415,6 @@ def encoded(encoding: Encoding, table: pd.DataFrame) -> Array:
     for note in notes:
         warn(note)
     return inputs
-
-
-def _columns_of(encoding: Encoding | None, inputs: Array) -> list[tuple[str, Array]]:
-    """Return encoded columns with their names, or all inputs."""
-    if encoding is None:
-        return [("X", inputs)]
-    return [(f"column {name!r}", column) for name, column in zip(encoding.names, inputs.T, strict=True)]
 
 
 def _refuse(X: ArrayLike | None, y: ArrayLike | None, kind: type[Exception], reason: str) -> None:
@@ -454,7 +451,7 @@ def targets_of(y: ArrayLike, *, allowed: bool) -> Targets:
         return IntervalTargets.of(checked_ends(lower, np.where(event.astype(bool), lower, np.inf)))
     if not allowed and given.ndim == 2 and given.shape[1] >= 2:
         return SeveralTargets.of(y)
-    if given.ndim == 2 and given.shape[1] == 2 and given.dtype.kind in "fiu":
+    if given.ndim == 2 and given.shape[1] == 2 and given.dtype.kind in "fiuO":
         return IntervalTargets.of(checked_ends(*numbers("y", given, ("n", 2), infinite=True).T))
     return Targets(y)
 
@@ -466,15 +463,19 @@ def log_of(name: str, values: Array) -> Array:
     return np.log(values)
 
 
-def checked_labels(y: ArrayLike) -> Labels:
-    """Return labels as an array; ValueError if one is missing, or they have several types."""
+def checked_labels(y: ArrayLike, *, warned: bool = False) -> Labels:
+    """Return labels (n,), with a warning of scikit-learn if it is ``warned`` of (n, 1).
+
+    ValueError if one is missing, or they have several types.
+    """
     labels = np.atleast_1d(y if hasattr(y, "dtype") else np.array(y, dtype=object))
     for row in np.argwhere(pd.isna(labels))[:1]:
         raise ValueError(
             f"y must have a label in each row, got {labels[tuple(row)]} in row {row[0]}: leave rows without a label "
             "out, or give them a label of their own"
         )
-    if labels.dtype.kind != "O" or labels.ndim > 1:
+    labels = column_or_1d(labels, warn=warned)
+    if labels.dtype.kind != "O":
         return labels
     if pd.api.types.infer_dtype(labels) in ("mixed", "mixed-integer"):
         kinds = ", ".join(sorted({type(label).__name__ for label in labels}))

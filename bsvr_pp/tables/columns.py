@@ -102,6 +102,8 @@ def summarize(table: pd.DataFrame) -> dict[str, Summary]:
         kind, n = kind_of(str(name), present) if len(present) else Words, len(present)
         words, columns, zone = kind._content(str(name), present) if n else ({}, (), None)
         numbers = tuple(_thinned((column,), (n,)) for column in columns)
+        if kind is Numbers and numbers[0][0] == numbers[0][-1] and present.nunique() > 1:
+            raise DataError(f"column {name!r} has differences that are lost in rounding, got only {numbers[0][0]:g}")
         found[str(name)] = Summary(kind, n, len(values) - n, words, numbers, zone)
     return found
 

@@ -10,6 +10,7 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from sklearn.base import clone
+from sklearn.exceptions import DataConversionWarning
 from sklearn.linear_model import Ridge
 from sklearn.model_selection import GridSearchCV
 from sklearn.pipeline import make_pipeline
@@ -163,6 +164,18 @@ def test_targets_that_are_no_numbers():
             machine.fit(X, bad)
     with pytest.raises(ValueError, match="y must have the targets of fit, one without a name, got y0, y1"):
         machine.fit(X, Y).score(X, np.column_stack([Y, Y]))
+
+
+def test_labels_may_be_a_column():
+    X, (machine, y) = TABLE[["size"]], ESTIMATORS["BayesianSVC"]
+    labels = y.astype(int)
+    expected = clone(machine).fit(X, labels)
+    for column in (pd.DataFrame({"grade": labels}), labels[:, None].tolist()):
+        with pytest.warns(DataConversionWarning, match="A column-vector y was passed"):
+            found = clone(machine).fit(X, column)
+        with warnings.catch_warnings(action="error"):
+            assert found.score(X, column) == expected.score(X, labels)
+        np.testing.assert_array_equal(found.predict(X), expected.predict(X), strict=True)
 
 
 @pytest.mark.slow
