@@ -34,7 +34,7 @@ def log_density(estimator: BaseEstimator, X: ArrayLike, y: ArrayLike, sample_wei
     >>> found.shape
     (3,)
     """
-    return _mean(_distribution(estimator, X).logpdf(y), sample_weight)
+    return _mean(_distribution(estimator, X).logpdf(_one(y)), sample_weight)
 
 
 @shared
@@ -56,7 +56,13 @@ def neg_crps(estimator: BaseEstimator, X: ArrayLike, y: ArrayLike, sample_weight
     >>> -0.01 < bp.scorers.neg_crps(svr, X, np.sin(X[:, 0])) < 0
     True
     """
-    return -_mean(_distribution(estimator, X).crps(y), sample_weight)
+    return -_mean(_distribution(estimator, X).crps(_one(y)), sample_weight)
+
+
+def _one(y: ArrayLike) -> ArrayLike:
+    """Return targets (n, 1) as (n,)."""
+    given = np.asanyarray(y)
+    return given[:, 0] if given.ndim == 2 and given.shape[1] == 1 else given
 
 
 def _mean(values: Array, weight: ArrayLike | None) -> float:

@@ -49,6 +49,7 @@ ALIKE = csr_array(MANY + 1e8)
 GAPS = np.full((20, 2), np.nan)
 SPARSE = csr_array(np.where(MANY > 0, MANY, 0.0))
 MASKED = np.ma.array(TARGETS, mask=np.arange(20) == 3)
+WHOLE = 2**60 + np.arange(20)
 ENDS = np.stack([TARGETS, TARGETS + 1.0], axis=1)
 SIGNS = np.where(Y > 0, 1.0, -1.0)
 WORDS = pd.DataFrame({"x": MANY[:, 0], "word": np.where(MANY[:, 1] > 0, "a", "b")})
@@ -368,6 +369,16 @@ def LABELLED(cls):
     ]
 
 
+def LATER(cls, **bad):
+    """Cases of options that are wrong after the fit."""
+    made = cache(lambda: fitted(cls, y=LABELS, kernel="rbf"))
+    return [
+        (lambda s, o={name: value}, use=use: use(copy(made()).set_params(**o)), f"{name} must be .*got {value!r}")
+        for name, value in bad.items()
+        for use in (lambda made: made.predict(MANY), lambda made: made.save("/dev/null/fit.nc"))
+    ]
+
+
 def NO_SPREAD(call):
     """Cases of data whose differences vanish in squares or in rounding."""
     return [
@@ -529,13 +540,14 @@ PUBLIC = {
     ],
     "BayesianOrdinalSVC": [
         *LABELLED(bp.BayesianOrdinalSVC),
+        *LATER(bp.BayesianOrdinalSVC, decision="Mode"),
         (lambda s: ordinal(y=np.ones(20)), r"y must hold at least two classes, got one class"),
         (lambda s: ordinal(y=UNSORTED), r"y must have categories in sorted order, got b < a: .*\(y\).cat.codes"),
         *options(
             lambda s, **o: ordinal(y=LABELS, **o),
             noise=("x", None, "pinball", "of classes must be one of .*got"),
             kernel=("x", "must be .*rbf, matern32.*got 'x'"),
-            decision=("x", "must be 'median' or 'mode', got 'x'"),
+            decision=("x", "must be one of median, mode, got 'x'"),
             ard=("x", 1, "must be True or False, got"),
             inference=("x", bp.MAP(), bp.NUTS(), "must be one of .*got"),
             restarts=NO_COUNT_OR_NONE,
@@ -989,6 +1001,7 @@ PUBLIC = {
             )
         ),
         (lambda s: machine(intervals=True).fit(MANY, ENDS, 2.0 + LABELS), "sample_weight is for exact targets, and y"),
+        *LATER(bp.BayesianSVR, noise_scales="x"),
         (lambda s: svr(noise="absolute", inference="laplace"), "has no curvature to go by"),
         (lambda s: svr(quantile=0.9), r"quantile is an option of pinball noise, got quantile=0\.9"),
         (lambda s: svr(noise="huber", beta=0.5), r"beta is an option of soft_.*beta=0\.5 with"),
@@ -1170,6 +1183,7 @@ PUBLIC = {
         ),
         (lambda s: svc(kernel=len, ard=False), "ard is an option of kernels with"),
         (lambda s: svc(inference="exchange", probability="map"), "hyperparameters that are sampled"),
+        *LATER(bp.BayesianSVC, probability="Average", blocks="x"),
     ],
     "LSSVR": [
         *options(
@@ -1430,6 +1444,8 @@ def test_bad_data_of_estimators(cls):
         (1e200 * MANY, r"X must stay within ±1e\+150"),
         (1e-200 * MANY, "X must have a standard deviation of at least 1e-150, got .*: use other units"),
         (1e8 + 1e-8 * MANY, "X must have a standard deviation of at least 1e-12 of its size, got .* at 1e"),
+        (WHOLE[:, None], "X must have a standard deviation of at least 1e-12 of its size, got 0 at 1.15"),
+        (pd.DataFrame({"t": WHOLE}), "column 't' has differences that are lost in rounding, got only 1.15"),
     ]:
         with pytest.raises((ValueError, TypeError), match=message):
             fitted(cls, X=bad)
@@ -1446,6 +1462,8 @@ def test_bad_data_of_estimators(cls):
             (np.zeros(20), "y must not be constant, got 0.0 throughout"),
             (1e-200 * TARGETS, "y must have a standard deviation of at least 1e-150, got .*: use other units"),
             (1e8 + 1e-8 * TARGETS, "y must have a standard deviation of at least 1e-12 of its size, got .* at 1e"),
+            (WHOLE, "y must have a standard deviation of at least 1e-12 of its size, got 0 at 1.15"),
+            (WHOLE + 999 * np.arange(20), "y must have .* at least 1e-12 of its size, got .* at 1.15"),
         ):
             with pytest.raises(ValueError, match=message):
                 fitted(cls, y=targets)

@@ -21,7 +21,7 @@ from scipy import sparse
 from scipy.interpolate import CubicSpline
 from sklearn.pipeline import Pipeline
 
-from bsvr_pp.core.arrays import Array, Rows, check_count, check_share, is_number, numbers
+from bsvr_pp.core.arrays import Array, Rows, check_count, check_share, numbers
 from bsvr_pp.inference.budget import check_memory
 from bsvr_pp.inference.fitted import components
 from bsvr_pp.inference.prediction.component import Component
@@ -29,7 +29,7 @@ from bsvr_pp.inference.prediction.distribution import mixed
 from bsvr_pp.inference.result import check_match, check_result, is_mode
 from bsvr_pp.model.inventory import ModelError
 from bsvr_pp.model.problem import read_model
-from bsvr_pp.tables.columns import Dates, Words, kind_of, table_of, times_of
+from bsvr_pp.tables.columns import Dates, Words, kind_of, place_of, table_of, times_of
 
 Column = str | int
 
@@ -73,7 +73,8 @@ def effect(
     X : (m, d) array or DataFrame
         Rows over which f is averaged, such as the training rows, in the form that the estimator takes.
     feature : str, int or tuple of two
-        A column of X by its name or number (``x0``, ``x1``, ... in an array), or two.
+        A column of X by its name (``x0``, ``x1``, ... in an array), or by its number if no column has it as its name;
+        or two.
     model : pm.Model, optional
         The model of a result; by default the model of the surrounding ``with``.
     values : int, optional
@@ -254,15 +255,15 @@ def _columns_of(X: ArrayLike | pd.DataFrame) -> pd.DataFrame:
 
 def _names(table: pd.DataFrame, feature: Column | tuple[Column, ...]) -> list[str]:
     """Return the names of one column or two."""
-    given, names = feature if isinstance(feature, tuple) else (feature,), list(table.columns)
-    numbered: dict[Column, str] = dict(enumerate(names))
-    found = [numbered.get(each) if is_number(each) else each if isinstance(each, str) else None for each in given]
-    if len(found) not in (1, 2) or len(set(found)) < len(found) or not set(found) <= set(names):
+    names = list(map(str, table.columns))
+    found = [place_of(each, names) for each in (feature if isinstance(feature, tuple) else (feature,))]
+    places = [place for place in found if place is not None]
+    if len(found) not in (1, 2) or len(set(places)) < len(found):
         raise ValueError(
             f"feature must be a column of X by name or number, or a tuple of two, got {feature!r}; X has: "
             f"{', '.join(names)}"
         )
-    return [str(name) for name in found]
+    return [names[place] for place in places]
 
 
 def _values_of(name: str, column: pd.Series, most: int, rows: Rows) -> tuple[pd.Index, Array]:

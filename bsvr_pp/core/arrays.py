@@ -142,14 +142,14 @@ def check_spread(name: str, values: Array, least: float = _ROUNDING) -> None:
     size, varies = np.maximum(np.abs(low), np.abs(high)), high > low
     scale = np.where(size > 0, size, 1.0)
     spread = scale * np.std(columns / scale, axis=0)
-    for j in np.flatnonzero(varies & (spread < _SMALLEST)):
-        raise ValueError(
-            f"{name} must have a standard deviation of at least {_SMALLEST:g}, got {spread[j]:g}: use other units"
-        )
     for j in np.flatnonzero(varies & (spread < least * size)):
         raise ValueError(
             f"{name} must have a standard deviation of at least {least:g} of its size, got {spread[j]:g} at "
             f"{size[j]:g}: the differences are lost in rounding, subtract an offset"
+        )
+    for j in np.flatnonzero(varies & (spread < _SMALLEST)):
+        raise ValueError(
+            f"{name} must have a standard deviation of at least {_SMALLEST:g}, got {spread[j]:g}: use other units"
         )
 
 

@@ -312,9 +312,13 @@ class HoldsFit:
     _columns: Columns
 
     def _checked(self) -> Any:
-        """Return the fit; NotFittedError if there is none."""
+        """Return the fit, with checked options of predictions; NotFittedError if there is none."""
         check_is_fitted(self)
+        self._check_predictions()
         return self._fit
+
+    def _check_predictions(self) -> None:
+        """Check the options that may change after the fit."""
 
     def _each(self, fits: FitsOfTargets) -> list[Self]:
         """Return an estimator of each target."""

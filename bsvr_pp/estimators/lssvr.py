@@ -105,7 +105,7 @@ class LSSVR(SavedEstimator, RegressorMixin, BaseEstimator):  # type: ignore[misc
             If an option is out of range, the data are not finite or the kernel is not positive semidefinite.
         """
         self._check_options()
-        inputs, targets, columns = training_arrays(self, X, y, y_numeric=True, ensure_min_samples=2)
+        inputs, targets, columns = training_arrays(self, X, y, sample_weight, y_numeric=True, least=2)
         rows = merge_rows(inputs, targets.astype(np.float64), sample_weight)
         check_varies("y", rows.y)
         check_memory(type(self).__name__, len(rows.y), _REMEDY)

@@ -83,11 +83,13 @@ def values_of(kernel: object, X: ArrayLike | Sequence[object], others: Sequence[
 
 
 def training_rows(K: Array) -> Array:
-    """Return rows of a matrix (n, n), or of q of them, (n, n, q), as a `MatrixKernel` takes them."""
-    stack = K.reshape(*K.shape[:2], -1)
+    """Return rows of a matrix (n, n), or of q of them, (n, n, q), for a `MatrixKernel`; equal ones are one."""
+    _, first, which = np.unique(K.reshape(len(K), -1), axis=0, return_index=True, return_inverse=True)
+    at, stack = first[which.ravel()], K.reshape(*K.shape[:2], -1)
     stack = np.stack([checked_matrix("X", stack[:, :, j]) for j in range(stack.shape[2])], axis=2)
+    stack = stack[at][:, at]  # equal also after rounding errors
     diagonal = np.diagonal(stack).T
-    return _rows(stack, np.where(_common(diagonal), diagonal[0], diagonal), np.arange(len(K)))
+    return _rows(stack, np.where(_common(diagonal), diagonal[0], diagonal), at)
 
 
 def new_rows(K: Array, known: Array, kernel: MatrixKernel, diagonal: ArrayLike | None, moments: bool) -> Array:

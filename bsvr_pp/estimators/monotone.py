@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 
 from bsvr_pp.core.arrays import Array
 from bsvr_pp.estimators.validation import Columns
-from bsvr_pp.tables.columns import Numbers
+from bsvr_pp.tables.columns import Numbers, place_of
 
 Monotone = Mapping[str | int, int] | Sequence[int] | NDArray[np.integer] | None
 _ALLOWED = "1 (f rises), -1 (f falls) or 0 (either)"
@@ -49,7 +49,7 @@ class Directions:
     def signs(self, columns: Columns) -> Array:
         """Return the sign (d,) of each input of a model, 0 for inputs without a direction."""
         encoding = columns.encoding
-        names = list(range(columns.count)) if encoding is None else list(encoding.kinds)
+        names = list(map(str, range(columns.count)) if encoding is None else encoding.kinds)
         if self.named is None:
             if len(self.listed) != columns.count:
                 raise ValueError(
@@ -57,7 +57,12 @@ class Directions:
                 )
             found = dict(enumerate(self.listed))
         else:
-            found = {_place(key, names): sign for key, sign in self.named.items()}
+            found = dict[int, int]()
+            for key, sign in self.named.items():
+                place = place_of(key, names)
+                if place is None:
+                    raise ValueError(f"monotone has no column {key!r} of X; its columns are {', '.join(names)}")
+                found[place] = sign
             if len(found) < len(self.named):
                 raise ValueError(f"monotone must name a column once, got {dict(self.named)} of {names}")
         signs = np.zeros(columns.count if encoding is None else len(encoding.names))
@@ -71,13 +76,3 @@ class Directions:
 
 
 NO_DIRECTIONS = Directions({})
-
-
-def _place(key: str | int, names: Sequence[str | int]) -> int:
-    """Return the number of a column with a name or a number."""
-    if key in names:
-        return names.index(key)
-    if isinstance(key, int | np.integer) and not isinstance(key, bool) and 0 <= key < len(names):
-        return int(key)
-    known = ", ".join(map(str, names))
-    raise ValueError(f"monotone has no column {key!r} of X; its columns are {known}")

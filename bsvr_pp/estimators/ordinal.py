@@ -12,7 +12,7 @@ from numpy.typing import ArrayLike
 from sklearn.base import BaseEstimator, ClassifierMixin
 
 from bsvr_pp.classification.default_models import AMPLITUDE, check_ordinal_noise
-from bsvr_pp.core.arrays import Array, warn
+from bsvr_pp.core.arrays import Array, check_choice, warn
 from bsvr_pp.core.compiler import threads_for
 from bsvr_pp.core.docs import shared
 from bsvr_pp.estimators.base import LocalBlocks, SavedClassifier, check_model_options, seeded, warn_unless_converged
@@ -148,10 +148,12 @@ class BayesianOrdinalSVC(OfStandardModel, SavedClassifier, ClassifierMixin, Base
 
     def _check_options(self) -> Method:
         check_ordinal_noise(self.noise)
-        self._local()
-        if self.decision not in ("median", "mode"):
-            raise ValueError(f"decision must be 'median' or 'mode', got {self.decision!r}")
+        self._check_predictions()
         return check_model_options(self, {"laplace": Laplace(curvature="local")}, "auto")
+
+    def _check_predictions(self) -> None:
+        super()._check_predictions()
+        check_choice("decision", self.decision, ("median", "mode"))
 
     def _model(self, rows: TrainingData, classes: Labels, columns: Columns) -> StandardModel:
         m, automatic = classes.size - 1, self.kernel == "auto"

@@ -161,7 +161,7 @@ class ResidualIntervals(HoldsFit, CentralIntervals, MetaEstimatorMixin, Regresso
         """
         self._check_options()
         least = self.cv if isinstance(self.cv, int | np.integer) else 2
-        inputs, given, columns = training_arrays(self, X, y, y_numeric=True, ensure_min_samples=int(least))
+        inputs, given, columns = training_arrays(self, X, y, sample_weight, y_numeric=True, least=int(least))
         targets = given.astype(np.float64)
         regressor = SVR() if self.estimator is None else self.estimator
         times = checked_weights(sample_weight, len(targets))

@@ -280,6 +280,9 @@ class OfStandardModel(HoldsFit):
     def _local(self) -> LocalBlocks:
         return blocks_from(self.blocks)
 
+    def _check_predictions(self) -> None:
+        self._local()
+
     def _standardised(self, X: ArrayLike) -> Array:
         """Return new inputs on the standardised scale."""
         inputs = new_inputs(self, X)

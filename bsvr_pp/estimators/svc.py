@@ -287,7 +287,7 @@ class BayesianSVC(OfStandardModel, SavedClassifier, ClassifierMixin, BaseEstimat
             If rows are fitted in blocks by default, or the weights sum to less than a fifth of the rows.
         """
         self._check_options()
-        given, labels, columns = training_arrays(self, X, y)
+        given, labels, columns = training_arrays(self, X, y, sample_weight)
         weight = self._weights(labels, sample_weight)
         classes = classes_of(labels[weight > 0])
         given, columns = in_products(given, columns, weight)
@@ -323,16 +323,19 @@ class BayesianSVC(OfStandardModel, SavedClassifier, ClassifierMixin, BaseEstimat
 
     def _check_options(self) -> None:
         check_choice("evidence", self.evidence, _EVIDENCES)
-        check_choice("probability", self.probability, ("average", "mean", "map"))
         check_prior(self.kernel, self.ard, "auto")
         if self.C is not None and not (is_number(self.C) and 0 < self.C < np.inf):
             raise ValueError(f"C must be a number > 0, or None to learn it, got {self.C!r}")
         check_count("steps", self.steps, 0)
-        self._local()
         method = self.inference
         named = isinstance(method, str) and method in _INFERENCES
         if not named and not (isinstance(method, Normalises) and isinstance(method, Samples)):
             raise ValueError(f"inference must be one of {', '.join(_INFERENCES)} or Exchange(...), got {method!r}")
+        self._check_predictions()
+
+    def _check_predictions(self) -> None:
+        super()._check_predictions()
+        check_choice("probability", self.probability, ("average", "mean", "map"))
         if self._sampler() is not None and self.probability != "average":
             raise ValueError(f"hyperparameters that are sampled have probability='average', got {self.probability!r}")
 

@@ -78,9 +78,9 @@ class BayesianSVR(TargetPredictions, SavedEstimator, RegressorMixin, BaseEstimat
         the hyperparameters; the attributes describe the optimum. Laplace needs a curvature, which losses with kinks
         lack ("epsilon_insensitive", "absolute", "pinball", beta = 0).
     monotone : dict or sequence, optional
-        Inputs in which the mean of f rises, 1, or falls, -1, by the names or numbers of numeric columns. Or a value for
-        each column, 0 for no direction, as ``monotonic_cst`` of scikit-learn (docs/how-to/monotone-effects.md). Only in
-        dense fits without `bp.NUTS`, with a named kernel other than "linear".
+        Inputs in which the mean of f rises, 1, or falls, -1, by the names of numeric columns, or by numbers that are no
+        names. Or a value for each column, 0 for no direction, as ``monotonic_cst`` of scikit-learn
+        (docs/how-to/monotone-effects.md). In dense fits without `bp.NUTS`, with a named kernel other than "linear".
     restarts : int, optional
         Number of starts of the optimiser, as in `bp.fit`: by default 2, or 5 for Laplace.
     outliers : {"set_aside", "keep"}
@@ -286,6 +286,10 @@ class BayesianSVR(TargetPredictions, SavedEstimator, RegressorMixin, BaseEstimat
         warn_unless_converged(fit.fitted, fit.method)
         return self._keep(fit, self._columns, self._given)
 
+    def _check_predictions(self) -> None:
+        super()._check_predictions()
+        check_flag("noise_scales", self.noise_scales)
+
     def _check_options(self) -> RegressionSpec:
         """Check the options, and return them for a fit."""
         check_choice("noise", self.noise, NOISES)
@@ -294,7 +298,8 @@ class BayesianSVR(TargetPredictions, SavedEstimator, RegressorMixin, BaseEstimat
         check_share("quantile", self.quantile)
         if self.outliers not in ("set_aside", "keep"):
             raise ValueError(f"outliers must be 'set_aside' or 'keep', got {self.outliers!r}")
-        for name in ("log_targets", "noise_scales", "intervals", "warping", "shared"):
+        self._check_predictions()
+        for name in ("log_targets", "intervals", "warping", "shared"):
             check_flag(name, getattr(self, name))
         if isinstance(self.inference, Samples) and self.inference.latent is None:
             raise ValueError("inference must integrate the latent function out: NUTS(latent=...), got NUTS()")

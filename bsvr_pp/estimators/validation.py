@@ -13,7 +13,7 @@ from scipy.sparse import csr_array, issparse
 from sklearn.base import BaseEstimator
 from sklearn.metrics import r2_score
 from sklearn.utils.multiclass import check_classification_targets
-from sklearn.utils.validation import check_array, check_is_fitted, check_X_y, validate_data
+from sklearn.utils.validation import check_array, check_is_fitted, check_X_y, column_or_1d, validate_data
 
 from bsvr_pp.core.arrays import (
     Array,
@@ -244,7 +244,7 @@ def regression_data(
 ) -> tuple[list[TrainingData], Columns]:
     """Check inputs, targets or intervals and weights; targets are their logs with ``log_targets``."""
     targets = targets_of(y, allowed=estimator.intervals)
-    inputs, given, columns = training_arrays(estimator, X, targets.y, y_numeric=True, ensure_min_samples=2)
+    inputs, given, columns = training_arrays(estimator, X, targets.y, sample_weight, y_numeric=True, least=2)
     weight = checked_weights(sample_weight, inputs.shape[0])
     inputs, columns = in_products(inputs, columns, weight)
     if isinstance(targets, SeveralTargets) and not estimator.shared:
@@ -268,9 +268,18 @@ def warn_of_repeated(repeated: int, n: int) -> None:
 
 
 def training_arrays(
-    estimator: BaseEstimator, X: ArrayLike, y: ArrayLike, *, y_numeric: bool = False, ensure_min_samples: int = 1
+    estimator: BaseEstimator,
+    X: ArrayLike,
+    y: ArrayLike,
+    sample_weight: ArrayLike | None = None,
+    *,
+    y_numeric: bool = False,
+    least: int = 1,
 ) -> tuple[Array, Labels, Columns]:
-    """Return checked inputs and targets as arrays, and the columns of the inputs, without changing the estimator."""
+    """Return checked inputs and targets as arrays, and the columns of the inputs, without changing the estimator.
+
+    There must be at ``least`` so many rows. Rows of weight 0 do not count in the encoding of a table.
+    """
     for name, values in (("X", X), ("y", y)):
         check_unmasked(name, values)
     blank = type(estimator)(**estimator.get_params(deep=False))
@@ -279,7 +288,7 @@ def training_arrays(
         check_sparse(blank, X)
     if matrix:
         X = values_of(blank.kernel, given, cast(Sequence[object], given))
-    inputs, targets = _validate(blank, X, y, reset=True, numeric=y_numeric, least=ensure_min_samples)
+    inputs, targets = _validate(blank, X, y, sample_weight, reset=True, numeric=y_numeric, least=least)
     assert targets is not None
     names, objects = getattr(blank, "feature_names_in_", None), None
     if matrix:
@@ -323,7 +332,14 @@ def new_inputs(estimator: BaseEstimator, X: ArrayLike) -> Array:
 
 
 def _validate(
-    estimator: BaseEstimator, X: ArrayLike, y: ArrayLike, *, reset: bool, numeric: bool = False, least: int = 1
+    estimator: BaseEstimator,
+    X: ArrayLike,
+    y: ArrayLike,
+    weight: ArrayLike | None = None,
+    *,
+    reset: bool,
+    numeric: bool = False,
+    least: int = 1,
 ) -> tuple[Array, Labels | None]:
     """Return data as numbers, by scikit-learn's checks; columns of a table are encoded (`tables.columns`)."""
     matrix = is_matrix(getattr(estimator, "kernel", None))
@@ -331,13 +347,14 @@ def _validate(
     options: dict[str, Any] = {"y_numeric": numeric, "ensure_min_samples": least} if reset else {}
     options["allow_nd"] = matrix  # of several kernels
     sparse = takes_sparse(estimator) if reset else isinstance(estimator._columns.matrix, SparseInputs)
+    used = slice(None) if table is None or weight is None else checked_weights(weight, len(table)) > 0
     if reset:
-        estimator.encoding_ = None if table is None else Encoding.of_table(table)
+        estimator.encoding_ = None if table is None else Encoding.of_table(table[used])
     encoding = estimator.encoding_
     if table is None and encoding is not None and not encoding.plain:
         raise ValueError(f"X must be a table as in fit, with the columns {', '.join(encoding.kinds)}, got an array")
     if y is not None and not numeric and not isinstance(y, str):
-        y = checked_labels(y)
+        y = checked_labels(y, warned=True)
     given = np.dtype(object) if table is not None and encoding is not None else np.asarray(X).dtype
     for name, dtype in (("y", targets), ("X", given)):
         if dtype.kind in "mM":
@@ -355,7 +372,9 @@ def _validate(
             found = validate_data(estimator, X, y, dtype=np.float64, reset=reset, **options)
         else:
             validate_data(estimator, table, skip_check_array=True, reset=reset)
-            inputs = encoded(encoding, table)
+            inputs = encoded(encoding, table[used])
+            if len(inputs) < len(table):
+                inputs, _ = encoding.transform(table)
             found = check_X_y(inputs, y, dtype=np.float64, **options) if reset else check_array(inputs)
     except DataError:
         raise
@@ -372,13 +391,17 @@ def _validate(
     if sparse and (issparse(inputs) or not reset):
         inputs = csr_array(inputs)  # new ones may be dense
         check_size("X", inputs.data)
-    parts: list[tuple[str, Any]] = [] if issparse(inputs) else _columns_of(None if table is None else encoding, inputs)
-    for name, values in [*parts, ("y", labels)] if reset else parts:
-        if values.dtype.kind == "f":
-            check_size(name, values)
-            if reset:
-                check_spread(name, values)
-    for note in encoding.codes(inputs) if reset and table is not None and encoding else ():
+    whole = given.kind in "iu" and reset  # digits may be lost in the conversion
+    parts: list[tuple[str, Any]] = [] if issparse(inputs) else [("X", np.asarray(X) if whole else inputs)]
+    if table is not None and encoding is not None:
+        parts = [(f"column {name!r}", column) for name, column in zip(encoding.names, inputs.T, strict=True)]
+    if labels is not None and (numeric or labels.dtype.kind == "f"):
+        parts.append(("y", labels))
+    for name, values in parts:
+        check_size(name, values)
+        if reset:
+            check_spread(name, values)
+    for note in encoding.codes(inputs[used]) if reset and table is not None and encoding else ():
         warn(note)
     if numeric and labels is not None:
         check_varies("y", labels)
@@ -392,13 +415,6 @@ def encoded(encoding: Encoding, table: pd.DataFrame) -> Array:
     for note in notes:
         warn(note)
     return inputs
-
-
-def _columns_of(encoding: Encoding | None, inputs: Array) -> list[tuple[str, Array]]:
-    """Return encoded columns with their names, or all inputs."""
-    if encoding is None:
-        return [("X", inputs)]
-    return [(f"column {name!r}", column) for name, column in zip(encoding.names, inputs.T, strict=True)]
 
 
 def _refuse(X: ArrayLike | None, y: ArrayLike | None, kind: type[Exception], reason: str) -> None:
@@ -435,7 +451,7 @@ def targets_of(y: ArrayLike, *, allowed: bool) -> Targets:
         return IntervalTargets.of(checked_ends(lower, np.where(event.astype(bool), lower, np.inf)))
     if not allowed and given.ndim == 2 and given.shape[1] >= 2:
         return SeveralTargets.of(y)
-    if given.ndim == 2 and given.shape[1] == 2 and given.dtype.kind in "fiu":
+    if given.ndim == 2 and given.shape[1] == 2 and given.dtype.kind in "fiuO":
         return IntervalTargets.of(checked_ends(*numbers("y", given, ("n", 2), infinite=True).T))
     return Targets(y)
 
@@ -447,15 +463,19 @@ def log_of(name: str, values: Array) -> Array:
     return np.log(values)
 
 
-def checked_labels(y: ArrayLike) -> Labels:
-    """Return labels as an array; ValueError if one is missing, or they have several types."""
+def checked_labels(y: ArrayLike, *, warned: bool = False) -> Labels:
+    """Return labels (n,), with a warning of scikit-learn if it is ``warned`` of (n, 1).
+
+    ValueError if one is missing, or they have several types.
+    """
     labels = np.atleast_1d(y if hasattr(y, "dtype") else np.array(y, dtype=object))
     for row in np.argwhere(pd.isna(labels))[:1]:
         raise ValueError(
             f"y must have a label in each row, got {labels[tuple(row)]} in row {row[0]}: leave rows without a label "
             "out, or give them a label of their own"
         )
-    if labels.dtype.kind != "O" or labels.ndim > 1:
+    labels = column_or_1d(labels, warn=warned)
+    if labels.dtype.kind != "O":
         return labels
     if pd.api.types.infer_dtype(labels) in ("mixed", "mixed-integer"):
         kinds = ", ".join(sorted({type(label).__name__ for label in labels}))

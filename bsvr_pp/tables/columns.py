@@ -15,14 +15,14 @@ from collections.abc import Collection, Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
 from datetime import date
 from decimal import Decimal
-from typing import ClassVar, NoReturn
+from typing import ClassVar, NoReturn, cast
 from zoneinfo import available_timezones
 
 import numpy as np
 import pandas as pd
 from numpy.typing import NDArray
 
-from bsvr_pp.core.arrays import Array, numbers
+from bsvr_pp.core.arrays import Array, is_number, numbers
 from bsvr_pp.tables import DataError, unique
 
 _DATE_PARTS = ("year", "day of year", "day of week", "hour")
@@ -86,6 +86,14 @@ def table_of(data: object, which: str = "columns") -> pd.DataFrame | None:
     return table.astype(dict.fromkeys(arrow, object)) if arrow else table
 
 
+def place_of(column: object, names: Sequence[str]) -> int | None:
+    """Return the place of a column by its name, or by its number if no column has this name; None if there is none."""
+    known = isinstance(column, str) or is_number(column)
+    if known and str(column) in names:
+        return names.index(str(column))
+    return int(cast(int, column)) if known and column in range(len(names)) else None
+
+
 def summarize(table: pd.DataFrame) -> dict[str, Summary]:
     """Summarize the columns of a table: numbers, words (text or categories) and dates, possibly with gaps."""
     found = {}
@@ -94,6 +102,8 @@ def summarize(table: pd.DataFrame) -> dict[str, Summary]:
         kind, n = kind_of(str(name), present) if len(present) else Words, len(present)
         words, columns, zone = kind._content(str(name), present) if n else ({}, (), None)
         numbers = tuple(_thinned((column,), (n,)) for column in columns)
+        if kind is Numbers and numbers[0][0] == numbers[0][-1] and present.nunique() > 1:
+            raise DataError(f"column {name!r} has differences that are lost in rounding, got only {numbers[0][0]:g}")
         found[str(name)] = Summary(kind, n, len(values) - n, words, numbers, zone)
     return found
 
@@ -487,11 +497,10 @@ class Encoding:
 
 
 def _regression(X: Array, y: Array) -> tuple[float, ...]:
-    """Return the intercept and slopes of a Bayesian ridge regression on standardised columns (MacKay 1992)."""
+    """Return intercept and slopes of a Bayesian ridge regression of a column on others, standardised (MacKay 1992)."""
     from sklearn.linear_model import BayesianRidge  # tables without gaps do not need it
 
-    mean, width = X.mean(axis=0), X.std(axis=0)
+    mean, width, unit = X.mean(axis=0), X.std(axis=0), y.std() or 1.0
     width = np.where(width > 0, width, 1.0)
-    fitted = BayesianRidge().fit((X - mean) / width, y)
-    slopes = fitted.coef_ / width
-    return (float(fitted.intercept_ - mean @ slopes), *slopes.tolist())
+    slopes = BayesianRidge().fit((X - mean) / width, (y - y.mean()) / unit).coef_ * unit / width
+    return (float(y.mean() - mean @ slopes), *slopes.tolist())

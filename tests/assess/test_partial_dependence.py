@@ -174,6 +174,14 @@ def test_polars(svr):
     assert found["mean"].to_dict() == bp.effect(svr, TABLE, "town")["mean"].to_dict()
 
 
+def test_an_integer_is_a_name_before_it_is_a_place(of_arrays):
+    table = pd.DataFrame(X, columns=[1, 2, 5])
+    with pytest.warns(UserWarning, match="was fitted without feature names"):
+        found = [bp.effect(of_arrays, table, name)["mean"].tolist() for name in (1, "1", np.int64(2), 0)]
+    expected = [bp.effect(of_arrays, X, place)["mean"].tolist() for place in (0, 0, 1, 0)]
+    assert found == expected
+
+
 def test_limits(of_arrays, monkeypatch):
     three = bp.BayesianSVC(random_state=0).fit(X, X[:, 1])
     with pytest.raises(ValueError, match="effects are of two classes, got 4"):

@@ -1,6 +1,7 @@
 """Scores against closed forms and brute force."""
 
 import numpy as np
+import pandas as pd
 import pymc as pm
 import pytest
 import xarray as xr
@@ -79,3 +80,11 @@ def test_scorers_take_a_search_in_a_pipeline_and_a_pipeline_in_a_search():
     found = [bp.scorers.log_density(search.fit(X, y), X, y) for search in searches]
     plain = make_pipeline(StandardScaler(), bp.LSSVR(gamma=100.0, lengthscale=1.0)).fit(X, y)
     assert found == pytest.approx([bp.scorers.log_density(plain, X, y)] * 2)
+
+
+@pytest.mark.parametrize("scorer", [bp.scorers.log_density, bp.scorers.neg_crps])
+def test_scorers_take_a_column(scorer):
+    X = np.linspace(-3, 3, 12)[:, None]
+    y = np.sin(X[:, 0])
+    machine = bp.LSSVR(gamma=10.0, lengthscale=1.0).fit(X, y)
+    assert scorer(machine, X, pd.DataFrame({"y": y})) == scorer(machine, X, y[:, None]) == scorer(machine, X, y)

@@ -25,7 +25,8 @@ def svr():
 def test_forms_of_targets():
     for exact in ([1.0, 2.0], np.ones((3, 1))):
         assert not isinstance(targets_of(exact, allowed=True), IntervalTargets)
-    assert targets_of(np.ones((3, 2)), allowed=True).ends.shape == (3, 2)
+    for ends in (np.ones((3, 2)), np.ones((3, 2), object), pd.DataFrame(np.ones((3, 2))).convert_dtypes()):
+        np.testing.assert_array_equal(targets_of(ends, allowed=True).ends, np.ones((3, 2)), strict=True)
     assert isinstance(targets_of(np.ones((3, 2)), allowed=False), SeveralTargets)
     survival = np.array([(True, 1.0), (False, 2.0)], dtype=[("event", bool), ("time", float)])
     np.testing.assert_array_equal(targets_of(survival, allowed=False).ends, [[1.0, 1.0], [2.0, np.inf]])

@@ -10,6 +10,7 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from sklearn.base import clone
+from sklearn.exceptions import DataConversionWarning
 from sklearn.linear_model import Ridge
 from sklearn.model_selection import GridSearchCV
 from sklearn.pipeline import make_pipeline
@@ -165,6 +166,18 @@ def test_targets_that_are_no_numbers():
         machine.fit(X, Y).score(X, np.column_stack([Y, Y]))
 
 
+def test_labels_may_be_a_column():
+    X, (machine, y) = TABLE[["size"]], ESTIMATORS["BayesianSVC"]
+    labels = y.astype(int)
+    expected = clone(machine).fit(X, labels)
+    for column in (pd.DataFrame({"grade": labels}), labels[:, None].tolist()):
+        with pytest.warns(DataConversionWarning, match="A column-vector y was passed"):
+            found = clone(machine).fit(X, column)
+        with warnings.catch_warnings(action="error"):
+            assert found.score(X, column) == expected.score(X, labels)
+        np.testing.assert_array_equal(found.predict(X), expected.predict(X), strict=True)
+
+
 @pytest.mark.slow
 def test_weights_and_repeated_rows():
     X, svr = TABLE[["size"]], bp.BayesianSVR(kernel="linear", restarts=1, random_state=0)
@@ -181,6 +194,19 @@ def test_weights_and_repeated_rows():
         clone(svr).fit(X, Y, sample_weight=np.full(N, 2.0))
         rows = np.random.default_rng(1).integers(N, size=N)  # of a bootstrap
         clone(svr).fit(X.iloc[rows], Y.iloc[rows])
+
+
+@pytest.mark.parametrize("name", ["LSSVR", "BayesianSVC", "ResidualIntervals"])
+def test_rows_of_weight_0_are_left_out_of_the_encoding(name):
+    """Also words, gaps and codes for gaps that only they have, of which no warning speaks."""
+    (machine, y), weight = ESTIMATORS[name], np.where(np.arange(N) < 9, 0, 1)
+    odd = TABLE.assign(sold=1.0 * TABLE["sold"], size=TABLE["size"].where(weight > 0))
+    odd.loc[:8, ["colour", "age", "sold"]] = [["only here", 9.0, -999.0]] * 9
+    with warnings.catch_warnings(action="error"):
+        found = clone(machine).fit(odd, y, sample_weight=weight)
+        expected = clone(machine).fit(odd[9:], y[9:])
+    assert found.encoding_ == expected.encoding_
+    np.testing.assert_allclose(found.predict(odd[9:]), expected.predict(odd[9:]), rtol=1e-9)
 
 
 def test_pipelines_and_searches():

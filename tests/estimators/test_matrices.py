@@ -192,6 +192,16 @@ def test_weights_intervals_tables_and_saved_fits(tmp_path, svr):
         np.testing.assert_allclose(other.factors_, svr.factors_)
 
 
+def test_repeated_rows_are_one_row_with_their_weight():
+    """Also if eigenvalues of rounding are set to 0."""
+    weight = np.where(np.arange(50) % 3 == 0, 3, 1)
+    rows = np.repeat(np.arange(50), weight)
+    one = bp.BayesianSVC(kernel="precomputed", random_state=0).fit(K, Y > 0, sample_weight=weight)
+    many = bp.BayesianSVC(kernel="precomputed", random_state=0).fit(K[np.ix_(rows, rows)], Y[rows] > 0)
+    np.testing.assert_allclose(many.predict_proba(K_NEW[:, rows]), one.predict_proba(K_NEW), rtol=1e-6)
+    assert len(many._fit.rows.y) == 50
+
+
 def shared_letters(A, B):
     counts = [np.array([[word.count(letter) for letter in "abc"] for word in words], float) for words in (A, B)]
     return counts[0] @ counts[1].T

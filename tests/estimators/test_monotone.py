@@ -68,7 +68,9 @@ def test_directions_have_names_numbers_or_a_list(held, tmp_path):
     table = pd.DataFrame(X, columns=["a", "b"])
     expected = held.predict(X)
     series = pd.Series([-1, 1], ["b", "a"])
-    for data, monotone in ((table, {0: 1, "b": -1}), (X, np.array([1, -1])), (X, [np.int64(1), -1]), (table, series)):
+    cases = [(table.set_axis([1, 0], axis=1), {1: 1, np.int64(0): -1})]  # names, not places
+    cases += [(table, {0: 1, "b": -1}), (X, np.array([1, -1])), (X, [np.int64(1), -1]), (table, series)]
+    for data, monotone in cases:
         model = clone(held).set_params(monotone=monotone).fit(data, NOISY)
         np.testing.assert_array_equal(model.predict(data), expected)
     model.save(tmp_path / "model.nc")

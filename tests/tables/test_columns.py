@@ -110,8 +110,9 @@ def test_gaps_of_numbers_are_filled_by_regression():
     assert Encoding.of_table(few) == Encoding.of(summarize(few))
 
 
-def test_the_regression_is_a_bayesian_ridge_regression_on_the_other_columns():
-    table = TABLE.assign(age=np.where(np.arange(N) % 5 == 1, np.nan, RNG.normal(size=N)))
+@pytest.mark.parametrize("unit", [1.0, 1e6])
+def test_the_regression_is_a_standardised_bayesian_ridge_regression_on_the_other_columns(unit):
+    table = TABLE.assign(age=np.where(np.arange(N) % 5 == 1, np.nan, unit * TABLE["rooms"] + RNG.normal(size=N)))
     encoding, names = Encoding.of_table(table), list(Encoding.of_table(table).names)
     medians = Encoding.of(summarize(table)).transform(table)[0]
     found = encoding.transform(table)[0]
@@ -120,8 +121,10 @@ def test_the_regression_is_a_bayesian_ridge_regression_on_the_other_columns():
         others = np.delete(medians, [at, at + 1], axis=1)
         gaps = table[name].isna().to_numpy()
         scaler = StandardScaler().fit(others[~gaps])
-        ridge = BayesianRidge().fit(scaler.transform(others[~gaps]), table[name][~gaps])
-        np.testing.assert_allclose(found[gaps, at], ridge.predict(scaler.transform(others[gaps])), rtol=1e-9)
+        known = StandardScaler().fit(table.loc[~gaps, [name]].to_numpy())
+        y = known.transform(table.loc[~gaps, [name]].to_numpy())[:, 0]
+        filled = BayesianRidge().fit(scaler.transform(others[~gaps]), y).predict(scaler.transform(others[gaps]))
+        np.testing.assert_allclose(found[gaps, at], known.inverse_transform(filled[:, None])[:, 0], rtol=1e-9)
 
 
 @settings(max_examples=40, deadline=None)
