@@ -1533,7 +1533,7 @@ def in_units(unit):
     return seen["y_mean"] / unit, seen["y_variance"] / unit**2, log_evidence
 
 
-@pytest.mark.slow_cases("1e-100")
+@pytest.mark.slow_cases("1e-100", "1e+100")
 @pytest.mark.parametrize("scale", [1e-100, 1e-14, 1e100])
 def test_default_models_do_not_depend_on_the_units_of_the_targets(scale):
     """In small units the search ended at its bounds, converged, with standard deviations of many times the data."""

@@ -30,7 +30,10 @@ NOTEBOOKS = {f"notebooks/{path.stem}.md" for path in (ROOT / "notebooks").glob("
 # Pages that cite other projects; a reader follows their links, and the page itself needs no network.
 WITH_SOURCES = {"comparison.md", "how-to/conformal.md", "how-to/skpro.md"}
 SLOW = {
+    "explanation/evidence.md",
+    "explanation/normalisation.md",
     "gallery.md",
+    "how-to/arrivals.md",
     "how-to/arviz.md",
     "how-to/censored.md",
     "how-to/classification.md",
@@ -52,6 +55,7 @@ SLOW = {
     "how-to/several-sources.md",
     "how-to/several-targets.md",
     "how-to/sparse-inputs.md",
+    "how-to/tables.md",
     "how-to/weights.md",
     "sampling.md",
     "tutorial.md",
