@@ -99,7 +99,7 @@ def model_of(build: Callable[[], None], **options: Any) -> pm.Model:
     return model
 
 
-@pytest.mark.slow_cases("exponential", "student")
+@pytest.mark.slow_cases("exponential", "student", "indicators")
 @pytest.mark.parametrize("build", REASONS, ids=lambda build: build.__name__)
 def test_nuts_samples_what_other_methods_refuse(build: Callable[[], None]):
     model = model_of(build)

@@ -93,7 +93,7 @@ LABELS = {
 }
 
 
-@pytest.mark.slow_cases("dates", "periods", "objects", "categories")
+@pytest.mark.slow_cases("dates", "periods", "objects", "categories", "dates with a zone")
 @pytest.mark.parametrize("labels", LABELS)
 def test_labels_of_any_kind_can_be_saved(labels, tmp_path):
     made = model(coords=LABELS[labels])

@@ -305,8 +305,8 @@ REFUSALS = {
 
 
 def mostly_slow(names: Any) -> list[Any]:
-    """Every third one in the fast tests, and all in the slow ones."""
-    return [pytest.param(name, marks=pytest.mark.slow if i % 3 else ()) for i, name in enumerate(names)]
+    """Every fifth one in the fast tests, and all in the slow ones."""
+    return [pytest.param(name, marks=pytest.mark.slow if i % 5 else ()) for i, name in enumerate(names)]
 
 
 def build(mu: Callable[[Any], Any], sigma: Any = SIGMA, train: dict[str, Any] = TRAIN, **options: Any) -> pm.Model:

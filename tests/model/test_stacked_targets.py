@@ -207,7 +207,8 @@ def test_rows_without_any_target_beside_missing_ones():
 
 
 @pytest.mark.parametrize(
-    "method", [bp.Laplace(), pytest.param(bp.NUTS(draws=3, tune=3, chains=1, latent=bp.Laplace()), marks=pytest.mark.slow)]
+    "method",
+    [bp.Laplace(), pytest.param(bp.NUTS(draws=3, tune=3, chains=1, latent=bp.Laplace()), marks=pytest.mark.slow)],
 )
 def test_data_with_dims_have_no_dims_where_rows_are_stacked(method: object):
     def make() -> None:
