@@ -162,7 +162,7 @@ def small():
         yield
 
 
-@pytest.mark.slow_cases("residuals", "function", "ordered", "laplace")
+@pytest.mark.slow_cases("residuals", "function", "ordered", "laplace", "classes in blocks")
 @pytest.mark.parametrize("name", ESTIMATORS)
 def test_estimators_raise_an_interruption_of_any_evidence(name, small):
     X, y = wave()
@@ -243,6 +243,7 @@ def test_the_command_line_does_not_go_on(tmp_path):
     assert not list((tmp_path / "out").glob("*.nc"))
 
 
+@pytest.mark.slow_cases("classes in blocks")
 @pytest.mark.parametrize("name", ["blocks", "classes in blocks"])
 def test_fits_in_blocks_say_that_a_search_did_not_converge(name, small, monkeypatch):
     X, y = wave()

@@ -46,6 +46,7 @@ def counted(monkeypatch):
     return found
 
 
+@pytest.mark.slow_cases("function")
 @pytest.mark.parametrize(
     "options",
     [{"kernel": "rbf"}, {"kernel": kernel}, {"kernel": "rbf", "blocks": 30}, {"inference": bp.Integrated()}],

@@ -61,7 +61,7 @@ def test_threads_do_not_change_a_bit(fitted):
     np.testing.assert_array_equal(two.predict(X[:50]), svr.predict(X[:50]))
 
 
-@pytest.mark.slow_cases("True")
+@pytest.mark.slow_cases("True", "False")
 @pytest.mark.parametrize("noise_scales", [False, True])
 def test_joint_draws_have_the_distribution_of_each_prediction(fitted, noise_scales):
     svr = bp.BayesianSVR.from_result(fitted[0].result_).set_params(noise_scales=noise_scales)

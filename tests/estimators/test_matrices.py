@@ -115,6 +115,7 @@ def test_the_diagonal_is_the_common_one_or_is_given(svr, uneven):
             call()
 
 
+@pytest.mark.slow_cases("BayesianOrdinalSVC")
 @pytest.mark.parametrize("cls", [bp.BayesianSVC, bp.BayesianOrdinalSVC])
 def test_classes(cls):
     one = cls(kernel="precomputed", random_state=0).fit(K, LABELS if cls is bp.BayesianSVC else CLASSES)

@@ -72,6 +72,7 @@ def test_two_classes_are_enough():
     assert two.cutpoints_.shape == (1,) and two.predict_proba(X).shape == (50, 2)
 
 
+@pytest.mark.slow
 def test_hyperparameters_are_integrated_out(svc):
     """Before, the option was ignored."""
     averaged = bp.BayesianOrdinalSVC(inference=bp.Integrated(points=30, kept=4), **OPTIONS).fit(X, Y)

@@ -121,6 +121,7 @@ def fixed(X):
     return pm.gp.cov.ExpQuad(1, ls=0.7)
 
 
+@pytest.mark.slow
 def test_without_hyperparameters_of_the_kernel_each_target_is_alone():
     """Their evidence with C integrated out is the product of those of each, which quadrature finds."""
     options = OPTIONS | {"kernel": fixed, "noise": "absolute", "inference": bp.Integrated()}

@@ -73,6 +73,7 @@ def test_pima():
     assert machine.score(test.X, test.y) > 0.76
 
 
+@pytest.mark.slow
 def test_sampled_hyperparameters_average_the_probabilities():
     X, y = data(40)
     method = classification.Exchange(draws=10, tune=10, chains=2, steps=1)

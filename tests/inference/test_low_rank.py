@@ -121,7 +121,7 @@ def test_gaussian_noise_is_bayesian_linear_regression():
     np.testing.assert_allclose(np.cov(samples.T), new @ V @ new.T + np.eye(7) / 16, atol=0.02)
 
 
-@pytest.mark.slow_cases("exact", "local", "MAP")
+@pytest.mark.slow_cases("exact", "local", "MAP", "mean field")
 @pytest.mark.parametrize("method", [bp.MAP(), *METHODS], ids=["MAP", *IDS])
 def test_results_are_those_of_the_matrix(method, dense):
     first, second = regression(), regression()

@@ -44,7 +44,7 @@ METHODS = (
 )
 
 
-@pytest.mark.slow_cases("Laplace-parts", "Laplace-reparameterize", "Laplace-blocks")
+@pytest.mark.slow_cases("Laplace-parts", "Laplace-reparameterize", "Laplace-blocks", "Laplace-")
 @pytest.mark.parametrize("options", [{}, {"parts": True}, {"reparameterize": False}, {"blocks": BLOCKS}], ids=" ".join)
 @pytest.mark.parametrize("method", METHODS, ids=lambda method: method.name)
 def test_predictions_in_sample_by_pymc(method, options):

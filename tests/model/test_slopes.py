@@ -39,6 +39,7 @@ def derivative(problem, point, slopes, covariances, scale):
     return np.array(out)
 
 
+@pytest.mark.slow_cases("rbf", "matern52", "rational_quadratic")
 @pytest.mark.parametrize("kernel", SMOOTH_KERNELS)
 def test_covariances_of_slopes_are_derivatives(kernel):
     problem, point = problem_of(kernel)
