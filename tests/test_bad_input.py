@@ -1479,6 +1479,7 @@ def unusual(y=TARGETS, X=MANY):
     }
 
 
+@pytest.mark.slow_cases("BayesianSVR")
 @pytest.mark.parametrize("cls", ESTIMATORS, ids=lambda cls: cls.__name__)
 def test_unusual_data_of_estimators_give_finite_predictions(cls):
     cases = unusual(LABELS) if cls is bp.BayesianSVC else unusual()

@@ -225,8 +225,9 @@ def test_a_fit_of_a_model_returns_the_best_point_so_far():
     assert again.attrs["log_evidence"] == whole.attrs["log_evidence"]
 
 
-@pytest.mark.slow_cases("0", "2")
-@pytest.mark.parametrize("number", [0, 1, 2])
+@pytest.mark.parametrize(
+    "number", [pytest.param(0, marks=pytest.mark.slow), 1, pytest.param(2, marks=pytest.mark.slow)]
+)
 def test_an_interruption_while_pytensor_compiles(number):
     model = bp.default_model(*wave(), kernel="rbf")
     with pytest.MonkeyPatch.context() as patch, pytest.raises(KeyboardInterrupt):
@@ -243,8 +244,7 @@ def test_the_command_line_does_not_go_on(tmp_path):
     assert not list((tmp_path / "out").glob("*.nc"))
 
 
-@pytest.mark.slow_cases("classes in blocks")
-@pytest.mark.parametrize("name", ["blocks", "classes in blocks"])
+@pytest.mark.parametrize("name", ["blocks", pytest.param("classes in blocks", marks=pytest.mark.slow)])
 def test_fits_in_blocks_say_that_a_search_did_not_converge(name, small, monkeypatch):
     X, y = wave()
     target = (y > 0).astype(int) if name == "classes in blocks" else y

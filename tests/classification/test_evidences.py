@@ -107,8 +107,7 @@ def test_labels_are_guesses_as_C_vanishes(kind):
     assert abs(found.value + 3 * np.log(2)) < 1e-5 + 4 * found.standard_error
 
 
-@pytest.mark.slow_cases("joint")
-@pytest.mark.parametrize("kind", ["conditional", "joint"])
+@pytest.mark.parametrize("kind", ["conditional", pytest.param("joint", marks=pytest.mark.slow)])
 def test_a_large_amplitude_is_classification_without_noise(kind):
     """The orthant probability of the labels, whatever C is."""
     K = covariance(X3, 0.7, 1.0)

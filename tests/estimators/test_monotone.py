@@ -128,7 +128,7 @@ def test_a_fall_that_is_left_is_a_warning(monkeypatch):
     assert not model.converged_
 
 
-@pytest.mark.slow_cases("huber", "absolute")
+@pytest.mark.slow
 @pytest.mark.parametrize("noise", ["huber", "absolute"])
 def test_all_noises_have_it(noise):
     method = "laplace" if noise == "huber" else "mean_field"

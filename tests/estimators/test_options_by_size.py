@@ -257,7 +257,7 @@ def check(option, size, n, path):
     *(f"{option}-dense" for option in ("intervals", "sample_weight", "pinball", "censored", "shared", "sparse_inputs")),
     *("kernel_matrix-dense", "effect-dense", "sample_y-dense", "several_targets-dense", "default_kernel-folder"),
     *(f"{option}-blocks" for option in ("censored", "default_kernel", "far_wider_noise", "intervals", "sample_weight")),
-    *("save_and_load-blocks", "pinball-blocks", "gross_errors-folder"),
+    *("save_and_load-blocks", "pinball-blocks", "gross_errors-folder", "effect-blocks", "noise_scales-blocks"),
     *(f"{classes}_classes-blocks" for classes in ("two", "three", "ordered")),
 )
 @pytest.mark.filterwarnings("ignore:gross errors")

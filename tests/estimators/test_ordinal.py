@@ -61,6 +61,7 @@ def test_median_and_mode_differ_where_they_should(svc):
     np.testing.assert_array_equal(svc.predict(grid), (below < 0.5).sum(axis=1))
 
 
+@pytest.mark.slow
 def test_other_inference_and_noise():
     gaussian = bp.BayesianOrdinalSVC("gaussian", inference="laplace", **OPTIONS).fit(X, Y)
     assert gaussian.score(X, Y) > 0.8 and np.isfinite(gaussian.log_evidence_)

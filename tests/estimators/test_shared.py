@@ -147,7 +147,7 @@ def test_hyperparameters_are_integrated_out_together():
     assert svr.converged_.all()
 
 
-@pytest.mark.slow_cases("monotone")
+@pytest.mark.slow
 @pytest.mark.parametrize("options", [{"shared": True, "y": Y}, {"monotone": [1]}], ids=["shared", "monotone"])
 def test_the_remedy_of_points_that_do_not_follow_the_posterior_is_one_that_works(monkeypatch, options):
     monkeypatch.setattr(integrated, "GOOD_K", -np.inf)

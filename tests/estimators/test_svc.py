@@ -25,8 +25,9 @@ def data(n=60, seed=0):
     return X, y
 
 
-@pytest.mark.slow_cases("map-conditional")
-@pytest.mark.parametrize(("probability", "evidence"), [("average", "pointwise"), ("map", "conditional")])
+@pytest.mark.parametrize(
+    ("probability", "evidence"), [("average", "pointwise"), pytest.param("map", "conditional", marks=pytest.mark.slow)]
+)
 def test_labels_are_the_most_probable_ones(probability, evidence):
     X, y = data()
     machine = bp.BayesianSVC(probability=probability, evidence=evidence, steps=15, random_state=1).fit(X, y)
@@ -65,6 +66,7 @@ def test_an_input_that_does_not_matter_gets_a_long_scale(evidence):
     assert (again.predict_proba(X) == machine.predict_proba(X)).all()
 
 
+@pytest.mark.slow
 @pytest.mark.skipif(not (data_folder() / "pima_train.csv").is_file(), reason="needs the papers' data")
 def test_pima():
     train, test = load("pima_train"), load("pima_test")
@@ -92,8 +94,7 @@ def periodic(Z):
     return pm.gp.cov.Periodic(Z.shape[1], period=4.0, ls=pm.LogNormal("lengthscale", 0.0, 0.5))
 
 
-@pytest.mark.slow_cases("matern32")
-@pytest.mark.parametrize("kernel", ["linear", "matern32", periodic])
+@pytest.mark.parametrize("kernel", ["linear", pytest.param("matern32", marks=pytest.mark.slow), periodic])
 def test_kernels(kernel):
     X, y = data()
     machine = bp.BayesianSVC(kernel=kernel, steps=10, random_state=1).fit(X, y)

@@ -71,8 +71,7 @@ def of_own_values(model, result, columns):
     return variance(average, moved.reshape(-1, 3)) / variance(np.eye(len(X)), X)
 
 
-@pytest.mark.slow_cases("feature2-0.02")
-@pytest.mark.parametrize("feature, error", [(0, 0.005), (1, 1e-6), ((0, 2), 0.02)])
+@pytest.mark.parametrize("feature, error", [(0, 0.005), (1, 1e-6), pytest.param((0, 2), 0.02, marks=pytest.mark.slow)])
 def test_shares_are_of_the_values_of_the_rows(fitted, feature, error):
     """They depend on no choice of the values that are shown; two columns have ten values each."""
     model, result = fitted

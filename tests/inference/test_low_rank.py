@@ -79,6 +79,7 @@ def test_the_evidence_and_its_gradient_are_those_of_the_matrix(method, dense):
     np.testing.assert_allclose(gradient, numeric, rtol=tolerance, atol=1e-5)
 
 
+@pytest.mark.slow
 def test_intervals_and_rows_fewer_than_columns(dense):
     by_root, by_matrix = read_model(regression("interval")), dense(read_model, regression("interval"))
     some = np.arange(5)

@@ -24,8 +24,7 @@ def run(model, method=None, fixed=None, objective="posterior", restarts=2):
     )
 
 
-@pytest.mark.slow_cases("evidence")
-@pytest.mark.parametrize("objective", ["posterior", "evidence"])
+@pytest.mark.parametrize("objective", ["posterior", pytest.param("evidence", marks=pytest.mark.slow)])
 def test_optimum_beats_its_neighbours(sinc_model, objective, monkeypatch, exactly):
     _, data = sinc_model
     model = bp.default_model(data.X, data.y, kernel="rbf")

@@ -77,6 +77,7 @@ def test_a_folder_predicts_what_the_estimator_in_memory_predicts(model, data):
     np.testing.assert_allclose(bp.effect(model, NEW, 0, **few), bp.effect(svr, NEW, 0, **few), rtol=1e-6, atol=1e-9)
 
 
+@pytest.mark.slow
 def test_weights_of_a_folder_are_those_of_its_rows(data, tmp_path):
     """Truth: a solve of the rows of each block, with their weights and in weighted units."""
     weight = np.random.default_rng(0).uniform(0.5, 3.0, 300)

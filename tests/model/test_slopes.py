@@ -90,8 +90,7 @@ def test_a_prior_given_slopes_is_that_of_the_joint_gaussian():
         given.prior_of_each(point, new[None])
 
 
-@pytest.mark.slow_cases("1")
-@pytest.mark.parametrize("count", [1, 2])
+@pytest.mark.parametrize("count", [pytest.param(1, marks=pytest.mark.slow), 2])
 def test_two_rows_and_slopes_have_the_posterior_of_quadrature(count):
     rows, y = np.array([[-0.6], [0.7]]), np.array([0.8, -0.5])  # which fall, and shall rise
     problem, point = problem_of("rbf", rows, y)
