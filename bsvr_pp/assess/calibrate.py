@@ -82,7 +82,7 @@ def calibrate(
     ...         f = bp.GP(cov_func=pm.gp.cov.ExpQuad(1, ls=1.0)).prior("f", X=X)
     ...         bp.SoftInsensitive("y", mu=f, C=C, epsilon=0.1, beta=0.3, observed=y)
     ...     return model
-    >>> method = bp.NUTS(latent=bp.MeanField(), draws=20, tune=20, nuts_sampler="pymc")  # a few
+    >>> method = bp.NUTS(latent=bp.Laplace(curvature="local"), draws=100, tune=100)
     >>> ranks = bp.calibrate(method, build_model, simulations=2, random_seed=1, progressbar=False)
     >>> ranks["prior_sbc"]["C"].shape
     (1, 2)
