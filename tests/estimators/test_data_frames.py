@@ -267,7 +267,7 @@ def test_polars():
 
 
 ODD = [1j, b"x", np.inf, pd.Timedelta("1D"), ("a",), {}, "a", pd.Timestamp("2020-01-01")]
-LETTERS = st.characters(exclude_categories=["Cs"])  # all of utf-8, without the search of a codec for them
+LETTERS = "aBé 中😀\x00\n,;='\"0-"  # Hypothesis takes seconds to list all
 TROUBLE = [None] * 36 + ["names", "order", "odd", "gaps"]
 
 

@@ -253,7 +253,7 @@ def test_a_function_that_oscillates_often_is_found(n, periods):
     assert np.mean((svc.predict(new) == "up") == (np.sin(2.0 * np.pi * new[:, 0]) > 0.0)) > 0.85
 
 
-@pytest.mark.slow_cases("300-5-25-False", "150-2-10-False", "100-5-4-False")
+@pytest.mark.slow_cases("300-5-25-False", "150-2-10-False", "100-5-4-False", "150-5-10-False")
 @pytest.mark.parametrize(
     ("n", "d", "periods", "words"),
     [(100, 5, 4, False), (150, 5, 10, False), (300, 5, 25, False), (150, 2, 10, False), (150, 2, 10, True)],

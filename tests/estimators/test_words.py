@@ -37,7 +37,7 @@ def problem_of(machine):
     return machine._fit.problem, machine._fit.point
 
 
-@pytest.mark.slow_cases("BayesianSVR")
+@pytest.mark.slow_cases("BayesianSVR", "BayesianOrdinalSVC")
 def test_the_words_of_a_column_and_its_gaps_have_one_lengthscale(fitted):
     machine, _ = fitted
     assert list(machine.relevance_.index) == [

@@ -25,6 +25,7 @@ GROUP = np.arange(N) % 3
 SECOND = np.array([3, 0, 11, 8, 5])  # rows in another order
 REST = np.setdiff1d(np.arange(N), SECOND)
 K = np.exp(-0.5 * (X - X.T) ** 2)
+CHAIN = bp.NUTS(draws=3, tune=3, chains=1, latent=bp.Laplace())
 
 
 def process(inputs: object = X, **options: object) -> pt.TensorVariable:
@@ -206,10 +207,7 @@ def test_rows_without_any_target_beside_missing_ones():
     assert np.isfinite(bp.predict(result, X[[FIRST]], model=model, target="y_observed")["y_mean"]).all()
 
 
-@pytest.mark.parametrize(
-    "method",
-    [bp.Laplace(), pytest.param(bp.NUTS(draws=3, tune=3, chains=1, latent=bp.Laplace()), marks=pytest.mark.slow)],
-)
+@pytest.mark.parametrize("method", [bp.Laplace(), pytest.param(CHAIN, marks=pytest.mark.slow)])
 def test_data_with_dims_have_no_dims_where_rows_are_stacked(method: object):
     def make() -> None:
         h, b = pm.Data("h", OTHER, dims="obs"), pm.Normal("b")
@@ -218,7 +216,7 @@ def test_data_with_dims_have_no_dims_where_rows_are_stacked(method: object):
         pm.Normal("z", f[:4], pm.HalfNormal("sd"), observed=OTHER[:4])
 
     model = build(make, coords={"obs": np.arange(N)})
-    result = bp.fit(method, model, progressbar=False, random_seed=0, draws=3)
+    result = bp.fit(method, model, progressbar=False, random_seed=0)
     assert result["constant_data"]["h"].shape == (N + 4,)
     with pytest.raises(ValueError, match=r"target must be one of y, z, .*: give it to bp.predict or"):
         bp.plot_predictive({"result": result}, model=model)
