@@ -24,18 +24,9 @@ sys.path.insert(0, str(Path(__file__).parent / "approximations"))
 
 # Files that take longest: they go first, so that two processes end at about the same time.
 _LONG = (
-    "test_conventions.py",
-    "test_options_by_size.py",
-    "test_affine.py",
-    "test_bad_input.py",
-    "test_svr.py",
-    "test_data_frames.py",
-    "test_svc.py",
-    "test_noise_scales.py",
-    "test_weighted_rows.py",
-    "test_equal_targets.py",
-    "test_distributions.py",
-    "test_warping.py",
+    *("test_conventions.py", "test_options_by_size.py", "test_affine.py", "test_bad_input.py"),
+    *("test_svr.py", "test_data_frames.py", "test_svc.py", "test_noise_scales.py"),
+    *("test_weighted_rows.py", "test_equal_targets.py", "test_distributions.py", "test_warping.py"),
 )
 
 
@@ -44,6 +35,8 @@ def pytest_collection_modifyitems(config, items):
     """Mark the slow ones of the cases of a test, and put the long files first, each in its order."""
     named = set()
     for item in items:
+        if item.name == "bsvr_pp.assess.calibrate.calibrate":  # an example that compiles a sampler
+            item.add_marker("slow")
         for mark in item.iter_markers("slow_cases"):
             named |= {(item.path.name, item.originalname, case) for case in mark.args}
             if item.callspec.id in mark.args:

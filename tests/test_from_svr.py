@@ -27,6 +27,7 @@ SETS = {
 }
 
 
+@pytest.mark.slow_cases("diabetes-1.0-0.05", "simulated-3.0-0.4")
 @pytest.mark.parametrize(
     ("name", "C", "gamma"), [("simulated", 3.0, 0.4), ("diabetes", 1.0, 0.05), ("iris", 10.0, 0.3)]
 )

@@ -162,7 +162,7 @@ def small():
         yield
 
 
-@pytest.mark.slow_cases("residuals", "function")
+@pytest.mark.slow_cases("residuals", "function", "ordered", "laplace", "classes in blocks")
 @pytest.mark.parametrize("name", ESTIMATORS)
 def test_estimators_raise_an_interruption_of_any_evidence(name, small):
     X, y = wave()
@@ -197,10 +197,11 @@ def test_an_interruption_of_predictions_is_raised():
 
 def test_a_grid_search_stops():
     X, y = wave()
+    svr = bp.BayesianSVR(inference="mean_field", restarts=1, random_state=0)
     with pytest.MonkeyPatch.context() as patch:
         done = interrupt_evidence(patch, -1)
-        bp.BayesianSVR(random_state=0).fit(X[20:], y[20:])
-    search = GridSearchCV(bp.BayesianSVR(random_state=0), {"kernel": ["rbf", "matern52"]}, cv=3)
+        svr.fit(X[20:], y[20:])
+    search = GridSearchCV(svr, {"kernel": ["rbf", "matern52"]}, cv=3)
     with pytest.MonkeyPatch.context() as patch, pytest.raises(KeyboardInterrupt):
         interrupt_evidence(patch, len(done) + 5)  # of the second fold
         search.fit(X, y)
@@ -224,7 +225,7 @@ def test_a_fit_of_a_model_returns_the_best_point_so_far():
     assert again.attrs["log_evidence"] == whole.attrs["log_evidence"]
 
 
-@pytest.mark.parametrize("number", [0, 1, 2])
+@pytest.mark.parametrize("number", [1, *(pytest.param(i, marks=pytest.mark.slow) for i in (0, 2))])
 def test_an_interruption_while_pytensor_compiles(number):
     model = bp.default_model(*wave(), kernel="rbf")
     with pytest.MonkeyPatch.context() as patch, pytest.raises(KeyboardInterrupt):
@@ -241,7 +242,7 @@ def test_the_command_line_does_not_go_on(tmp_path):
     assert not list((tmp_path / "out").glob("*.nc"))
 
 
-@pytest.mark.parametrize("name", ["blocks", "classes in blocks"])
+@pytest.mark.parametrize("name", ["blocks", pytest.param("classes in blocks", marks=pytest.mark.slow)])
 def test_fits_in_blocks_say_that_a_search_did_not_converge(name, small, monkeypatch):
     X, y = wave()
     target = (y > 0).astype(int) if name == "classes in blocks" else y

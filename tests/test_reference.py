@@ -60,6 +60,7 @@ def test_local_curvature_is_within_five_nats(truth):
 SHORT = [pytest.param(r, marks=pytest.mark.slow if isinstance(r.noise, IntervalNoise) else ()) for r in REFERENCES[::3]]
 
 
+@pytest.mark.slow_cases("epsilon-insensitive, wide tube", "soft insensitive")
 @pytest.mark.parametrize("truth", SHORT, ids=lambda r: r.name)
 def test_a_short_run_finds_the_same(truth):
     found = annealed(truth.K, truth.y, truth.noise, Annealing(particles=300, moves=4), random_seed=7)

@@ -110,7 +110,7 @@ def effect(
     --------
     >>> import numpy as np, pandas as pd, bsvr_pp as bp
     >>> X = pd.DataFrame({"town": ["Ulm", "Bonn"] * 20, "size": np.linspace(1.0, 5.0, 40)})
-    >>> svr = bp.BayesianSVR(restarts=1, random_state=0).fit(X, 3.0 * (X["town"] == "Ulm") + X["size"])
+    >>> svr = bp.BayesianSVR(kernel="rbf", restarts=1).fit(X, 3.0 * (X["town"] == "Ulm") + X["size"])
     >>> bp.effect(svr, X, "town")["mean"].round(1).to_dict()
     {'Bonn': 3.0, 'Ulm': 6.0}
     """

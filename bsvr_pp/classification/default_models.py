@@ -191,7 +191,7 @@ def default_ordinal_model(
     >>> import numpy as np, bsvr_pp as bp
     >>> X = np.linspace(-2, 2, 30)[:, None]
     >>> model = bp.classification.default_ordinal_model(X, np.digitize(X[:, 0], [-1.0, 0.5]))
-    >>> result = bp.fit(bp.MeanField(), model, progressbar=False)
+    >>> result = bp.fit(bp.MeanField(), model, restarts=1, progressbar=False)
     >>> result["posterior"]["cutpoints"].shape[2:], result.attrs["converged"]
     ((2,), 1)
     """

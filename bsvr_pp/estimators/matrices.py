@@ -37,7 +37,7 @@ class PairwiseKernel:
     >>> import bsvr_pp as bp
     >>> words = ["a", "aa", "aab", "ab", "abb", "b"]
     >>> kernel = bp.PairwiseKernel(lambda A, B: [[1.0 + a.count("a") * b.count("a") for b in B] for a in A])
-    >>> svr = bp.BayesianSVR(kernel=kernel, random_state=0).fit(words, [1.0, 2.1, 2.0, 0.9, 1.1, 0.0])
+    >>> svr = bp.BayesianSVR(kernel=kernel, restarts=1).fit(words, [1.0, 2.1, 2.0, 0.9, 1.1, 0.0])
     >>> bool(svr.predict(["aaa"])[0] > 2.5)
     True
     """

@@ -96,7 +96,7 @@ class BayesianOrdinalSVC(OfStandardModel, SavedClassifier, ClassifierMixin, Base
     >>> import numpy as np, bsvr_pp as bp
     >>> X = np.linspace(-2, 2, 30)[:, None]
     >>> y = np.digitize(X[:, 0], [-1.0, 0.5])
-    >>> svc = bp.BayesianOrdinalSVC(kernel="rbf", random_state=0).fit(X, y)
+    >>> svc = bp.BayesianOrdinalSVC(kernel="rbf", restarts=1).fit(X, y)
     >>> svc.predict([[-1.8], [0.0], [1.8]]).tolist(), svc.predict_proba([[0.0]]).shape
     ([0, 1, 2], (1, 3))
     """

@@ -54,6 +54,7 @@ def test_mode_is_optimal(noise, exact):
     assert (mode.support[intervals] == 0).all()
 
 
+@pytest.mark.slow_cases("soft_insensitive(C=2, epsilon=0.5, beta=0.1)-3")
 @pytest.mark.parametrize(
     ("noise", "n"),
     [(soft_insensitive(10.0, 0.1, 0.3), 2), (soft_insensitive(2.0, 0.5, 0.1), 3), (gaussian(4.0), 2)],
@@ -85,6 +86,7 @@ def test_every_method_against_quadrature(noise, n):
             assert approximate.log_evidence == pytest.approx(laplace_by_differences(K, between), abs=1e-5)
 
 
+@pytest.mark.slow_cases("huber(C=6, epsilon=0.1)", "absolute(C=4)", "gaussian(C=20)")
 @pytest.mark.parametrize("noise", NOISES, ids=repr)
 def test_one_interval_is_exact_under_mean_field(noise):
     """With one point the tilted moments are the posterior: compare with the mass at nodes of f."""

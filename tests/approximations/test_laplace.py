@@ -4,12 +4,7 @@ from itertools import pairwise
 
 import numpy as np
 import pytest
-from problems import (
-    LOSSES,
-    REGRESSION,
-    from_the_box,
-    smooth,
-)
+from problems import LOSSES, REGRESSION, from_the_box, smooth
 from scipy.integrate import quad
 
 from bsvr_pp.core.approximations import laplace, laplace_gradient

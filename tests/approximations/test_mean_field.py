@@ -2,12 +2,7 @@
 
 import numpy as np
 import pytest
-from problems import (
-    LOSSES,
-    from_the_box,
-    moment_mismatch,
-    smooth,
-)
+from problems import LOSSES, from_the_box, moment_mismatch, smooth
 
 from bsvr_pp.core.approximations import laplace, mean_field, mean_field_gradient
 from bsvr_pp.losses import epsilon_insensitive, soft_insensitive

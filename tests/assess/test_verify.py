@@ -141,6 +141,7 @@ def test_exact_evidences_need_no_correction():
     assert np.exp(found.log_weights).sum() == pytest.approx(1.0)
 
 
+@pytest.mark.slow
 def test_the_ratio_is_that_of_the_evidences():
     """Local Laplace against the annealed evidence at three draws."""
     model = build("soft")

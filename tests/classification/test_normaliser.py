@@ -46,7 +46,7 @@ def test_factors_of_another_length_are_refused():
         annealed(np.eye(4), None, Logistic(1.0, Y3))
 
 
-@pytest.mark.parametrize("kind", ["conditional", "joint"])
+@pytest.mark.parametrize("kind", ["conditional", pytest.param("joint", marks=pytest.mark.slow)])
 def test_the_cloud_s_gradient_is_that_of_quadrature(kind):
     """Along a path of hyperparameters, with and without a renewal."""
     cloud = NormaliserCloud(KINDS[kind].factors[0], 8000, np.random.default_rng(1))

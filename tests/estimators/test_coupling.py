@@ -106,6 +106,7 @@ def test_labels_that_are_normalised_together_are_not_sharpened(options):
     np.testing.assert_allclose(svc.predict_proba(X)[:, 1], model, rtol=1e-9)
 
 
+@pytest.mark.slow
 def test_classes_that_start_from_others_find_their_optimum():
     X, y = make_blobs(90, centers=5, cluster_std=2.5, random_state=3)
     together = bp.BayesianSVC(random_state=0).fit(X, y)

@@ -81,8 +81,7 @@ def test_blocks_have_it():
 
 @pytest.mark.slow_cases("options1", "options2")
 @pytest.mark.parametrize(
-    "options",
-    [{}, {"noise": "pinball"}, {"noise": "gaussian"}, {"inference": "mean_field"}, {"inference": "laplace"}],
+    "options", [{}, {"noise": "pinball"}, {"noise": "gaussian"}, {"inference": "mean_field"}, {"inference": "laplace"}]
 )
 def test_ordinary_predictions_are_the_means_of_their_distributions(options):
     rng = np.random.default_rng(0)

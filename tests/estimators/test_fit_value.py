@@ -46,6 +46,7 @@ def counted(monkeypatch):
     return found
 
 
+@pytest.mark.slow_cases("function")
 @pytest.mark.parametrize(
     "options",
     [{"kernel": "rbf"}, {"kernel": kernel}, {"kernel": "rbf", "blocks": 30}, {"inference": bp.Integrated()}],
@@ -103,6 +104,7 @@ def test_neighbours_are_of_fits_in_blocks():
         assert svr.neighbours_ is None
 
 
+@pytest.mark.slow
 def test_rows_of_a_logarithm_are_set_aside_on_its_scale():
     X, y = wave(seed=2)
     y[[4, 9]] += [8.0, 9.0]

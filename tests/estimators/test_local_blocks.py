@@ -61,6 +61,7 @@ def test_threads_do_not_change_a_bit(fitted):
     np.testing.assert_array_equal(two.predict(X[:50]), svr.predict(X[:50]))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("noise_scales", [False, True])
 def test_joint_draws_have_the_distribution_of_each_prediction(fitted, noise_scales):
     svr = bp.BayesianSVR.from_result(fitted[0].result_).set_params(noise_scales=noise_scales)
@@ -123,6 +124,7 @@ def test_scales_of_the_noise_are_not_learned_where_the_own_block_predicts(small,
     assert not svr.noise_scales_.several
 
 
+@pytest.mark.slow
 def test_the_number_of_nearest_rows_is_chosen_and_kept(small, monkeypatch, tmp_path):
     monkeypatch.setattr("bsvr_pp.estimators.base._NEAREST", (3, 12))
     X, y = wave(150)

@@ -115,7 +115,7 @@ def test_the_diagonal_is_the_common_one_or_is_given(svr, uneven):
             call()
 
 
-@pytest.mark.parametrize("cls", [bp.BayesianSVC, bp.BayesianOrdinalSVC])
+@pytest.mark.parametrize("cls", [bp.BayesianSVC, pytest.param(bp.BayesianOrdinalSVC, marks=pytest.mark.slow)])
 def test_classes(cls):
     one = cls(kernel="precomputed", random_state=0).fit(K, LABELS if cls is bp.BayesianSVC else CLASSES)
     P = one.predict_proba(K_NEW)
@@ -160,6 +160,7 @@ def test_cross_validation_cuts_rows_and_columns():
     assert np.isclose(grid.fit(K, Y).cv_results_["mean_test_score"][1], by_hand)
 
 
+@pytest.mark.slow
 def test_gross_errors_and_scales_of_the_noise_go_by_the_kernel():
     """They were found among the rows that are near in the matrix, as among the inputs."""
     rng = np.random.default_rng(1)

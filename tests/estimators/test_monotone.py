@@ -130,6 +130,7 @@ def test_a_fall_that_is_left_is_a_warning(monkeypatch):
     assert not model.converged_
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("noise", ["huber", "absolute"])
 def test_all_noises_have_it(noise):
     method = "laplace" if noise == "huber" else "mean_field"

@@ -255,7 +255,9 @@ def check(option, size, n, path):
     *(f"{option}-dense" for option in ("two_classes", "three_classes", "ordered_classes", "save_and_load", "monotone")),
     *(f"{option}-dense" for option in ("default_kernel", "gross_errors", "far_wider_noise", "noise_scales")),
     *(f"{option}-dense" for option in ("intervals", "sample_weight", "pinball", "censored", "shared", "sparse_inputs")),
-    *("kernel_matrix-dense", "censored-blocks", "default_kernel-blocks"),
+    *("kernel_matrix-dense", "effect-dense", "sample_y-dense", "several_targets-dense", "default_kernel-folder"),
+    *(f"{option}-blocks" for option in ("censored", "default_kernel", "far_wider_noise", "intervals", "sample_weight")),
+    *("save_and_load-blocks", "pinball-blocks", "gross_errors-folder", "effect-blocks", "noise_scales-blocks"),
     *(f"{classes}_classes-blocks" for classes in ("two", "three", "ordered")),
 )
 @pytest.mark.filterwarnings("ignore:gross errors")

@@ -61,6 +61,7 @@ def test_median_and_mode_differ_where_they_should(svc):
     np.testing.assert_array_equal(svc.predict(grid), (below < 0.5).sum(axis=1))
 
 
+@pytest.mark.slow
 def test_other_inference_and_noise():
     gaussian = bp.BayesianOrdinalSVC("gaussian", inference="laplace", **OPTIONS).fit(X, Y)
     assert gaussian.score(X, Y) > 0.8 and np.isfinite(gaussian.log_evidence_)
@@ -72,6 +73,7 @@ def test_two_classes_are_enough():
     assert two.cutpoints_.shape == (1,) and two.predict_proba(X).shape == (50, 2)
 
 
+@pytest.mark.slow
 def test_hyperparameters_are_integrated_out(svc):
     """Before, the option was ignored."""
     averaged = bp.BayesianOrdinalSVC(inference=bp.Integrated(points=30, kept=4), **OPTIONS).fit(X, Y)

@@ -121,11 +121,12 @@ def fixed(X):
     return pm.gp.cov.ExpQuad(1, ls=0.7)
 
 
+@pytest.mark.slow
 def test_without_hyperparameters_of_the_kernel_each_target_is_alone():
     """Their evidence with C integrated out is the product of those of each, which quadrature finds."""
     options = OPTIONS | {"kernel": fixed, "noise": "absolute", "inference": bp.Integrated()}
     fits = fits_of(bp.BayesianSVR(**options, shared=True).fit(X, Y))
-    product, grid = 0.0, np.linspace(-4.0, 4.0, 81)
+    product, grid = 0.0, np.linspace(-4.0, 4.0, 41)
     for fit in fits:
         logs = np.log(fit.point["C"]) + grid
         points = [{"C": np.exp(log)} for log in logs]
@@ -146,6 +147,7 @@ def test_hyperparameters_are_integrated_out_together():
     assert svr.converged_.all()
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("options", [{"shared": True, "y": Y}, {"monotone": [1]}], ids=["shared", "monotone"])
 def test_the_remedy_of_points_that_do_not_follow_the_posterior_is_one_that_works(monkeypatch, options):
     monkeypatch.setattr(integrated, "GOOD_K", -np.inf)

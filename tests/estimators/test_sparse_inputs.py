@@ -35,6 +35,7 @@ def at_the_same_point(estimator, fit, model):
     return posterior.log_evidence, posterior.predict(*problem.cross(fit.point, d.inputs(COUNTS[N:])))
 
 
+@pytest.mark.slow_cases("rational_quadratic")
 @pytest.mark.parametrize("kernel", KERNELS)
 def test_a_regression_is_that_of_dense_inputs_at_the_same_hyperparameters(kernel):
     svr = bp.BayesianSVR(kernel=kernel, **SVR).fit(X, Y)
@@ -49,7 +50,7 @@ def test_a_regression_is_that_of_dense_inputs_at_the_same_hyperparameters(kernel
     np.testing.assert_allclose(svr.lengthscale_, svr._columns.matrix.scale / fit.point["inverse_lengthscale"])
 
 
-@pytest.mark.slow_cases("rbf")
+@pytest.mark.slow_cases("rbf", "rational_quadratic")
 @pytest.mark.parametrize("kernel", KERNELS)
 def test_a_classification_is_that_of_dense_inputs(kernel):
     svc = bp.BayesianSVC(kernel=kernel, probability="mean").fit(X, LABELS)
@@ -118,7 +119,7 @@ def columns_of(rng, *more):
     return sparse.csr_array(sparse.hstack([A, *more])), y
 
 
-@pytest.mark.parametrize("kernel", ["linear", "rbf"])
+@pytest.mark.parametrize("kernel", ["linear", pytest.param("rbf", marks=pytest.mark.slow)])
 def test_a_large_constant_column_hides_no_other(kernel):
     X, y = columns_of(np.random.default_rng(0), np.full((60, 1), 1e3))
     assert bp.BayesianSVR(kernel=kernel, random_state=0).fit(X[:40], y[:40]).score(X[40:], y[40:]) > 0.9

@@ -240,7 +240,7 @@ def test_parts_of_the_uncertainty(options):
     assert found["function"][2] > 2 * found["function"][0]
 
 
-@pytest.mark.parametrize(("n", "periods"), [(100, 10), (150, 20)])
+@pytest.mark.parametrize(("n", "periods"), [(100, 10), pytest.param(150, 20, marks=pytest.mark.slow)])
 def test_a_function_that_oscillates_often_is_found(n, periods):
     """From half a standard deviation a search saw noise alone, and a half-normal prior forbade such lengthscales."""
     rng = np.random.default_rng(0)
@@ -253,6 +253,7 @@ def test_a_function_that_oscillates_often_is_found(n, periods):
     assert np.mean((svc.predict(new) == "up") == (np.sin(2.0 * np.pi * new[:, 0]) > 0.0)) > 0.85
 
 
+@pytest.mark.slow_cases("300-5-25-False", "150-2-10-False", "100-5-4-False", "150-5-10-False")
 @pytest.mark.parametrize(
     ("n", "d", "periods", "words"),
     [(100, 5, 4, False), (150, 5, 10, False), (300, 5, 25, False), (150, 2, 10, False), (150, 2, 10, True)],

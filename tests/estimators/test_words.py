@@ -37,7 +37,7 @@ def problem_of(machine):
     return machine._fit.problem, machine._fit.point
 
 
-@pytest.mark.slow_cases("BayesianSVR")
+@pytest.mark.slow_cases("BayesianSVR", "BayesianOrdinalSVC")
 def test_the_words_of_a_column_and_its_gaps_have_one_lengthscale(fitted):
     machine, _ = fitted
     assert list(machine.relevance_.index) == [
@@ -50,7 +50,7 @@ def test_the_words_of_a_column_and_its_gaps_have_one_lengthscale(fitted):
     np.testing.assert_allclose(lengthscales(problem, point), machine.lengthscale_ / machine.scale_, rtol=1e-12)
 
 
-@pytest.mark.slow_cases("BayesianSVC")
+@pytest.mark.slow_cases("BayesianSVR")
 @pytest.mark.parametrize("name", ["BayesianSVR", "BayesianSVC"])
 def test_two_words_are_one_number(name):
     """A column of two words has the covariance of its indicator as a number."""

@@ -99,7 +99,7 @@ def model_of(build: Callable[[], None], **options: Any) -> pm.Model:
     return model
 
 
-@pytest.mark.slow_cases("exponential", "student")
+@pytest.mark.slow_cases("exponential", "student", "indicators")
 @pytest.mark.parametrize("build", REASONS, ids=lambda build: build.__name__)
 def test_nuts_samples_what_other_methods_refuse(build: Callable[[], None]):
     model = model_of(build)
@@ -210,11 +210,8 @@ def test_mistakes_of_the_data_are_none_of_pymc():
         bp.fit(METHOD, model)
 
 
-def test_a_model_that_is_read_has_no_such_attribute():
-    with pm.Model() as model:
-        pm.Normal("y", mu=gp(), sigma=0.3, observed=Y)
-    assert read_model(model).target == "y"
-    result = bp.fit(METHOD, model, progressbar=False, random_seed=1)
+def test_a_model_that_is_read_has_no_such_attribute(sinc_results):
+    result = sinc_results["NUTS"]
     assert "other_methods" not in result.attrs and "latent_posterior" in result.children
 
 

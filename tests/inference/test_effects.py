@@ -71,7 +71,7 @@ def of_own_values(model, result, columns):
     return variance(average, moved.reshape(-1, 3)) / variance(np.eye(len(X)), X)
 
 
-@pytest.mark.parametrize("feature, error", [(0, 0.005), (1, 1e-6), ((0, 2), 0.02)])
+@pytest.mark.parametrize("feature, error", [(0, 0.005), (1, 1e-6), pytest.param((0, 2), 0.02, marks=pytest.mark.slow)])
 def test_shares_are_of_the_values_of_the_rows(fitted, feature, error):
     """They depend on no choice of the values that are shown; two columns have ten values each."""
     model, result = fitted
@@ -108,6 +108,6 @@ def test_a_sum_of_processes_is_refused():
     with pm.Model() as sum_model:
         parts = [bp.GP(cov_func=pm.gp.cov.ExpQuad(3, ls=1.0, active_dims=[i])).prior(f"f{i}", X=X) for i in (0, 1)]
         bp.SoftInsensitive("y", mu=parts[0] + parts[1], C=5.0, epsilon=0.1, beta=0.3, observed=Y)
-        of_sum = bp.fit(bp.MeanField(), progressbar=False)
+        of_sum = bp.fit(bp.MeanField(), progressbar=False, draws=9)
     with pytest.raises(ModelError, match="effect takes one process"):
         bp.effect(of_sum, X, 0, model=sum_model)

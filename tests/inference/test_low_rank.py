@@ -61,7 +61,7 @@ def dense(monkeypatch):
     return call
 
 
-@pytest.mark.slow_cases("local")
+@pytest.mark.slow_cases("local", "exact")
 @pytest.mark.parametrize("method", METHODS, ids=IDS)
 def test_the_evidence_and_its_gradient_are_those_of_the_matrix(method, dense):
     by_root, by_matrix = read_model(regression()), dense(read_model, regression())
@@ -79,6 +79,7 @@ def test_the_evidence_and_its_gradient_are_those_of_the_matrix(method, dense):
     np.testing.assert_allclose(gradient, numeric, rtol=tolerance, atol=1e-5)
 
 
+@pytest.mark.slow
 def test_intervals_and_rows_fewer_than_columns(dense):
     by_root, by_matrix = read_model(regression("interval")), dense(read_model, regression("interval"))
     some = np.arange(5)
@@ -121,7 +122,7 @@ def test_gaussian_noise_is_bayesian_linear_regression():
     np.testing.assert_allclose(np.cov(samples.T), new @ V @ new.T + np.eye(7) / 16, atol=0.02)
 
 
-@pytest.mark.slow_cases("exact", "local", "MAP")
+@pytest.mark.slow_cases("exact", "local", "MAP", "mean field")
 @pytest.mark.parametrize("method", [bp.MAP(), *METHODS], ids=["MAP", *IDS])
 def test_results_are_those_of_the_matrix(method, dense):
     first, second = regression(), regression()

@@ -55,7 +55,7 @@ def test_an_input_of_infinite_lengthscale_does_not_count(problem):
 
 def test_predict_and_the_estimator_give_these_moments():
     X, y = np.random.default_rng(0).normal(size=(40, 2)), np.random.default_rng(1).normal(size=40)
-    svr = bp.BayesianSVR(restarts=1, blocks=bp.LocalBlocks(20, neighbours=10), random_state=0).fit(X, y)
+    svr = bp.BayesianSVR(kernel="rbf", restarts=1, blocks=bp.LocalBlocks(20, neighbours=10)).fit(X, y)
     f, sd = svr.predict_f(NEW)
     inputs = (NEW - svr.mean_) / svr.scale_
     found = moments_from_neighbours(svr._fit.problem, svr._fit.point, inputs, 10)

@@ -18,6 +18,7 @@ def test_any_tree_is_saved_and_loaded(tmp_path, size):
     assert bp.load(tmp_path / "fit.nc").equals(tree)
 
 
+@pytest.mark.slow_cases("Laplace", "mean field", "MAP")
 @pytest.mark.parametrize("name", ["MAP", "Laplace", "mean field", "NUTS"])
 def test_a_result_is_saved_and_loaded_without_loss(sinc_results, tmp_path, name):
     bp.save(sinc_results[name], tmp_path / "fit.nc")

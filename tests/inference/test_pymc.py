@@ -44,7 +44,7 @@ METHODS = (
 )
 
 
-@pytest.mark.slow_cases("Laplace-parts", "Laplace-reparameterize", "Laplace-blocks")
+@pytest.mark.slow_cases("Laplace-parts", "Laplace-reparameterize", "Laplace-blocks", "Laplace-")
 @pytest.mark.parametrize("options", [{}, {"parts": True}, {"reparameterize": False}, {"blocks": BLOCKS}], ids=" ".join)
 @pytest.mark.parametrize("method", METHODS, ids=lambda method: method.name)
 def test_predictions_in_sample_by_pymc(method, options):
@@ -93,7 +93,7 @@ LABELS = {
 }
 
 
-@pytest.mark.slow_cases("dates", "periods", "objects", "categories")
+@pytest.mark.slow_cases("dates", "periods", "objects", "categories", "dates with a zone")
 @pytest.mark.parametrize("labels", LABELS)
 def test_labels_of_any_kind_can_be_saved(labels, tmp_path):
     made = model(coords=LABELS[labels])

@@ -50,7 +50,8 @@ def model(kind, rows, blocks=None):
 
 
 @pytest.mark.slow_cases(
-    "method1-intervals", "method1-censored", "method1-noisy", "method1-classes", "method0-intervals", "method0-censored"
+    *(f"method{i}-{kind}" for i in (0, 1) for kind in ("intervals", "censored", "noisy")),
+    *("method1-classes", "method0-weighted"),
 )
 @pytest.mark.parametrize("kind", [weighted, noisy, intervals, censored, classes])
 @pytest.mark.parametrize("method", [bp.MeanField(), bp.Laplace(curvature="local")])

@@ -77,6 +77,7 @@ def test_a_folder_predicts_what_the_estimator_in_memory_predicts(model, data):
     np.testing.assert_allclose(bp.effect(model, NEW, 0, **few), bp.effect(svr, NEW, 0, **few), rtol=1e-6, atol=1e-9)
 
 
+@pytest.mark.slow
 def test_weights_of_a_folder_are_those_of_its_rows(data, tmp_path):
     """Truth: a solve of the rows of each block, with their weights and in weighted units."""
     weight = np.random.default_rng(0).uniform(0.5, 3.0, 300)
@@ -94,8 +95,8 @@ def test_weights_of_a_folder_are_those_of_its_rows(data, tmp_path):
 
 
 def test_repeated_rows_are_named(data, tmp_path):
-    with pytest.warns(UserWarning, match="300 of 600 rows repeat others, targets included"):
-        bp.fit_folder(machine(), *(np.concatenate([each, each]) for each in data), folder=tmp_path / "model")
+    with pytest.warns(UserWarning, match="75 of 150 rows repeat others, targets included"):
+        bp.fit_folder(machine(), *(np.concatenate([each[:75]] * 2) for each in data), folder=tmp_path / "model")
 
 
 def test_a_copy_predicts_the_same_and_a_table_of_predictions_agrees(model, tmp_path):

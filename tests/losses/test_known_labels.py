@@ -41,7 +41,7 @@ def by_mpmath(mean, variance, label, C, weight, reach=1e4):
     return float(mpmath.log(mass)), float(first / mass), float(second / mass - (first / mass) ** 2)
 
 
-@pytest.mark.slow_cases("2.0-100.0-1.0-20.0-1.0")
+@pytest.mark.slow_cases("2.0-100.0-1.0-20.0-1.0", "4.0-9.0--1.0-3.0-1.0", "0.5-0.01--1.0-0.7-2.5")
 @pytest.mark.parametrize(
     ("mean", "variance", "label", "C", "weight"),
     [

@@ -87,6 +87,7 @@ def test_models_that_stay_as_they_are():
     assert not can_whiten(read_model(centred))
 
 
+@pytest.mark.slow_cases("rbf")
 @pytest.mark.parametrize("kernel", ["rational_quadratic", "rbf", "linear"])
 def test_each_factorisation_is_there_once(kernel):
     """In the density as PyMC builds it each is there twice, and so would be its gradient."""

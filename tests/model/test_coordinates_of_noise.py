@@ -44,7 +44,7 @@ def test_the_variance_is_that_of_the_noise(tube, beta):
     assert found == pytest.approx(float(soft_insensitive(1.0, tube, beta).variance), rel=1e-10)
 
 
-@pytest.mark.slow_cases("epsilon by C", "free beta", "beta as data")
+@pytest.mark.slow_cases("epsilon by C", "free beta", "beta as data", "huber", "epsilon_insensitive")
 @pytest.mark.parametrize(
     "options",
     [

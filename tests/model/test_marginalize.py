@@ -46,6 +46,7 @@ def build(noise="soft", y=DATA.y, X=DATA.X):
 NOISES = ["soft", "normal", "laplace", "asymmetric"]
 
 
+@pytest.mark.slow_cases("soft-method4", "asymmetric-method3", "normal-method1")
 @pytest.mark.parametrize(
     ("noise", "method"), [*((noise, bp.MeanField()) for noise in NOISES), *(("soft", each) for each in METHODS[:2])]
 )

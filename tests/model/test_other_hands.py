@@ -54,6 +54,7 @@ def mixture() -> pm.Model:
     return model
 
 
+@pytest.mark.slow_cases("EpsilonInsensitive-guess2-fixed2", "SoftInsensitive-guess1-fixed1")
 @pytest.mark.parametrize(
     ("distribution", "guess", "fixed"),
     [

@@ -39,6 +39,7 @@ def derivative(problem, point, slopes, covariances, scale):
     return np.array(out)
 
 
+@pytest.mark.slow_cases("rbf", "matern52", "rational_quadratic")
 @pytest.mark.parametrize("kernel", SMOOTH_KERNELS)
 def test_covariances_of_slopes_are_derivatives(kernel):
     problem, point = problem_of(kernel)
@@ -89,7 +90,7 @@ def test_a_prior_given_slopes_is_that_of_the_joint_gaussian():
         given.prior_of_each(point, new[None])
 
 
-@pytest.mark.parametrize("count", [1, 2])
+@pytest.mark.parametrize("count", [pytest.param(1, marks=pytest.mark.slow), 2])
 def test_two_rows_and_slopes_have_the_posterior_of_quadrature(count):
     rows, y = np.array([[-0.6], [0.7]]), np.array([0.8, -0.5])  # which fall, and shall rise
     problem, point = problem_of("rbf", rows, y)

@@ -25,6 +25,7 @@ GROUP = np.arange(N) % 3
 SECOND = np.array([3, 0, 11, 8, 5])  # rows in another order
 REST = np.setdiff1d(np.arange(N), SECOND)
 K = np.exp(-0.5 * (X - X.T) ** 2)
+CHAIN = bp.NUTS(draws=3, tune=3, chains=1, latent=bp.Laplace())
 
 
 def process(inputs: object = X, **options: object) -> pt.TensorVariable:
@@ -80,10 +81,10 @@ def test_targets_of_the_same_rows_against_the_exact_process(as_data: bool, repar
     covariance[N:, N:] += 4.0
     targets = np.concatenate([Y, OTHER])
     truth = multivariate_normal(np.zeros(2 * N), covariance).logpdf(targets)
-    result = bp.fit(bp.MeanField(), model, hyperparameters={"sd": 0.1}, progressbar=False)
+    result = bp.fit(bp.MeanField(), model, hyperparameters={"sd": 0.1}, progressbar=False, draws=30)
     assert result.attrs["log_evidence"] == pytest.approx(truth, abs=2e-3)  # jitter is 1e-6 of a variance of .01
     posterior = result["posterior"].to_dataset()
-    assert posterior["twice"].sizes == {"chain": 1, "draw": 500, "obs": N}
+    assert posterior["twice"].sizes == {"chain": 1, "draw": 30, "obs": N}
     np.testing.assert_allclose(posterior["twice"].values, 2.0 * posterior["f"].values[..., :N])
 
     x = np.array([[0.4]])
@@ -121,7 +122,7 @@ def test_data_of_one_target_alone():
         bp.Huber("other", mean, C[1], 0.1, observed=pm.Data("y", Y[SECOND]))
 
     model, other, point = build(make), stacked_by_hand(0.3), {"C": [9.0, 4.0]}
-    results = [bp.fit(bp.MeanField(), m, hyperparameters=point, progressbar=False) for m in (model, other)]
+    results = [bp.fit(bp.MeanField(), m, hyperparameters=point, progressbar=False, draws=9) for m in (model, other)]
     assert results[0].attrs["log_evidence"] == pytest.approx(results[1].attrs["log_evidence"], abs=1e-9)
     new = {"h": [0.5], "g": [2]}
     found = bp.predict(results[0], [[1.0]], model=model, target="other", data=new)
@@ -184,7 +185,7 @@ def test_missing_targets_and_inputs_as_columns():
     model = build(make)
     problem = read_model(model)
     assert problem.targets.size == N - 1 + N - FIRST
-    result = bp.fit(bp.MeanField(), model, progressbar=False)
+    result = bp.fit(bp.MeanField(), model, progressbar=False, draws=9)
     a, b = (bp.predict(result, [[x]], model=model, target="z")["f_mean"].item() for x in (9.0, 10.0))
     assert b - a == pytest.approx(result["moments"]["b"].sel(moment="mean").item(), rel=1e-6)
 
@@ -206,7 +207,8 @@ def test_rows_without_any_target_beside_missing_ones():
     assert np.isfinite(bp.predict(result, X[[FIRST]], model=model, target="y_observed")["y_mean"]).all()
 
 
-def test_data_with_dims_have_no_dims_where_rows_are_stacked():
+@pytest.mark.parametrize("method", [bp.Laplace(), pytest.param(CHAIN, marks=pytest.mark.slow)])
+def test_data_with_dims_have_no_dims_where_rows_are_stacked(method: object):
     def make() -> None:
         h, b = pm.Data("h", OTHER, dims="obs"), pm.Normal("b")
         f = process(pm.Data("X", X, dims=("obs", "column")))
@@ -214,7 +216,7 @@ def test_data_with_dims_have_no_dims_where_rows_are_stacked():
         pm.Normal("z", f[:4], pm.HalfNormal("sd"), observed=OTHER[:4])
 
     model = build(make, coords={"obs": np.arange(N)})
-    result = bp.fit(bp.NUTS(draws=3, tune=3, chains=1, latent=bp.Laplace()), model, progressbar=False, random_seed=0)
+    result = bp.fit(method, model, progressbar=False, random_seed=0)
     assert result["constant_data"]["h"].shape == (N + 4,)
     with pytest.raises(ValueError, match=r"target must be one of y, z, .*: give it to bp.predict or"):
         bp.plot_predictive({"result": result}, model=model)

@@ -237,6 +237,7 @@ def test_nearest_rows_are_predicted_on_the_scales(scale):
     assert np.sqrt(np.mean(error**2)) < 0.05
 
 
+@pytest.mark.slow
 def test_few_rows_have_scales(tmp_path):
     """An automatic kernel without main effects learns scales; one that is named does not."""
     Z = np.random.default_rng(0).normal(0.0, 2.0, (560, 3))

@@ -24,6 +24,7 @@ def models(noise):
     return [standard_model(inputs, Y, noise, "rbf", of_noise=of_noise, of_targets=known) for known in both]
 
 
+@pytest.mark.slow_cases("epsilon_insensitive", "huber", "gaussian", "absolute")
 @pytest.mark.parametrize("noise", NOISES)
 def test_the_log_density_of_a_row_is_multiplied_by_its_weight(noise):
     weighted, plain = models(noise)

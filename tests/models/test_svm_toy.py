@@ -19,7 +19,7 @@ SPEC.loader.exec_module(STUDY)
 def test_svm_toy_has_the_density_and_labels_of_the_joint_model():
     """Inputs avoid the gap |f| < 1, (12), and labels follow P(y|f), (10)."""
     C, f, y, gap = 2.0, [], [], []
-    for seed in range(40):
+    for seed in range(20):
         toy = STUDY.svm_toy(30, C=C, random_seed=seed)
         at = np.interp(toy.data.X[:, 0], toy.grid, toy.f)
         f, y = [*f, *at], [*y, *toy.data.y]

@@ -64,6 +64,7 @@ def test_evidences_at_one_point(sinc_model, sinc_results):
     assert not {"elpd", "p(y)"} & set(table.columns)
 
 
+@pytest.mark.slow
 def test_a_result_is_judged_at_its_own_hyperparameters_whatever_else_was_run(sinc_model, sinc_results):
     """The errors of the evidence against an annealed run of the test's own, and the same verdicts in any company."""
     model, _data = sinc_model
@@ -181,7 +182,7 @@ def test_a_model_may_have_no_hyperparameters():
     assert bp.report_page(table, title="signs").startswith("<!doctype html>")
 
 
-@pytest.mark.parametrize("kind", ["conditional", "joint"])
+@pytest.mark.parametrize("kind", ["conditional", pytest.param("joint", marks=pytest.mark.slow)])
 def test_a_normalised_evidence_is_compared_with_one_of_its_kind(kind):
     model = labelled()
     method = classification.NormalisedEvidence(kind, steps=0, particles=400)

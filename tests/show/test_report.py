@@ -91,6 +91,7 @@ def test_citations_are_those_of_the_citation_file(page):
     assert sum(title in page for title in titles) == 3
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("width", [390, 1200])
 def test_a_browser_shows_it(page, tmp_path, width):
     browser = next((found for name in BROWSERS if (found := shutil.which(name))), None)
