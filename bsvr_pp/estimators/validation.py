@@ -344,10 +344,10 @@ def _validate(
     """Return data as numbers, by scikit-learn's checks; columns of a table are encoded (`tables.columns`)."""
     matrix = is_matrix(getattr(estimator, "kernel", None))
     table, targets = None if matrix else table_of(X), np.asarray(y).dtype if numeric else np.dtype(object)
-    options: dict[str, Any] = {"y_numeric": numeric, "ensure_min_samples": least} if reset else {}
-    options["allow_nd"] = matrix  # of several kernels
+    checks = {"y_numeric": numeric, "ensure_min_samples": least} if reset else {}
+    options: dict[str, Any] = {"allow_nd": matrix, **checks}  # of several kernels
     sparse = takes_sparse(estimator) if reset else isinstance(estimator._columns.matrix, SparseInputs)
-    used = slice(None) if table is None or weight is None else checked_weights(weight, len(table)) > 0
+    used = slice(None) if table is None else checked_weights(weight, len(table)) > 0
     if reset:
         estimator.encoding_ = None if table is None else Encoding.of_table(table[used])
     encoding = estimator.encoding_
@@ -359,8 +359,7 @@ def _validate(
     for name, dtype in (("y", targets), ("X", given)):
         if dtype.kind in "mM":
             raise ValueError(f"{name} must be numbers, got {dtype}: subtract a date, and divide by a unit of time")
-    index = [] if table is None or not reset else [name for name in table.index.names if name is not None]
-    if index:
+    if index := [] if table is None or not reset else [name for name in table.index.names if name is not None]:
         warn(f"the index of X, {', '.join(map(repr, index))}, is no input: X.reset_index() makes it a column")
     try:
         if numeric and targets.kind in "USbO":
@@ -391,21 +390,24 @@ def _validate(
     if sparse and (issparse(inputs) or not reset):
         inputs = csr_array(inputs)  # new ones may be dense
         check_size("X", inputs.data)
-    whole = given.kind in "iu" and reset  # digits may be lost in the conversion
-    parts: list[tuple[str, Any]] = [] if issparse(inputs) else [("X", np.asarray(X) if whole else inputs)]
-    if table is not None and encoding is not None:
-        parts = [(f"column {name!r}", column) for name, column in zip(encoding.names, inputs.T, strict=True)]
+    elif table is not None and encoding is not None:
+        for name, column in zip(encoding.names, inputs.T, strict=True):
+            _check_digits(f"column {name!r}", column, reset)
+    else:
+        _check_digits("X", np.asarray(X) if given.kind in "iu" else inputs, reset)  # conversion may lose digits
     if labels is not None and (numeric or labels.dtype.kind == "f"):
-        parts.append(("y", labels))
-    for name, values in parts:
-        check_size(name, values)
-        if reset:
-            check_spread(name, values)
+        _check_digits("y", labels, reset)
     for note in encoding.codes(inputs[used]) if reset and table is not None and encoding else ():
         warn(note)
     if numeric and labels is not None:
         check_varies("y", labels)
     return inputs if issparse(inputs) else np.asarray(inputs), labels
+
+
+def _check_digits(name: str, values: Array, training: bool) -> None:
+    check_size(name, values)
+    if training:
+        check_spread(name, values)
 
 
 def encoded(encoding: Encoding, table: pd.DataFrame) -> Array:
