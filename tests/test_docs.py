@@ -30,9 +30,9 @@ NOTEBOOKS = {f"notebooks/{path.stem}.md" for path in (ROOT / "notebooks").glob("
 # Pages that cite other projects; a reader follows their links, and the page itself needs no network.
 WITH_SOURCES = {"comparison.md", "how-to/conformal.md", "how-to/skpro.md"}
 HOW_TO = """
-arrivals arviz censored classification cluster conformal csv distributions effects few-rows kernels-as-
-matrices many-rows monotone-effects noise-of-inputs noise ordinal parts pymc save several-sources several-
-targets sparse-inputs tables weights
+arrivals arviz censored classification cluster conformal csv distributions effects few-rows kernels-as-matrices
+many-rows monotone-effects noise-of-inputs noise ordinal parts pymc save several-sources several-targets sparse-inputs
+tables weights
 """
 SLOW = {f"how-to/{name}.md" for name in HOW_TO.split()} | {
     *("explanation/evidence.md", "explanation/normalisation.md", "gallery.md"),
