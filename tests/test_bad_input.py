@@ -196,6 +196,23 @@ def with_names(columns=("a", "b")):
     return bp.predict(found, table.set_axis(list(columns), axis=1), model=model)
 
 
+def with_other_rows(fixed=False):
+    """Predict by a model whose data have another number of rows than in training."""
+    with pm.Model() as model:
+        f, z = bp.GP(cov_func=pm.gp.cov.ExpQuad(1, ls=1.0)).prior("f", X=X), pm.Data("z", Y)
+        pm.Normal("y", f + (z if fixed else pm.Normal("b") * z), 1.0, observed=Y)
+        result = bp.fit(bp.MeanField(), progressbar=False)
+        pm.set_data({"z": Y[:2]})
+    return bp.predict(result, X[:2], model=model, data={"z": Y[:2]})
+
+
+def with_another_kernel():
+    with pm.Model() as model:
+        f = bp.GP(cov_func=pm.gp.cov.ExpQuad(1, ls=1.1)).prior("f", X=X)
+        bp.SoftInsensitive("y", mu=f, C=5.0, epsilon=0.1, beta=0.3, observed=Y)
+    return bp.predict(observed(beta=0.3), X, model=model)
+
+
 def fitted_in_intervals():
     """Fit a model of intervals, and return it with its result."""
     with pm.Model() as model:
@@ -663,6 +680,11 @@ PUBLIC = {
         (lambda s: bp.predict(xr.DataTree(), X, model=s.model), f"result {BY_FIT} DataTree: draws of bp.marg"),
         (lambda s: bp.predict(s.result, X, model=s.labels), "result has soft_insensitive noise and the model hinge"),
         (lambda s: bp.predict(s.result, X, model=s.other), "different numbers of training points"),
+        (
+            lambda s: with_another_kernel(),
+            "result was computed with another kernel, mean or noise than the model has: the",
+        ),
+        *((lambda s, each=each: with_other_rows(each), "z has 2 rows, and y has 6: set it back by") for each in (0, 1)),
         *options(lambda s, **o: bp.predict(s.result, X, model=s.model, **o), neighbours=NO_COUNT_OR_NONE),
         (lambda s: bp.predict(s.result, X, model=s.model, target="z"), "target must be one of y, got 'z'"),
         *[
@@ -1574,6 +1596,7 @@ def rows(x="{i}", n=25):
 
 
 FILES = {
+    "words.csv": (rows().replace("\n3,", "\nTRUE,"), "column 'x' is not numeric, row 5 has 'TRUE'"),
     "blank.csv": (rows().replace("\n3,", "\n\n\nx3,"), "column 'x' is not numeric, row 7 has 'x3'"),
     "tiny.csv": (rows("{i}e-200"), "column 'x' must have a standard deviation of at least 1e-150"),
     "header.csv": (rows(n=0), "has 0 rows, at least 10 are needed"),

@@ -342,8 +342,7 @@ def _members(problem: Problem, result: xr.DataTree) -> list[Member]:
 
 
 def latent_posterior(problem: Problem, result: xr.DataTree) -> tuple[LatentPosterior, NoiseModel]:
-    """Return the Gaussian posterior of f and the noise of a result at one point of the hyperparameters."""
-    check_match(problem, result)
+    """Return the Gaussian posterior of f and the noise of a checked result at one point of the hyperparameters."""
     (member,) = _members(problem, result)
     K, mean, noise = problem.at(member.point)
     return posterior_of(problem, K, mean, member.dual_coef, member.site_precision), noise

@@ -21,6 +21,8 @@ from pytensor.graph.traversal import ancestors
 
 from bsvr_pp.core import __version__
 from bsvr_pp.core.approximations import LatentPosterior
+from bsvr_pp.core.approximations.mode import duality_gap
+from bsvr_pp.core.approximations.posterior import from_sites
 from bsvr_pp.core.arrays import Array, Values, check_fields, numbers
 from bsvr_pp.core.losses import NoiseModel
 from bsvr_pp.core.losses.noise import IntervalNoise
@@ -34,6 +36,7 @@ from bsvr_pp.model.row_kinds import missing_name
 _ONE_POINT = "hyperparameters are one point, equal in all draws of f: ESS, R-hat and MCSE have no meaning"
 _DRAWS = 500  # number of draws of f from a Gaussian approximation, and of new targets,
 _FEWEST, _NUMBERS = 20, 2_000_000  # fewer with many rows: about this many numbers
+_SAME, _ROUNDING = 1e-5, 1e-10  # tolerances of a second computation, of the largest value and of the terms of K·a
 
 
 def check_result(name: str, result: object) -> None:
@@ -117,6 +120,47 @@ def check_match(problem: Problem, result: object, name: str = "result") -> None:
     for label, value in held.items():
         if label in present:  # ends of the model may depend on its hyperparameters
             check_same(f"{name} was computed with other {label} than the model has", value, present[label])
+    if complete:
+        _check_functions(problem, result, name)
+
+
+def _check_functions(problem: Problem, result: xr.DataTree, name: str) -> None:
+    """Check that kernel, mean and noise of a model give what a result has at its first point, in its first block."""
+    own, rows = problem.part(0), problem.blocks.rows(0)
+    (point,) = points_of(result["posterior"].to_dataset().isel(chain=[0], draw=[0]), problem.hyperparameters)
+    K, mean, noise = own.dense_at(point)
+
+    def first(group: str, variable: str) -> Array:
+        return np.reshape(result[group].to_dataset()[variable].values, (-1, problem.targets.size))[0, rows]
+
+    f, white = first(_group_of_mu(result), problem.prior.name), str(problem.prior.whitened)
+    same: dict[str, tuple[Array, Array, float]] = {}  # by the result, by the model, and another tolerance
+    if "log_likelihood" in result.children:
+        likelihood = noise.log_likelihood(own.targets, f)
+        same["log likelihood of a draw at row {}"] = first("log_likelihood", problem.target), likelihood, 0.0
+    if not is_sampled(result):
+        dual, sd = first("latent_posterior", "dual_coef"), np.sqrt(K.diag)
+        rounding = _ROUNDING * sd.max() * float(sd @ np.abs(dual))
+        same["mean of f at row {}"] = first("latent_posterior", "mean"), mean + K.matvec(dual), rounding
+        if is_mode(result):
+            worst = float(result.attrs["duality_gap"])
+            gap = duality_gap(K, own.targets, noise, dual, mean)
+            same["relative duality gap"] = np.full(1, worst), np.full(1, gap), _SAME + worst
+    elif "leave_one_out" in result.children:
+        found = from_sites(K, mean, *(first("latent_draws", each) for each in ("dual_coef", "site_precision")))
+        others = found.log_loo(own.targets, noise)
+        same["log density given the others at row {}"] = first("leave_one_out", problem.target), others, 0.0
+    elif white in result["posterior"]:
+        same["f of a draw at row {}"] = f, mean + K.unwhiten(first("posterior", white)), 0.0
+    for label, (held, present, tolerance) in same.items():
+        excess = np.abs(held - present) - _SAME * np.abs(held).max() - tolerance
+        if not (excess <= 0).all():
+            i = int(np.argmax(excess))
+            raise ValueError(
+                f"{name} was computed with another kernel, mean or noise than the model has: the "
+                f"{label.format(np.arange(problem.targets.size)[rows][i])} is {held[i]:.6g} by the result and "
+                f"{present[i]:.6g} by the model"
+            )
 
 
 def _check_vectors(problem: Problem, result: xr.DataTree, name: str) -> None:

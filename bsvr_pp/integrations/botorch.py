@@ -18,7 +18,7 @@ import xarray as xr
 from bsvr_pp.core.arrays import Array
 from bsvr_pp.estimators.svr import BayesianSVR
 from bsvr_pp.inference.fitted import read_fitted
-from bsvr_pp.inference.result import check_match, is_mode
+from bsvr_pp.inference.result import is_mode
 from bsvr_pp.model.gp import localize
 from bsvr_pp.model.problem import read_model
 from bsvr_pp.model.slopes import GivenSlopes
@@ -74,7 +74,6 @@ def to_botorch(fitted: BayesianSVR | xr.DataTree, model: pm.Model | None = None)
         centre, width, location, unit, logarithm = astuple(fit.units)
     elif isinstance(fitted, xr.DataTree):
         problem = read_model(model)
-        check_match(problem, fitted)
         found, logarithm, mode = read_fitted(problem, fitted), False, is_mode(fitted)
         centre, width, location, unit = np.zeros(problem.n_inputs), np.ones(problem.n_inputs), 0.0, 1.0
     else:

@@ -509,7 +509,7 @@ def spec_of(record: Mapping[str, Record]) -> tuple[RegressionSpec, Columns]:
     spec = from_options(BayesianSVR, record["run"]["recipe"])._check_options()
     found = dict(record.get("kernel", {}))  # with its data from the rows
     if found:
-        found |= {"levels": tuple(found["levels"]), "warping": Warping.of_array(np.column_stack(found["warping"]))}
+        found |= {"levels": tuple(found["levels"]), "warping": Warping.of_array(np.column_stack(found["warping"][:2]))}
     return replace(spec, model=replace(spec.model, tied=columns.tied, **found), size=spec.local.rows), columns
 
 

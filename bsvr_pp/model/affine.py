@@ -24,7 +24,7 @@ from pytensor.graph.rewriting.utils import rewrite_graph
 from pytensor.graph.traversal import toposort
 
 from bsvr_pp.core.arrays import Array, Number, Rows, Tensor
-from bsvr_pp.model.compiled import Columns, value_of
+from bsvr_pp.model.compiled import Columns, data_of, value_of
 from bsvr_pp.model.gaussian import (
     above,
     gaussian_above,
@@ -243,7 +243,17 @@ def affine_of(
     graphs = [location, *means.values()]
     n = len(np.asarray(value_of(model.rvs_to_values[target]))) if kept is None else shape_of(mu)[0]
     numbers = RowValues(model, location, named, n)
-    if not all(_is_linear(graph, list(named.values())) for graph in graphs) or not numbers.linear():
+    try:
+        straight = all(_is_linear(graph, list(named.values())) for graph in graphs) and numbers.linear()
+    except ValueError as error:  # shapes that do not broadcast
+        rows = {v.name: np.shape(v.get_value())[:1] for v in data_of(model) if not above(graphs).isdisjoint([v])}
+        for name in [name for name, size in rows.items() if size not in ((), (1,), (n,))]:
+            raise ValueError(
+                f"{name} has {rows[name][0]} rows, and {target.name} has {n}: set it back by pm.set_data, and give "
+                "values of new rows by data="
+            ) from error
+        raise
+    if not straight:
         raise ModelError(
             f"mu of {target.name} must be linear in latent functions and Gaussian variables, and "
             f"{_bend(graphs, named)} is not: add linear terms alone, or give a coefficient another prior"

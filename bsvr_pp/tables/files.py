@@ -104,8 +104,10 @@ class TextTable:
         return "," if decimal else "."
 
     def _numbers(self, given: pd.Series, decimal: str) -> pd.Series:
-        """Return a column as numbers, NaN where a cell is missing."""
+        """Return a column as numbers, NaN where a cell is missing; true and false stand alone, or beside 0 and 1."""
         numbers = given.map(lambda cell: _number(cell.replace(decimal, ".")), na_action="ignore").astype(np.float64)
+        if not numbers.dropna().isin(_WORDS.values()).all():
+            numbers[given.str.lower().isin(_WORDS)] = np.nan
         for line in given.index[given.notna() & ~np.isfinite(numbers)]:
             if np.isinf(numbers[line]):
                 raise DataError(f"{self.path}: column {given.name!r} is not finite in row {line}")

@@ -9,6 +9,8 @@ import xarray as xr
 
 import bsvr_pp as bp
 from bsvr_pp.inference.protocol import to_record
+from bsvr_pp.inference.result import from_samples
+from bsvr_pp.model.problem import read_model
 from bsvr_pp.show.plots import calibration_picture
 
 N = 12
@@ -17,12 +19,13 @@ Y = np.sin(X[:, 0])
 AT = {"lengthscale": 1.5, "C": 5.0}
 
 
-def build(X=X, y=Y, noise="soft_insensitive"):
+def build(X=X, y=Y, noise="soft_insensitive", kernel=pm.gp.cov.ExpQuad, mean=0.0, epsilon=0.1):
     with pm.Model() as model:
         ls, C = pm.LogNormal("lengthscale", 0.0, 1.0), pm.LogNormal("C", 1.0, 1.5)
-        f = bp.GP(cov_func=pm.gp.cov.ExpQuad(2, ls=ls)).prior("f", X=pm.Data("X", X))
+        gp = bp.GP(mean_func=pm.gp.mean.Constant(mean), cov_func=kernel(2, ls=ls))
+        f = gp.prior("f", X=pm.Data("X", X))
         if noise == "soft_insensitive":
-            bp.SoftInsensitive("y", mu=f, C=C, epsilon=0.1, beta=0.3, observed=pm.Data("targets", y))
+            bp.SoftInsensitive("y", mu=f, C=C, epsilon=epsilon, beta=0.3, observed=pm.Data("targets", y))
         else:
             pm.Laplace("y", mu=f, b=1 / C, observed=pm.Data("targets", y))
     return model
@@ -35,8 +38,8 @@ def replaced(**data):
     return model
 
 
-def of_point(model):
-    return bp.fit(bp.MeanField(), model, hyperparameters=AT, random_seed=0, progressbar=False)
+def of_point(model, method=None):
+    return bp.fit(method or bp.MeanField(), model, hyperparameters=AT, random_seed=0, progressbar=False)
 
 
 @pytest.fixture(scope="module")
@@ -67,6 +70,12 @@ OTHERS = {
     "targets replaced": (lambda: replaced(targets=-Y), "other targets than the model has"),
     "a column dropped": (lambda: build(X[:, :1] @ [[1.0, 0.0]], Y), "other inputs than the model has"),
     "another noise": (lambda: build(noise="absolute"), "soft_insensitive noise and the model absolute"),
+}
+# With the same data, names and hyperparameters.
+FUNCTIONS = {
+    "kernel": build(kernel=pm.gp.cov.Matern32),
+    "mean": build(mean=0.5),
+    "noise": build(epsilon=0.2),
 }
 ON_POINTS = {
     "predict": lambda result, model: bp.predict(result, X, model=model),
@@ -139,6 +148,34 @@ def test_draws_of_other_data_are_refused(sampled):
         with pytest.raises(ValueError, match="computed with other targets than the model has: 12 of 12 rows differ"):
             use(sampled, model)
             pytest.fail(f"{name} took it")
+
+
+@pytest.mark.parametrize("other", FUNCTIONS)
+def test_another_kernel_mean_or_noise_is_refused(point, sampled, other, tmp_path):
+    """Also by a result from a file, of a mode, of draws, and of draws of f itself."""
+    bp.save(point, tmp_path / "point.nc")
+    of_f = drawn_f()
+    message = "result was computed with another kernel, mean or noise than the model has: the "
+    for result in (point, bp.load(tmp_path / "point.nc"), of_point(build(), bp.MAP()), sampled, of_f):
+        assert np.isfinite(bp.predict(result, X, model=build())["f_mean"]).all()
+        with pytest.raises(ValueError, match=message + r".* is \S+ by the result and \S+ by the model"):
+            bp.predict(result, X, model=FUNCTIONS[other])
+    with pytest.raises(
+        ValueError, match=message + f"{'log likelihood of a draw' if other == 'noise' else '.*'} at row"
+    ):
+        bp.loo(point, model=FUNCTIONS[other])
+
+
+def drawn_f():
+    """What `NUTS()` gives, from a draw that is made by hand."""
+    problem, rng = read_model(build()), np.random.default_rng(0)
+    white = rng.normal(size=N)
+    f = problem.at(AT)[0].unwhiten(white)
+    draws = xr.Dataset(
+        {name: (("chain", "draw", "row"), v[None, None]) for name, v in (("f", f), ("f_rotated_", white))}
+    )
+    draws = draws.assign({name: (("chain", "draw"), [[value]]) for name, value in AT.items()})
+    return from_samples(problem, xr.DataTree.from_dict({"posterior": draws}), {}, {"inference": "NUTS"}, rng)
 
 
 def test_the_same_data_are_taken(point, sampled, tmp_path):

@@ -93,9 +93,18 @@ def csv(column):
     return "a,y\n" + "".join(f"{cell},{i * i % 7}\n" for i, cell in enumerate(column))
 
 
+@pytest.mark.parametrize("others", [[], ["1", "0"], [""]])
+def test_true_and_false_are_one_and_zero(tmp_path, others):
+    (tmp_path / "data.csv").write_text(csv(["TRUE", "false", *others] * 6))
+    expected = [1.0, 0.0, *(float(each or "nan") for each in others)] * 6
+    np.testing.assert_array_equal(read_data(tmp_path / "data.csv").inputs["a"], expected)
+
+
 @pytest.mark.parametrize(
     ("content", "message"),
     [
+        (csv([*range(11), "TRUE"]), "column 'a' is not numeric, row 13 has 'TRUE'"),
+        (csv(["true", "false", "2"] * 4), "column 'a' is not numeric, row 2 has 'true'"),
         (csv([*range(11), "x1"]), "column 'a' is not numeric, row 13 has 'x1'"),
         (csv([f"0{i}.02.2024" for i in range(1, 10)] * 2), "column 'a', row 2 has '01.02.2024', and dates are needed"),
         (csv([f"0{i}/02/24" for i in range(1, 10)] * 2), "column 'a', row 2 has '01/02/24', and dates are needed"),

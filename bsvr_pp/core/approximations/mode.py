@@ -92,6 +92,12 @@ def find_mode(K: ArrayLike | Covariance, y: ArrayLike, noise: NoiseModel, *, mea
     return Mode(found.dual_coef, f, found.support, found.objective, found.gap, found.iterations, found.gap <= TOLERANCE)
 
 
+def duality_gap(K: Covariance, y: Array, noise: NoiseModel, dual_coef: Array, mean: Array) -> float:
+    """Return the relative duality gap of dual coefficients (n,), 0 at the mode."""
+    covariance, residual, _, pieces = checked_problem(K, y, noise, mean)
+    return float(_gap(covariance.structure, residual, dual_coef, pieces)[1])
+
+
 _DUAL_SOLUTION = typeof(DualSolution(np.ones(1), np.arange(1), 1.0, 1.0, 1))
 
 
