@@ -97,6 +97,8 @@ def columns_to_warp(X: Array, tied: Sequence[int] | None) -> tuple[int, ...]:
 
 def _constants(x: Array, weight: Array) -> tuple[float, float, float, float, float, float]:
     """Return the constants of a scale around the mean, or from an end if that is clearly more likely."""
+    order = np.lexsort((weight, x))  # rounding errors do not depend on the order of the rows
+    x, weight = x[order], weight[order]
     mean, deviation = _moments(x, weight)
     around = _likely(x, weight, mean, deviation)
     ends = [_likely(x, weight, end, unit) for end, unit in _ends(x, weight, _CLOSEST * deviation)]
