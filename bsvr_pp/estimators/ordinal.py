@@ -76,7 +76,7 @@ class BayesianOrdinalSVC(OfStandardModel, SavedClassifier, ClassifierMixin, Base
     amplitude_ : float
         Standard deviation of the latent function, in the same unit; absent for a kernel function.
     lengthscale_ : (d,) array
-        Lengthscales in units of the inputs; absent for a kernel function.
+        Lengthscales in units of the inputs on their scale; absent for a kernel function.
     relevance_ : (d,) array or Series
         1/lengthscale² on the standardised inputs.
     blocks_ : Blocks or None

@@ -207,8 +207,8 @@ class BayesianSVC(OfStandardModel, SavedClassifier, ClassifierMixin, BaseEstimat
         lengthscale) and of the offset. They are medians if sampled. A kernel function has neither amplitude_ nor
         linear_; the linear kernel has no amplitude_.
     lengthscale_, relevance_ : (d,) array, or one row per class
-        Lengthscales in units of the inputs, and 1/lengthscale² on the standardised inputs; absent for a kernel
-        function.
+        Lengthscales in units of the inputs on their scale, and 1/lengthscale² on the standardised inputs; absent for a
+        kernel function.
     warping_ : DataFrame, or a list with one for each class
         The learned scale of each input in words, its share w and the power of its transform.
     lapse_ : float, or (n_classes,) array
