@@ -199,7 +199,7 @@ def test_a_logarithm_is_learned_and_kept(ages, tmp_path):
     assert (np.diff(axes[0].lines[0].get_ydata()) > 0).all()
     with pytest.raises(ValueError, match="inputs with a scale"):
         bp.plot_warping(plain)
-    with pytest.raises(TypeError, match="must be a BayesianSVR, got LSSVR"):
+    with pytest.raises(TypeError, match="must be a BayesianSVR, SVC or OrdinalSVC, got LSSVR"):
         bp.plot_warping(bp.LSSVR())
 
 
