@@ -117,9 +117,9 @@ def taken_by_main_effects(
 
 
 def _linear(inputs: Inputs, ls: Any, variance: Any, scale: float) -> pm.gp.cov.BaseCovariance:
-    d = inputs.width.size
+    d, q = inputs.width.size, len(inputs.levels.columns)
     product = pm.gp.cov.Linear(d, c=0.0)
-    return variance * pm.gp.cov.WarpedInput(d, product, lambda x, ls: x / ls, args=(ls,))
+    return variance * pm.gp.cov.WarpedInput(d + q, product, lambda x, ls: x / ls, args=(ls,), active_dims=range(d))
 
 
 def _of_pymc(kernel: Any) -> Callable[..., pm.gp.cov.BaseCovariance]:

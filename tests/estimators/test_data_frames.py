@@ -182,8 +182,8 @@ def test_labels_may_be_a_column():
 def test_weights_and_repeated_rows():
     X, svr = TABLE[["size"]], bp.BayesianSVR(kernel="linear", restarts=1, random_state=0)
     for machine in (svr, bp.LSSVR(), bp.ResidualIntervals(Ridge())):
-        weight = np.where(np.arange(N) == 3, 1e12, 1.0)
-        with pytest.raises(ValueError, match=r"at most 1e\+07 times the smallest that is not 0, got 1e\+12"):
+        weight = np.where(np.arange(N) == 3, 5e7, 1.0)
+        with pytest.raises(ValueError, match=r"at most 1e\+07 times the smallest that is not 0, got 5e\+07"):
             clone(machine).fit(X, Y, sample_weight=weight)
         clone(machine).fit(X, Y, sample_weight=np.where(np.arange(N) == 3, 0.0, 1.0))
     twice = [*range(N)] * 2
@@ -293,7 +293,6 @@ def test_polars():
 
 
 ODD = [1j, b"x", np.inf, pd.Timedelta("1D"), ("a",), {}, "a", pd.Timestamp("2020-01-01")]
-LETTERS = "aBé 中😀\x00\n,;='\"0-"  # Hypothesis takes seconds to list all
 TROUBLE = [None] * 36 + ["names", "order", "odd", "gaps"]
 
 
@@ -307,7 +306,7 @@ def columns(draw, n, trouble):
     elif kind == "integer":
         values = pd.Series(rng.integers(0, draw(st.integers(1, 100)) + 1, 2 * n))
     elif kind in ("word", "category"):
-        levels = draw(st.lists(st.text(LETTERS, max_size=4), min_size=3, max_size=8, unique=True))
+        levels = draw(st.lists(st.text(max_size=4), min_size=3, max_size=8, unique=True))
         place = np.append(rng.integers(0, len(levels) - 1, n), rng.integers(0, len(levels), n))
         values = pd.Series(np.array(levels, dtype=object)[place], dtype="category" if kind == "category" else object)
     elif kind == "date":
