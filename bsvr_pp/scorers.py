@@ -5,6 +5,7 @@ from __future__ import annotations
 import numpy as np
 from numpy.typing import ArrayLike
 from sklearn.base import BaseEstimator
+from sklearn.utils.validation import column_or_1d
 
 from bsvr_pp.assess.partial_dependence import in_steps
 from bsvr_pp.core.arrays import Array, checked_weights
@@ -34,7 +35,7 @@ def log_density(estimator: BaseEstimator, X: ArrayLike, y: ArrayLike, sample_wei
     >>> found.shape
     (3,)
     """
-    return _mean(_distribution(estimator, X).logpdf(_one(y)), sample_weight)
+    return _mean(_distribution(estimator, X).logpdf(column_or_1d(y)), sample_weight)
 
 
 @shared
@@ -56,13 +57,7 @@ def neg_crps(estimator: BaseEstimator, X: ArrayLike, y: ArrayLike, sample_weight
     >>> -0.01 < bp.scorers.neg_crps(svr, X, np.sin(X[:, 0])) < 0
     True
     """
-    return -_mean(_distribution(estimator, X).crps(_one(y)), sample_weight)
-
-
-def _one(y: ArrayLike) -> ArrayLike:
-    """Return targets (n, 1) as (n,)."""
-    given = np.asanyarray(y)
-    return given[:, 0] if given.ndim == 2 and given.shape[1] == 1 else given
+    return -_mean(_distribution(estimator, X).crps(column_or_1d(y)), sample_weight)
 
 
 def _mean(values: Array, weight: ArrayLike | None) -> float:
