@@ -25,7 +25,7 @@ from bsvr_pp.core.losses.noise import unit_noise
 from bsvr_pp.inference.fitted import Fitted, fitted_at, keep
 from bsvr_pp.inference.protocol import Evidence, IntegratesLatent, Options, Search
 from bsvr_pp.inference.search.optimize import Optimum, maximize
-from bsvr_pp.model.compiled import value_of
+from bsvr_pp.model.gaussian import value_of
 from bsvr_pp.model.problem import Point, Problem
 
 _SMOOTH = 0.2  # smallest beta for which the jumps of exact Laplace are small

@@ -29,6 +29,7 @@ from bsvr_pp.inference.protocol import (
     warn_unconverged,
 )
 from bsvr_pp.model.distributions import has_labels
+from bsvr_pp.model.gaussian import shape_of
 from bsvr_pp.model.inventory import ModelError, NotRead
 from bsvr_pp.model.problem import Point, Problem, checked_point, read_model
 
@@ -111,7 +112,7 @@ def fit(
         # PyMC does not say that the evidence of labels is not normalised.
         if sample is None or has_labels(unread) != (evidence == "naive"):
             raise
-        shapes = {v.name: tuple(int(size) for size in v.shape.eval()) for v in unread.free_RVs}
+        shapes = {v.name: shape_of(v) for v in unread.free_RVs}
         fixed = checked_point(unread, shapes, hyperparameters)
         rng, began = generator(random_seed), time.perf_counter()
         with interruptible() as came:

@@ -19,6 +19,7 @@ from bsvr_pp.core.docs import shared
 from bsvr_pp.inference.parts import draw_latents
 from bsvr_pp.inference.prediction.component import Member, component, new_rows
 from bsvr_pp.inference.result import check_same, dim_of_new_rows, layout_of, points_of, with_missing
+from bsvr_pp.model.gaussian import value_of
 from bsvr_pp.model.gp import copy_model, share_data
 from bsvr_pp.model.marginalize import Integrator, source_of
 from bsvr_pp.model.problem import Point, Problem, read_model
@@ -144,7 +145,7 @@ def recover(
 def _check_data(samples: xr.DataTree, model: pm.Model) -> None:
     """Check that the data of samples, if they contain any, are the current data of the model."""
     shared = {name: v.get_value() for name, v in model.named_vars.items() if isinstance(v, SharedVariable)}
-    observed = {v.name: model.rvs_to_values[v].eval() for v in model.observed_RVs}
+    observed = {v.name: value_of(model.rvs_to_values[v]) for v in model.observed_RVs}
     for group, present in (("constant_data", shared), ("observed_data", observed)):
         held = samples[group].to_dataset() if group in samples.children else xr.Dataset()
         for name in held.keys() & present.keys():

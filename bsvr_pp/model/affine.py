@@ -24,7 +24,7 @@ from pytensor.graph.rewriting.utils import rewrite_graph
 from pytensor.graph.traversal import toposort
 
 from bsvr_pp.core.arrays import Array, Number, Rows, Tensor
-from bsvr_pp.model.compiled import Columns, data_of, value_of
+from bsvr_pp.model.compiled import Columns, data_of
 from bsvr_pp.model.gaussian import (
     above,
     gaussian_above,
@@ -33,6 +33,7 @@ from bsvr_pp.model.gaussian import (
     replace_in,
     shape_of,
     standardised,
+    value_of,
 )
 from bsvr_pp.model.gp import Prior, localize
 from bsvr_pp.model.inventory import ModelError

@@ -30,7 +30,7 @@ from bsvr_pp.core.arrays import Array, Tensor
 from bsvr_pp.core.compiler import rarely_collected
 from bsvr_pp.core.losses import NoiseModel
 from bsvr_pp.core.losses.registry import Loss
-from bsvr_pp.model.gaussian import replace_in, replace_in_all
+from bsvr_pp.model.gaussian import INTERPRETED, replace_in, replace_in_all, value_of
 from bsvr_pp.model.gp import Prior, localize
 from bsvr_pp.model.operation import CovarianceGraph
 from bsvr_pp.model.row_kinds import Known
@@ -39,9 +39,6 @@ from bsvr_pp.model.row_kinds import Known
 _FUNCTIONS: WeakKeyDictionary[pm.Model, tuple[object, dict[str, object]]] = WeakKeyDictionary()
 
 _MAKES = RLock()  # PyTensor makes one function at a time, whatever the number of threads
-
-# PyTensor's mode without compilation: the work is in matrices, which NumPy does as fast as compiled code.
-INTERPRETED = "FAST_COMPILE"
 
 
 class Compiled:
@@ -216,16 +213,6 @@ def _columns_of(values: Array, inputs: Array) -> tuple[int, ...] | None:
             return None
         found.append(int(same[0]))
     return tuple(found)
-
-
-def value_of(variable: TensorLike) -> Array:
-    """Value of data: an array, a constant or a pm.Data."""
-    if isinstance(variable, np.ndarray):
-        return variable
-    if isinstance(variable, SharedVariable):
-        return np.asarray(variable.get_value())
-    value: Array = pt.as_tensor_variable(variable).eval()
-    return value
 
 
 @dataclass(frozen=True, eq=False)

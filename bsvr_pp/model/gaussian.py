@@ -17,12 +17,17 @@ import pytensor.tensor as pt
 from pymc.distributions.multivariate import ZeroSumNormalRV
 from pymc.distributions.timeseries import AutoRegressiveRV, RandomWalkRV
 from pymc.distributions.transforms import ZeroSumTransform
+from pytensor.compile.sharedvalue import SharedVariable
 from pytensor.graph.basic import Variable
 from pytensor.graph.replace import graph_replace
 from pytensor.graph.traversal import ancestors
+from pytensor.tensor import TensorLike
 from pytensor.tensor.random.basic import MvNormalRV, NormalRV
 
-from bsvr_pp.core.arrays import Tensor
+from bsvr_pp.core.arrays import Array, Tensor
+
+# PyTensor's mode without compilation: the work is in matrices, which NumPy does as fast as compiled code.
+INTERPRETED = "FAST_COMPILE"
 
 
 def gaussian_variables(model: pm.Model) -> list[Tensor]:
@@ -94,7 +99,7 @@ def _unfolded(v: Tensor) -> Tensor:
     if not isinstance(op, AutoRegressiveRV):
         return op.fgraph.bind(dict(zip(op.fgraph.inputs, inputs, strict=True)))[v.owner.outputs.index(v)]
     rhos, sigma, first = inputs[:3]
-    order, length = op.ar_order, int(v.shape[0].eval())
+    order, length = op.ar_order, shape_of(v)[0]
     rhos = pt.broadcast_to(rhos, (order + op.constant_term,))
     constant, rhos = (rhos[0], rhos[1:]) if op.constant_term else (0.0, rhos)
     steps = pm.Normal.dist(constant, sigma, shape=(length - order,))
@@ -135,4 +140,15 @@ def above(graphs: Sequence[Variable], blockers: Collection[Variable] = ()) -> se
 
 def shape_of(variable: Tensor) -> tuple[int, ...]:
     """Return the shape of a variable; its sizes do not depend on hyperparameters."""
-    return tuple(int(size) for size in variable.shape.eval())
+    known = variable.type.shape
+    return tuple(int(size) for size in (value_of(variable.shape) if None in known else known))
+
+
+def value_of(variable: TensorLike) -> Array:
+    """Value of data or of a graph without inputs: an array, a constant or a pm.Data."""
+    if isinstance(variable, np.ndarray):
+        return variable
+    if isinstance(variable, SharedVariable):
+        return np.asarray(variable.get_value())
+    graph = pt.as_tensor_variable(variable)
+    return np.array(graph.data) if isinstance(graph, pt.Constant) else cast(Array, graph.eval(mode=INTERPRETED))

@@ -22,6 +22,7 @@ from scipy.optimize import minimize_scalar
 from scipy.stats import yeojohnson
 
 from bsvr_pp.core.arrays import Array, Tensor
+from bsvr_pp.model.gaussian import value_of
 
 _LARGEST = 2.0  # power; with a power below 0 or above 2 a transform has a limit outside the rows
 _BENT, _LIKE_LOG = 0.1, 0.7  # share times distance of the power from 1, above which the description mentions it
@@ -65,7 +66,7 @@ class Warping(NamedTuple):
     def on_scales(self, X: Array, share: Array) -> Array:
         """Return the inputs (n, q) of these columns on their scales."""
         found = on_scales(pt.constant(X), X.shape[1], self.columns, pt.constant(self.array), pt.constant(share))
-        return np.asarray(found.eval())[:, list(self.columns)]
+        return value_of(found)[:, list(self.columns)]
 
     @property
     def powers(self) -> list[float]:

@@ -33,9 +33,8 @@ from bsvr_pp.model.compiled import (
     functions_of,
     prior_at,
     quick,
-    value_of,
 )
-from bsvr_pp.model.gaussian import gaussian_variables, gradients
+from bsvr_pp.model.gaussian import gaussian_variables, gradients, shape_of, value_of
 from bsvr_pp.model.gp import Prior, localize, processes_of
 from bsvr_pp.model.inventory import ModelError, NotRead, check_random, check_variables, inventory_of, targets_of
 from bsvr_pp.model.row_kinds import noise_in, with_known_targets
@@ -297,8 +296,7 @@ class Problem(CompiledModel):
 
     def shape_of(self, name: str) -> tuple[int, ...]:
         """Shape of a hyperparameter."""
-        shape = self.cached(f"shape of {name}", self.model[name].shape.eval, any_rows=True)
-        return tuple(int(s) for s in shape)
+        return self.cached(f"shape of {name}", lambda: shape_of(self.model[name]), any_rows=True)
 
     def checked(self, given: Mapping[str, ArrayLike] | None) -> Point:
         """Check hyperparameters, and convert them to arrays of the right shape inside their support."""
@@ -395,7 +393,7 @@ def _checked_value(model: pm.Model, shapes: Mapping[str, tuple[int, ...]], name:
         raise ValueError(f"hyperparameter {name} must be whole numbers, got {value!r}")
     (unconstrained,) = graph_replace([forward(model, variable)], {variable: pt.constant(array)})
     with np.errstate(all="ignore"):
-        inside = np.isfinite(unconstrained.eval()).all()
+        inside = np.isfinite(value_of(unconstrained)).all()
     if not inside:
         raise ValueError(f"hyperparameter {name} must lie inside the support of its prior, got {value!r}")
     return array

@@ -25,9 +25,9 @@ from pytensor.tensor.subtensor import AdvancedSubtensor, Subtensor, get_idx_list
 
 from bsvr_pp.core.arrays import Array, Rows, Tensor
 from bsvr_pp.core.losses.registry import LOSSES, Loss
-from bsvr_pp.model.compiled import INTERPRETED, data_of, value_of
+from bsvr_pp.model.compiled import data_of
 from bsvr_pp.model.distributions import observe
-from bsvr_pp.model.gaussian import above, replace_in, replace_in_all, shape_of
+from bsvr_pp.model.gaussian import INTERPRETED, above, replace_in, replace_in_all, shape_of, value_of
 from bsvr_pp.model.gp import Prior, add_latent, copy_model, localize, remove_below, set_initial_values
 from bsvr_pp.model.inventory import ModelError
 from bsvr_pp.model.row_kinds import Interval, Known, missing_name, noise_in, representative
@@ -196,7 +196,7 @@ class _Stack:
             return v, None
         whole = cast(Tensor, node.inputs[0][(slice(None), *others)] if others else node.inputs[0])
         places = pt.arange(shape_of(whole)[0])[first]
-        return whole, cast(Rows, places.eval()) if places.ndim == 1 else None
+        return whole, cast(Rows, value_of(places)) if places.ndim == 1 else None
 
     def _leaf(self, v: Tensor, k: int, rows: Rows) -> Tensor:
         leaf = self._leaves.setdefault(v, _Leaf(pt.tensor(dtype=v.dtype, shape=(None,) * v.ndim)))

@@ -10,7 +10,7 @@ import bsvr_pp as bp
 from bsvr_pp import classification
 from bsvr_pp.classification.default_models import shaped_noise
 from bsvr_pp.losses import LOSSES, NoiseModel, absolute, gaussian
-from bsvr_pp.model.compiled import INTERPRETED
+from bsvr_pp.model.gaussian import INTERPRETED
 from bsvr_pp.model.problem import read_model
 
 

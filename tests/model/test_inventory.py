@@ -17,7 +17,7 @@ from scipy import stats
 from scipy.optimize import minimize_scalar
 
 import bsvr_pp as bp
-from bsvr_pp.model.compiled import INTERPRETED
+from bsvr_pp.model.gaussian import INTERPRETED
 from bsvr_pp.model.inventory import ModelError
 from bsvr_pp.model.problem import read_model
 
