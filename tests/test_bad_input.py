@@ -639,6 +639,10 @@ PUBLIC = {
             ],
             "hyperparameter C",
         ),
+        (
+            lambda s: bp.fit(bp.NUTS(latent=bp.MeanField()), s.model, hyperparameters=AT),
+            r"NUTS \(mean field\) samples hyperparameters, and none is free: use MeanField\(\)",
+        ),
         (lambda s: bp.fit(bp.MAP(), s.model, hyperparameters={"z": 1.0}), "hyperparameters has no variable 'z'"),
         (lambda s: bp.fit(bp.NUTS(), s.model, objective="evidence"), "objective='evidence' is for methods that opt"),
         (lambda s: bp.fit(bp.MAP(), s.model, evidence="naive"), "evidence='naive' is for labels, and y has soft_in"),

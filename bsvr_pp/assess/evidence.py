@@ -202,6 +202,7 @@ def integrated_evidence(
             f"result must have draws by the naive evidence, and those of {method.name} are by the {method.kind} one: "
             f"use bp.log_evidence with kind={method.kind!r} at given hyperparameters"
         )
+    problem.warn_of_priors()
     rng = generator(random_seed)
     unconstrained = [dict(zip(names, problem.to_unconstrained(point), strict=True)) for point in fitted.points]
     drawn = [DictToArrayBijection.map(values) for values in unconstrained]

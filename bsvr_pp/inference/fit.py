@@ -180,7 +180,13 @@ def _check_problem(problem: Problem, method: Method, fixed: Point, objective: st
         rank=problem.rank,
         divisible=not problem.loss.targets.refusal("blocks", target=problem.target),
     )
-    held = [name for name in problem.coefficients() if name in free] if free and not isinstance(method, Samples) else []
+    if isinstance(method, Integrates):
+        problem.warn_of_priors(fixed)
+    held = (
+        [name for name in problem.coefficients() if name in free]
+        if free and not isinstance(method, Samples | Integrates)
+        else []
+    )
     if held:
         warn(
             f"{', '.join(held)} of mu: optimised and not integrated out, so that the evidence is another quantity. "

@@ -27,7 +27,7 @@ from bsvr_pp.inference.approximate import MeanField, solve_at
 from bsvr_pp.inference.fitted import Cloud, Fitted, has_matched, systematic
 from bsvr_pp.inference.protocol import IntegratesLatent, Options, check_latent
 from bsvr_pp.inference.search.optimize import SharedObjective
-from bsvr_pp.inference.search.quasi_newton import Evaluate
+from bsvr_pp.inference.search.quasi_newton import Ascent, Evaluate, ascend
 from bsvr_pp.model.problem import Point, Problem
 
 GOOD_K = 0.7  # largest k-hat of reliable importance weights (Vehtari et al. 2024)
@@ -35,13 +35,15 @@ _EQUAL = 1e-6  # log ratios that are closer are equal: no Pareto distribution ca
 
 _FLATTEST = 0.25  # smallest curvature used: where the density is flat, points stay within a few units
 TAIL = 5.0  # degrees of freedom of the proposal: its tails must not be lighter than the posterior's
-_SIDES = 0.25  # share of the number of points, below which the widths of both sides are found first,
+_SIDES = 0.25  # share of the number of points, below which the mode and the widths of both sides are found first,
 _DROP, _WIDEST = 2.0**0.5, 2.5  # at this distance, and the largest width
 _STEP = 0.05  # of unconstrained values, for second derivatives
 _NEWTON = 1.5  # largest step to the mode, in standard deviations of the proposal
+_SLOPE, _ASCENT = 0.7, 0.1  # slope there, in nats for a standard deviation, from which it climbs, to this tolerance
 _LEAST = 8.0  # effective number of points, from which moving points are drawn,
 _LEAPS, _SIZE = 3, 0.7  # leapfrog steps of a move, and their first size,
 _ACCEPTED, _RATE = 0.7, 0.25  # adapted to this share of accepted moves, at this rate
+_LOST = 1000.0  # a move that loses as many nats is not accepted, and ends
 _STUCK = 0.1  # share of accepted moves below which the points do not follow the posterior
 BY_DRAWS = "sample the hyperparameters, with NUTS(latent=...)"  # the remedy then
 
@@ -122,7 +124,8 @@ class Integrated:
         self.latent.check_sampling(problems[0])
         density = SharedObjective(problems, self.latent, given, warm_starts=False, density=True)
         with threads_for(max(problem.targets.size for problem in problems)):
-            cloud = _cloud(density, density.pack([each.points[0] for each in found]), self, rng, progressbar)
+            x, lost = density.pack([each.points[0] for each in found]), not all(each.converged for each in found)
+            cloud = _cloud(density, x, lost, self, rng, progressbar)
             points = list(zip(*map(density.unpack, cloud.x), strict=True))
             return [self._averaged(cloud, *each) for each in zip(problems, points, found, strict=True)]
 
@@ -130,7 +133,8 @@ class Integrated:
         """Return the record of a problem at the points of a cloud."""
         chosen, weights = cloud.thinned(self.kept)
         posteriors = [solve_at(problem, self.latent, points[i]) for i in chosen]
-        message, good = found.message, cloud.k_hat <= GOOD_K or cloud.accepted >= _STUCK
+        mode = cloud.climb or found
+        message, good = mode.message, cloud.k_hat <= GOOD_K or cloud.accepted >= _STUCK
         if not good:
             message = (
                 f"k-hat of the weights is {cloud.k_hat:.2f}, and only {cloud.accepted:.0%} of the moves are accepted: "
@@ -142,7 +146,7 @@ class Integrated:
             points=[found.points[0], *(points[i] for i in chosen)],
             posteriors=[found.posteriors[0], *posteriors],
             weights=np.append(0.0, weights),
-            converged=bool(found.converged and good and all(map(has_matched, posteriors))),
+            converged=bool(mode.converged and good and all(map(has_matched, posteriors))),
             message=message,
             log_evidence=cloud.log_evidence,
             more={**found.more, **more},
@@ -159,6 +163,7 @@ class _Cloud(NamedTuple):
     error: float  # standard error of the log evidence
     k_hat: float
     effective: float
+    climb: Ascent | None  # to the mode, if it is far from the optimum
     accepted: float = 1.0  # share of the moves
 
     def thinned(self, kept: int) -> tuple[Rows, Array]:
@@ -169,13 +174,13 @@ class _Cloud(NamedTuple):
         return found, counts / kept
 
 
-def _cloud(density: Evaluate, x: Array, method: Integrated, rng: Generator, progressbar: bool) -> _Cloud:
-    """Return the weighted points around an optimum x (k,) of the hyperparameters."""
-    points, chains = method.points, min(method.kept, method.points)
-    centre, scale, value = _normal(density, x)
-    k = x.size
+def _cloud(density: Evaluate, x: Array, lost: bool, method: Integrated, rng: Generator, progressbar: bool) -> _Cloud:
+    """Return the weighted points around an optimum x (k,) of the hyperparameters, or the end of a ``lost`` search."""
+    points, chains, k = method.points, min(method.kept, method.points), x.size
+    few = 2 * k <= _SIDES * points
+    centre, scale, value, climb = _normal(density, x, few or lost)
     sides = np.ones((2, k))
-    if 2 * k <= _SIDES * points:  # if they are found quickly
+    if few:
         sides = np.stack([[_side(value - density(centre + way * at)[0]) for at in scale.T] for way in (-_DROP, _DROP)])
     uniform = qmc.Sobol(k + 1, rng=rng).random_base2(int(np.ceil(np.log2(points))))[:points]
     uniform = np.clip(uniform, 1e-9, 1.0 - 1e-9)
@@ -202,7 +207,7 @@ def _cloud(density: Evaluate, x: Array, method: Integrated, rng: Generator, prog
     effective = float(1.0 / np.sum(weights**2))
     log_evidence, error = importance_estimate(ratio)
     if k_hat <= GOOD_K and effective >= points / 2:
-        return _Cloud(proposed, weights / weights.sum(), log_evidence, error, k_hat, effective)
+        return _Cloud(proposed, weights / weights.sum(), log_evidence, error, k_hat, effective, climb)
     start = _drawn(ratio, chains)
     moved = _Chains(density, scale, proposed[start], [found[i] for i in start], rng)
     states = [moved.move() for _ in range(max(1, points // (2 * chains)))]
@@ -211,11 +216,17 @@ def _cloud(density: Evaluate, x: Array, method: Integrated, rng: Generator, prog
     others = log_ratio(values, np.linalg.solve(scale, (reached - centre).T).T)
     log_evidence, error = bridge_estimate(ratio, others, chains)
     equal = np.full(len(reached), 1.0 / len(reached))
-    return _Cloud(reached, equal, log_evidence, error, k_hat, float(chains), moved.accepted)
+    return _Cloud(reached, equal, log_evidence, error, k_hat, float(chains), climb, moved.accepted)
 
 
-def _normal(density: Evaluate, x: Array) -> tuple[Array, Array, float]:
-    """Return the approximate mode (k,), scale (k, k) (its square inverts minus the curvature), and value."""
+def _normal(
+    density: Evaluate, x: Array, climbs: bool, climb: Ascent | None = None
+) -> tuple[Array, Array, float, Ascent | None]:
+    """Return the approximate mode (k,), scale (k, k) (its square inverts minus the curvature), value, and any climb.
+
+    The mode is one step of Newton's method from x, the optimum without the Jacobian. If this is not enough and it
+    ``climbs``, it is one step from the end of a climb. (With twenty coordinates this gained nothing in predictions.)
+    """
     value, gradient = density(x)
     turns = [gradient - density(x + step)[1] for step in _STEP * np.eye(x.size)]
     curvature = np.stack(turns) / _STEP
@@ -224,10 +235,15 @@ def _normal(density: Evaluate, x: Array) -> tuple[Array, Array, float]:
     scale = np.asarray(vectors / np.sqrt(np.maximum(np.abs(values), _FLATTEST)))
     step = scale.T @ gradient
     step = scale @ (step * min(1.0, _NEWTON / max(float(np.abs(step).max()), 1e-300)))
-    for size in (1.0, 0.5, 0.25):
-        if (reached := density(x + size * step)[0]) >= value:
-            return x + size * step, scale, reached
-    return x, scale, value
+    for size in (1.0, 0.5, 0.25, 0.0):
+        reached, slope = density(x + size * step)
+        if reached >= value:
+            break
+    x = x + size * step
+    if climb is None and climbs and float(np.abs(scale.T @ slope).max()) > _SLOPE:
+        climb = ascend(density, x, 1, tolerance=_ASCENT)
+        return _normal(density, climb.x, climbs, climb)
+    return x, scale, reached, climb
 
 
 def _side(drop: float) -> float:
@@ -268,6 +284,8 @@ class _Chains:
             momentum = momentum + 0.5 * size * (self.scale.T @ gradient)
             x = x + size * (self.scale @ momentum)
             value, gradient = self.density(x)
+            if not value > energy - _LOST:
+                break
             momentum = momentum + 0.5 * size * (self.scale.T @ gradient)
         rise = value - 0.5 * momentum @ momentum - energy
         accepted = bool(np.log(self.rng.random()) < rise)  # not where the density is zero

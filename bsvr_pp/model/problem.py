@@ -15,11 +15,13 @@ import numpy as np
 import pymc as pm
 import pytensor.tensor as pt
 from numpy.typing import ArrayLike, NDArray
+from pymc.distributions.continuous import FlatRV, HalfFlatRV
+from pymc.distributions.multivariate import CARRV, ICARRV
 from pytensor.graph.replace import graph_replace, vectorize_graph
 from pytensor.graph.traversal import ancestors, toposort
 
 from bsvr_pp.core.approximations import Covariance
-from bsvr_pp.core.arrays import Array, Tensor, check_size, check_spread
+from bsvr_pp.core.arrays import Array, Tensor, check_size, check_spread, warn
 from bsvr_pp.core.covariance.covariance import AnyCovariance, BlockDiagonal, CrossRoot
 from bsvr_pp.core.losses import NoiseModel
 from bsvr_pp.model.affine import Affine, RowValues, affine_of, has_gaussian_mean
@@ -301,6 +303,12 @@ class Problem(CompiledModel):
     def checked(self, given: Mapping[str, ArrayLike] | None) -> Point:
         """Check hyperparameters, and convert them to arrays of the right shape inside their support."""
         return checked_point(self.model, {name: self.shape_of(name) for name in self.hyperparameters}, given)
+
+    def warn_of_priors(self, fixed: Collection[str] = ()) -> None:
+        """Warn if PyMC does not normalise the prior of a free hyperparameter, which is to be integrated out."""
+        kinds = FlatRV | HalfFlatRV | CARRV | ICARRV
+        if names := [str(v.name) for v in self.variables if isinstance(v.owner.op, kinds) and v.name not in fixed]:
+            warn(f"the prior density of {', '.join(names)} is not normalised: the evidence is known up to a constant")
 
     def coefficients(self) -> list[str]:
         """Hyperparameters that are coefficients of mu: not scales of its parts, which its prior mean does not have."""

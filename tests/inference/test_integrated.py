@@ -4,6 +4,7 @@ import numpy as np
 import pymc as pm
 import pytest
 import xarray as xr
+from scipy import stats
 from scipy.special import logsumexp
 
 import bsvr_pp as bp
@@ -170,6 +171,65 @@ def test_a_variable_at_its_bound_and_a_model_without_a_process():
     drawn = found["posterior"].to_dataset()
     assert (drawn["C"].values < 3.0).all() and (drawn["b"].values > 0.0).all()
     assert found.attrs["converged"] == 1 and drawn["slope"].shape == (1, 500)
+
+
+def few(prior):
+    """Six rows, and one or two hyperparameters."""
+    y = np.array([0.3, -0.5, 0.8, 1.2, 0.1, -0.9])
+    with pm.Model() as model:
+        cov = prior()
+        f = bp.GP(cov_func=cov).prior("f", X=X[::2])
+        pm.Laplace("y", mu=f, b=0.5, observed=y)
+    return model
+
+
+def evidences(model, points):
+    """Log evidences of mean field at hyperparameters."""
+    problem = read_model(model)
+    at = [problem.at(point) for point in points]
+    return np.array([mean_field(K, problem.targets, noise, mean=mean).log_evidence for K, mean, noise in at])
+
+
+def test_a_prior_that_is_infinite_at_zero_has_no_optimum_and_is_integrated_out():
+    model = few(lambda: pm.Gamma("a", 0.5, 0.5) ** 2 * pm.gp.cov.ExpQuad(1, ls=1.0))
+    with pytest.warns(
+        bp.ConvergenceWarning,
+        match="edge of the search, where the objective grows: its prior must be finite there, or integrate it out",
+    ):
+        assert bp.fit(bp.MeanField(), model, random_seed=0, progressbar=False)["posterior"]["a"].max() < 1e-10
+    found = bp.fit(bp.Integrated(), model, random_seed=0, progressbar=False)
+    logs = np.linspace(-16.0, 3.5, 118)
+    density = (
+        evidences(model, [{"a": np.exp(log)} for log in logs]) + stats.gamma.logpdf(np.exp(logs), 0.5, scale=2.0) + logs
+    )
+    truth = logsumexp(density) + np.log(logs[1] - logs[0])
+    assert found.attrs["converged"] == 1
+    assert found.attrs["log_evidence"] == pytest.approx(truth, abs=3 * found.attrs["log_evidence_error"] + 0.02)
+    assert found.attrs["log_evidence_error"] < 0.2
+    mean = np.exp(logs) @ np.exp(density - logsumexp(density))
+    assert found["posterior"]["a"].values.mean() == pytest.approx(mean, abs=0.15)
+
+
+def test_a_scale_of_another_hyperparameter_is_integrated_out():
+    def prior():
+        return pm.gp.cov.ExpQuad(1, ls=pm.LogNormal("ls", pm.HalfNormal("tau", 1.0), 0.3))
+
+    model = few(prior)
+    logs, taus = np.linspace(-3.0, 4.0, 60), np.linspace(0.0, 4.0, 161)[:, None]
+    density = evidences(model, [{"tau": 1.0, "ls": np.exp(log)} for log in logs]) + stats.norm.logpdf(logs, taus, 0.3)
+    density += stats.halfnorm.logpdf(taus)
+    truth = logsumexp(density) + np.log(7.0 / 59 * 4.0 / 160)
+    mean = np.sum(taus * np.exp(density - logsumexp(density)))
+    for seed in range(3):
+        found = bp.fit(bp.Integrated(), model, random_seed=seed, progressbar=False)
+        assert found.attrs["log_evidence"] == pytest.approx(truth, abs=3 * found.attrs["log_evidence_error"])
+        assert found["posterior"]["tau"].values.mean() == pytest.approx(mean, abs=0.25)  # before .2 to .4 below
+
+
+def test_an_evidence_over_a_flat_prior_is_known_up_to_a_constant():
+    model = few(lambda: pm.gp.cov.ExpQuad(1, ls=1.0) * pm.HalfFlat("a"))
+    with pytest.warns(UserWarning, match="the prior density of a is not normalised: the evidence is known up to"):
+        bp.fit(bp.Integrated(), model, random_seed=0, progressbar=False)
 
 
 def test_points_that_do_not_move_are_reported_and_the_default_stays_at_the_optimum(monkeypatch):

@@ -131,6 +131,8 @@ class NUTS:
             )
         if given:
             problem = read_model(_with_given(problem.model, given), samples_f=self.latent is None)
+        if self.latent is not None and not problem.hyperparameters:
+            raise ModelError(f"{self.name} samples hyperparameters, and none is free: use {self.latent!r}")
         if self.nuts_sampler != "pymc":  # PyMC has other steps for discrete variables
             check_continuous(problem, given)
         sampler, latent = _sampler_for(problem.model, self), self.latent

@@ -31,6 +31,7 @@ _IDLE = 5  # number of steps without an increase after which it returns to the b
 _RECENT = 5  # number of evaluations whose jumps determine the tolerance (twice the largest),
 _LARGEST = 0.02  # which is at most this number of nats per row
 _FLAT, _LEVEL = 1e-5, 2.2e-9  # stopping criteria: gradient, and relative change of the value
+_RISES = 1e-2  # slope at `_BOUND` above which there is no maximum
 _SETTLING = 3  # number of steps whose ascent is compared with the tolerance
 
 
@@ -74,8 +75,15 @@ def ascend(
         message, converged = search.run(first_step, tolerant=True)
         if not converged and np.isfinite(search.best.value) and search.n_evaluations < limit:
             message, converged = search.run(first_step, tolerant=False)
-    x = search.best.x
-    if ((x <= search.low) | (x >= search.high)).any():
+    x, gradient = search.best.x, search.best.gradient
+    gone = np.maximum(x - np.maximum(start, 0.0), np.minimum(start, 0.0) - x) >= _BOUND - _STEP
+    if (np.abs(gradient[gone]) > _RISES).any():
+        converged = False
+        message = (
+            "a hyperparameter ran to the edge of the search, where the objective grows: its prior must be finite "
+            "there, or integrate it out, with Integrated or NUTS"
+        )
+    elif ((x <= search.low) | (x >= search.high)).any():
         message += "; a hyperparameter ran to the edge of the search"
     return Ascent(x, search.best.value, converged, message, search.n_evaluations, tuple(search.pairs))
 
