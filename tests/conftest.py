@@ -35,7 +35,7 @@ def pytest_collection_modifyitems(config, items):
     """Mark the slow ones of the cases of a test, and put the long files first, each in its order."""
     named = set()
     for item in items:
-        if item.name == "bsvr_pp.assess.calibrate.calibrate":  # an example that compiles a sampler
+        if item.name.endswith((".calibrate.calibrate", ".integrated_evidence")):  # examples that compile a sampler
             item.add_marker("slow")
         for mark in item.iter_markers("slow_cases"):
             named |= {(item.path.name, item.originalname, case) for case in mark.args}

@@ -1525,7 +1525,7 @@ def unusual(y=TARGETS, X=MANY):
     }
 
 
-@pytest.mark.slow_cases("BayesianSVR")
+@pytest.mark.slow_cases("BayesianSVC", "BayesianSVR")
 @pytest.mark.parametrize("cls", ESTIMATORS, ids=lambda cls: cls.__name__)
 def test_unusual_data_of_estimators_give_finite_predictions(cls):
     cases = unusual(LABELS) if cls is bp.BayesianSVC else unusual()
@@ -1580,7 +1580,7 @@ def in_units(unit):
     return seen["y_mean"] / unit, seen["y_variance"] / unit**2, log_evidence
 
 
-@pytest.mark.slow_cases("1e-100", "1e+100")
+@pytest.mark.slow_cases("1e-14", "1e-100", "1e+100")
 @pytest.mark.parametrize("scale", [1e-100, 1e-14, 1e100])
 def test_default_models_do_not_depend_on_the_units_of_the_targets(scale):
     """In small units the search ended at its bounds, converged, with standard deviations of many times the data."""

@@ -11,6 +11,7 @@ from html.parser import HTMLParser
 from pathlib import Path
 
 import matplotlib.pyplot as plt
+import pandas as pd
 import pytensor
 import pytest
 import yaml
@@ -163,3 +164,21 @@ def test_examples_of_the_readme(sampled, capsys):
 def test_pictures_exist():
     for picture in re.findall(r"!\[.*?\]\((.*?)\)", README.read_text()):
         assert (README.parent / picture).stat().st_size < 200_000
+
+
+def test_figures_in_prose_are_those_of_the_files():
+    files, readme, page = ROOT / "benchmarks", (ROOT / "README.md").read_text(), PAGES["how-good-is-it.md"]
+    uci = pd.read_csv(files / "uci.csv").groupby(["set", "package"]).mean(numeric_only=True)
+    ours = uci.NLL[:, "bsvr_pp"]
+    assert f"| −{-ours['energy']:.2f} and {ours['concrete']:.2f} |" in readme
+    ratio = (uci.seconds[:, "bsvr_pp"] / uci.seconds[:, "CatBoost"])[["kin8nm", "naval", "power", "protein"]]
+    assert f"| {ratio.median():.1f} | time of a fit over that of CatBoost" in readme
+    assert f"{ratio.min():.0f} to {ratio.max():.0f} times that of CatBoost" in page
+    results = (files / "results.md").read_text()
+    (median,) = re.findall(r"over that of GPR: median (.*?),", results)
+    assert f"| {median} | time of a default fit" in readme and f"{median} times a Gaussian process" in page
+    first, second = (float(each) for each in re.findall(r"log loss BayesianSVC (.*?), logistic (.*?),", results)[0])
+    assert f"| {first:.1f} | mean rank in log loss among five classifiers on 25 sets (next {second:.1f})" in readme
+    coverage = pd.read_csv(files / "coverage.csv").query("n > 200 and method == 'bsvr_pp' and process != 'noise-free'")
+    low, high = coverage.groupby(["process", "n"])["cover 90"].mean().agg(["min", "max"])
+    assert f"{100 * low:.1f} to {100 * high:.1f} % on five noisy processes" in page

@@ -228,7 +228,8 @@ class CovarianceGraph(NamedTuple):
     @property
     def matrix(self) -> TensorVariable:
         """The covariance including the jitter."""
-        return self.smooth + self.jitter * pt.eye(self.given.shape[0])
+        index = pt.arange(self.given.shape[0])  # PyTensor infers the shape of `pt.eye` from the whole graph
+        return self.smooth + self.jitter * pt.eq(index[:, None], index)
 
     @property
     def factor(self) -> TensorVariable:

@@ -83,6 +83,7 @@ def tilted(model, log_evidence, tilt, draws=300):
     return result, mean, sd
 
 
+@pytest.mark.slow_cases("-4.0")
 @pytest.mark.parametrize("tilt", [-4.0, pytest.param(4.0, marks=pytest.mark.slow)])
 def test_the_corrected_mean_and_sd_are_those_of_quadrature(tilt):
     """An evidence that is wrong by C^±4 moves the mean of C by more than half a standard deviation."""
@@ -129,6 +130,7 @@ def test_equal_ratios_need_no_tail():
     assert "can be believed" in found.verdict
 
 
+@pytest.mark.slow
 def test_exact_evidences_need_no_correction():
     model = build("gaussian")
     result = recovered(model, bp.MeanField())

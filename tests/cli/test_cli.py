@@ -78,6 +78,7 @@ def test_full_nuts_on_many_rows_is_skipped_and_says_how_to_run_it(tmp_path):
     assert not (tmp_path / "out").exists()
 
 
+@pytest.mark.slow
 def test_fit_notes_that_rows_are_repeated(tmp_path):
     write(tmp_path / "houses.csv", rows=30)
     once, file = pd.read_csv(tmp_path / "houses.csv"), tmp_path / "twice.csv"
@@ -96,6 +97,7 @@ def test_gross_errors_have_the_lines_of_the_file(tmp_path):
     assert "set aside: rows 10 (" in " ".join(run.output.split())  # as in a message on a cell of this line
 
 
+@pytest.mark.slow
 def test_jobs_are_those_of_the_prediction_also_for_a_model_in_a_file(tmp_path, monkeypatch):
     write(tmp_path / "houses.csv", rows=40)
     options = ["--target", "price", *QUICK, "--blocks", "20", "-o", tmp_path / "m.nc"]

@@ -69,6 +69,7 @@ def test_weights_are_repeated_rows():
     )
 
 
+@pytest.mark.slow
 def test_wine_is_told_apart_as_clearly_as_its_rows_left_out():
     X, y = load_wine(return_X_y=True)
     order = np.random.default_rng(0).permutation(len(y))

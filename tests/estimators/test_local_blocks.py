@@ -40,6 +40,7 @@ def test_attributes_are_in_the_order_of_the_rows(fitted):
     assert (np.sign(svr.dual_coef_[outside]) == np.sign(residual[outside])).mean() > 0.95
 
 
+@pytest.mark.slow
 def test_what_happened_to_the_hyperparameters_is_in_the_result(fitted):
     svr, *_ = fitted
     record = json.loads(svr.result_.attrs["at_size"])
@@ -142,6 +143,7 @@ def test_the_number_of_nearest_rows_is_chosen_and_kept(small, monkeypatch, tmp_p
     assert not np.allclose(loaded.predict_f(X[:9]), svr.predict_f(X[:9]))
 
 
+@pytest.mark.slow
 def test_weights_that_leave_rows_out_and_repeat_none_are_no_weights_of_blocks(small):
     """Before, weights 0 and 1 were refused where equal rows stand twice."""
     X, y = wave(150)

@@ -152,6 +152,7 @@ def test_several_matrices_have_an_amplitude_each():
     assert scores.min() > 0.5
 
 
+@pytest.mark.slow
 def test_cross_validation_cuts_rows_and_columns():
     cut = np.arange(50) % 2 == 0
     by_hand = bp.BayesianSVR(**SVR).fit(K[np.ix_(cut, cut)], Y[cut]).score(K[np.ix_(~cut, cut)], Y[~cut])
@@ -193,6 +194,7 @@ def test_weights_intervals_tables_and_saved_fits(tmp_path, svr):
         np.testing.assert_allclose(other.factors_, svr.factors_)
 
 
+@pytest.mark.slow
 def test_repeated_rows_are_one_row_with_their_weight():
     """Also if eigenvalues of rounding are set to 0."""
     weight = np.where(np.arange(50) % 3 == 0, 3, 1)

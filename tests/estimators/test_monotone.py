@@ -64,6 +64,7 @@ def test_a_monotone_function_is_not_changed():
     assert held.log_evidence_ == pytest.approx(free.log_evidence_, abs=1.0)
 
 
+@pytest.mark.slow
 def test_directions_have_names_numbers_or_a_list(held, tmp_path):
     table = pd.DataFrame(X, columns=["a", "b"])
     expected = held.predict(X)

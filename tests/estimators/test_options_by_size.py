@@ -252,6 +252,10 @@ def check(option, size, n, path):
 
 
 @pytest.mark.slow_cases(
+    "sample_weight-folder",
+    "intervals-folder",
+    "pinball-folder",
+    "far_wider_noise-folder",
     *(f"{option}-dense" for option in ("two_classes", "three_classes", "ordered_classes", "save_and_load", "monotone")),
     *(f"{option}-dense" for option in ("default_kernel", "gross_errors", "far_wider_noise", "noise_scales")),
     *(f"{option}-dense" for option in ("intervals", "sample_weight", "pinball", "censored", "shared", "sparse_inputs")),

@@ -84,7 +84,7 @@ NOISES = {
 }
 
 
-@pytest.mark.slow_cases("laplace")
+@pytest.mark.slow_cases("student", "laplace")
 @pytest.mark.parametrize("noise", NOISES)
 def test_long_tails_are_noise(noise, recwarn):
     """At most one row in a hundred is set aside."""
@@ -202,7 +202,7 @@ def test_equal_targets_and_quantiles_lose_no_row():
     assert bp.BayesianSVR(**FAST).fit(X, equal).outliers_.size == 0
 
 
-@pytest.mark.slow_cases("laplace")
+@pytest.mark.slow_cases("student", "laplace")
 @pytest.mark.parametrize("noise", NOISES)
 def test_long_tails_lose_few_rows_to_the_scales(noise):
     rng = np.random.default_rng(0)

@@ -127,6 +127,7 @@ def test_no_module_is_imported_and_the_command_line_does_not_run(result):
     assert not {"antigravity", "this"} & set(sys.modules)
 
 
+@pytest.mark.slow_cases("svc")
 @pytest.mark.parametrize("name", ["svr", "svc"])
 def test_whatever_is_missing_is_named(request, name):
     """Each variable and each attribute in turn."""

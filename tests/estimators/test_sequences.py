@@ -220,7 +220,7 @@ def sequences(name, number, steps):
 pytestmark = pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning")
 
 
-@pytest.mark.slow_cases("regression", "ordered")
+@pytest.mark.slow_cases("labels", "regression", "ordered")
 @pytest.mark.parametrize("name", ESTIMATORS)
 def test_a_fit_is_replaced_as_a_whole_or_not_at_all(name):
     sequences(name, 8, 6)

@@ -99,6 +99,7 @@ def test_classes_options_and_several_targets():
     assert wrong.outliers_.tolist() == [5]
 
 
+@pytest.mark.slow
 def test_saved_fits(tmp_path):
     for made, y in ((bp.BayesianSVR(**SVR), Y), (bp.BayesianSVC(kernel="linear", random_state=0), LABELS)):
         fitted = made.fit(X, y)

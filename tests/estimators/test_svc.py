@@ -121,7 +121,7 @@ def test_the_decision_function_is_that_of_the_machine_inside():
     assert ((machine.decision_function(X) > 0) == (machine.predict(X) == "b")).all()
 
 
-@pytest.mark.slow_cases("mean_field-3")
+@pytest.mark.slow_cases("exchange-2", "mean_field-3")
 @pytest.mark.parametrize(("inference", "classes"), [("mean_field", 2), ("mean_field", 3), ("exchange", 2)])
 def test_a_saved_classifier_is_the_same(tmp_path, inference, classes):
     X, y = data(30)
@@ -201,6 +201,7 @@ def test_classes_in_threads_are_those_of_one():
     assert (found[0].argmax(axis=1) == y).mean() > 0.8
 
 
+@pytest.mark.slow
 def test_names_of_classes_and_the_order_of_rows_do_not_matter():
     rng = np.random.default_rng(0)
     X, new = rng.normal(size=(75, 2)), rng.normal(size=(20, 2))

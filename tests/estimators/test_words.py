@@ -50,7 +50,7 @@ def test_the_words_of_a_column_and_its_gaps_have_one_lengthscale(fitted):
     np.testing.assert_allclose(lengthscales(problem, point), machine.lengthscale_ / machine.scale_, rtol=1e-12)
 
 
-@pytest.mark.slow_cases("BayesianSVR")
+@pytest.mark.slow_cases("BayesianSVC", "BayesianSVR")
 @pytest.mark.parametrize("name", ["BayesianSVR", "BayesianSVC"])
 def test_two_words_are_one_number(name):
     """A column of two words has the covariance of its indicator as a number."""
@@ -64,7 +64,7 @@ def test_two_words_are_one_number(name):
     np.testing.assert_allclose(K, expected, rtol=1e-9)
 
 
-@pytest.mark.slow_cases("main_effects")
+@pytest.mark.slow_cases("rational_quadratic", "main_effects")
 @pytest.mark.parametrize("kernel", ["rational_quadratic", "main_effects"])
 def test_the_covariance_depends_on_whether_words_are_equal(kernel):
     svr = bp.BayesianSVR(kernel=kernel, warping=False, restarts=1, random_state=0).fit(TABLE, Y)

@@ -220,10 +220,9 @@ def test_a_scale_of_another_hyperparameter_is_integrated_out():
     density += stats.halfnorm.logpdf(taus)
     truth = logsumexp(density) + np.log(7.0 / 59 * 4.0 / 160)
     mean = np.sum(taus * np.exp(density - logsumexp(density)))
-    for seed in range(3):
-        found = bp.fit(bp.Integrated(), model, random_seed=seed, progressbar=False)
-        assert found.attrs["log_evidence"] == pytest.approx(truth, abs=3 * found.attrs["log_evidence_error"])
-        assert found["posterior"]["tau"].values.mean() == pytest.approx(mean, abs=0.25)  # before .2 to .4 below
+    found = bp.fit(bp.Integrated(), model, random_seed=0, progressbar=False)
+    assert found.attrs["log_evidence"] == pytest.approx(truth, abs=3 * found.attrs["log_evidence_error"])
+    assert found["posterior"]["tau"].values.mean() == pytest.approx(mean, abs=0.25)  # .30 below, before
 
 
 def test_an_evidence_over_a_flat_prior_is_known_up_to_a_constant():

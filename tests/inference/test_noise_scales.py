@@ -205,6 +205,7 @@ def test_other_dense_fits_have_one_noise(options):
     assert not dense(X, y, **options).noise_scales_.several
 
 
+@pytest.mark.slow
 def test_few_rows_and_noise_of_the_model_have_one_noise():
     X, y = simulated(199, two_regions)
     assert not dense(X, y).noise_scales_.several

@@ -177,6 +177,7 @@ def test_the_best_of_a_continuous_evidence_goes_on_after_a_trial(monkeypatch):
     ]
 
 
+@pytest.mark.slow
 def test_a_given_start_is_the_only_one(monkeypatch):
     climbs = Climbs(-5.0, converged=(True,))
     monkeypatch.setattr(optimize, "ascend", climbs)

@@ -39,6 +39,7 @@ def encoded(source, folder):
     return record, np.load(folder / "inputs.npy"), np.load(folder / "targets.npy")[:, 0]
 
 
+@pytest.mark.slow
 def test_the_commands_fit_into_a_folder_and_predict_from_it(table, parquet, tmp_path):
     """They do what the estimator does with the table."""
     folder, new, out = tmp_path / "model", tmp_path / "new.parquet", tmp_path / "out.parquet"

@@ -107,6 +107,7 @@ def test_censored_and_interval_are_one_model(models):
         assert values[0] == pytest.approx(values[1], abs=1e-10)
 
 
+@pytest.mark.slow
 def test_evidence_agrees_with_annealing_and_with_the_density_of_the_model(models):
     for kind, model in models.items():
         exact = bp.log_evidence(bp.Annealed(particles=120), model, hyperparameters=AT, random_seed=1)

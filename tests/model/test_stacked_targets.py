@@ -113,6 +113,7 @@ def stacked_by_hand(shift: float) -> pm.Model:
     return build(make)
 
 
+@pytest.mark.slow
 def test_data_of_one_target_alone():
     def make() -> None:
         f, u, b = process(pm.Data("X", X)), pm.Normal("u", shape=3), pm.Normal("b")

@@ -62,6 +62,7 @@ def test_inputs_over_many_powers_of_ten_are_as_good_as_their_logarithms():
     assert errors[1] < 1.15 * errors[0]
 
 
+@pytest.mark.slow_cases("BayesianOrdinalSVC")
 @pytest.mark.parametrize("classifier", [bp.BayesianSVC, bp.BayesianOrdinalSVC])
 def test_classes_learn_one_share_for_all_inputs(classifier, tmp_path):
     """With inputs as they are, a forest of trees was better."""
@@ -203,6 +204,7 @@ def test_a_logarithm_is_learned_and_kept(ages, tmp_path):
         bp.plot_warping(bp.LSSVR())
 
 
+@pytest.mark.slow_cases("BayesianSVC")
 @pytest.mark.parametrize("make", [bp.BayesianSVC, pytest.param(bp.BayesianOrdinalSVC, marks=pytest.mark.slow)])
 def test_classes_have_scales_and_levels_on_request(make, tmp_path):
     rng = np.random.default_rng(0)

@@ -16,6 +16,7 @@ sys.modules[SPEC.name] = STUDY  # dataclasses look up their module
 SPEC.loader.exec_module(STUDY)
 
 
+@pytest.mark.slow
 def test_svm_toy_has_the_density_and_labels_of_the_joint_model():
     """Inputs avoid the gap |f| < 1, (12), and labels follow P(y|f), (10)."""
     C, f, y, gap = 2.0, [], [], []

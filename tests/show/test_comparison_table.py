@@ -182,6 +182,7 @@ def test_a_model_may_have_no_hyperparameters():
     assert bp.report_page(table, title="signs").startswith("<!doctype html>")
 
 
+@pytest.mark.slow_cases("conditional")
 @pytest.mark.parametrize("kind", ["conditional", pytest.param("joint", marks=pytest.mark.slow)])
 def test_a_normalised_evidence_is_compared_with_one_of_its_kind(kind):
     model = labelled()
