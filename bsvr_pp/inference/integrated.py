@@ -178,7 +178,11 @@ def _cloud(density: Evaluate, x: Array, lost: bool, method: Integrated, rng: Gen
     """Return the weighted points around an optimum x (k,) of the hyperparameters, or the end of a ``lost`` search."""
     points, chains, k = method.points, min(method.kept, method.points), x.size
     few = 2 * k <= _SIDES * points
-    centre, scale, value, climb = _normal(density, x, few or lost)
+    centre, scale, value, slope = _normal(density, x)
+    # With more coordinates a climb gained nothing in predictions.
+    climb = ascend(density, centre, 1, tolerance=_ASCENT) if (few or lost) and slope > _SLOPE else None
+    if climb is not None:
+        centre, scale, value, _ = _normal(density, climb.x)
     sides = np.ones((2, k))
     if few:
         sides = np.stack([[_side(value - density(centre + way * at)[0]) for at in scale.T] for way in (-_DROP, _DROP)])
@@ -219,13 +223,10 @@ def _cloud(density: Evaluate, x: Array, lost: bool, method: Integrated, rng: Gen
     return _Cloud(reached, equal, log_evidence, error, k_hat, float(chains), climb, moved.accepted)
 
 
-def _normal(
-    density: Evaluate, x: Array, climbs: bool, climb: Ascent | None = None
-) -> tuple[Array, Array, float, Ascent | None]:
-    """Return the approximate mode (k,), scale (k, k) (its square inverts minus the curvature), value, and any climb.
+def _normal(density: Evaluate, x: Array) -> tuple[Array, Array, float, float]:
+    """Return the end (k,) of a step to the mode, scale (k, k) (its square inverts minus the curvature), value, slope.
 
-    The mode is one step of Newton's method from x, the optimum without the Jacobian. If this is not enough and it
-    ``climbs``, it is one step from the end of a climb. (With twenty coordinates this gained nothing in predictions.)
+    The slope is the largest, in nats for a unit of the scale.
     """
     value, gradient = density(x)
     turns = [gradient - density(x + step)[1] for step in _STEP * np.eye(x.size)]
@@ -235,15 +236,12 @@ def _normal(
     scale = np.asarray(vectors / np.sqrt(np.maximum(np.abs(values), _FLATTEST)))
     step = scale.T @ gradient
     step = scale @ (step * min(1.0, _NEWTON / max(float(np.abs(step).max()), 1e-300)))
-    for size in (1.0, 0.5, 0.25, 0.0):
+    for size in (1.0, 0.5, 0.25):
         reached, slope = density(x + size * step)
         if reached >= value:
+            x, value, gradient = x + size * step, reached, slope
             break
-    x = x + size * step
-    if climb is None and climbs and float(np.abs(scale.T @ slope).max()) > _SLOPE:
-        climb = ascend(density, x, 1, tolerance=_ASCENT)
-        return _normal(density, climb.x, climbs, climb)
-    return x, scale, reached, climb
+    return x, scale, value, float(np.abs(scale.T @ gradient).max())
 
 
 def _side(drop: float) -> float:
