@@ -1209,6 +1209,7 @@ PUBLIC = {
         ),
         (lambda s: svc(kernel=len, ard=False), "ard is an option of kernels with"),
         (lambda s: svc(inference="exchange", probability="map"), "hyperparameters that are sampled"),
+        (lambda s: svc(inference="exchange", evidence="joint"), "evidence must be 'conditional' where .*got 'joint'"),
         *LATER(bp.BayesianSVC, probability="Average", blocks="x"),
     ],
     "LSSVR": [

@@ -276,7 +276,8 @@ def _values_of(name: str, column: pd.Series, most: int, rows: Rows) -> tuple[pd.
     if present.empty:
         raise ValueError(f"column {name!r} of X has no values")
     if kind is Words:
-        found = pd.Index(present.value_counts().index[:most], name=name).sort_values()
+        counts = present.value_counts()
+        found = pd.Index(counts[counts > 0].index[:most], name=name).sort_values()  # not of unused categories
         words = column.iloc[rows].to_numpy(object)
         return found, (words[:, None] == found.to_numpy(object)).astype(np.float64)
     ordered = times_of(name, present)[0] if kind is Dates else pd.to_numeric(present)

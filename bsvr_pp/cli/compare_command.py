@@ -110,7 +110,7 @@ def compare(
     for file, picture in pictures.items():
         output.write(f"{file}.png", partial(Path.write_bytes, data=picture.png))
     output.write("report.html", partial(Path.write_bytes, data=page.encode()))
-    output.close()
+    output.close([*(_file(make_method(key)) for key in METHODS), *(f"{file}.png" for file in _texts())])
     console.print(f"Table, results and pictures are in [bold]{escape(str(output.folder))}[/]", soft_wrap=True)
     console.print(f"The page to read: [bold]{escape(str(output.folder / 'report.html'))}[/]", soft_wrap=True)
 
@@ -178,9 +178,18 @@ def _fit_all(
         except MemoryError as error:
             skipped[method.name] = f"skipped: {error}"
             continue
-        slug = method.name.lower().replace(" ", "-").replace("(", "").replace(")", "")
-        output.write(f"{slug}.nc", partial(write, results[method.name]))
+        output.write(_file(method), partial(write, results[method.name]))
     return results, skipped
+
+
+def _file(method: Method) -> str:
+    """Return the name of the file of a result."""
+    return method.name.lower().translate(str.maketrans(" ", "-", "()")) + ".nc"
+
+
+def _texts() -> dict[str, Any]:
+    """Return titles and captions of the pictures, by file name."""
+    return tomllib.loads(Path(__file__).with_name("pictures.toml").read_text("utf-8"))
 
 
 def _pictures(
@@ -226,7 +235,7 @@ def _pictures(
             annealed=bp.Annealed(particles=50),
             model=known["model"],
         )
-    texts, out = tomllib.loads(Path(__file__).with_name("pictures.toml").read_text("utf-8")), {}
+    texts, out = _texts(), {}
     for file, picture in drawn.items():
         text = texts["predictive_of_several" if file == "predictive" and d > 1 else file]
         buffer = io.BytesIO()

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Annotated, NoReturn
@@ -48,10 +48,11 @@ class Output:
 
     def __init__(self, folder: Path) -> None:
         self.folder = check_writable("--out", folder, folder=True)
-        self._failed = False
+        self._failed, self._written = False, set[str]()
 
     def write(self, name: str, write: Callable[[Path], object]) -> None:
         """Write a file in the folder, completely or not at all, by a function that gets a path."""
+        self._written.add(name)
         try:
             with atomic_write(self.folder / name) as fresh:
                 write(fresh)
@@ -61,7 +62,9 @@ class Output:
                 complain(f"{self.folder / name} cannot be written: {reason}; what was written before stays")
             self._failed = True
 
-    def close(self) -> None:
-        """Exit with status 2 if a file could not be written."""
+    def close(self, names: Iterable[str]) -> None:
+        """Remove files of these names that are of an earlier run; exit with status 2 if one could not be written."""
+        for name in {*names} - self._written:
+            (self.folder / name).unlink(missing_ok=True)
         if self._failed:
             raise typer.Exit(2)

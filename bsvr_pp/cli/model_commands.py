@@ -205,7 +205,9 @@ def predict(
     out: Annotated[Path, Option("--out", "-o", help="Where the predictions go: CSV or Parquet.")] = Path(
         "predictions.csv"
     ),
-    coverage: Annotated[float, Option(help="Coverage of the central interval, between 0 and 1.")] = 0.9,
+    coverage: Annotated[
+        float | None, Option(help="Coverage of the central interval, between 0 and 1; by default 0.9.")
+    ] = None,
     survival: Annotated[
         str | None, Option(help="Values such as 1,2.5 whose probability to be exceeded is written.")
     ] = None,
@@ -225,19 +227,23 @@ def predict(
     from bsvr_pp.tables.readers import read_new
 
     with failing(ValueError):
-        if not 0 < coverage < 1:
+        if coverage is not None and not 0 < coverage < 1:
             raise ValueError(f"--coverage must lie strictly between 0 and 1, got {coverage}")
         times = _times(survival)
         check_writable("--out", out, read=[model, data])
         _check_replaces(out, model=False)
+        if not is_parquet(out) and out.suffix.lower() not in ("", ".csv", ".txt"):
+            raise ValueError(f"--out must end with .csv, .txt, .parquet or .pq, got {out.name}")
         if neighbours is not None and neighbours < 0:
             raise ValueError(f"--neighbours must be at least 0, got {neighbours}")
         found, target = _open(model)
         encoding = found.encoding_
         if encoding is None:
             raise DataError(f"{model}: is a model of arrays, whose inputs have no names: use it in Python")
-        if times is not None and isinstance(found, bp.BayesianOrdinalSVC):
-            raise ValueError("--survival is for targets that are numbers, and these are classes")
+        for option, value in (("coverage", coverage), ("survival", times)):
+            if value is not None and isinstance(found, bp.BayesianOrdinalSVC):
+                raise ValueError(f"--{option} is for targets that are numbers, and these are classes")
+        coverage = 0.9 if coverage is None else coverage
         if neighbours is not None:
             if neighbours and not model.is_dir() and getattr(found, "blocks_", None) is None:
                 raise ValueError(f"--neighbours is for a model in blocks, got the dense one of {model}: leave it out")

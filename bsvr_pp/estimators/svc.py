@@ -241,7 +241,7 @@ class BayesianSVC(OfStandardModel, SavedClassifier, ClassifierMixin, BaseEstimat
     >>> import numpy as np, bsvr_pp as bp
     >>> X = np.linspace(-2, 2, 20)[:, None]
     >>> y = np.where(X[:, 0] > 0, "yes", "no")
-    >>> svc = bp.BayesianSVC(steps=20, random_state=1).fit(X, y)
+    >>> svc = bp.BayesianSVC(random_state=1).fit(X, y)
     >>> svc.predict([[-1.5], [1.5]]).tolist()
     ['no', 'yes']
     >>> bool(0.4 < svc.predict_proba([[0.0]])[0, 1] < 0.6)
@@ -331,6 +331,8 @@ class BayesianSVC(OfStandardModel, SavedClassifier, ClassifierMixin, BaseEstimat
         named = isinstance(method, str) and method in _INFERENCES
         if not named and not (isinstance(method, Normalises) and isinstance(method, Samples)):
             raise ValueError(f"inference must be one of {', '.join(_INFERENCES)} or Exchange(...), got {method!r}")
+        if self._sampler() is not None and self.evidence in ("joint", "naive"):
+            raise ValueError(f"evidence must be 'conditional' where hyperparameters are sampled, got {self.evidence!r}")
         self._check_predictions()
 
     def _check_predictions(self) -> None:

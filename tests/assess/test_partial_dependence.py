@@ -147,6 +147,8 @@ def test_values_of_columns(svr):
     common = TABLE["town"].value_counts().index[:2]
     assert set(bp.effect(svr, TABLE, "town", values=2).index) == set(common)
     assert list(bp.effect(svr, TABLE.assign(town=TABLE["town"].astype(str)), 0).index) == ["Bonn", "Kiel", "Ulm"]
+    some = TABLE[TABLE["town"] != "Bonn"]
+    assert list(bp.effect(svr, some, "town").index) == ["Ulm", "Kiel"]  # not the category that no row has
     assert list(bp.effect(svr, TABLE, "garden").index) == [False, True]
     gaps = TABLE.assign(garden=TABLE["garden"].astype(object).where(np.arange(N) > 3))
     with pytest.warns(UserWarning, match="'garden' has .* gaps"):

@@ -38,6 +38,9 @@ def test_help_is_not_cut_in_eighty_columns(command):
 def test_compare_writes_table_results_and_pictures(tmp_path):
     write(tmp_path / "houses.csv")
     out = tmp_path / "out"
+    out.mkdir()
+    for name in ("nuts.nc", "notes.txt"):  # a result of an earlier comparison, which is removed, and another file
+        (out / name).touch()
     options = ["--target", "price", "--methods", "map,mean_field", "--out", out]
     run = run_command("compare", tmp_path / "houses.csv", *options)
     assert "20 rows to train on, 5 to test, 2 inputs, target price" in run.output
@@ -47,9 +50,8 @@ def test_compare_writes_table_results_and_pictures(tmp_path):
     assert not [line for line in run.output.splitlines() if "…" in line and not line.startswith("  ")]  # progress alone
     names = ("predictive", "hyperparameters", "effects", "calibration", "evidence")
     pictures = {f"{name}.png" for name in names}
-    assert {"report.html", "comparison.csv", "map.nc", "mean-field.nc"} | pictures == {
-        file.name for file in out.iterdir()
-    }
+    files = {"report.html", "comparison.csv", "map.nc", "mean-field.nc", "notes.txt"}
+    assert files | pictures == {file.name for file in out.iterdir()}
     assert run.output.rstrip().endswith(f"The page to read: {out / 'report.html'}")
     page = (out / "report.html").read_text()
     assert page.count("<img ") == len(pictures)
@@ -127,6 +129,7 @@ def test_a_fitted_model_is_saved_and_predicts(tmp_path):
         ([str(model), str(tmp_path / "none.csv")], "there is no such file"),
         ([str(tmp_path / "houses.csv"), str(tmp_path / "new.csv")], "is not a saved model"),
         ([*arguments[1:], "--coverage", "1"], "--coverage must lie strictly between 0 and 1, got 1.0"),
+        ([*arguments[1:], "-o", "p.xlsx"], "--out must end with .csv, .txt, .parquet or .pq, got p.xlsx"),
         ([*arguments[1:], "--neighbours", "5"], "--neighbours is for a model in blocks, got the dense one of "),
     ):
         assert message in refuse_command("predict", *wrong)

@@ -62,5 +62,6 @@ def test_ordered_classes(predicted):
     run_command("fit", "data.csv", "--ordinal", "--restarts", 1, "--blocks", 20, "-o", "blocks.nc")
     assert len(bp.BayesianOrdinalSVC.load("blocks.nc").blocks_) > 1
     run_command("predict", "blocks.nc", "new.csv", "--neighbours", 10, "-o", "near.csv")
-    said = refuse_command("predict", "model.nc", "new.csv", "--survival", "1")
-    assert "--survival is for targets that are numbers" in said
+    for option in ("--survival", "--coverage"):
+        said = refuse_command("predict", "model.nc", "new.csv", option, ".5")
+        assert f"{option} is for targets that are numbers" in said
