@@ -48,6 +48,7 @@ def test_gaussian_noise_is_exact(approximate):
     np.testing.assert_allclose(posterior.cavity_variance, variance - 1 / 25, rtol=1e-7)
 
 
+@pytest.mark.slow_cases("pinball(C=6, quantile=0.3)")
 @pytest.mark.parametrize("noise", [soft_insensitive(8.0, 0.1, 0.3), pinball(6.0, 0.3)], ids=repr)
 def test_mean_field_is_close_to_the_ratio_of_evidences(noise):
     """log p(y_i | others) = log p(y) - log p(others), by annealing."""

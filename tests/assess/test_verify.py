@@ -100,6 +100,7 @@ def test_the_corrected_mean_and_sd_are_those_of_quadrature(tilt):
     assert found.effective_draws == pytest.approx(expected.sum() ** 2 / (expected**2).sum(), rel=0.1)
 
 
+@pytest.mark.slow_cases("20")
 @pytest.mark.parametrize("particles", [20, pytest.param(320, marks=pytest.mark.slow)])
 def test_the_particle_error_is_the_spread_over_repeats(particles):
     model, _ = gaussian()

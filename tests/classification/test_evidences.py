@@ -62,7 +62,7 @@ def test_three_points_against_quadrature(kind):
     assert abs(found.value - exact(kind)) < 4 * found.standard_error
 
 
-@pytest.mark.slow_cases("conditional", "joint")
+@pytest.mark.slow_cases("naive", "conditional", "joint")
 @pytest.mark.parametrize("kind", ["naive", "conditional", "joint"])
 def test_a_weight_is_a_number_of_equal_rows(kind):
     weighted = model(X3, Y3, COPIES.astype(float))
@@ -107,6 +107,7 @@ def test_labels_are_guesses_as_C_vanishes(kind):
     assert abs(found.value + 3 * np.log(2)) < 1e-5 + 4 * found.standard_error
 
 
+@pytest.mark.slow_cases("conditional")
 @pytest.mark.parametrize("kind", ["conditional", pytest.param("joint", marks=pytest.mark.slow)])
 def test_a_large_amplitude_is_classification_without_noise(kind):
     """The orthant probability of the labels, whatever C is."""

@@ -252,6 +252,10 @@ def check(option, size, n, path):
 
 
 @pytest.mark.slow_cases(
+    "censored-folder",
+    "effect-folder",
+    "noise_scales-folder",
+    "sample_y-folder",
     "sample_weight-folder",
     "intervals-folder",
     "pinball-folder",

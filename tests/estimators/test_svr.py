@@ -72,6 +72,7 @@ def test_attributes_are_those_of_the_support_vector_machine(fitted):
     assert machine.noise_variance_ == pytest.approx(noise.variance)
 
 
+@pytest.mark.slow_cases("mean_field")
 @pytest.mark.parametrize("inference", ["laplace", "mean_field"])
 def test_units_do_not_matter(inference):
     X, y = data(40)
@@ -99,7 +100,7 @@ def test_intervals_of_every_noise_hold_new_targets(noise, inference):
     assert hasattr(machine, "epsilon_") == (noise in ("soft_insensitive", "huber"))
 
 
-@pytest.mark.slow_cases("options0", "options2")
+@pytest.mark.slow_cases("options1", "options0", "options2")
 @pytest.mark.parametrize(
     "options", [{}, {"inference": "mean_field"}, {"noise": "pinball", "quantile": 0.8, "kernel": "linear"}]
 )

@@ -197,7 +197,7 @@ MIRRORED = {
 }
 
 
-@pytest.mark.slow_cases("10000.0-mean field")
+@pytest.mark.slow_cases("0.0001-mean field", "0.025-mean field", "10000.0-mean field")
 @pytest.mark.parametrize("name", MIRRORED)
 @pytest.mark.parametrize("scale", [1e-4, 1 / 40, 1e4])
 def test_the_fit_of_the_mirrored_targets_is_the_mirror_image(name, scale):

@@ -118,6 +118,7 @@ def test_the_larger_density_decides(watched):
     assert first.converged and second.converged
 
 
+@pytest.mark.slow_cases("True")
 @pytest.mark.parametrize("fails", [False, True])
 def test_a_climb_may_end_at_its_number_of_evaluations_but_not_without_an_ascent(fails):
     with small_stages(_LIMIT=2) as patch:

@@ -50,6 +50,7 @@ def model(kind, rows, blocks=None):
 
 
 @pytest.mark.slow_cases(
+    "method1-weighted",
     *(f"method{i}-{kind}" for i in (0, 1) for kind in ("intervals", "censored", "noisy")),
     *("method1-classes", "method0-weighted"),
 )
@@ -78,7 +79,7 @@ def searched(kind, rows, blocks=None):
     return made
 
 
-@pytest.mark.slow_cases("noisy", "intervals")
+@pytest.mark.slow_cases("classes", "noisy", "intervals")
 @pytest.mark.parametrize("kind", [weighted, noisy, intervals, censored, classes])
 def test_the_search_climbs_the_sum_of_the_evidences(kind):
     """Truth: the evidence of a dense model of the rows of each block, and differences."""
@@ -106,7 +107,7 @@ def test_the_modes_of_blocks_are_those_of_their_rows(kind):
         np.testing.assert_allclose(found[rows], known, atol=1e-7)
 
 
-@pytest.mark.slow_cases("intervals")
+@pytest.mark.slow_cases("weighted", "intervals")
 @pytest.mark.parametrize("kind", [weighted, intervals, classes])
 def test_predictions_from_nearest_rows(kind):
     """Truth: a dense model of the nearest rows."""

@@ -63,6 +63,7 @@ def test_cdf_and_quantile_are_integrals(noise):
     np.testing.assert_array_equal(noise.cdf([-np.inf, np.inf]), [0.0, 1.0])
 
 
+@pytest.mark.slow_cases("0.004-pinball(C=3, quantile=0.2)")
 @pytest.mark.parametrize("noise", NOISES, ids=repr)
 @pytest.mark.parametrize("sd", [0.004, 0.04, 0.9])
 def test_cdf_with_a_gaussian_is_an_integral(noise, sd):

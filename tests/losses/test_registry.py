@@ -21,7 +21,7 @@ def parameters(loss):
     return np.array([VALUES[name] for name in LOSSES[loss].parameters])
 
 
-@pytest.mark.slow_cases("pinball", "soft_insensitive")
+@pytest.mark.slow_cases("hinge", "pinball", "soft_insensitive")
 @pytest.mark.parametrize("loss", ["soft_insensitive", "pinball", "hinge"])
 def test_compiled_code_makes_the_same_table(loss):
     table = LOSSES[loss].table

@@ -327,7 +327,7 @@ def check(model: pm.Model, expected: Exact, at: dict[str, Any] = AT) -> Any:
     return result
 
 
-@pytest.mark.slow_cases("varying coefficients", "basis")
+@pytest.mark.slow_cases("f and a line", "three levels", "joined processes", "varying coefficients", "basis")
 @pytest.mark.parametrize("name", mostly_slow(CASES))
 def test_evidence_variables_and_new_rows_are_exact(name):
     mu, refusal = CASES[name], REFUSALS.get(name)
@@ -502,6 +502,7 @@ GROUPED: dict[str, Callable[[Any], Any]] = {
 }
 
 
+@pytest.mark.slow_cases("f[idx]")
 @pytest.mark.parametrize("name", mostly_slow(GROUPED))
 def test_groups_that_are_unknown_are_refused(name):
     model = build(GROUPED[name])

@@ -214,6 +214,7 @@ def test_the_density_that_nuts_samples(name):
         assert float(logp(at)) == pytest.approx(expected, abs=1e-6)
 
 
+@pytest.mark.slow_cases("a potential", "an observed hyperparameter with a free scale")
 @pytest.mark.parametrize("name", mostly_slow(1))
 def test_the_optimum_counts_every_term(name):
     def objective(ls: float) -> float:
