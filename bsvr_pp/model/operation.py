@@ -228,8 +228,7 @@ class CovarianceGraph(NamedTuple):
     @property
     def matrix(self) -> TensorVariable:
         """The covariance including the jitter."""
-        index = pt.arange(self.given.shape[0])  # PyTensor infers the shape of `pt.eye` from the whole graph
-        return self.smooth + self.jitter * pt.eq(index[:, None], index)
+        return self.smooth + self.jitter * pt.eye(self.given.shape[0])
 
     @property
     def factor(self) -> TensorVariable:

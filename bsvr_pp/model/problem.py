@@ -432,8 +432,8 @@ def read_model(model: pm.Model | None = None, *, samples_f: bool = False) -> Pro
             problem.check_integrable()
     except ModelError as error:
         raise NotRead(str(error)) from None
-    given = [problem.columns.X, problem.latent, problem.y]
-    check_random(problem.model, [problem.K, problem.mean, *problem.site_parameters, *problem.ends.bounds, *given])
+    given = [problem.columns.X, problem.latent, problem.y, problem.covariance.given]
+    check_random(problem.model, [problem.mean, *problem.site_parameters, *problem.ends.bounds, *given])
     _check_data(problem)
     for f, record in processes_of(problem.model).items():
         check_spread(f"the inputs X of {f.name}", value_of(localize(record.X, problem.model)), _FAR)
