@@ -187,7 +187,7 @@ def _file(method: Method) -> str:
     return method.name.lower().translate(str.maketrans(" ", "-", "()")) + ".nc"
 
 
-def _texts() -> dict[str, Any]:
+def _texts() -> dict[str, dict[str, str]]:
     """Return titles and captions of the pictures, by file name."""
     return tomllib.loads(Path(__file__).with_name("pictures.toml").read_text("utf-8"))
 
