@@ -28,6 +28,7 @@ from bsvr_pp.inference.fitted import Cloud, Fitted, has_matched, systematic
 from bsvr_pp.inference.protocol import IntegratesLatent, Options, check_latent
 from bsvr_pp.inference.search.optimize import SharedObjective
 from bsvr_pp.inference.search.quasi_newton import Ascent, Evaluate, ascend
+from bsvr_pp.inference.search.starts import initial_point
 from bsvr_pp.model.problem import Point, Problem
 
 GOOD_K = 0.7  # largest k-hat of reliable importance weights (Vehtari et al. 2024)
@@ -37,9 +38,10 @@ _FLATTEST = 0.25  # smallest curvature used: where the density is flat, points s
 TAIL = 5.0  # degrees of freedom of the proposal: its tails must not be lighter than the posterior's
 _SIDES = 0.25  # share of the number of points, below which the mode and the widths of both sides are found first,
 _DROP, _WIDEST = 2.0**0.5, 2.5  # at this distance, and the largest width
-_STEP = 0.05  # of unconstrained values, for second derivatives
+_STEP, _FINEST = 0.05, 1e-4  # of unconstrained values, for second derivatives; least share of it where it is too long
 _NEWTON = 1.5  # largest step to the mode, in standard deviations of the proposal
 _SLOPE, _ASCENT = 0.7, 0.1  # slope there, in nats for a standard deviation, from which it climbs, to this tolerance
+_AWAY = 15.0  # distance of an optimum from the initial point beyond which the prior is infinite there, or a ridge
 _LEAST = 8.0  # effective number of points, from which moving points are drawn,
 _LEAPS, _SIZE = 3, 0.7  # leapfrog steps of a move, and their first size,
 _ACCEPTED, _RATE = 0.7, 0.25  # adapted to this share of accepted moves, at this rate
@@ -124,8 +126,9 @@ class Integrated:
         self.latent.check_sampling(problems[0])
         density = SharedObjective(problems, self.latent, given, warm_starts=False, density=True)
         with threads_for(max(problem.targets.size for problem in problems)):
-            x, lost = density.pack([each.points[0] for each in found]), not all(each.converged for each in found)
-            cloud = _cloud(density, x, lost, self, rng, progressbar)
+            ends = [each.points[0] for each in found], [initial_point(problem) for problem in problems]
+            x, start = map(density.pack, ends)
+            cloud = _cloud(density, x, start, all(each.converged for each in found), self, rng, progressbar)
             points = list(zip(*map(density.unpack, cloud.x), strict=True))
             return [self._averaged(cloud, *each) for each in zip(problems, points, found, strict=True)]
 
@@ -167,21 +170,27 @@ class _Cloud(NamedTuple):
     accepted: float = 1.0  # share of the moves
 
     def thinned(self, kept: int) -> tuple[Rows, Array]:
-        """Return at most ``kept`` points with weights: the last if all are equal, or drawn by weight in order."""
+        """Return at most ``kept`` points with weights: the last if all are equal, else drawn along a coordinate."""
         if np.ptp(self.weights) == 0 or len(self.x) <= kept:
             return np.arange(len(self.x))[-kept:], self.weights[-kept:] / self.weights[-kept:].sum()
-        found, counts = np.unique(systematic(self.weights, kept), return_counts=True)
+        spread = self.weights @ (self.x - self.weights @ self.x) ** 2
+        order = np.argsort(self.x[:, np.argmax(spread)], kind="stable")
+        found, counts = np.unique(order[systematic(self.weights[order], kept)], return_counts=True)
         return found, counts / kept
 
 
-def _cloud(density: Evaluate, x: Array, lost: bool, method: Integrated, rng: Generator, progressbar: bool) -> _Cloud:
-    """Return the weighted points around an optimum x (k,) of the hyperparameters, or the end of a ``lost`` search."""
+def _cloud(
+    density: Evaluate, x: Array, start: Array, converged: bool, method: Integrated, rng: Generator, progressbar: bool
+) -> _Cloud:
+    """Return the weighted points around the end x (k,) of a search, or around the mode that is near the start (k,)."""
     points, chains, k = method.points, min(method.kept, method.points), x.size
     few = 2 * k <= _SIDES * points
-    centre, scale, value, slope = _normal(density, x)
+    away = few and np.abs(x - start).max() > _AWAY
+    centre, scale, value, slope = _normal(density, start if away else x)
     # With more coordinates a climb gained nothing in predictions.
-    climb = ascend(density, centre, 1, tolerance=_ASCENT) if (few or lost) and slope > _SLOPE else None
-    if climb is not None:
+    climb = None
+    if away or ((few or not converged) and slope > _SLOPE):
+        climb = ascend(density, centre, 1, tolerance=_ASCENT)
         centre, scale, value, _ = _normal(density, climb.x)
     sides = np.ones((2, k))
     if few:
@@ -212,8 +221,8 @@ def _cloud(density: Evaluate, x: Array, lost: bool, method: Integrated, rng: Gen
     log_evidence, error = importance_estimate(ratio)
     if k_hat <= GOOD_K and effective >= points / 2:
         return _Cloud(proposed, weights / weights.sum(), log_evidence, error, k_hat, effective, climb)
-    start = _drawn(ratio, chains)
-    moved = _Chains(density, scale, proposed[start], [found[i] for i in start], rng)
+    drawn = _drawn(ratio, chains)
+    moved = _Chains(density, scale, proposed[drawn], [found[i] for i in drawn], rng)
     states = [moved.move() for _ in range(max(1, points // (2 * chains)))]
     reached = np.concatenate([places for places, _ in states])
     values = np.concatenate([value for _, value in states])
@@ -223,23 +232,25 @@ def _cloud(density: Evaluate, x: Array, lost: bool, method: Integrated, rng: Gen
     return _Cloud(reached, equal, log_evidence, error, k_hat, float(chains), climb, moved.accepted)
 
 
-def _normal(density: Evaluate, x: Array) -> tuple[Array, Array, float, float]:
+def _normal(density: Evaluate, x: Array, size: float = _STEP) -> tuple[Array, Array, float, float]:
     """Return the end (k,) of a step to the mode, scale (k, k) (its square inverts minus the curvature), value, slope.
 
     The slope is the largest, in nats for a unit of the scale.
     """
     value, gradient = density(x)
-    turns = [gradient - density(x + step)[1] for step in _STEP * np.eye(x.size)]
-    curvature = np.stack(turns) / _STEP
+    turns = [gradient - density(x + step)[1] for step in size * np.eye(x.size)]
+    curvature = np.stack(turns) / size
     values, vectors = np.linalg.eigh(0.5 * (curvature + curvature.T))
     vectors = vectors * np.where(np.sum(vectors**3, axis=0) < 0.0, -1.0, 1.0)  # LAPACK's signs depend on the order of x
     scale = np.asarray(vectors / np.sqrt(np.maximum(np.abs(values), _FLATTEST)))
+    if np.abs(values).max() * size**2 > 1.0 and size > _FINEST * _STEP:
+        return _normal(density, x, 0.1 * size)
     step = scale.T @ gradient
     step = scale @ (step * min(1.0, _NEWTON / max(float(np.abs(step).max()), 1e-300)))
-    for size in (1.0, 0.5, 0.25):
-        reached, slope = density(x + size * step)
+    for share in (1.0, 0.5, 0.25):
+        reached, slope = density(x + share * step)
         if reached >= value:
-            x, value, gradient = x + size * step, reached, slope
+            x, value, gradient = x + share * step, reached, slope
             break
     return x, scale, value, float(np.abs(scale.T @ gradient).max())
 

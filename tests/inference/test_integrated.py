@@ -5,7 +5,7 @@ import pymc as pm
 import pytest
 import xarray as xr
 from scipy import stats
-from scipy.special import logsumexp
+from scipy.special import beta, logsumexp
 
 import bsvr_pp as bp
 from bsvr_pp.approximations import mean_field
@@ -223,6 +223,36 @@ def test_a_scale_of_another_hyperparameter_is_integrated_out():
     found = bp.fit(bp.Integrated(), model, random_seed=0, progressbar=False)
     assert found.attrs["log_evidence"] == pytest.approx(truth, abs=3 * found.attrs["log_evidence_error"])
     assert found["posterior"]["tau"].values.mean() == pytest.approx(mean, abs=0.25)  # .30 below, before
+
+
+def test_the_unit_of_a_hyperparameter_does_not_matter():
+    def model(unit):
+        u = pm.Normal("u", 2.0 * unit, unit)
+        return pm.math.exp(u / unit) * pm.gp.cov.ExpQuad(1, ls=1.0)
+
+    for method in (bp.MeanField(), bp.Integrated()):
+        one, large = (
+            bp.fit(method, few(lambda: model(unit)), random_seed=0, progressbar=False, draws=100)  # noqa: B023
+            for unit in (1.0, 1e5)
+        )
+        np.testing.assert_allclose(large["posterior"]["u"] / 1e5, one["posterior"]["u"], rtol=1e-2)
+        assert large.attrs["log_evidence"] == pytest.approx(one.attrs["log_evidence"], abs=1e-3)
+
+
+def test_a_density_that_is_infinite_at_a_bound_or_on_a_ridge_is_integrated_out():
+    model = few(lambda: pm.Beta("a", 2.0, 0.25) * pm.gp.cov.ExpQuad(1, ls=1.0))
+    t = (np.arange(40) + 0.5) / 40  # a = 1 - t⁴, da = -4t³dt
+    a = 1.0 - t**4
+    truth = logsumexp(evidences(model, [{"a": each} for each in a]), b=4.0 * a / beta(2.0, 0.25)) - np.log(40)
+    found = bp.fit(bp.Integrated(), model, random_seed=0, progressbar=False)
+    assert found.attrs["log_evidence"] == pytest.approx(truth, abs=3 * found.attrs["log_evidence_error"])
+    assert found.attrs["log_evidence_error"] < 0.3
+
+    def ridge():
+        return pm.math.exp(pm.Normal("v", 0.0, pm.HalfNormal("s", 2.0))) * pm.gp.cov.ExpQuad(1, ls=1.0)
+
+    found = bp.fit(bp.Integrated(), few(ridge), random_seed=0, progressbar=False)
+    assert 0.5 < found["posterior"]["s"].values.mean() < 2.5
 
 
 def test_an_evidence_over_a_flat_prior_is_known_up_to_a_constant():

@@ -28,7 +28,14 @@ from bsvr_pp.core.arrays import Array
 from bsvr_pp.core.covariance.covariance import each_block
 from bsvr_pp.inference.protocol import IntegratesLatent, Objective, Options
 from bsvr_pp.inference.search.quasi_newton import Pairs, ascend
-from bsvr_pp.inference.search.starts import choose_starts, constant_of, find_roles, initial_point, neighbour_of_each
+from bsvr_pp.inference.search.starts import (
+    choose_starts,
+    constant_of,
+    find_roles,
+    initial_point,
+    neighbour_of_each,
+    units_of,
+)
 from bsvr_pp.model.gaussian import gradients
 from bsvr_pp.model.inventory import ModelError
 from bsvr_pp.model.operation import TargetsGraph
@@ -209,7 +216,7 @@ def _raced(whole: SearchObjective, few: SearchObjective, begun: list[Optimum]) -
 
 
 class SearchObjective:
-    """Log evidence, plus the log priors in the objective, as a function of the free unconstrained values.
+    """Log evidence, plus the log priors in the objective, as a function of the free unconstrained values in `units_of`.
 
     The evidence of blocks is a sum of one compiled function. Each block is warm-started from its previous solution if
     that is near. Without ``warm_starts`` a value depends only on its point. With ``density`` the function is the log
@@ -243,6 +250,11 @@ class SearchObjective:
         template = problem.to_unconstrained({**initial_point(problem), **fixed})
         self._all_values = dict(zip(problem.hyperparameters, template, strict=True))
         self._shapes = self._flat(template).point_map_info
+        self._units, units = np.ones(self._flat(template).data.size), units_of(problem)
+        if units:
+            each = [units.get(name, np.ones_like(value)) for name, value in self._all_values.items()]
+            self._units = self._flat(each).data
+        self._log_units = float(np.log(self._units[~self.are_of(elsewhere)]).sum()) if density else 0.0
 
     def __call__(self, x: Array) -> tuple[float, Array]:
         """Return value and gradient (k,) at x (k,); -inf and zeros if a solve fails. The last ones are kept."""
@@ -258,7 +270,7 @@ class SearchObjective:
         terms = [[value, *gradient] for value, _, *gradient in found]
         terms += [term(*values, *self._problem.given_data) for term in self._terms]
         value, *gradients = (sum(term[1:], start=term[0]) for term in zip(*terms, strict=True))
-        gradient = self._flat(gradients).data
+        value, gradient = value + self._log_units, self._flat(gradients).data * self._units
         if not np.isfinite(value) or not np.isfinite(gradient).all():
             return -np.inf, np.zeros_like(x)
         if self._warm_starts:
@@ -267,7 +279,7 @@ class SearchObjective:
 
     def pack(self, point: Point) -> Array:
         """Return the free unconstrained values (k,) of a point of the hyperparameters."""
-        return self._flat(self._problem.to_unconstrained({**point, **self._fixed})).data
+        return self._flat(self._problem.to_unconstrained({**point, **self._fixed})).data / self._units
 
     def unpack(self, x: Array) -> Point:
         """Return the point of free unconstrained values (k,), with the fixed hyperparameters."""
@@ -333,7 +345,8 @@ class SearchObjective:
         return DictToArrayBijection.map({name: array for name, array in pairs if name not in self._fixed})
 
     def _split(self, x: Array) -> list[Array]:
-        return list(DictToArrayBijection.rmap(RaveledVars(x, self._shapes), self._all_values).values())
+        unpacked = RaveledVars(x * self._units, self._shapes)
+        return list(DictToArrayBijection.rmap(unpacked, self._all_values).values())
 
     def _of_blocks(self, values: list[Array]) -> list[list[Array]]:
         """Return the value, sites (2, m) and gradients of each block."""

@@ -12,8 +12,10 @@ from dataclasses import replace
 from math import isfinite, log
 
 import numpy as np
+import pymc as pm
 import pytensor.tensor as pt
 from numpy.random import Generator
+from pymc.distributions.continuous import FlatRV
 from pymc.gp.cov import BaseCovariance
 from pymc.initial_point import make_initial_point_fn
 from pymc.pytensorf import find_rng_nodes
@@ -29,6 +31,7 @@ from scipy.spatial import cKDTree
 from scipy.stats import norm, rankdata
 
 from bsvr_pp.core.arrays import Array, Rows
+from bsvr_pp.model.gaussian import INTERPRETED
 from bsvr_pp.model.inputs import Warped, WithLevels
 from bsvr_pp.model.inventory import ModelError
 from bsvr_pp.model.kernels import MainEffects, RationalQuadratic
@@ -50,6 +53,7 @@ _FAR = 7.0  # change of unconstrained values that separates amplitudes from othe
 _STEPS = 30  # largest number of steps to smaller amplitudes
 _SAMPLE = 20  # rows that measure the variation of f
 _SHAPES = {"C": 1.0, "epsilon": 0.01}, {"C": 3.0, "epsilon": 1.0}, {"C": 1e3, "epsilon": 1.0}  # noise of a constant
+_MUCH = 10.0  # prior deviation of an unconstrained value from which it is the unit of a search, or its inverse
 _LEVELS, _UNITS = 100, 80  # quantiles of the targets and scales of the noise in its likelihood
 
 
@@ -62,6 +66,21 @@ def initial_point(problem: Problem) -> Point:
         return problem.to_constrained([values[value.name] for value in problem.values])
 
     return problem.cached("initial", compute, any_rows=True)
+
+
+def units_of(problem: Problem) -> Point:
+    """Return prior deviations, as units of a search, of hyperparameters without a transform if they are far from 1."""
+
+    def compute() -> Point:
+        found = {}
+        for v in problem.variables:
+            if problem.model.rvs_to_transforms[v] is None and not isinstance(v.owner.op, FlatRV):
+                low, high = np.quantile(pm.draw(v, 99, random_seed=0, mode=INTERPRETED), [0.16, 0.84], axis=0)
+                deviation = 0.5 * (high - low)
+                found[str(v.name)] = np.where((deviation > _MUCH) | (deviation < 1.0 / _MUCH), deviation, 1.0)
+        return {name: np.where(unit > 0.0, unit, 1.0) for name, unit in found.items()}
+
+    return problem.cached("units", compute, any_rows=True)
 
 
 def choose_starts(
