@@ -154,6 +154,21 @@ def least_squares():
     return bp.LSSVR(gamma=1.0, lengthscale=1.0).fit(MANY, TARGETS)
 
 
+def free_targets(labels=False):
+    """A function of targets whose model has no hyperparameter, or labels."""
+
+    def build_model(y):
+        with pm.Model() as model:
+            f = bp.GP(cov_func=pm.gp.cov.ExpQuad(1, ls=1.0)).prior("f", X=X[:3])
+            if labels:
+                bp.classification.KnownLabel("y", f=f, C=pm.LogNormal("C", 0, 1), observed=y)
+            else:
+                bp.Huber("y", f, C=1.0, epsilon=0.1, observed=y)
+        return model
+
+    return build_model
+
+
 def discrete():
     with pm.Model() as model:
         degree = pm.Poisson("degree", 3.0)
@@ -834,6 +849,8 @@ PUBLIC = {
         (lambda s: bp.calibrate(bp.NUTS(), "a"), "build_model must be a function .*got 'a'"),
         (lambda s: bp.calibrate(bp.NUTS(), lambda y: None), "build_model must give a pm.Model, got NoneType"),
         (lambda s: bp.calibrate(bp.NUTS(), lambda y: s.model), "must leave the targets free"),
+        (lambda s: bp.calibrate(bp.NUTS(), free_targets(labels=True)), "y are labels, and the targets of build_model"),
+        (lambda s: bp.calibrate(bp.NUTS(), free_targets()), "build_model must have free hyperparameters"),
         *options(lambda s, **o: bp.calibrate(bp.NUTS(), lambda y: s.model, **o), simulations=NO_COUNT, n_jobs=NO_COUNT),
         *seeds(lambda s, seed: bp.calibrate(bp.NUTS(), lambda y: s.model, random_seed=seed)),
     ],

@@ -19,11 +19,15 @@ from rich.progress import track
 from threadpoolctl import threadpool_limits
 
 from bsvr_pp.core.arrays import Array, check_count, generator
+from bsvr_pp.core.losses.registry import NUMBERS
 from bsvr_pp.inference.protocol import Normalises, Samples
 from bsvr_pp.inference.sampling.nuts import ADAPTATION, NUTS
-from bsvr_pp.model.gp import copy_model, set_initial_values
+from bsvr_pp.model.distributions import noise_of
+from bsvr_pp.model.gaussian import above
+from bsvr_pp.model.gp import copy_model, processes_of, set_initial_values
 from bsvr_pp.model.inventory import ModelError
 from bsvr_pp.model.marginalize import marginalize
+from bsvr_pp.model.row_kinds import known_of
 
 _TARGETS = "calibration_targets"
 _RANKS = 100  # number of thinned draws for each rank
@@ -104,6 +108,8 @@ def calibrate(
     found = [each for part in parts for each in part]
     ranks, truths = {}, {}
     for name, value in truth.items():
+        if name not in found[0][0]:  # a coefficient, which is integrated out as f is
+            continue
         dims = tuple(f"{name}_dim_{i}" for i in range(value.ndim - 1))
         draws = np.stack([draws[name] for draws, _ in found])
         # At the centre of a bin the ranks of an exact method are uniform on [0, 1] up to 1/(2·draws).
@@ -129,8 +135,14 @@ def _simulate(model: pm.Model, simulations: int, random_seed: int | None) -> tup
     if model.potentials:
         name = model.potentials[0].name
         raise ModelError(f"build_model must leave out the potential {name}, which draws from the prior ignore")
-    target = model.free_RVs[-1]
-    names = _hyperparameters(model)[:-1]
+    processes = {*processes_of(model)}
+    target = next((v for v in model.free_RVs if v not in processes and above([v]) & processes), model.free_RVs[-1])
+    noise = noise_of(known_of(target).noise)
+    if noise is not None and noise[0].targets != NUMBERS:
+        raise ModelError(f"{target.name} are labels, and the targets of build_model must be numbers")
+    names = [name for name in _hyperparameters(model) if name != target.name and model[name] not in processes]
+    if not names:
+        raise ModelError("build_model must have free hyperparameters, whose draws are compared with those of the prior")
     drawn = pm.draw([model[name] for name in names] + [target], draws=simulations, random_seed=random_seed)
     return {name: np.asarray(value) for name, value in zip(names, drawn[:-1], strict=True)}, np.asarray(drawn[-1])
 

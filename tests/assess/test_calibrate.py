@@ -111,3 +111,18 @@ def test_arviz_plots_it(ranks):
 def test_processes_do_not_change_the_ranks():
     few = [bp.calibrate(METHOD, build_model, simulations=4, n_jobs=n, random_seed=2, progressbar=False) for n in (1, 2)]
     np.testing.assert_array_equal(*(f["prior_sbc"].to_dataset()["C"].values for f in few))
+
+
+@pytest.mark.slow
+def test_coefficients_have_no_ranks_and_targets_need_not_come_last():
+    def build_model(y):
+        with pm.Model() as model:
+            f = bp.GP(cov_func=pm.gp.cov.ExpQuad(1, ls=1.0)).prior("f", X=X)
+            mu = f + X @ pm.Normal("b", 0, 1, shape=1)
+            bp.Huber("y", mu, C=pm.LogNormal("C", 0.5, 0.5), epsilon=0.3, observed=y)
+            pm.Normal("unused", 0.0, 1.0)
+        return model
+
+    few = bp.NUTS(latent=bp.MeanField(), draws=20, tune=20)
+    found = bp.calibrate(few, build_model, simulations=2, random_seed=1, progressbar=False)
+    assert set(found["prior_sbc"].data_vars) == {"C", "unused"}
