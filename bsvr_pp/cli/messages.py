@@ -62,7 +62,7 @@ class Output:
                 complain(f"{self.folder / name} cannot be written: {reason}; what was written before stays")
             self._failed = True
 
-    def close(self, names: Iterable[str]) -> None:
+    def close(self, names: Iterable[str] = ()) -> None:
         """Remove files of these names that are of an earlier run; exit with status 2 if one could not be written."""
         for name in {*names} - self._written:
             (self.folder / name).unlink(missing_ok=True)
