@@ -255,8 +255,9 @@ def test_a_density_that_is_infinite_at_a_bound_or_on_a_ridge_is_integrated_out()
     assert 0.5 < found["posterior"]["s"].values.mean() < 2.5
 
 
-def test_an_evidence_over_a_flat_prior_is_known_up_to_a_constant():
-    model = few(lambda: pm.gp.cov.ExpQuad(1, ls=1.0) * pm.HalfFlat("a"))
+@pytest.mark.parametrize("scale", [lambda: pm.HalfFlat("a"), lambda: pm.math.exp(pm.Flat("a"))])
+def test_an_evidence_over_a_flat_prior_is_known_up_to_a_constant(scale):
+    model = few(lambda: scale() * pm.gp.cov.ExpQuad(1, ls=1.0))
     with pytest.warns(UserWarning, match="the prior density of a is not normalised: the evidence is known up to"):
         bp.fit(bp.Integrated(), model, random_seed=0, progressbar=False)
 

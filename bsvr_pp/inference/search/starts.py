@@ -15,7 +15,6 @@ import numpy as np
 import pymc as pm
 import pytensor.tensor as pt
 from numpy.random import Generator
-from pymc.distributions.continuous import FlatRV
 from pymc.gp.cov import BaseCovariance
 from pymc.initial_point import make_initial_point_fn
 from pymc.pytensorf import find_rng_nodes
@@ -74,9 +73,12 @@ def units_of(problem: Problem) -> Point:
     def compute() -> Point:
         found = {}
         for v in problem.variables:
-            if problem.model.rvs_to_transforms[v] is None and not isinstance(v.owner.op, FlatRV):
-                low, high = np.quantile(pm.draw(v, 99, random_seed=0, mode=INTERPRETED), [0.16, 0.84], axis=0)
-                deviation = 0.5 * (high - low)
+            if problem.model.rvs_to_transforms[v] is None:
+                try:
+                    drawn = pm.draw(v, 99, random_seed=0, mode=INTERPRETED)
+                except NotImplementedError:  # such as pm.Flat
+                    continue
+                deviation = 0.5 * np.diff(np.quantile(drawn, [0.16, 0.84], axis=0), axis=0)[0]
                 found[str(v.name)] = np.where((deviation > _MUCH) | (deviation < 1.0 / _MUCH), deviation, 1.0)
         return {name: np.where(unit > 0.0, unit, 1.0) for name, unit in found.items()}
 
