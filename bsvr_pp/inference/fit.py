@@ -182,11 +182,8 @@ def _check_problem(problem: Problem, method: Method, fixed: Point, objective: st
     )
     if isinstance(method, Integrates):
         problem.warn_of_priors(fixed)
-    held = (
-        [name for name in problem.coefficients() if name in free]
-        if free and not isinstance(method, Samples | Integrates)
-        else []
-    )
+    optimises = bool(free) and not isinstance(method, Samples | Integrates)
+    held = [name for name in problem.coefficients() if name in free] if optimises else []
     if held:
         warn(
             f"{', '.join(held)} of mu: optimised and not integrated out, so that the evidence is another quantity. "

@@ -14,7 +14,7 @@ from bsvr_pp.inference.search.optimize import SearchObjective, SharedObjective, 
 RNG = np.random.default_rng(0)
 N = 24
 X, NEW = RNG.uniform(-3.0, 3.0, (N, 1)), np.linspace(-2.5, 2.5, 9)[:, None]
-Y = np.column_stack([np.sin(2.0 * X[:, 0]), 5.0 * np.cos(2.0 * X[:, 0] + 1.0)])
+Y = np.column_stack([np.sin(2.0 * X[:, 0]), 5.0 * np.cos(1.9 * X[:, 0] + 1.0)])
 Y += [0.05, 1.5] * RNG.normal(size=(N, 2))
 OPTIONS = {"kernel": "rbf", "inference": "mean_field", "restarts": 1, "random_state": 0, "outliers": "keep"}
 KERNEL, NOISE = ("amplitude", "inverse_lengthscale"), ("C", "epsilon")
@@ -67,7 +67,7 @@ def test_the_sum_of_the_evidences_is_largest(svr):
     assert total(fits, [one.point for one in found]) == pytest.approx(found[0].objective, abs=1e-4)
     assert total(fits, points) == pytest.approx(brute, abs=0.03)  # where a search ends
     alone = fits_of(bp.BayesianSVR(**OPTIONS).fit(X, Y))
-    assert not np.isclose(*(fit.point["inverse_lengthscale"] for fit in alone), rtol=0.02)
+    assert not np.isclose(*(fit.point["inverse_lengthscale"] for fit in alone), rtol=0.05)
     values = [svr.C_[0] != svr.C_[1], svr.epsilon_[0] != svr.epsilon_[1], svr.lengthscale_[0] == svr.lengthscale_[1]]
     assert all(values) and svr.lengthscale_.shape == (2, 1)
 

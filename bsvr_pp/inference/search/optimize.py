@@ -250,10 +250,8 @@ class SearchObjective:
         template = problem.to_unconstrained({**initial_point(problem), **fixed})
         self._all_values = dict(zip(problem.hyperparameters, template, strict=True))
         self._shapes = self._flat(template).point_map_info
-        self._units, units = np.ones(self._flat(template).data.size), units_of(problem)
-        if units:
-            each = [units.get(name, np.ones_like(value)) for name, value in self._all_values.items()]
-            self._units = self._flat(each).data
+        units = units_of(problem)
+        self._units = self._flat([units.get(name, np.ones_like(v)) for name, v in self._all_values.items()]).data
         self._log_units = float(np.log(self._units[~self.are_of(elsewhere)]).sum()) if density else 0.0
 
     def __call__(self, x: Array) -> tuple[float, Array]:

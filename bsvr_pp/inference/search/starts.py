@@ -79,8 +79,9 @@ def units_of(problem: Problem) -> Point:
                 except NotImplementedError:  # such as pm.Flat
                     continue
                 deviation = 0.5 * np.diff(np.quantile(drawn, [0.16, 0.84], axis=0), axis=0)[0]
-                found[str(v.name)] = np.where((deviation > _MUCH) | (deviation < 1.0 / _MUCH), deviation, 1.0)
-        return {name: np.where(unit > 0.0, unit, 1.0) for name, unit in found.items()}
+                far = (deviation > _MUCH) | ((deviation > 0.0) & (deviation < 1.0 / _MUCH))
+                found[str(v.name)] = np.where(far, deviation, 1.0)
+        return found
 
     return problem.cached("units", compute, any_rows=True)
 
