@@ -26,7 +26,7 @@ from pytensor.tensor import TensorLike
 from pytensor.tensor.variable import TensorVariable
 
 from bsvr_pp.core.approximations.laplace import laplace_core
-from bsvr_pp.core.approximations.mean_field import TARGET, mean_field_core
+from bsvr_pp.core.approximations.mean_field import TARGET, mean_field_core, of_sites
 from bsvr_pp.core.approximations.posterior import sites_of
 from bsvr_pp.core.arrays import Array, Tensor
 from bsvr_pp.core.compiler import MATRIX, VECTOR, compiled, core_stamp, separate
@@ -255,10 +255,11 @@ class LatentEvidence(DifferentiableOp):
     """Log evidence of targets under a Gaussian process and a noise model.
 
     Inputs: K (n, n), or ``by_root`` a root (n, r) of it; prior mean (n,); lower and upper ends of the targets and their
-    weights (n,); loss parameters (p, k) with k = 1 or n; jitter for K; dual coefficients and site precisions (2, n) of
-    a similar problem, or zeros. Outputs: log evidence, its gradients by K, mean, ends and parameters, 1 or 0 for
-    converged, and the solution (2, n). Mean field ends at the ``mismatch`` of moments. The error of the evidence is of
-    second order in it, and the error of the gradients of first order.
+    weights (n,); loss parameters (p, k) with k = 1 or n; jitter for K; the solution (2, n) of a similar problem, or
+    zeros. Outputs: log evidence, its gradients by K, mean, ends and parameters, 1 or 0 for converged, and the solution.
+    This is the dual coefficients and site precisions of Laplace, and of mean field the sites: their precisions times
+    locations of f, and precisions, which are good starts for other K. Mean field ends at the ``mismatch`` of moments.
+    The error of the evidence is of second order in it, and the error of the gradients of first order.
     """
 
     __props__ = ("approximation", "loss", "mismatch", "by_root")
@@ -341,13 +342,17 @@ _OUTPUTS = types.Tuple((types.float64, MATRIX, VECTOR, VECTOR, VECTOR, MATRIX, t
 def _solve(
     which: int, K: Structure, mean: Array, rows: Array, table: Pieces, columns: int, start: Array, mismatch: float
 ) -> tuple[float, Array, Array, Array, Array, Array, float, Array]:
-    """Compute the outputs of `LatentEvidence`; ``columns`` is the number of values of each parameter."""
+    """Compute the outputs of `LatentEvidence`, and overwrite ``start``; parameters have ``columns`` values each."""
     t, ends = rows[0] - mean, np.ascontiguousarray(rows[1:3].T)
     pieces = of_rows(table, ends, rows[3])
     if which == _MEAN_FIELD:
+        start[0] -= start[1] * mean
         found, gradients = mean_field_core(K, t, pieces, start, mismatch)
+        solution = of_sites(K, sites_of(found))
+        solution[0] += solution[1] * mean
     else:
         found, gradients = laplace_core(K, t, pieces, which == _LOCAL, start)
+        solution = sites_of(found)
     by_parameters = np.zeros((pieces.d_energy.shape[0], columns))
     for i in range(by_parameters.shape[0]):  # the table may have one row per point even if the parameters are numbers
         for row in range(pieces.knots.shape[0]):
@@ -359,7 +364,7 @@ def _solve(
         else:
             by_lower[i] -= by_upper[i]
     converged = 1.0 if found.converged else 0.0
-    return found.value, gradients.K, -gradients.residual, by_lower, by_upper, by_parameters, converged, sites_of(found)
+    return found.value, gradients.K, -gradients.residual, by_lower, by_upper, by_parameters, converged, solution
 
 
 @compiled

@@ -5,7 +5,7 @@ import pytest
 from problems import LOSSES, from_the_box, moment_mismatch, smooth
 
 from bsvr_pp.core.approximations import laplace, mean_field, mean_field_gradient
-from bsvr_pp.losses import epsilon_insensitive, soft_insensitive
+from bsvr_pp.losses import absolute, epsilon_insensitive, soft_insensitive
 
 
 def log_density(noise, y, f):
@@ -123,6 +123,22 @@ def test_converges_over_the_whole_range():
         assert moment_mismatch(K, y, noise, posterior.dual_coef, posterior.site_precision) <= 1e-6, (i, noise)
         assert np.isfinite(posterior.log_evidence)
         assert (posterior.site_precision >= 0).all()
+
+
+def test_points_in_a_linear_tail_have_no_site():
+    """Only the others are factored; mean and variances are those of the formula with all points."""
+    rng = np.random.default_rng(0)
+    X = rng.uniform(-3, 3, (60, 1))
+    K, y = 4 * np.exp(-0.5 * (X - X.T) ** 2) + 1e-6 * np.eye(60), 20 * rng.normal(size=60)
+    posterior = mean_field(K, y, absolute(C=0.5))
+    site = posterior.site_precision > 0
+    assert posterior.converged
+    assert 0 < site.sum() < 40
+    assert posterior.factor.points.tolist() == np.flatnonzero(site).tolist()
+    covariance = K @ np.linalg.inv(np.eye(60) + posterior.site_precision[:, None] * K)
+    np.testing.assert_allclose(posterior.variance, np.diag(covariance), rtol=1e-7)
+    assert (np.abs(posterior.dual_coef[~site]) > 0.499).all()
+    assert moment_mismatch(K, y, absolute(C=0.5), posterior.dual_coef, posterior.site_precision) <= 1e-7
 
 
 @pytest.mark.parametrize("C", [1e3, 1e5, 1e7])

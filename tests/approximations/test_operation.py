@@ -8,6 +8,8 @@ from numba import njit
 from problems import smooth
 
 from bsvr_pp.core.approximations import laplace, laplace_gradient, mean_field, mean_field_gradient
+from bsvr_pp.core.approximations.mean_field import mean_field_core
+from bsvr_pp.core.covariance.covariance import as_covariance
 from bsvr_pp.losses import gaussian, hinge, soft_insensitive
 from bsvr_pp.model.operation import APPROXIMATIONS, evidence_function, latent_evidence
 
@@ -147,6 +149,24 @@ def test_the_start_changes_nothing_but_the_way(approximation, beta):
         for i in (0, 1, 2, 5):  # value, and gradients by K, mean and the parameters
             np.testing.assert_allclose(other[i], cold[i], rtol=1e-6, atol=1e-7)
     np.testing.assert_allclose(found(K, cold[7])[7], cold[7], rtol=1e-7, atol=1e-9)
+
+
+@pytest.mark.parametrize("scale", [0.1, 3.0, 30.0])
+def test_sites_are_a_start_for_another_covariance_and_mean(scale):
+    K, y = smooth(60)
+    noise = soft_insensitive(5.0, 0.2, 0.3)
+
+    def sweeps(K, t, start):
+        found, _ = mean_field_core(as_covariance(K).structure, t, noise.sites(t), start, 3e-3)
+        assert found.converged
+        return found.iterations
+
+    known = evidence_function("mean_field", "soft_insensitive")(
+        *arguments(K, y, np.array([[5.0], [0.2], [0.3]]), np.zeros((2, 60)), 0.0)
+    )[7]
+    shifted = known.copy()
+    shifted[0] -= shifted[1] * 0.3
+    assert sweeps(scale * K, y - 0.3, shifted) <= 4 < sweeps(scale * K, y - 0.3, np.zeros((2, 60)))
 
 
 @pytest.mark.parametrize("mode", ["FAST_COMPILE", "NUMBA"])

@@ -58,6 +58,7 @@ TOLERANCE = 1e-6  # moment mismatch that counts as converged if rounding errors 
 _MAX_SWEEPS = 1000
 _PATIENCE = 100  # number of sweeps without progress after which it stops
 _MEMORY = 3  # number of differences of sweeps in Anderson acceleration
+_NO_SITE = 1e-13  # precision of a site, relative to that of the prior, which changes nothing
 _NEAR = 0.1  # mismatch below which the acceleration is used
 
 
@@ -157,20 +158,22 @@ def fixed_point(K: Structure, t: Array, pieces: Pieces, target: float, start: Ar
     """Find the fixed point for t = y - mean from the sites (ν, τ) of ``start``, 0 for the prior; derivatives by all."""
     n = t.shape[0]
     a, nu, tau = np.zeros(n), start[0].copy(), start[1].copy()
-    everywhere = np.arange(n)
     damping, best, last, since = 1.0, np.inf, np.inf, 0
     out_value, out_a, out_tau = -np.inf, a.copy(), tau.copy()
     out_parameters = np.zeros((pieces.d_energy.shape[0] + 2, n))
     step = np.empty(2 * n)
     past_sites, past_steps, n_past = np.empty((_MEMORY + 1, 2 * n)), np.empty((_MEMORY + 1, 2 * n)), 0
     sweep, latest = 0, False  # whether the sites factored last are the best
-    sites = factor_sites(K, tau, everywhere if np.any(start != 0.0) else everywhere[:0])
-    workspace = np.empty(sites.triangle.shape)  # one for all sweeps
+    sites = factor_sites(K, tau, _points(K, tau))
+    workspace = np.empty(0)  # one for all sweeps
     while sweep < _MAX_SWEEPS and sites.factored:
+        if workspace.size < sites.triangle.size:
+            workspace = np.empty(sites.triangle.size)
+        inverse = workspace[: sites.triangle.size].reshape(sites.triangle.shape)
         sweep += 1
         accuracy = max(target, min(1e-2 * last, 1e-4))
         mu = _refine(K, tau, nu, a, sites, 1 if accuracy > TARGET else 2)
-        here = _moments(t, pieces, tau, a, mu, marginals(K, sites, workspace, accuracy), sites.log_det)
+        here = _moments(t, pieces, tau, a, mu, marginals(K, sites, inverse, accuracy), sites.log_det)
         mismatch = here.mismatch
         if not np.isfinite(here.value + np.sum(here.score) + np.sum(here.tilted)):  # max() passes over NaN
             break
@@ -197,14 +200,22 @@ def fixed_point(K: Structure, t: Array, pieces: Pieces, target: float, start: Ar
             tau += damping * step[:n]
             nu += damping * step[n:]
             n_past = 0
-        sites, latest = factor_sites(K, tau, everywhere), False
-        if workspace.shape[0] != sites.triangle.shape[0]:
-            workspace = np.empty(sites.triangle.shape)
+        sites, latest = factor_sites(K, tau, _points(K, tau)), False
     if not latest:
-        sites = factor_sites(K, out_tau, everywhere)
+        sites = factor_sites(K, out_tau, _points(K, out_tau))
+    converged = best <= max(target, TOLERANCE)
     return Outcome(
-        out_value, out_a, out_tau, sites, everywhere[:0], sweep, best <= max(target, TOLERANCE), 0.0, best
+        out_value, out_a, out_tau, sites, np.empty(0, dtype=np.int64), sweep, converged, 0.0, best
     ), out_parameters
+
+
+@compiled
+def _points(K: Structure, tau: Array) -> NDArray[np.int64]:
+    """Return the points with a site; precisions that change no variance become 0, as in the linear tails of a loss."""
+    for i in range(tau.shape[0]):
+        if tau[i] * K.variance[i] < _NO_SITE:
+            tau[i] = 0.0
+    return np.flatnonzero(tau)
 
 
 class _Moments(NamedTuple):
@@ -276,9 +287,9 @@ def _accelerate(
 
 @separate(types.Tuple((OUTCOME, GRADIENTS)), STRUCTURE, VECTOR, PIECES, MATRIX, types.float64)
 def mean_field_core(K: Structure, t: Array, pieces: Pieces, start: Array, target: float) -> tuple[Outcome, Gradients]:
-    """Find the fixed point from the rows a and τ of ``start`` (zeros are the prior), and its gradient."""
+    """Find the fixed point from the sites (ν, τ) of ``start`` (zeros are the prior), and its gradient."""
     n = t.shape[0]
-    found, by_point = mean_field_value(K, t, pieces, of_sites(K, start), target, min(target, TARGET))
+    found, by_point = mean_field_value(K, t, pieces, start, target, min(target, TARGET))
     p = pieces.d_energy.shape[0]
     d_parameters, d_ends = np.zeros((p, pieces.knots.shape[0])), np.zeros((n, 2))
     if not found.converged:
@@ -293,21 +304,24 @@ def mean_field_core(K: Structure, t: Array, pieces: Pieces, start: Array, target
 
 @compiled
 def _refine(K: Structure, tau: Array, nu: Array, a: Array, sites: Sites, steps: int) -> Array:
-    """Solve a + τ·K·a = ν in place from the last a, by steps of refinement; returns K·a. Without sites a is 0.
+    """Solve a + τ·K·a = ν in place from the last a, by steps of refinement; returns K·a.
 
     The correction (I - R·K)·missing is R·missing/τ, without cancellation for sites that are narrow relative to the
-    prior; with a root of K, R itself cancels.
+    prior; with a root of K, R itself cancels. Without a site a = ν.
     """
     mu = product(K, a)
     narrow, wide = np.zeros_like(a), np.zeros_like(a)
-    for _ in range(steps if sites.points.shape[0] > 0 else 0):
+    for _ in range(steps):
         for i in range(a.shape[0]):
             missing = nu[i] - tau[i] * mu[i] - a[i]
             if tau[i] * K.variance[i] > 1.0 and K.root.shape[1] == 0:
                 narrow[i] = missing / tau[i]
             else:
                 wide[i] = missing
-        add(a, 1.0, wide + apply_inverse(sites, narrow - product(K, wide)), sites.points, K.constant)
+        change = wide.copy()
+        if sites.points.shape[0] > 0:
+            change[sites.points] += apply_inverse(sites, (narrow - product(K, wide))[sites.points])
+        add(a, 1.0, change, sites.points, K.constant)
         mu = product(K, a)
     return mu
 

@@ -41,8 +41,7 @@ from bsvr_pp.model.inventory import ModelError
 from bsvr_pp.model.operation import TargetsGraph
 from bsvr_pp.model.problem import Point, Problem
 
-_NEAR = 0.03  # largest change of the unconstrained values for which the last solution is a good start
-_SAME = 1e-12  # and for which the point is the same, up to rounding of the constrained values
+_SAME = 1e-12  # largest change of the unconstrained values for which the point is the same, up to their rounding
 _TRIAL = 10  # evaluations of each start before the best continues, if the evidence is continuous
 _CLOSE = 15.0  # nats behind the best within which starts are continued once before one is chosen
 _DIFFERENCE = 0.05  # step of unconstrained values for second derivatives,
@@ -218,10 +217,9 @@ def _raced(whole: SearchObjective, few: SearchObjective, begun: list[Optimum]) -
 class SearchObjective:
     """Log evidence, plus the log priors in the objective, as a function of the free unconstrained values in `units_of`.
 
-    The evidence of blocks is a sum of one compiled function. Each block is warm-started from its previous solution if
-    that is near. Without ``warm_starts`` a value depends only on its point. With ``density`` the function is the log
-    density of the free unconstrained values, without the priors of fixed ones. The priors of ``elsewhere`` belong to
-    another objective.
+    The evidence of blocks is a sum of one compiled function. Each block is warm-started from its previous solution.
+    Without ``warm_starts`` a value depends only on its point. With ``density`` the function is the log density of the
+    free unconstrained values, without the priors of fixed ones. The priors of ``elsewhere`` are of another objective.
     """
 
     def __init__(
@@ -245,7 +243,7 @@ class SearchObjective:
             key = f"{'density' if density else 'objective'} without {sorted(without)}"
             graph = partial(problem.log_change, without, jacobian=density)
             self._terms.append(problem.function(key, lambda: self._compiled([graph()])))
-        self._at, self._sites = np.array(np.nan), [np.zeros((2, part.targets.size)) for part in self._parts]
+        self._sites = [np.zeros((2, part.targets.size)) for part in self._parts]
         self._known: tuple[Array, float, Array] | None = None
         template = problem.to_unconstrained({**initial_point(problem), **fixed})
         self._all_values = dict(zip(problem.hyperparameters, template, strict=True))
@@ -261,8 +259,6 @@ class SearchObjective:
         return self._known[1:]
 
     def _evaluated(self, x: Array) -> tuple[float, Array]:
-        if not (self._warm_starts and np.abs(x - self._at).max(initial=0.0) <= _NEAR):
-            self._sites = [np.zeros_like(start) for start in self._sites]
         values = self._split(x)
         found = self._of_blocks(values)
         terms = [[value, *gradient] for value, _, *gradient in found]
@@ -272,7 +268,7 @@ class SearchObjective:
         if not np.isfinite(value) or not np.isfinite(gradient).all():
             return -np.inf, np.zeros_like(x)
         if self._warm_starts:
-            self._sites, self._at = [sites for _, sites, *_ in found], x.copy()
+            self._sites = [sites for _, sites, *_ in found]
         return float(value), gradient
 
     def pack(self, point: Point) -> Array:
