@@ -12,7 +12,8 @@ deviation .3, except where it is said:
 - noise-free.
 
 Measured are the shares of test targets in central intervals of 50, 90 and 99 %, by their probabilities, the CRPS from
-99 quantiles of every fifth row, and the log density. That of rounded targets compares methods only: their distribution has no density.
+99 quantiles of every fifth row, and the log density. That of rounded targets compares methods only: their distribution
+has no density.
 Below 200 rows there are no noise scales, and the two fits of the package are one. Set ``OMP_NUM_THREADS``: seconds are
 those of the processor for one thread. ``python -m benchmarks coverage`` adds the parts that ``coverage.csv`` lacks,
 prints the table and plots ``docs/coverage.png``.
