@@ -1232,8 +1232,8 @@ PUBLIC = {
     "LSSVR": [
         *options(
             lambda s, **o: fitted(bp.LSSVR, **o),
-            gamma=("x", -1, np.nan, None, "must be a positive number or 'auto', got"),
-            lengthscale=("x", 0, "must be a positive number or 'auto', got"),
+            gamma=("x", -1, np.nan, None, 1e-101, "must be a positive number or 'auto', got"),
+            lengthscale=("x", 0, 1e160, "must be a positive number or 'auto', got"),
             kernel=("x", "must be 'rbf' or a function of two sets of inputs, got 'x'"),
             selection=("x", "must be 'evidence' or 'loo', got 'x'"),
         ),
