@@ -189,7 +189,7 @@ def _cloud(
     centre, scale, value, slope = _normal(density, start if away else x)
     # With more coordinates a climb gained nothing in predictions.
     climb = None
-    if away or ((few or not converged) and slope > _SLOPE):
+    if away or not converged or (few and slope > _SLOPE):
         climb = ascend(density, centre, 1, tolerance=_ASCENT)
         centre, scale, value, _ = _normal(density, climb.x)
     sides = np.ones((2, k))

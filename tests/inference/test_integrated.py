@@ -1,5 +1,7 @@
 """Hyperparameters integrated out by weighted points: against grids, exact formulas and predictions at each point."""
 
+from contextlib import nullcontext
+
 import numpy as np
 import pymc as pm
 import pytest
@@ -188,6 +190,20 @@ def evidences(model, points):
     problem = read_model(model)
     at = [problem.at(point) for point in points]
     return np.array([mean_field(K, problem.targets, noise, mean=mean).log_evidence for K, mean, noise in at])
+
+
+@pytest.mark.parametrize(("scale", "maximum"), [(pm.HalfNormal, False), (pm.LogNormal, True)])
+def test_a_narrow_prior_has_no_maximum_unless_its_scale_keeps_away_from_zero(scale, maximum):
+    def funnel(centred=True):
+        s = scale("s")
+        v = pm.Normal("v", 0.0, s) if centred else s * pm.Normal("z")
+        return pm.gp.cov.ExpQuad(1, ls=pm.math.exp(v))
+
+    with nullcontext() if maximum else pytest.warns(bp.ConvergenceWarning, match="the prior of v, which s scales"):
+        found = bp.fit(bp.MeanField(), few(funnel), random_seed=0)
+    assert found.attrs["converged"] == maximum
+    for model in (few(funnel), few(lambda: funnel(centred=False))):
+        assert bp.fit(bp.Integrated(points=25), model, random_seed=0).attrs["converged"] == 1
 
 
 def test_a_prior_that_is_infinite_at_zero_has_no_optimum_and_is_integrated_out():

@@ -33,6 +33,7 @@ from bsvr_pp.inference.search.starts import (
     constant_of,
     find_roles,
     initial_point,
+    narrow_priors,
     neighbour_of_each,
     units_of,
 )
@@ -49,7 +50,11 @@ _SLOPE = 0.1  # and smallest first derivative, in nats on a part of the rows, of
 _FINEST = 0.1  # scale of noise, in standard deviations of the jitter, below which predictions no longer change
 _MANY_ROWS = 100  # rows above which the tolerance grows with their number: 2 nats on 2,000 rows change no CRPS
 _HALVED = 1500  # number of rows from which half of them is searched first
-_ABOVE = 0.5  # nats by which a constant must be better than the optimum to start a search
+_ABOVE = 0.5  # nats by which a constant, or a narrow prior, must be better than the optimum
+_NO_MAXIMUM = (
+    "the objective has no maximum, and this is at best a local one: it is larger where the prior of {0}, which {1} "
+    "scales, is a point; integrate them out, with Integrated or NUTS, or write {0} as {1} * z with a prior of z alone"
+)
 _CHOSEN = 0  # seed of the choice of some rows: no optimum may depend on the caller's seed
 OF_OPTIMUM = "objective", "converged", "message", "n_evaluations"  # fields of an `Optimum` in files, beside its point
 _SHARE = 0.3  # of the tolerance of one problem: with more, some searches of a sum ended 2 nats below
@@ -137,6 +142,10 @@ def maximize(
             constant = constant_of(problem, optima[0].point, fixed) if one_optimum else None
             if constant is not None and whole(whole.pack(constant))[0] > optima[0].objective + _ABOVE:
                 optima.append(whole.climb(constant))
+            optima = _sorted(optima)
+            for name, other, there in narrow_priors(problem, optima[0].point, fixed):
+                if whole(whole.pack(there))[0] > optima[0].objective + _ABOVE:
+                    optima[0] = replace(optima[0], converged=False, message=_NO_MAXIMUM.format(name, other))
         except KeyboardInterrupt:
             if not optima:
                 raise

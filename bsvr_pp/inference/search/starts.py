@@ -9,12 +9,14 @@ from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from dataclasses import replace
+from itertools import permutations
 from math import isfinite, log
 
 import numpy as np
 import pymc as pm
 import pytensor.tensor as pt
 from numpy.random import Generator
+from pymc.distributions.distribution import support_point
 from pymc.gp.cov import BaseCovariance
 from pymc.initial_point import make_initial_point_fn
 from pymc.pytensorf import find_rng_nodes
@@ -49,6 +51,7 @@ _FLAT = 200  # number of inputs (such as kernel values with all rows) from which
 _TRIED = 100  # largest number of draws from the priors in search of starts
 _LEVEL = 1e-2  # deviation of f for a constant, in standard deviations of the targets: a search can leave it
 _FAR = 7.0  # change of unconstrained values that separates amplitudes from other values
+_NO_LIMIT = 20.0  # and from which a density without a limit is seen
 _STEPS = 30  # largest number of steps to smaller amplitudes
 _SAMPLE = 20  # rows that measure the variation of f
 _SHAPES = {"C": 1.0, "epsilon": 0.01}, {"C": 3.0, "epsilon": 1.0}, {"C": 1e3, "epsilon": 1.0}  # noise of a constant
@@ -280,6 +283,25 @@ def constant_of(problem: Problem, point: Point, fixed: Collection[str]) -> Point
     if flat is None:
         return None
     return flat | _noise_of_constant(problem, flat, {role: name for name, role in roles.items() if name in free})
+
+
+def narrow_priors(problem: Problem, point: Point, fixed: Collection[str]) -> Iterator[tuple[str, str, Point]]:
+    """Yield a free hyperparameter, another that scales its prior, and a point where this prior is narrow.
+
+    The first is at the centre of its prior there, whose density has no limit.
+    """
+    of = {name: rv for name, rv in zip(problem.hyperparameters, problem.variables, strict=True) if name not in fixed}
+    for (name, rv), (other, above) in permutations(of.items(), 2):
+        if above not in ancestors([rv]):
+            continue
+        for change in (-_NO_LIMIT, _NO_LIMIT):
+            values = zip(problem.hyperparameters, problem.to_unconstrained(point), strict=True)
+            moved = problem.to_constrained([value + change * (each == other) for each, value in values])
+            try:
+                (centre,) = problem.evaluate(f"centre of {name}", lambda rv=rv: [support_point(rv)], moved)
+            except (NotImplementedError, TypeError, ValueError):  # a distribution of the user without a centre
+                break
+            yield name, other, {**moved, name: centre}
 
 
 def flatten(problem: Problem, point: Point, names: Collection[str]) -> Point | None:
