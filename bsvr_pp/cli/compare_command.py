@@ -83,8 +83,7 @@ def compare(
     units = Units(train.X.mean(axis=0), train.X.std(axis=0), float(train.y.mean()), float(train.y.std()))
     model = bp.default_model(units.inputs(train.X), units.targets(train.y))
     known = {"X_test": units.inputs(test.X), "y_test": units.targets(test.y), "model": model}
-    made = [make_method(key) for key in chosen]
-    made = [replace(method, **sampling) if isinstance(method, Samples) else method for method in made]
+    made = [replace(m, **sampling) if isinstance(m, Samples) else m for m in map(make_method, chosen)]
     console.print("  compilation …")
     _compile(made, d)
     fit = partial(bp.fit, model=model, random_seed=seed, progressbar=progress and sys.stderr.isatty())
@@ -100,7 +99,7 @@ def compare(
     errors = f"Test errors in units of {train.target}"
     heading = f"{errors}; hyperparameters standardised"
     print_comparison(console, comparison, title=heading, names=names, skipped=skipped)
-    table, pictures = to_table(comparison), make_pictures(results, comparison, model, train, test, units)
+    table, pictures = to_table(comparison), make_pictures(results, comparison, known, train, units)
     description = (
         f"Support vector regression of {train.target} on {', '.join(train.inputs)}: {counts}. {errors}; inputs, target "
         "and hyperparameters standardised."

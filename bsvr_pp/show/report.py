@@ -14,7 +14,7 @@ import tomllib
 from collections.abc import Mapping, Sequence
 from importlib.resources import files
 from math import floor, isfinite, log10, nan
-from typing import ClassVar, NamedTuple
+from typing import Any, ClassVar, NamedTuple
 
 import matplotlib.pyplot as plt
 import numpy as np
@@ -25,7 +25,7 @@ from jinja2 import Environment, PackageLoader, StrictUndefined, select_autoescap
 from numpy.typing import ArrayLike
 from rich.console import Console
 from rich.markup import escape
-from rich.table import Table
+from rich.table import Column, Table
 
 from bsvr_pp.assess import assessment
 from bsvr_pp.assess.assessment import GOOD_R_HAT, Comparison, Numbers, Plain, Value, scores
@@ -245,17 +245,11 @@ class Picture(NamedTuple):
 
 
 def make_pictures(
-    results: Mapping[str, xr.DataTree],
-    comparison: Comparison,
-    model: pm.Model,
-    train: Dataset,
-    test: Dataset,
-    units: Units,
+    results: Mapping[str, xr.DataTree], comparison: Comparison, known: Mapping[str, Any], train: Dataset, units: Units
 ) -> dict[str, Picture]:
-    """Make the pictures of a default model by file name; ``units`` are those of the model."""
+    """Make the pictures of a default model in its ``units``, by file name; ``known`` has X_test, y_test and model."""
     n, d = train.X.shape
     facts = {"target": train.target, "along": "inverse_lengthscale" if d == 1 else "C"}
-    known = {"X_test": units.inputs(test.X), "y_test": units.targets(test.y), "model": model}
     options = {"labels": (train.inputs[0], train.target), "input_units": (units.mean[0], units.scale[0])}
     drawn = {
         "predictive": plot_predictive(results, **known, **options, target_units=(units.location, units.unit)),
@@ -266,11 +260,11 @@ def make_pictures(
     if d > 1 and banded:
         facts["shown"] = min(banded, key=lambda name: name != comparison.recommendation.best)
         rows = pd.DataFrame(train.X, columns=train.inputs)
-        seen = ResultInUnits.of(results[facts["shown"]], model, units.mean, units.scale, units.unit)
+        seen = ResultInUnits.of(results[facts["shown"]], known["model"], units.mean, units.scale, units.unit)
         shares = [effect(seen, rows, i).attrs["share"] for i in range(d)]
         largest = np.argsort(-np.array(shares), kind="stable")[:4].tolist()
         drawn["effects"] = plot_effect(seen, rows, largest, target=train.target)
-    if len(test.y) >= _CALIBRATION_ROWS:
+    if len(known["y_test"]) >= _CALIBRATION_ROWS:
         drawn["calibration"] = calibration_picture(results, **known)
     if n <= _EVIDENCE_ROWS:
         used = [method_of(result).latent for result in results.values()]
@@ -279,7 +273,7 @@ def make_pictures(
             hyperparameters=comparison.theta,
             methods=list(dict.fromkeys([Laplace(), *(m for m in used if m is not None), MeanField()])),
             annealed=Annealed(particles=50),
-            model=model,
+            model=known["model"],
         )
     out = {}
     for file, picture in drawn.items():
@@ -366,17 +360,15 @@ def print_comparison(
     lines = [line for section in shown for line in section.lines]
     label = min(max(len(line.label) for line in lines), console.width // 3)
     share = (console.width - label) // len(comparison.results) - 1
-    widths = [
-        min(max(len(text) for text in (*name.split(), *(line.cells[i] for line in lines))), share)
-        for i, name in enumerate(comparison.results)
-    ]
+    columns = [Column(width=label)]
+    for name, *cells in zip(comparison.results, *(line.cells for line in lines), strict=True):
+        longest = max(map(len, (*name.split(), *cells)))
+        columns.append(Column(escape(name), justify="right", width=min(longest, share)))
     console.print(f"\n{escape(title)}", soft_wrap=True)
     for i, section in enumerate(shown):
         console.print(f"\n[bold]{escape(section.title)}[/]", soft_wrap=True)
-        block = Table(box=None, show_header=i == 0, pad_edge=False, padding=(0, 1, 0, 0))
-        block.add_column("", width=label)
-        for name, width in zip(comparison.results, widths, strict=True):
-            block.add_column(escape(name), justify="right", width=width)
+        own = [column.copy() for column in columns]
+        block = Table(*own, box=None, show_header=i == 0, pad_edge=False, padding=(0, 1, 0, 0))
         for line in section.lines:
             block.add_row(escape(line.label), *map(escape, line.cells))
         console.print(block)
