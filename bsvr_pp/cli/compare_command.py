@@ -85,7 +85,7 @@ def compare(
     known = {"X_test": units.inputs(test.X), "y_test": units.targets(test.y), "model": model}
     made = [replace(m, **sampling) if isinstance(m, Samples) else m for m in map(make_method, chosen)]
     console.print("  compilation …")
-    _compile(made, d)
+    _compile([method for method in made if not isinstance(method, Samples)], d)
     fit = partial(bp.fit, model=model, random_seed=seed, progressbar=progress and sys.stderr.isatty())
     results, skipped = _fit_all(made, fit, len(train.y), full_nuts, console, output)
     if not results:
@@ -97,8 +97,7 @@ def compare(
     assert standardised is not None
     comparison, names = standardised.in_units(units.unit), {"lengthscale": train.inputs}
     errors = f"Test errors in units of {train.target}"
-    heading = f"{errors}; hyperparameters standardised"
-    print_comparison(console, comparison, title=heading, names=names, skipped=skipped)
+    print_comparison(console, comparison, title=f"{errors}; hyperparameters standardised", names=names, skipped=skipped)
     table, pictures = to_table(comparison), make_pictures(results, comparison, known, train, units)
     description = (
         f"Support vector regression of {train.target} on {', '.join(train.inputs)}: {counts}. {errors}; inputs, target "
@@ -130,15 +129,12 @@ def _compile(methods: list[Method], d: int) -> None:
     """Fit a few rows with ``d`` inputs, so that no time of a method includes the compilation of shared code."""
     import numpy as np
 
-    from bsvr_pp.inference.protocol import Samples
-
     X = np.random.default_rng(0).normal(size=(_COMPILED_ROWS, d))
     small = bp.default_model(X, X[:, 0])
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")  # these rows are not the user's
         for method in methods:
-            if not isinstance(method, Samples):
-                bp.fit(method, small, restarts=1, progressbar=False)
+            bp.fit(method, small, restarts=1, progressbar=False)
 
 
 def _fit_all(
