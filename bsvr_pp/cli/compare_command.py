@@ -23,6 +23,7 @@ if TYPE_CHECKING:
     import xarray as xr
 
     from bsvr_pp.inference.protocol import Method
+    from bsvr_pp.tables.readers import Dataset
 
 _COMPILED_ROWS = 12  # a fit of these takes no time compared with compilation
 _FULL_NUTS_ROWS = 150  # above this, full NUTS over f takes an hour or more
@@ -50,9 +51,6 @@ def compare(
     Inputs and target are standardised by the training rows; every input has its own lengthscale. Errors and densities
     are in the units of the target, hyperparameters in standardised units.
     """
-    from bsvr_pp.datasets import sinc
-    from bsvr_pp.tables.readers import checked, read_data
-
     with failing(ValueError):
         chosen = _chosen(methods)
         sampling = {"draws": draws, "tune": tune, "chains": chains}
@@ -61,9 +59,7 @@ def compare(
                 raise ValueError(f"--{option} must be at least 1, got {value}")
         if data is None and target is not None:
             raise ValueError("--target needs a CSV file")
-        rows = sinc(125, random_seed=seed) if data is None else read_data(data, target)
-        train, test = rows.split(test_fraction, seed)
-        checked(train, "the training rows")
+        train, test = _read(data, target, test_fraction, seed)
         output = Output(out)
     # PyMC is slow to import; the input is checked before.
     import matplotlib
@@ -123,6 +119,16 @@ def _chosen(methods: str) -> list[str]:
     if unknown:
         raise ValueError(f"--methods must name some of {', '.join(METHODS)}, got {unknown[0]!r}")
     return list(dict.fromkeys(chosen))
+
+
+def _read(data: Path | None, target: str | None, test_fraction: float, seed: int) -> tuple[Dataset, Dataset]:
+    """Return the rows to train on, which vary in each column, and to test."""
+    from bsvr_pp.datasets import sinc
+    from bsvr_pp.tables.readers import checked, read_data
+
+    rows = sinc(125, random_seed=seed) if data is None else read_data(data, target)
+    train, test = rows.split(test_fraction, seed)
+    return checked(train, "the training rows"), test
 
 
 def _compile(methods: list[Method], d: int) -> None:
