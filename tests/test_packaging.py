@@ -76,7 +76,7 @@ def test_wheel_holds_the_package_and_nothing_else(archives):
     data = {
         "bsvr_pp/py.typed",
         "bsvr_pp/show/report.html",
-        "bsvr_pp/cli/pictures.toml",
+        "bsvr_pp/show/pictures.toml",
         "bsvr_pp/show/sections.toml",
         "bsvr_pp/show/summary.txt",
         "bsvr_pp/show/evidence.txt",

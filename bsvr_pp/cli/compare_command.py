@@ -2,16 +2,14 @@
 
 from __future__ import annotations
 
-import io
 import logging
 import sys
-import tomllib
 import warnings
 from collections.abc import Callable
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated
 
 from rich.console import Console
 from rich.markup import escape
@@ -19,23 +17,16 @@ from typer import Argument, Option
 
 import bsvr_pp as bp
 from bsvr_pp.cli.messages import Output, Seed, Target, fail, failing, print_notes
-from bsvr_pp.methods import METHODS, make_method, method_of
+from bsvr_pp.methods import METHODS, make_method
 
 if TYPE_CHECKING:
     import xarray as xr
-    from arviz_plots import PlotCollection
-    from matplotlib.figure import Figure
 
-    from bsvr_pp.assess.assessment import Comparison
-    from bsvr_pp.estimators.training_data import Units
     from bsvr_pp.inference.protocol import Method
-    from bsvr_pp.show.report import Picture
     from bsvr_pp.tables.readers import Dataset
 
 _COMPILED_ROWS = 12  # a fit of these takes no time compared with compilation
 _FULL_NUTS_ROWS = 150  # above this, full NUTS over f takes an hour or more
-_EVIDENCE_ROWS = 250  # above this, the plot of the evidence takes minutes
-_CALIBRATION_ROWS = 5
 
 
 def compare(
@@ -71,46 +62,53 @@ def compare(
         train, test = _read(data, target, test_fraction, seed)
         output = Output(out)
     # PyMC is slow to import; the input is checked before.
+    import matplotlib
+
     from bsvr_pp.estimators.training_data import Units
+    from bsvr_pp.inference.protocol import Samples
     from bsvr_pp.inference.result import is_sampled
-    from bsvr_pp.show.report import print_comparison, to_table
+    from bsvr_pp.show.report import PICTURES, make_pictures, print_comparison, to_table
     from bsvr_pp.tables.files import without_formulas
 
+    matplotlib.use("Agg")
     logging.getLogger("pymc").setLevel(logging.WARNING)
-    console, name, d = Console(), "sinc" if data is None else data.stem, len(train.inputs)
+    console, title, d = Console(), "sinc" if data is None else data.stem, len(train.inputs)
     print_notes(train.notes)
-    rows = f"{len(train.y)} rows to train on, {len(test.y)} to test"
-    console.print(f"[bold]{escape(name)}[/]: {rows}, {d} input{'s' * (d > 1)}, target {escape(train.target)}")
+    counts = f"{len(train.y)} rows to train on, {len(test.y)} to test"
+    console.print(f"[bold]{escape(title)}[/]: {counts}, {d} input{'s' * (d > 1)}, target {escape(train.target)}")
     units = Units(train.X.mean(axis=0), train.X.std(axis=0), float(train.y.mean()), float(train.y.std()))
     model = bp.default_model(units.inputs(train.X), units.targets(train.y))
     known = {"X_test": units.inputs(test.X), "y_test": units.targets(test.y), "model": model}
+    made = [replace(m, **sampling) if isinstance(m, Samples) else m for m in map(make_method, chosen)]
+    console.print("  compilation …")
+    _compile([method for method in made if not isinstance(method, Samples)], d)
     fit = partial(bp.fit, model=model, random_seed=seed, progressbar=progress and sys.stderr.isatty())
-    made = _compiled(chosen, sampling, d, console)
     results, skipped = _fit_all(made, fit, len(train.y), full_nuts, console, output)
     if not results:
-        fail("no method was run: " + "; ".join(f"{method_name}: {why}" for method_name, why in skipped.items()))
+        fail("no method was run: " + "; ".join(f"{name}: {why}" for name, why in skipped.items()))
     console.print("  comparison …")
-    sampled = [method_name for method_name, result in results.items() if is_sampled(result)]
-    reference = max(sampled, key=lambda method_name: bool(results[method_name].attrs["converged"]), default=None)
+    sampled = [name for name, result in results.items() if is_sampled(result)]
+    reference = max(sampled, key=lambda name: bool(results[name].attrs["converged"]), default=None)
     standardised = bp.compare(results, reference, **known, random_seed=seed).comparison
     assert standardised is not None
-    comparison = standardised.in_units(units.unit)
+    comparison, names = standardised.in_units(units.unit), {"lengthscale": train.inputs}
     errors = f"Test errors in units of {train.target}"
-    shown: dict[str, Any] = {"names": {"lengthscale": train.inputs}, "skipped": skipped}
-    print_comparison(console, comparison, title=f"{errors}; hyperparameters standardised", **shown)
-    pictures, table = _pictures(results, comparison, known, units, train), to_table(comparison)
+    print_comparison(console, comparison, title=f"{errors}; hyperparameters standardised", names=names, skipped=skipped)
+    table, pictures = to_table(comparison), make_pictures(results, comparison, known, train, units)
     description = (
-        f"Support vector regression of {train.target} on {', '.join(train.inputs)}: {rows}. {errors}; inputs, target "
+        f"Support vector regression of {train.target} on {', '.join(train.inputs)}: {counts}. {errors}; inputs, target "
         "and hyperparameters standardised."
     )
-    page = bp.report_page(table, title=name, description=description, pictures=list(pictures.values()), **shown)
-    for method_name, why in skipped.items():
-        table.loc[method_name, "verdict"] = why
+    page = bp.report_page(
+        table, title=title, description=description, pictures=list(pictures.values()), names=names, skipped=skipped
+    )
+    for name, why in skipped.items():
+        table.loc[name, "verdict"] = why
     output.write("comparison.csv", without_formulas(table).to_csv)
     for file, picture in pictures.items():
         output.write(f"{file}.png", partial(Path.write_bytes, data=picture.png))
     output.write("report.html", partial(Path.write_bytes, data=page.encode()))
-    output.close([*(_file(make_method(key)) for key in METHODS), *(f"{file}.png" for file in _texts())])
+    output.close([*(_file(make_method(key)) for key in METHODS), *(f"{file}.png" for file in PICTURES)])
     console.print(f"Table, results and pictures are in [bold]{escape(str(output.folder))}[/]", soft_wrap=True)
     console.print(f"The page to read: [bold]{escape(str(output.folder / 'report.html'))}[/]", soft_wrap=True)
 
@@ -126,31 +124,23 @@ def _chosen(methods: str) -> list[str]:
 def _read(data: Path | None, target: str | None, test_fraction: float, seed: int) -> tuple[Dataset, Dataset]:
     """Return the rows to train on, which vary in each column, and to test."""
     from bsvr_pp.datasets import sinc
-    from bsvr_pp.tables.readers import check_column, read_data
+    from bsvr_pp.tables.readers import checked, read_data
 
     rows = sinc(125, random_seed=seed) if data is None else read_data(data, target)
     train, test = rows.split(test_fraction, seed)
-    for name, values in zip((*train.inputs, train.target), (*train.X.T, train.y), strict=True):
-        check_column("the training rows", name, values)
-    return train, test
+    return checked(train, "the training rows"), test
 
 
-def _compiled(chosen: list[str], sampling: dict[str, int], d: int, console: Console) -> list[Method]:
-    """Return the methods after fits of a few rows, so that no time includes the compilation of shared code."""
+def _compile(methods: list[Method], d: int) -> None:
+    """Fit a few rows with ``d`` inputs, so that no time of a method includes the compilation of shared code."""
     import numpy as np
 
-    from bsvr_pp.inference.protocol import Samples
-
-    console.print("  compilation …")
     X = np.random.default_rng(0).normal(size=(_COMPILED_ROWS, d))
     small = bp.default_model(X, X[:, 0])
-    made = [make_method(key) for key in chosen]
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")  # these rows are not the user's
-        for method in made:
-            if not isinstance(method, Samples):
-                bp.fit(method, small, restarts=1, progressbar=False)
-    return [replace(method, **sampling) if isinstance(method, Samples) else method for method in made]
+        for method in methods:
+            bp.fit(method, small, restarts=1, progressbar=False)
 
 
 def _fit_all(
@@ -185,61 +175,3 @@ def _fit_all(
 def _file(method: Method) -> str:
     """Return the name of the file of a result."""
     return method.name.lower().translate(str.maketrans(" ", "-", "()")) + ".nc"
-
-
-def _texts() -> dict[str, dict[str, str]]:
-    """Return titles and captions of the pictures, by file name."""
-    return tomllib.loads(Path(__file__).with_name("pictures.toml").read_text("utf-8"))
-
-
-def _pictures(
-    results: dict[str, xr.DataTree], comparison: Comparison, known: dict[str, Any], units: Units, train: Dataset
-) -> dict[str, Picture]:
-    """Make the pictures of the page, by file name; their titles and captions are in ``pictures.toml``."""
-    import matplotlib
-    import numpy as np
-    import pandas as pd
-
-    matplotlib.use("Agg")
-    import matplotlib.pyplot as plt
-
-    from bsvr_pp.assess.partial_dependence import ResultInUnits
-    from bsvr_pp.inference.protocol import IntegratesLatent
-    from bsvr_pp.show.plots import calibration_picture, hyperparameters_picture
-    from bsvr_pp.show.report import Picture
-
-    n, d = train.X.shape
-    facts = {"target": train.target, "along": "inverse_lengthscale" if d == 1 else "C"}
-    options = {"labels": (train.inputs[0], train.target), "input_units": (units.mean[0], units.scale[0])}
-    drawn: dict[str, Figure | PlotCollection] = {
-        "predictive": bp.plot_predictive(results, **known, **options, target_units=(units.location, units.unit)),
-        "hyperparameters": hyperparameters_picture(results, {"lengthscale": train.inputs}),
-    }
-    # Results of a mode have no bands.
-    banded = [name for name, result in results.items() if isinstance(method_of(result), IntegratesLatent)]
-    if d > 1 and banded:
-        facts["shown"] = min(banded, key=lambda name: name != comparison.recommendation.best)
-        rows = pd.DataFrame(train.X, columns=train.inputs)
-        seen = ResultInUnits.of(results[facts["shown"]], known["model"], units.mean, units.scale, units.unit)
-        shares = [bp.effect(seen, rows, i).attrs["share"] for i in range(d)]
-        largest = np.argsort(-np.array(shares), kind="stable")[:4].tolist()
-        drawn["effects"] = bp.plot_effect(seen, rows, largest, target=train.target)
-    if len(known["y_test"]) >= _CALIBRATION_ROWS:
-        drawn["calibration"] = calibration_picture(results, **known)
-    if n <= _EVIDENCE_ROWS:
-        used = [method_of(result).latent for result in results.values()]
-        drawn["evidence"] = bp.plot_evidence(
-            {facts["along"]: comparison.theta[facts["along"]] * np.geomspace(1 / 3, 3.0, 31)},
-            hyperparameters=comparison.theta,
-            methods=list(dict.fromkeys([bp.Laplace(), *(m for m in used if m is not None), bp.MeanField()])),
-            annealed=bp.Annealed(particles=50),
-            model=known["model"],
-        )
-    texts, out = _texts(), {}
-    for file, picture in drawn.items():
-        text = texts["predictive_of_several" if file == "predictive" and d > 1 else file]
-        buffer = io.BytesIO()
-        (picture.viz["figure"].item() if hasattr(picture, "viz") else picture).savefig(buffer, dpi=130)
-        out[file] = Picture(text["title"].format(**facts), text["caption"].format(**facts), buffer.getvalue())
-    plt.close("all")
-    return out

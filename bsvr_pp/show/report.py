@@ -1,19 +1,22 @@
 """A comparison of results, and its forms for readers: a table, words, a self-contained page, lines in a terminal.
 
-The sentences are in ``summary.txt`` and ``evidence.txt``, titles and lines of numbers in ``sections.toml``. The page,
-for a phone or on paper, is ``report.html``; Jinja escapes all text in it.
+The sentences are in ``summary.txt`` and ``evidence.txt``, titles and lines of numbers in ``sections.toml``, titles and
+captions of pictures in ``pictures.toml``. The page, for a phone or on paper, is ``report.html``; Jinja escapes all text
+in it.
 """
 
 from __future__ import annotations
 
 import base64
+import io
 import re
 import tomllib
 from collections.abc import Mapping, Sequence
 from importlib.resources import files
 from math import floor, isfinite, log10, nan
-from typing import ClassVar, NamedTuple
+from typing import Any, ClassVar, NamedTuple
 
+import matplotlib.pyplot as plt
 import numpy as np
 import pandas as pd
 import pymc as pm
@@ -22,25 +25,32 @@ from jinja2 import Environment, PackageLoader, StrictUndefined, select_autoescap
 from numpy.typing import ArrayLike
 from rich.console import Console
 from rich.markup import escape
-from rich.table import Table
+from rich.table import Column, Table
 
 from bsvr_pp.assess import assessment
 from bsvr_pp.assess.assessment import GOOD_R_HAT, Comparison, Numbers, Plain, Value, scores
 from bsvr_pp.assess.evidence import Judged
+from bsvr_pp.assess.partial_dependence import ResultInUnits, effect
 from bsvr_pp.core import __version__
 from bsvr_pp.core.arrays import check_choice, generator
 from bsvr_pp.core.docs import shared
+from bsvr_pp.estimators.training_data import Units
 from bsvr_pp.inference.approximate import Annealed, Laplace, MeanField
 from bsvr_pp.inference.integrated import GOOD_K
 from bsvr_pp.inference.predict import predict
-from bsvr_pp.inference.protocol import Anneals
+from bsvr_pp.inference.protocol import Anneals, IntegratesLatent
 from bsvr_pp.inference.result import check_results, check_same, data_of
 from bsvr_pp.methods import method_of
+from bsvr_pp.show.plots import calibration_picture, hyperparameters_picture, plot_effect, plot_evidence, plot_predictive
+from bsvr_pp.tables.readers import Dataset
 
 _ANNEALED = Annealed(particles=200)
 _MISSING = "–"
 _DECIMALS = {"evidence at theta": 2, "error at theta": 3, "evidence error": 3}  # at most: further digits do not matter
+_EVIDENCE_ROWS = 250  # above this, the plot of the evidence takes minutes
+_CALIBRATION_ROWS = 5
 _TEXTS = tomllib.loads((files(__package__) / "sections.toml").read_text("utf-8"))["section"]
+PICTURES = tomllib.loads((files(__package__) / "pictures.toml").read_text("utf-8"))
 _MINUS = re.compile(r"(?<!\w)-(?=[\d.])")
 UNITS = (
     "Exact targets have densities and intervals have probabilities: log evidences depend on the unit of y, and "
@@ -234,6 +244,47 @@ class Picture(NamedTuple):
     png: bytes
 
 
+def make_pictures(
+    results: Mapping[str, xr.DataTree], comparison: Comparison, known: Mapping[str, Any], train: Dataset, units: Units
+) -> dict[str, Picture]:
+    """Make the pictures of a default model in its ``units``, by file name; ``known`` has X_test, y_test and model."""
+    n, d = train.X.shape
+    facts = {"target": train.target, "along": "inverse_lengthscale" if d == 1 else "C"}
+    options = {"labels": (train.inputs[0], train.target), "input_units": (units.mean[0], units.scale[0])}
+    drawn = {
+        "predictive": plot_predictive(results, **known, **options, target_units=(units.location, units.unit)),
+        "hyperparameters": hyperparameters_picture(results, {"lengthscale": train.inputs}),
+    }
+    # Results of a mode have no bands.
+    banded = [name for name, result in results.items() if isinstance(method_of(result), IntegratesLatent)]
+    if d > 1 and banded:
+        facts["shown"] = min(banded, key=lambda name: name != comparison.recommendation.best)
+        rows = pd.DataFrame(train.X, columns=train.inputs)
+        seen = ResultInUnits.of(results[facts["shown"]], known["model"], units.mean, units.scale, units.unit)
+        shares = [effect(seen, rows, i).attrs["share"] for i in range(d)]
+        largest = np.argsort(-np.array(shares), kind="stable")[:4].tolist()
+        drawn["effects"] = plot_effect(seen, rows, largest, target=train.target)
+    if len(known["y_test"]) >= _CALIBRATION_ROWS:
+        drawn["calibration"] = calibration_picture(results, **known)
+    if n <= _EVIDENCE_ROWS:
+        used = [method_of(result).latent for result in results.values()]
+        drawn["evidence"] = plot_evidence(
+            {facts["along"]: comparison.theta[facts["along"]] * np.geomspace(1 / 3, 3.0, 31)},
+            hyperparameters=comparison.theta,
+            methods=list(dict.fromkeys([Laplace(), *(m for m in used if m is not None), MeanField()])),
+            annealed=Annealed(particles=50),
+            model=known["model"],
+        )
+    out = {}
+    for file, picture in drawn.items():
+        text = PICTURES["predictive_of_several" if file == "predictive" and d > 1 else file]
+        buffer = io.BytesIO()
+        (picture.viz["figure"].item() if hasattr(picture, "viz") else picture).savefig(buffer, dpi=130)
+        out[file] = Picture(text["title"].format(**facts), text["caption"].format(**facts), buffer.getvalue())
+    plt.close("all")
+    return out
+
+
 @shared
 def report_page(
     table: pd.DataFrame,
@@ -309,17 +360,15 @@ def print_comparison(
     lines = [line for section in shown for line in section.lines]
     label = min(max(len(line.label) for line in lines), console.width // 3)
     share = (console.width - label) // len(comparison.results) - 1
-    widths = [
-        min(max(len(text) for text in (*name.split(), *(line.cells[i] for line in lines))), share)
-        for i, name in enumerate(comparison.results)
-    ]
+    columns = [Column(width=label)]
+    for name, *cells in zip(comparison.results, *(line.cells for line in lines), strict=True):
+        longest = max(map(len, (*name.split(), *cells)))
+        columns.append(Column(escape(name), justify="right", width=min(longest, share)))
     console.print(f"\n{escape(title)}", soft_wrap=True)
     for i, section in enumerate(shown):
         console.print(f"\n[bold]{escape(section.title)}[/]", soft_wrap=True)
-        block = Table(box=None, show_header=i == 0, pad_edge=False, padding=(0, 1, 0, 0))
-        block.add_column("", width=label)
-        for name, width in zip(comparison.results, widths, strict=True):
-            block.add_column(escape(name), justify="right", width=width)
+        own = [column.copy() for column in columns]
+        block = Table(*own, box=None, show_header=i == 0, pad_edge=False, padding=(0, 1, 0, 0))
         for line in section.lines:
             block.add_row(escape(line.label), *map(escape, line.cells))
         console.print(block)
