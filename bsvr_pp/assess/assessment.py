@@ -195,9 +195,10 @@ class Comparison:
 
     @property
     def shared(self) -> Reason | None:
-        """Intervals that are wrong under every method, which indicates the model and not the inference."""
-        found = [next((r for r in v.reasons if r.kind is Kind.COVERAGE), None) for v in self.verdicts.values()]
-        return found[0] if len(found) > 1 and all(found) else None
+        """Intervals that are wrong in the same way under every method: the model and not the inference is wrong."""
+        found = [r for v in self.verdicts.values() for r in v.reasons if r.kind is Kind.COVERAGE]
+        alike = len({reason.values[:2] for reason in found}) == 1
+        return found[0] if alike and 1 < len(found) == len(self.results) else None
 
     @property
     def recommendation(self) -> Recommendation:

@@ -110,7 +110,9 @@ def test_what_is_wrong_under_every_method_is_said_of_the_model():
     assert both.shared == Reason(Kind.COVERAGE, (80.0, "narrow", 60.0))
     assert both.recommendation.best == "mean field" and not both.recommendation.warned
     assert "Under every method 80 % intervals are too narrow" in summary(both)
-    assert summary(both).startswith("Use mean field")
+    assert summary(both).startswith("Use mean field: no other problem was found")
+    wide = changed({"coverage 95 %": 1.0, "coverage 80 %": 1.0})
+    assert Comparison({"NUTS": wide, "mean field": narrow}, {}, {}).shared is None
     one = Comparison({"Laplace": narrow, "mean field": GOOD}, {}, {})
     assert one.shared is None and one.recommendation.warned == ("Laplace",)
     assert Comparison({"Laplace": narrow}, {}, {}).shared is None

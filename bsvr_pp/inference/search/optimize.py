@@ -139,18 +139,26 @@ def maximize(
                 second = level.second_derivatives(half, objective(_part(rows) or levels[0]))
                 optima, whole = [level.continued(half, second=second)], level
                 report()
-            constant = constant_of(problem, optima[0].point, fixed) if one_optimum else None
-            if constant is not None and whole(whole.pack(constant))[0] > optima[0].objective + _ABOVE:
-                optima.append(whole.climb(constant))
-            optima = _sorted(optima)
-            for name, other, there in narrow_priors(problem, optima[0].point, fixed):
-                if whole(whole.pack(there))[0] > optima[0].objective + _ABOVE:
-                    optima[0] = replace(optima[0], converged=False, message=_NO_MAXIMUM.format(name, other))
+            optima = _judged(whole, problem, optima, fixed, constants=one_optimum)
         except KeyboardInterrupt:
             if not optima:
                 raise
             optima = [replace(o, converged=False, message=f"interrupted; {o.message}") for o in optima]
     return _sorted(optima)
+
+
+def _judged(
+    whole: SearchObjective, problem: Problem, optima: list[Optimum], fixed: Point, constants: bool
+) -> list[Optimum]:
+    """Add the end of a search from the constant if that is better; the best has not converged without a maximum."""
+    constant = constant_of(problem, optima[0].point, fixed) if constants else None
+    if constant is not None and whole(whole.pack(constant))[0] > optima[0].objective + _ABOVE:
+        optima.append(whole.climb(constant))
+    best, *others = _sorted(optima)
+    for name, other, there in narrow_priors(problem, best.point, fixed):
+        if whole(whole.pack(there))[0] > best.objective + _ABOVE:
+            best = replace(best, converged=False, message=_NO_MAXIMUM.format(name, other))
+    return [best, *others]
 
 
 def check_continuous(problem: Problem, fixed: Collection[str]) -> None:
