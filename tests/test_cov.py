@@ -127,3 +127,17 @@ def test_an_input_without_variance_has_no_effect():
     kernel = bp.cov.MainEffects(3, [1.0, 0.0, 1.0], 1.0)
     moved = X + np.array([0.0, 5.0, 0.0])
     np.testing.assert_allclose(kernel(X).eval(), kernel(X, moved).eval(), rtol=1e-13)
+
+
+def test_what_is_no_number_stays_no_number():
+    kernel = bp.cov.RationalQuadratic(2, ls=1.0, inverse_alpha=0.7)
+    assert np.isnan(kernel(np.array([[0.0, 1.0], [np.nan, 2.0]])).eval()[1]).all()
+    assert np.isnan(bp.cov.RationalQuadratic(2, ls=1.0, inverse_alpha=-0.7)(np.eye(2)).eval()).all()
+
+
+@pytest.mark.parametrize("row", [-1, 5, 0.5])
+def test_rows_that_a_matrix_does_not_have(row):
+    kernel = bp.cov.Precomputed(np.eye(5) + 1.0)
+    for made in (kernel(np.array([[float(row)]]), np.array([[1.0]])), kernel(np.array([[float(row)]]), diag=True)):
+        with pytest.raises(AssertionError, match=r"must be numbers of rows, 0, 1, \.\.\., of K"):
+            made.eval()

@@ -83,6 +83,8 @@ def loo(
     fitted, count = _checked(result, model, neighbours)
     if "leave_one_out" in result.children:
         densities = result["leave_one_out"].to_dataset()
+        # ArviZ refuses a tail of equal values, which are draws of one point.
+        densities = densities + xr.DataArray(np.linspace(0.0, 1e-9, densities.sizes["draw"]), dims="draw")
         likelihood = xr.DataTree.from_dict({"log_likelihood": densities, "posterior": result["posterior"].to_dataset()})
         return az.loo(likelihood, var_name=fitted.target, pointwise=True)
     if is_sampled(result):

@@ -78,7 +78,7 @@ def numbers(
     with np.errstate(all="ignore"):
         finite = bool(np.isfinite(array.sum())) or bool(np.isfinite(array).all())  # the sum is a fast first check
     if not finite and (not infinite or np.isnan(array).any()):
-        raise ValueError(f"{name} must be finite, got {array[~np.isfinite(array)][0]}")
+        raise ValueError(f"{name} must be finite, got {array[np.isnan(array) if infinite else ~np.isfinite(array)][0]}")
     return array
 
 

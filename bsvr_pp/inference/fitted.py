@@ -343,7 +343,7 @@ def _members(problem: Problem, result: xr.DataTree) -> list[Member]:
 
 def latent_posterior(problem: Problem, result: xr.DataTree) -> tuple[LatentPosterior, NoiseModel]:
     """Return the Gaussian posterior of f and the noise of a checked result at one point of the hyperparameters."""
-    (member,) = _members(problem, result)
+    (member,) = (each for each in _members(problem, result) if each.weight > 0.0)
     K, mean, noise = problem.at(member.point)
     return posterior_of(problem, K, mean, member.dual_coef, member.site_precision), noise
 

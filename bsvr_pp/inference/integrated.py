@@ -39,6 +39,7 @@ TAIL = 5.0  # degrees of freedom of the proposal: its tails must not be lighter 
 _SIDES = 0.25  # share of the number of points, below which the mode and the widths of both sides are found first,
 _DROP, _WIDEST = 2.0**0.5, 2.5  # at this distance, and the largest width
 _STEP, _FINEST = 0.05, 1e-4  # of unconstrained values, for second derivatives; least share of it where it is too long
+_OVER_KINKS = 0.8  # step on both sides for Laplace, whose evidence has kinks: about a posterior standard deviation
 _NEWTON = 1.5  # largest step to the mode, in standard deviations of the proposal
 _SLOPE, _ASCENT = 0.7, 0.1  # slope there, in nats for a standard deviation, from which it climbs, to this tolerance
 _AWAY = 15.0  # distance of an optimum from the initial point beyond which the prior is infinite there, or a ridge
@@ -186,12 +187,13 @@ def _cloud(
     points, chains, k = method.points, min(method.kept, method.points), x.size
     few = 2 * k <= _SIDES * points
     away = few and np.abs(x - start).max() > _AWAY
-    centre, scale, value, slope = _normal(density, start if away else x)
+    step = _STEP if isinstance(method.latent, MeanField) else _OVER_KINKS
+    centre, scale, value, slope = _normal(density, start if away else x, step)
     # With more coordinates a climb gained nothing in predictions.
     climb = None
     if away or not converged or (few and slope > _SLOPE):
         climb = ascend(density, centre, 1, tolerance=_ASCENT)
-        centre, scale, value, _ = _normal(density, climb.x)
+        centre, scale, value, _ = _normal(density, climb.x, step)
     sides = np.ones((2, k))
     if few:
         sides = np.stack([[_side(value - density(centre + way * at)[0]) for at in scale.T] for way in (-_DROP, _DROP)])
@@ -232,18 +234,21 @@ def _cloud(
     return _Cloud(reached, equal, log_evidence, error, k_hat, float(chains), climb, moved.accepted)
 
 
-def _normal(density: Evaluate, x: Array, size: float = _STEP) -> tuple[Array, Array, float, float]:
+def _normal(density: Evaluate, x: Array, size: float) -> tuple[Array, Array, float, float]:
     """Return the end (k,) of a step to the mode, scale (k, k) (its square inverts minus the curvature), value, slope.
 
     The slope is the largest, in nats for a unit of the scale.
     """
     value, gradient = density(x)
-    turns = [gradient - density(x + step)[1] for step in size * np.eye(x.size)]
+    if size <= _STEP:
+        turns = [gradient - density(x + step)[1] for step in size * np.eye(x.size)]
+    else:
+        turns = [0.5 * (density(x - step)[1] - density(x + step)[1]) for step in size * np.eye(x.size)]
     curvature = np.stack(turns) / size
     values, vectors = np.linalg.eigh(0.5 * (curvature + curvature.T))
     vectors = vectors * np.where(np.sum(vectors**3, axis=0) < 0.0, -1.0, 1.0)  # LAPACK's signs depend on the order of x
     scale = np.asarray(vectors / np.sqrt(np.maximum(np.abs(values), _FLATTEST)))
-    if np.abs(values).max() * size**2 > 1.0 and size > _FINEST * _STEP:
+    if np.abs(values).max() * size**2 > 1.0 and _FINEST * _STEP < size <= _STEP:
         return _normal(density, x, 0.1 * size)
     step = scale.T @ gradient
     step = scale @ (step * min(1.0, _NEWTON / max(float(np.abs(step).max()), 1e-300)))

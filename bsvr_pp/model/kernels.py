@@ -155,10 +155,11 @@ def _half_square(x: Points, z: Points, rate: Array, i: int, row: Array) -> None:
 @vectorized
 def _rational_quadratic(x: Points, z: Points, p: Array, i: int, row: Array) -> None:
     """Fill the row of K as `_main_effects` does."""
-    variance, inverse_alpha = p[0], max(p[1], FLAT)
+    variance, inverse_alpha = p[0], max(p[1], FLAT) if p[1] >= 0.0 else np.nan
     _half_square(x, z, p[2:], i, row)
     for j in range(row.shape[0]):
-        row[j] = variance * decay(log_above(inverse_alpha * row[j]) / inverse_alpha)
+        h = row[j]
+        row[j] = variance * decay(log_above(inverse_alpha * h) / inverse_alpha) if h == h else h
 
 
 @separate(types.void, _POINTS, _POINTS, VECTOR, types.int64, VECTOR, VECTOR, _SLOPES, by=vectorized)
@@ -420,7 +421,7 @@ class RationalQuadratic(_WithLevels):
     ls : number or (d,) tensor
         Lengthscale ℓ of each input.
     inverse_alpha : number or scalar tensor
-        Inverse exponent γ >= 0.
+        Inverse exponent γ >= 0; the matrix is NaN where it is negative.
     variance : number or scalar tensor
         Prior variance v of the function.
     active_dims : list of int, optional

@@ -78,19 +78,18 @@ class Precomputed(Covariance):
 
     def full(self, X: TensorLike, Xs: TensorLike | None = None) -> Tensor:
         """Return the matrix of the kernel, (n, m)."""
-        rows = _row_numbers(X)
-        return self.K[rows][:, rows if Xs is None else _row_numbers(Xs)]
+        rows = self._numbers(X)
+        return self.K[rows][:, rows if Xs is None else self._numbers(Xs)]
 
     def diag(self, X: TensorLike) -> Tensor:
         """Return the diagonal, (n,)."""
-        return pt.diagonal(self.K)[_row_numbers(X)]
+        return pt.diagonal(self.K)[self._numbers(X)]
 
-
-def _row_numbers(X: TensorLike) -> Tensor:
-    given = pt.as_tensor_variable(X)[:, 0]
-    rows = given.astype("int64")
-    whole = pt.all(pt.eq(rows, given) & pt.ge(rows, 0))
-    return cast(Tensor, Assert("inputs of Precomputed must be numbers of rows, 0, 1, ...")(rows, whole))
+    def _numbers(self, X: TensorLike) -> Tensor:
+        given = pt.as_tensor_variable(X)[:, 0]
+        rows = given.astype("int64")
+        known = pt.all(pt.eq(rows, given) & pt.ge(rows, 0) & pt.lt(rows, self.K.shape[0]))
+        return cast(Tensor, Assert("inputs of Precomputed must be numbers of rows, 0, 1, ..., of K")(rows, known))
 
 
 class _OfRows(Covariance):

@@ -85,3 +85,9 @@ def test_what_does_not_converge_is_said():
     K, y, cross, diagonal, neighbours = problem(None)
     found = moments(K, y, absolute(1e15), cross, diagonal, neighbours)
     assert not found.converged.any()
+
+
+def test_a_row_without_a_site_prints_no_error(capfd):
+    found = nearest_moments(np.array([[[1.0, 0.5], [0.5, 1.0]]]), np.zeros((1, 2)), np.array([[1e6]]), absolute(1.0))
+    assert found.mean == pytest.approx([0.5]) and found.variance == pytest.approx([1.0]) and found.converged.all()
+    assert capfd.readouterr() == ("", "")

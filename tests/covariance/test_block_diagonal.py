@@ -103,6 +103,12 @@ def test_blocks_are_solved_in_as_many_threads_as_asked_for(n_jobs):
         assert each_block(together, 6) == list(range(6))
 
 
+@pytest.mark.parametrize("rows", [[[0, 1], [1]], [[0, 1], [3]], [[0, -1], [2]]])
+def test_each_row_is_in_one_block(rows):
+    with pytest.raises(ValueError, match="rows must have each row number from 0 to n - 1 in one block"):
+        BlockDiagonal([np.array(each) for each in rows], lambda block: Covariance(np.eye(2 - block)))
+
+
 def test_parts_are_joined_in_the_order_of_the_rows():
     np.testing.assert_array_equal(scatter(ROWS, [X[rows] for rows in ROWS]), X)
 

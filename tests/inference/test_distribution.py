@@ -247,3 +247,16 @@ def test_of_a_result(sinc_results, sinc_model):
     result = bp.fit(bp.MAP(), machine, restarts=1, evidence="naive", progressbar=False)
     with pytest.raises(ValueError, match="predict_distribution takes real targets"):
         bp.predict_distribution(result, X, model=machine)
+
+
+def test_f_without_variance_is_a_point():
+    exact = replace(made(NOISES[0], "one"), variances=np.zeros((1, 2))).latent
+    for sign, below in ((-0.1, 0.0), (0.1, 1.0)):
+        at = exact.mean() + sign
+        np.testing.assert_array_equal([exact.cdf(at), exact.sf(at)], [[below] * 2, [1.0 - below] * 2])
+        np.testing.assert_allclose(exact.crps(at), 0.1)
+
+
+def test_without_a_mean_the_crps_diverges():
+    heavy = replace(made(soft_insensitive(C=0.5, epsilon=0.1, beta=0.3), "log"), unit=1.0)
+    assert np.isinf(heavy.mean()).all() and np.isinf(heavy.crps(1.0)).all()

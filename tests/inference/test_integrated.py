@@ -319,3 +319,29 @@ def test_a_bridge_between_two_normals():
     value, error = bridge_estimate(ratio(q), ratio(p), n)
     assert abs(value - 1.7) < 4 * error < 0.1
     assert error < importance_estimate(ratio(q))[1]
+
+
+def test_few_kept_points():
+    """One point has its own prediction; equal values in the tail of draws are no obstacle to leave-one-out."""
+    model = few(lambda: pm.InverseGamma("a", 3.0, 3.0) * pm.gp.cov.ExpQuad(1, ls=1.0))
+    one = bp.fit(bp.Integrated(points=25, kept=1), model, random_seed=0)
+    assert np.isfinite(bp.loo(one, model=model).elpd)
+    found = bp.predict_distribution(one, [[0.0]], model=model)
+    assert len(found.noises) == 1 and np.isfinite(found.std()).all()
+
+
+def test_an_evidence_with_kinks_against_importance_sampling():
+    """Local Laplace, four hyperparameters: log evidence -14.60, log epsilon -2.05 ± .68, from 20,000 draws."""
+    rng = np.random.default_rng(0)
+    x = np.linspace(-3, 3, 15)[:, None]
+    y = np.sin(x[:, 0]) + 0.2 * rng.laplace(size=15)
+    with pm.Model() as model:
+        ls, C = pm.InverseGamma("ls", 3, 3), pm.LogNormal("C", 1.0, 0.7)
+        epsilon, amplitude = pm.LogNormal("epsilon", -1.5, 0.7), pm.HalfNormal("amplitude", 1.5)
+        f = bp.GP(cov_func=amplitude**2 * pm.gp.cov.ExpQuad(1, ls=ls)).prior("f", X=x)
+        bp.SoftInsensitive("y", mu=f, C=C, epsilon=epsilon, beta=0.3, observed=y)
+    method = bp.Integrated(bp.Laplace(curvature="local"))
+    found = [bp.fit(method, model, random_seed=seed) for seed in range(3)]
+    assert np.mean([each.attrs["log_evidence"] for each in found]) == pytest.approx(-14.60, abs=0.3)
+    drawn = np.log([each.posterior["epsilon"].values for each in found])
+    assert drawn.mean() == pytest.approx(-2.05, abs=0.3) and drawn.std() == pytest.approx(0.68, abs=0.15)

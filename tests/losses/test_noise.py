@@ -194,3 +194,12 @@ def test_one_weight_is_that_of_all_points_and_intervals_take_the_weight_one():
     between = noise.weighted(np.ones(2)).between(*ends.T)
     np.testing.assert_array_equal(between.log_likelihood(y, y), noise.between(*ends.T).log_likelihood(y, y))
     assert isinstance(between.at([0]), type(between)) and len(between.at([0]).ends) == 1
+
+
+def test_densities_broadcast_with_the_points():
+    y, variance = np.array([[0.3, 0.1, -2.0], [1.0, 0.0, 4.0]]), [[0.0, 1.0, 2.0]]
+    found = absolute([1.0, 2.0, 3.0]).predictive_log_density(y, 0.5, variance)
+    for i, C in enumerate([1.0, 2.0, 3.0]):
+        each = absolute(C).predictive_log_density(y[:, i], 0.5, variance[0][i])
+        np.testing.assert_allclose(found[:, i], each, rtol=1e-12)
+    assert absolute([1.0, 2.0, 3.0]).predictive_log_density(0.3, 0.0, 1.0).shape == (3,)

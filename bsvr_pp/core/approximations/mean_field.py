@@ -319,8 +319,7 @@ def _refine(K: Structure, tau: Array, nu: Array, a: Array, sites: Sites, steps: 
             else:
                 wide[i] = missing
         change = wide.copy()
-        if sites.points.shape[0] > 0:
-            change[sites.points] += apply_inverse(sites, (narrow - product(K, wide))[sites.points])
+        change[sites.points] += apply_inverse(sites, (narrow - product(K, wide))[sites.points])
         add(a, 1.0, change, sites.points, K.constant)
         mu = product(K, a)
     return mu

@@ -334,6 +334,11 @@ class BlockDiagonal:
     progress : str
         Text of the progress bar while the blocks are solved; no bar if it is empty.
 
+    Raises
+    ------
+    ValueError
+        If a row is in no block, or in two.
+
     Examples
     --------
     >>> import numpy as np
@@ -346,6 +351,8 @@ class BlockDiagonal:
 
     def __init__(self, rows: Sequence[Rows], make: Callable[[int], Covariance], *, progress: str = "") -> None:
         self.rows, self.part, self.progress = list(rows), make, progress
+        if not np.array_equal(np.sort(np.concatenate(self.rows)), np.arange(self.size)):
+            raise ValueError("rows must have each row number from 0 to n - 1 in one block")
 
     @property
     def size(self) -> int:

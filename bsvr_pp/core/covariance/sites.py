@@ -151,7 +151,8 @@ def apply_inverse(sites: Sites, x: Array) -> Array:
         return weighted - sites.weight * np.dot(sites.half, np.dot(sites.half.T, weighted))
     root = np.sqrt(sites.weight)
     out = (root * x).reshape(1, x.shape[0])
-    cholesky_solve(sites.triangle, out)
+    if x.shape[0] > 0:
+        cholesky_solve(sites.triangle, out)
     return root * out[0]
 
 

@@ -344,11 +344,14 @@ class NoiseModel:
         [-0.918939, -1.418939]
         """
         t, m, v = _align(y=y, mean=mean, variance=variance)
-        out = np.array(self.log_likelihood(t, m))
+        shape = self._shape(t)
+        t, m, v = (np.broadcast_to(each, shape).ravel() for each in (t, m, v))
+        noise = self.at(np.tile(np.arange(shape[-1]), t.size // shape[-1])) if t.size and len(shape) > 1 else self
+        out = np.array(noise.log_likelihood(t, m))
         wide = v > 0
         if wide.any():
-            out[wide] = self.at(wide).tilted(m[wide], v[wide], t[wide])[0]
-        return out
+            out[wide] = noise.at(wide).tilted(m[wide], v[wide], t[wide])[0]
+        return out.reshape(shape)
 
     def at(self, rows: NDArray[np.intp] | NDArray[np.bool_] | slice) -> Self:
         """Return the noise of some of the points, with their own parameters, weights and ends."""

@@ -25,7 +25,7 @@ QUANTILES = (0.025, 0.1, 0.5, 0.9, 0.975)
 _REACH = 12.0  # range of the integral for the continuous ranked probability score, in standard deviations
 _DENSE = 1.5  # range in which the nodes of this integral are even; more misses narrow components beside wide ones
 _NODES, _WEIGHTS = NODES[:, None], WEIGHTS[:, None]
-_POINT = 1e-200  # variance of f that stands for 0
+_POINT = 1e-100  # variance of f that stands for 0
 
 
 @dataclass(frozen=True, eq=False, repr=False)
@@ -239,7 +239,8 @@ class PredictiveDistribution:
             raise ValueError(f"y must be positive where the logarithm was modelled, got {targets.min()}")
         count = 3 * NODES.size * targets.size
         cdfs = [interpolated_cdf(noise, v, count) for noise, v in zip(self.noises, self.variances, strict=True)]
-        return self._at(targets, partial(PredictiveDistribution._crps, cdfs=cdfs), inf, inf)
+        found = self._at(targets, partial(PredictiveDistribution._crps, cdfs=cdfs), inf, inf)
+        return np.where(np.isfinite(self.mean()), found, inf)  # without a mean the integral diverges
 
     def to_frame(self, quantiles: Sequence[float] = QUANTILES) -> pd.DataFrame:
         """Return a table with a row for each input: mean, standard deviation, and quantiles, named by their levels."""
