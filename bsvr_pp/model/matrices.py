@@ -21,6 +21,7 @@ from pytensor.tensor import TensorLike
 from bsvr_pp.core.arrays import Array, Tensor, check_size, numbers
 
 _ROUNDING, _ROUNDING_32 = 1e-8, 1e-6  # of the largest value: smaller ones are rounding errors (second: 32-bit numbers)
+_NUMBERS = "inputs of Precomputed must be numbers of rows, 0, 1, ..."
 UNITS = "matrix_units"  # name of the units in the data of a model
 
 
@@ -78,18 +79,25 @@ class Precomputed(Covariance):
 
     def full(self, X: TensorLike, Xs: TensorLike | None = None) -> Tensor:
         """Return the matrix of the kernel, (n, m)."""
-        rows = self._numbers(X)
-        return self.K[rows][:, rows if Xs is None else self._numbers(Xs)]
+        rows = _row_numbers(X)
+        columns = rows if Xs is None else _row_numbers(Xs)
+        return self._with(rows, columns)[rows][:, columns]
 
     def diag(self, X: TensorLike) -> Tensor:
         """Return the diagonal, (n,)."""
-        return pt.diagonal(self.K)[self._numbers(X)]
+        rows = _row_numbers(X)
+        return pt.diagonal(self._with(rows))[rows]
 
-    def _numbers(self, X: TensorLike) -> Tensor:
-        given = pt.as_tensor_variable(X)[:, 0]
-        rows = given.astype("int64")
-        known = pt.all(pt.eq(rows, given) & pt.ge(rows, 0) & pt.lt(rows, self.K.shape[0]))
-        return cast(Tensor, Assert("inputs of Precomputed must be numbers of rows, 0, 1, ..., of K")(rows, known))
+    def _with(self, *rows: Tensor) -> Tensor:
+        """Return K, checked to have the rows."""
+        known = pt.all([pt.all(pt.lt(each, self.K.shape[0])) for each in rows])
+        return cast(Tensor, Assert(_NUMBERS + ", of K")(self.K, known))
+
+
+def _row_numbers(X: TensorLike) -> Tensor:
+    given = pt.as_tensor_variable(X)[:, 0]
+    rows = given.astype("int64")
+    return cast(Tensor, Assert(_NUMBERS)(rows, pt.all(pt.eq(rows, given) & pt.ge(rows, 0))))
 
 
 class _OfRows(Covariance):
