@@ -169,9 +169,7 @@ class LSSVR(SavedEstimator, RegressorMixin, BaseEstimator):  # type: ignore[misc
         for name in ("gamma", "lengthscale"):
             value = getattr(self, name)
             if value != "auto" and not (is_number(value) and 1e-100 <= value <= 1e100):
-                raise ValueError(
-                    f"{name} must be a positive number or 'auto', got {value!r}; 1e-100 to 1e100 are allowed"
-                )
+                raise ValueError(f"{name} must be a positive number or 'auto', got {value!r} (limits: 1e-100, 1e100)")
         if self.kernel != "rbf" and not callable(self.kernel):
             raise ValueError(f"kernel must be 'rbf' or a function of two sets of inputs, got {self.kernel!r}")
         if callable(self.kernel) and self.lengthscale != "auto":

@@ -14,9 +14,8 @@ import tomllib
 from collections.abc import Mapping, Sequence
 from importlib.resources import files
 from math import floor, isfinite, log10, nan
-from typing import Any, ClassVar, NamedTuple
+from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple
 
-import matplotlib.pyplot as plt
 import numpy as np
 import pandas as pd
 import pymc as pm
@@ -30,19 +29,19 @@ from rich.table import Column, Table
 from bsvr_pp.assess import assessment
 from bsvr_pp.assess.assessment import GOOD_R_HAT, Comparison, Numbers, Plain, Value, scores
 from bsvr_pp.assess.evidence import Judged
-from bsvr_pp.assess.partial_dependence import ResultInUnits, effect
 from bsvr_pp.core import __version__
 from bsvr_pp.core.arrays import check_choice, generator
 from bsvr_pp.core.docs import shared
-from bsvr_pp.estimators.training_data import Units
 from bsvr_pp.inference.approximate import Annealed, Laplace, MeanField
 from bsvr_pp.inference.integrated import GOOD_K
 from bsvr_pp.inference.predict import predict
 from bsvr_pp.inference.protocol import Anneals, IntegratesLatent
 from bsvr_pp.inference.result import check_results, check_same, data_of
 from bsvr_pp.methods import method_of
-from bsvr_pp.show.plots import calibration_picture, hyperparameters_picture, plot_effect, plot_evidence, plot_predictive
-from bsvr_pp.tables.readers import Dataset
+
+if TYPE_CHECKING:
+    from bsvr_pp.estimators.training_data import Units
+    from bsvr_pp.tables.readers import Dataset
 
 _ANNEALED = Annealed(particles=200)
 _MISSING = "–"
@@ -248,12 +247,18 @@ def make_pictures(
     results: Mapping[str, xr.DataTree], comparison: Comparison, known: Mapping[str, Any], train: Dataset, units: Units
 ) -> dict[str, Picture]:
     """Make the pictures of a default model in its ``units``, by file name; ``known`` has X_test, y_test and model."""
+    # They are slow to import, and `compare` needs none.
+    import matplotlib.pyplot as plt
+
+    from bsvr_pp.assess.partial_dependence import ResultInUnits, effect
+    from bsvr_pp.show import plots
+
     n, d = train.X.shape
     facts = {"target": train.target, "along": "inverse_lengthscale" if d == 1 else "C"}
     options = {"labels": (train.inputs[0], train.target), "input_units": (units.mean[0], units.scale[0])}
     drawn = {
-        "predictive": plot_predictive(results, **known, **options, target_units=(units.location, units.unit)),
-        "hyperparameters": hyperparameters_picture(results, {"lengthscale": train.inputs}),
+        "predictive": plots.plot_predictive(results, **known, **options, target_units=(units.location, units.unit)),
+        "hyperparameters": plots.hyperparameters_picture(results, {"lengthscale": train.inputs}),
     }
     # Results of a mode have no bands.
     banded = [name for name, result in results.items() if isinstance(method_of(result), IntegratesLatent)]
@@ -263,12 +268,12 @@ def make_pictures(
         seen = ResultInUnits.of(results[facts["shown"]], known["model"], units.mean, units.scale, units.unit)
         shares = [effect(seen, rows, i).attrs["share"] for i in range(d)]
         largest = np.argsort(-np.array(shares), kind="stable")[:4].tolist()
-        drawn["effects"] = plot_effect(seen, rows, largest, target=train.target)
+        drawn["effects"] = plots.plot_effect(seen, rows, largest, target=train.target)
     if len(known["y_test"]) >= _CALIBRATION_ROWS:
-        drawn["calibration"] = calibration_picture(results, **known)
+        drawn["calibration"] = plots.calibration_picture(results, **known)
     if n <= _EVIDENCE_ROWS:
         used = [method_of(result).latent for result in results.values()]
-        drawn["evidence"] = plot_evidence(
+        drawn["evidence"] = plots.plot_evidence(
             {facts["along"]: comparison.theta[facts["along"]] * np.geomspace(1 / 3, 3.0, 31)},
             hyperparameters=comparison.theta,
             methods=list(dict.fromkeys([Laplace(), *(m for m in used if m is not None), MeanField()])),

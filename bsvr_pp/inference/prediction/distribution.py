@@ -240,7 +240,7 @@ class PredictiveDistribution:
         count = 3 * NODES.size * targets.size
         cdfs = [interpolated_cdf(noise, v, count) for noise, v in zip(self.noises, self.variances, strict=True)]
         found = self._at(targets, partial(PredictiveDistribution._crps, cdfs=cdfs), inf, inf)
-        return np.where(np.isfinite(self.mean()), found, inf)  # without a mean the integral diverges
+        return np.where(self.mean() < inf, found, inf) if self.logarithm else found  # it diverges without a mean
 
     def to_frame(self, quantiles: Sequence[float] = QUANTILES) -> pd.DataFrame:
         """Return a table with a row for each input: mean, standard deviation, and quantiles, named by their levels."""

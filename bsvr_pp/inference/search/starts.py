@@ -295,13 +295,18 @@ def narrow_priors(problem: Problem, point: Point, fixed: Collection[str]) -> Ite
         if above not in ancestors([rv]):
             continue
         for change in (-_NO_LIMIT, _NO_LIMIT):
-            values = zip(problem.hyperparameters, problem.to_unconstrained(point), strict=True)
-            moved = problem.to_constrained([value + change * (each == other) for each, value in values])
+            there = _moved(problem, point, [other], change)
             try:
-                (centre,) = problem.evaluate(f"centre of {name}", lambda rv=rv: [support_point(rv)], moved)
+                (centre,) = problem.evaluate(f"centre of {name}", lambda rv=rv: [support_point(rv)], there)
             except (NotImplementedError, TypeError, ValueError):  # a distribution of the user without a centre
                 break
-            yield name, other, {**moved, name: centre}
+            yield name, other, {**there, name: centre}
+
+
+def _moved(problem: Problem, point: Point, names: Collection[str], change: float) -> Point:
+    """Return the point with a change of the unconstrained values of some hyperparameters."""
+    values = zip(problem.hyperparameters, problem.to_unconstrained(point), strict=True)
+    return problem.to_constrained([value + change * (name in names) for name, value in values])
 
 
 def flatten(problem: Problem, point: Point, names: Collection[str]) -> Point | None:
@@ -312,12 +317,8 @@ def flatten(problem: Problem, point: Point, names: Collection[str]) -> Point | N
     some = problem.take(slice(None, None, 1 + problem.targets.size // _SAMPLE))
     least = _LEVEL * (location_and_scale(problem.targets)[1] or 1e-8)
 
-    def moved(chosen: Collection[str], change: float) -> Point:
-        values = zip(problem.hyperparameters, problem.to_unconstrained(point), strict=True)
-        return problem.to_constrained([value + change * (name in chosen) for name, value in values])
-
     def deviation(chosen: Collection[str], change: float) -> float:
-        K = some.arrays_at(moved(chosen, change))[0]
+        K = some.arrays_at(_moved(problem, point, chosen, change))[0]
         variance = K.var(axis=0).sum() if problem.covariance.by_root else np.mean(np.diag(K)) - np.mean(K)
         return float(np.sqrt(np.maximum(variance, 0.0)))
 
@@ -329,7 +330,7 @@ def flatten(problem: Problem, point: Point, names: Collection[str]) -> Point | N
     for _ in range(_STEPS):
         found = deviation(amplitudes, change)
         if found <= 2.0 * least:
-            return moved(amplitudes, change)
+            return _moved(problem, point, amplitudes, change)
         if not isfinite(found):
             break
         change += log(least / found)  # exact for the log of an amplitude, half-way for a variance
