@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 import numpy as np
 from numpy.typing import ArrayLike
 from sklearn.base import BaseEstimator
-from sklearn.utils.validation import column_or_1d
+from sklearn.utils.validation import check_consistent_length, column_or_1d
 
 from bsvr_pp.assess.partial_dependence import in_steps
 from bsvr_pp.core.arrays import Array, checked_weights
@@ -35,7 +37,7 @@ def log_density(estimator: BaseEstimator, X: ArrayLike, y: ArrayLike, sample_wei
     >>> found.shape
     (3,)
     """
-    return _mean(_distribution(estimator, X).logpdf(column_or_1d(y)), sample_weight)
+    return _mean(estimator, X, y, PredictiveDistribution.logpdf, sample_weight)
 
 
 @shared
@@ -57,11 +59,20 @@ def neg_crps(estimator: BaseEstimator, X: ArrayLike, y: ArrayLike, sample_weight
     >>> -0.01 < bp.scorers.neg_crps(svr, X, np.sin(X[:, 0])) < 0
     True
     """
-    return -_mean(_distribution(estimator, X).crps(column_or_1d(y)), sample_weight)
+    return -_mean(estimator, X, y, PredictiveDistribution.crps, sample_weight)
 
 
-def _mean(values: Array, weight: ArrayLike | None) -> float:
-    return float(np.average(values, weights=checked_weights(weight, values.size)))
+def _mean(
+    estimator: BaseEstimator,
+    X: ArrayLike,
+    y: ArrayLike,
+    score: Callable[[PredictiveDistribution, Array], Array],
+    weight: ArrayLike | None,
+) -> float:
+    """Return the weighted mean of a score of the targets."""
+    found, targets = _distribution(estimator, X), column_or_1d(y)
+    check_consistent_length(found.mean(), targets)
+    return float(np.average(score(found, targets), weights=checked_weights(weight, targets.size)))
 
 
 def _distribution(estimator: BaseEstimator, X: ArrayLike) -> PredictiveDistribution:

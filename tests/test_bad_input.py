@@ -733,6 +733,10 @@ PUBLIC = {
     "log_density": [
         (lambda s: bp.scorers.log_density("a", X, Y), "estimator must have predict_distribution, got str"),
         (lambda s: bp.scorers.log_density(several(), MANY, ENDS), "estimator must predict one target, got 2: score"),
+        (
+            lambda s: bp.scorers.log_density(bp.LSSVR().fit(X, Y), X, Y[:1]),
+            r"inconsistent numbers of samples: \[6, 1\]",
+        ),
     ],
     "neg_crps": [(lambda s: bp.scorers.neg_crps("a", X, Y), "estimator must have predict_distribution, got str")],
     "NoiseScales": [

@@ -94,10 +94,11 @@ def fit(
             options["intervals"] = not into_folder and table.known.ndim == 2
             model = bp.BayesianSVR(noise, **options, random_state=seed)
     if into_folder:
-        with failing(MemoryError, ValueError), warnings.catch_warnings():
-            warnings.simplefilter("ignore", UserWarning)  # what did not converge is reported below
+        with failing(MemoryError, ValueError), warnings.catch_warnings(record=True) as said:
+            warnings.simplefilter("always", UserWarning)
+            warnings.simplefilter("ignore", bp.ConvergenceWarning)  # it is reported below
             folder = bp.fit_folder(model, data, folder=out, target=target)
-        print_notes(folder.notes)
+        print_notes([*folder.notes, *(f"{data}: {warning.message}" for warning in said)])
         title = f"{folder.target}: {folder.blocks_.n} rows, in its own units"
         _print(title, folder)
         _say_where(out, "NEW.parquet")

@@ -43,10 +43,12 @@ from bsvr_pp.inference.netcdf import load, save
 from bsvr_pp.inference.protocol import Integrates, Method, Normalises, Samples, to_record, warn_unconverged
 from bsvr_pp.inference.sampling.nuts import NUTS
 from bsvr_pp.methods import from_record
+from bsvr_pp.model.blocks import mostly_repeated
 from bsvr_pp.model.priors import check_ard, check_kernel
 from bsvr_pp.tables.columns import Encoding
 
-_DENSE = 2000  # largest number of rows of a dense fit by default
+_DENSE = 2000  # largest number of rows of a dense fit by default,
+_REPEATED = 5000  # also where most inputs are repeated
 _ROWS = 1000  # of a block
 _NEAREST = 64, 128, 256, 512  # with blocks, numbers of rows of the fit of each prediction
 _METHODS: dict[str, Method] = {
@@ -140,12 +142,12 @@ class LocalBlocks:
     Parameters
     ----------
     size : int, "auto" or None
-        Largest number of rows of a block. "auto" is a dense fit up to 2000 rows, and blocks of 1000 rows above; None is
-        always a dense fit.
+        Largest number of rows of a block. "auto" is a dense fit up to 2000 rows, or 5000 if twelve rows share an input
+        in the mean, and blocks of 1000 rows above; None is always a dense fit.
     neighbours : int, "auto" or None
         With blocks, number of nearest rows on which each prediction is fitted, as in `bp.predict`. "auto" is 64, or
-        128, 256 or 512 if these predict training rows much better (``neighbours_``). For labels and sampled
-        hyperparameters it is None. None predicts from the block of the new row.
+        128, 256 or 512 if these predict training rows much better (``neighbours_``). For labels, sampled
+        hyperparameters and mostly repeated inputs it is None. None predicts from the block of the new row.
     n_jobs : int, optional
         Number of threads that solve blocks, or fit classes from the fourth on, or targets from the second on. -1 is one
         for each processor. The default is the number of a surrounding ``joblib.parallel_config``, or 1. The results do
@@ -193,7 +195,8 @@ class LocalBlocks:
         ``undivided`` why the inputs have no blocks.
         """
         n = len(rows.y)
-        if not self.divides(n):
+        small = self.size == "auto" and n <= _REPEATED and not undivided
+        if not self.divides(n) or (small and mostly_repeated(rows.X)):
             return rows, None
         if undivided:
             raise ValueError(f"{n} rows of {undivided}")

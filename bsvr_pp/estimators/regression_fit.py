@@ -52,6 +52,7 @@ from bsvr_pp.inference.prediction.neighbours import (
 from bsvr_pp.inference.protocol import Integrates, IntegratesLatent, MatchesMoments, Method, Options, Samples
 from bsvr_pp.inference.search.at_size import AtSize, Stage, subset_of
 from bsvr_pp.inference.search.optimize import Optimum, check_alike, maximize_shared
+from bsvr_pp.model.blocks import mostly_repeated
 from bsvr_pp.model.matrices import OfTrainingRows
 from bsvr_pp.model.priors import Kernel, mostly_equal
 from bsvr_pp.model.problem import Point, Problem
@@ -118,7 +119,12 @@ class RegressionSpec:
     def choose_neighbours(
         self, problem: Problem, point: Point, far: TrainingData | None = None
     ) -> tuple[int | None, NoiseScales]:
-        """Return the number of nearest rows for predictions in blocks, and the scales of the noise of these fits."""
+        """Return the number of nearest rows for predictions in blocks, and the scales of the noise of these fits.
+
+        It is None for the block of the new row, which has several inputs where most are repeated.
+        """
+        if self.local.neighbours == "auto" and mostly_repeated(problem.inputs):
+            return None, NoiseScales.one()
         if not (self.counts and problem.ends.exact and (self.noise_scales or len(self.counts) > 1)):
             return next(iter(self.counts), None), NoiseScales.one()
         rng, progressbar = np.random.default_rng(0), self.options.progressbar

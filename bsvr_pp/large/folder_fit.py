@@ -35,6 +35,7 @@ from bsvr_pp.large.parts import (
     Records,
     Source,
     all_whole,
+    checksum,
     encode,
     open_rows,
     run_tasks,
@@ -129,7 +130,7 @@ def fit_folder(
     with local.threads(), locked(path):
         begun = _begun(path, run)
         model = begun if isinstance(begun, FolderModel) else _run_stages(spec, local, source, begun, path, rng)
-    if local.neighbours is None:  # predictions use the block of the new row
+    if model.neighbours_ is None:  # predictions use the block of the new row
         model.blocks = local
         model.solve()
     return model
@@ -152,7 +153,8 @@ def _begun(path: Path, run: Record) -> FolderModel | Records:
 
 def _run_of(estimator: BayesianSVR, source: Source) -> Record:
     """Return everything that a fit depends on, as plain data."""
-    seed, recipe = estimator.random_state, estimator._options(estimator.get_params(deep=False))
+    recipe = estimator._options(estimator.get_params(deep=False))
+    seed = recipe["options"]["random_state"]
     shown = {"blocks": {"blocks": asdict(blocks_from(estimator.blocks)) | NO_THREADS}, "random_state": None}
     run = {
         "format": folder_model.FORMAT,
@@ -160,7 +162,7 @@ def _run_of(estimator: BayesianSVR, source: Source) -> Record:
         "data": source.identity,
         "target": source.target,
         "recipe": recipe | {"options": recipe["options"] | shown},
-        "random_state": int(seed) if isinstance(seed, int | np.integer) else None,
+        "random_state": checksum(seed) if isinstance(seed, dict) else seed,
     }
     return json.loads(json.dumps(run))
 

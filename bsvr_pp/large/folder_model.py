@@ -18,10 +18,10 @@ import pandas as pd
 from numpy.typing import ArrayLike, NDArray
 from scipy.spatial import cKDTree
 
-from bsvr_pp.core.arrays import Array, Rows, check_fields, check_positive, numbers
+from bsvr_pp.core.arrays import Array, Rows, check_fields, check_positive, check_size, numbers
 from bsvr_pp.core.atomic_write import PIECE, DamagedError, SealedFile, atomic_write, check_writable, locked
 from bsvr_pp.core.compiler import threads_for
-from bsvr_pp.estimators.base import LocalBlocks, central_levels, from_options
+from bsvr_pp.estimators.base import LocalBlocks, central_levels, check_flag, from_options
 from bsvr_pp.estimators.regression_fit import RegressionSpec
 from bsvr_pp.estimators.standard_fit import StandardModel
 from bsvr_pp.estimators.svr import BayesianSVR
@@ -47,6 +47,7 @@ from bsvr_pp.large.parts import (
     rows_of,
     run_tasks,
     saved,
+    with_index,
     write_arrays,
     write_rows,
 )
@@ -65,6 +66,7 @@ _ROWS = 50_000  # and rows written together
 _TOGETHER = 100_000  # rows of blocks that are searched together
 _SEARCHED = 5000  # new inputs whose nearest rows are searched together
 _FIELDS = ("format", "run", "data", "kernel", "point", "at_size", "neighbours", "noise_scales", "files")
+_OTHER = "{}: has another model than the one that was given: FolderModel reads it"
 _DATA = ("rows", "names", "columns", "target", "notes", "mean", "scale", "location", "unit", "exact")
 
 
@@ -109,6 +111,8 @@ class StoredRows:
     def read(self, name: str, rows: Rows) -> Array:
         """Return values of rows with ascending numbers from a file; check its pieces, and unmap it."""
         found = open_rows(self.folder / name)
+        if SealedFile(self.folder / name).seal != self.files[name].seal:
+            raise DamagedError(_OTHER.format(self.folder))
         first, last = (((found.offset + (rows + i) * found.strides[0] - i) // PIECE) for i in (0, 1))
         opened = np.bincount(first, minlength=last[-1] + 2) - np.bincount(last + 1, minlength=last[-1] + 2)
         self.files[name].check(np.flatnonzero(np.cumsum(opened)).tolist())
@@ -288,6 +292,7 @@ class FolderModel(TargetPredictions):
         vars(self).update(hyperparameters(noise, inverse, units, self._columns))
 
     def _checked(self) -> FolderFit:
+        check_flag("noise_scales", self.noise_scales)
         return self._fit
 
     @cached_property
@@ -335,6 +340,8 @@ class FolderModel(TargetPredictions):
         path, local = self.folder, self._local()
         with local.threads(), locked(path):
             work, model = Records(path / "work"), checksum(self._record)
+            if checksum(read_record(path / "model.json")) != model:
+                raise ValueError(_OTHER.format(path))
             work["solve"] = {"model": model}
             files = run_tasks(_solve, work, self._stored.size.size, "blocks" if local.progressbar else "")
             for name in ("dual_coef", "site_precision"):
@@ -390,6 +397,7 @@ class FolderModel(TargetPredictions):
         run = {
             "model": str(self.folder),
             "checksum": checksum(self._record),
+            "solved": self._stored.log_evidence is not None,
             "data": source.identity,
             "blocks": asdict(local) | NO_THREADS,
             "noise_scales": bool(self.noise_scales),
@@ -416,9 +424,11 @@ class FolderModel(TargetPredictions):
         """Return new inputs as numbers; a table is encoded."""
         if hasattr(X, "compute"):
             X = X.compute()
-        if self.encoding_ is not None and (table := table_of(X)) is not None:
-            X = encoded(self.encoding_, table)
-        return numbers("X", X, ("n_new", self.n_features_in_))
+        if self.encoding_ is not None and hasattr(X, "columns"):
+            X = encoded(self.encoding_, table_of(with_index(X)))
+        found = numbers("X", X, ("n_new", self.n_features_in_))
+        check_size("X", found)
+        return found
 
     def _standardised(self, X: ArrayLike) -> Array:
         return self._fit.units.inputs(self._encoded(X))
@@ -476,7 +486,7 @@ def _open(folder: str, stamp: str) -> tuple[FolderModel, Record]:
     run = Records(Path(folder))["run"]
     model = FolderModel(run["model"])
     if checksum(model._record) != run["checksum"]:
-        raise ValueError(f"{model.folder}: has another model than the one that was given: FolderModel reads it")
+        raise ValueError(_OTHER.format(model.folder))
     model.blocks, model.noise_scales = LocalBlocks(**run["blocks"]), run["noise_scales"]
     return model, run
 

@@ -107,6 +107,14 @@ def new_rows_of(data: Data, encoding: Encoding | None) -> Source:
     return _of_table(data, None, encoding)
 
 
+def with_index(data: pd.DataFrame) -> pd.DataFrame:
+    """Return a data frame of pandas or Dask, also from Polars, whose named index becomes first columns."""
+    found = data.to_pandas() if hasattr(data, "to_pandas") else data
+    index = [each for each in getattr(found.index, "names", [found.index.name]) if each is not None]
+    unique(str(each) for each in [*index, *found.columns])
+    return found.reset_index() if index else found
+
+
 def _frames(table: ParquetTable | pd.DataFrame, columns: list[str]) -> Iterator[pd.DataFrame]:
     """Yield parts of Parquet files with some columns, or of a data frame of pandas or Dask."""
     if isinstance(table, ParquetTable):
@@ -120,9 +128,7 @@ def _of_table(data: str | Path | pd.DataFrame, target: str | None, encoding: Enc
     """Describe a table with a column to predict, or with the columns of an encoding; file times identify files."""
     name, files, notes = "data", list[Path](), tuple[str, ...]()
     if not isinstance(data, str | Path):
-        index = [each for each in getattr(data.index, "names", [data.index.name]) if each is not None]
-        unique(str(each) for each in [*index, *data.columns])
-        table = data.reset_index() if index else data  # first columns, as files have them
+        table = with_index(data)
     elif is_parquet(data):
         table = ParquetTable(data)
         name, files, notes = str(data), table.files, table.notes
@@ -181,7 +187,7 @@ def _arrays(X: NDArray[np.generic], y: NDArray[np.generic]) -> Iterator[tuple[Ar
             numbers = numbers.astype(np.float64)
             if not np.isfinite(numbers).all():
                 row = at + int(np.flatnonzero(~np.isfinite(numbers).reshape(len(numbers), -1).all(axis=1))[0])
-                raise ValueError(f"{name} must be finite, got {values[row]} in row {row}")
+                raise ValueError(f"{name} must be finite, got {numbers[row - at]} in row {row}")
             both.append(numbers)
         yield both[0], both[1]
 

@@ -23,6 +23,7 @@ _CHUNK = 10_000  # points that are assigned together
 _WHOLE = 200_000  # largest number of rows that are cut together; of more rows a sample of this size is cut
 _DIRECTION = 1000  # rows that determine the direction of a cut
 _TIED = 1e-9  # smallest gap for a cut, relative to the extent of the block: rounding errors are smaller
+_COPIES = 12  # rows with one input, from which predictions from nearest rows see it alone
 _MARGIN = 0.85  # size of blocks of a sample, relative to the requested size, since their numbers of all rows vary
 
 
@@ -340,6 +341,16 @@ def local_blocks(
     for members, part in zip(large.values(), parts, strict=True):
         label[members] = part
     return Blocks(label, replace(regions, middle=_middle(inputs, unit, label)))
+
+
+def mostly_repeated(X: Array) -> bool:
+    """Return whether twelve or more rows share an input in the mean: the nearest rows are then at one place.
+
+    Their covariance has a root with few columns, so a dense fit is fast.
+    """
+    factors: Array = np.random.default_rng(0).normal(size=(X.shape[1],))  # sums are equal only if rows are
+    sums = [_along(X[at : at + _CHUNK], factors) for at in range(0, len(X), _CHUNK)]
+    return _COPIES * np.unique(np.concatenate(sums)).size <= len(X)
 
 
 def mean_and_deviation(X: Array, weight: ArrayLike = 1.0) -> tuple[Array, Array]:

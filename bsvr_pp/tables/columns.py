@@ -53,6 +53,7 @@ class Summary:
 
     ``words`` has the number of rows with each word. ``values`` has the sorted values of the number, or of each part of
     the date in a ``zone`` or none. These are all values, or 10,000 with even ranks. Gaps alone are of any ``kind``.
+    ``categories`` says that pandas holds the words as categories: they may look like numbers.
     """
 
     kind: type[Column]
@@ -61,6 +62,7 @@ class Summary:
     words: Mapping[str, int]
     values: tuple[Array, ...]
     zone: str | None = None
+    categories: bool = False
 
     def joined(self, name: str, other: Summary) -> Summary:
         """Return the summary of the rows of both parts of a column."""
@@ -73,7 +75,8 @@ class Summary:
             _refuse_clocks(name, self.zone, " and ", other.zone)
         words, counts = Counter(self.words) + Counter(other.words), (self.known, other.known)
         values = tuple(_thinned((a, b), counts) for a, b in zip(self.values, other.values, strict=True))
-        return Summary(self.kind, sum(counts), gaps, words, values, self.zone)
+        categories = self.categories and other.categories
+        return Summary(self.kind, sum(counts), gaps, words, values, self.zone, categories)
 
 
 def table_of(data: object, which: str = "columns") -> pd.DataFrame | None:
@@ -104,7 +107,8 @@ def summarize(table: pd.DataFrame) -> dict[str, Summary]:
         numbers = tuple(_thinned((column,), (n,)) for column in columns)
         if kind is Numbers and numbers[0][0] == numbers[0][-1] and present.nunique() > 1:
             raise DataError(f"column {name!r} has differences that are lost in rounding, got only {numbers[0][0]:g}")
-        found[str(name)] = Summary(kind, n, len(values) - n, words, numbers, zone)
+        categories = isinstance(values.dtype, pd.CategoricalDtype)
+        found[str(name)] = Summary(kind, n, len(values) - n, words, numbers, zone, categories)
     return found
 
 
@@ -312,16 +316,15 @@ class Words(Column):
 
     @classmethod
     def _content(cls, name: str, values: pd.Series) -> tuple[Mapping[str, int], Sequence[Array], None]:
-        words = Counter(_words_of(values).tolist())
-        if not isinstance(values.dtype, pd.CategoricalDtype):
-            refuse_written_numbers(name, words)
-        return words, (), None
+        return Counter(_words_of(values).tolist()), (), None
 
     @classmethod
     def _of(cls, name: str, summary: Summary) -> Column:
         words = summary.words
         if not words:
             raise DataError(f"column {name!r} has no values: leave it out")
+        if not summary.categories:
+            refuse_written_numbers(name, words)
         if len(words) == 1:
             raise DataError(f"column {name!r} is constant ({next(iter(words))!r}): leave it out")
         if max(words.values()) == 1:

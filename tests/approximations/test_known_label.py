@@ -82,6 +82,17 @@ def test_wrong_labels_among_many_rows_converge(variance):
     assert mean_field(K, y, noise(1.14)).converged
 
 
+@pytest.mark.parametrize("seed", [3, 6])
+def test_a_fifth_of_wrong_labels_beside_a_step_converges(seed):
+    """The mismatch grows for 20 sweeps before it decreases: damping that shrank meanwhile made it stop."""
+    rng = np.random.default_rng(seed)
+    x, chance = rng.uniform(-3, 3, 2500)[:500], rng.random(2500)[:500]
+    u = (x - x.mean()) / x.std() / 0.14
+    K = 3.0 * np.exp(-0.5 * (u[:, None] - u) ** 2) + 3.0 * u[:, None] * u + 1.65 + 1e-5 * np.eye(500)
+    posterior = mean_field(K, np.where((x > 0) ^ (chance < 0.2), 1.0, -1.0), noise(0.5, reach=2.0))
+    assert posterior.converged and posterior.mismatch < 1e-6
+
+
 def test_nearest_rows_have_the_posterior_of_these_rows():
     (K, y), order = labelled(), [8, *range(8)]
     alone = mean_field(K[:8, :8], y[:8], noise(2.0)).predict(K[8:9, :8], K[8, 8:9])

@@ -9,6 +9,7 @@ import numpy as np
 import pytest
 
 import bsvr_pp as bp
+from bsvr_pp.estimators import base
 from bsvr_pp.inference.approximate import solve_at
 from bsvr_pp.inference.prediction.neighbours import NoiseScales
 from tests.helpers import small_stages, wave
@@ -38,6 +39,21 @@ def test_attributes_are_in_the_order_of_the_rows(fitted):
     residual = y - (svr.location_ + svr.unit_ * svr._fit.fitted.posteriors[0].mean)
     outside = np.abs(residual) > 3 * svr.epsilon_ + 0.1
     assert (np.sign(svr.dual_coef_[outside]) == np.sign(residual[outside])).mean() > 0.95
+
+
+@pytest.mark.parametrize(
+    ("blocks", "neighbours"), [("auto", None), (150, None), (bp.LocalBlocks(150, neighbours=8), 8)]
+)
+def test_repeated_inputs_are_not_predicted_from_copies_of_one(small, monkeypatch, blocks, neighbours):
+    monkeypatch.setattr(base, "_DENSE", 100)
+    rng = np.random.default_rng(0)
+    at = np.arange(10.0)
+    x, between = np.repeat(at, 30), np.linspace(0.5, 8.5, 9)
+    y = np.sin(x) + 0.2 * rng.normal(size=300)
+    svr = bp.BayesianSVR(kernel="rbf", blocks=blocks, restarts=1, random_state=0, outliers="keep").fit(x[:, None], y)
+    error = np.mean(np.abs(svr.predict_f(between[:, None])[0] - np.sin(between)))
+    assert (svr.blocks_ is None) == (blocks == "auto") and svr.neighbours_ == neighbours
+    assert error > 0.3 if neighbours else error < 0.05
 
 
 @pytest.mark.slow

@@ -50,7 +50,18 @@ def test_a_folder_with_another_model_than_the_object_predicts_nothing(model, tmp
     with pytest.raises(ValueError, match="has another model than the one that was given"):
         model.predict_into(NEW, tmp_path / "out.csv")
     assert bp.FolderModel(model.folder).blocks_.n == 150
-    with pytest.raises(ValueError, match=r"is not the file that was written|is damaged"):
+    for use in (model.solve, lambda: model.predict(NEW)):
+        with pytest.raises(ValueError, match="has another model than the one that was given"):
+            use()
+    assert not hasattr(bp.FolderModel(model.folder), "log_evidence_")
+
+
+def test_a_folder_whose_pieces_were_all_read_does_not_mix_two_models(model):
+    model.predict(NEW)
+    X, y = wave(150)
+    shutil.rmtree(model.folder)
+    bp.fit_folder(machine(), X, 100.0 - 50.0 * y, folder=model.folder)
+    with pytest.raises(ValueError, match="has another model than the one that was given"):
         model.predict(NEW)
 
 

@@ -196,12 +196,17 @@ def test_what_needs_the_blocks_names_the_command_that_solves_them(data, tmp_path
             use()
     with pytest.raises(AttributeError, match="bsvr-pp solve"):
         model.log_evidence_  # noqa: B018
+    monkeypatch.setattr(model, "blocks", bp.LocalBlocks(60, neighbours=None))
+    with pytest.raises(ValueError, match=r"its blocks are not solved"):
+        model.predict_into(NEW, tmp_path / "out.csv")
     solve = folder_model._solve
     failing = {"converged": np.array(False)}
     with monkeypatch.context() as patch, pytest.warns(bp.ConvergenceWarning, match="the solves of 5 of 5 blocks"):
         patch.setattr(folder_model, "_solve", lambda *item: solve(*item) | failing)
         model.solve()
     assert not model.converged_ and not bp.FolderModel(model.folder).converged_
+    assert model.predict_into(NEW, tmp_path / "out.csv") == 40
+    model.blocks = bp.LocalBlocks(60)
     assert np.isfinite(model.log_evidence_) and model.sample_y(NEW).shape == (40, 1)
     np.testing.assert_array_equal(model.predict(NEW), expected)
     (model.folder / "posterior.json").write_text("{}")
@@ -216,6 +221,15 @@ def test_predictions_of_the_own_block_solve_the_blocks(data, tmp_path):
     np.testing.assert_allclose(model.predict_interval(NEW), svr.predict_interval(NEW), rtol=1e-7)
 
 
+def test_mostly_repeated_inputs_are_predicted_from_the_own_block(tmp_path):
+    rng = np.random.default_rng(0)
+    x = np.repeat(np.arange(10.0), 18)[:, None]
+    data = x, np.sin(x[:, 0]) + 0.1 * rng.normal(size=180)
+    model, svr = bp.fit_folder(machine(), *data, folder=tmp_path / "model"), machine().fit(*data)
+    assert model.neighbours_ is svr.neighbours_ is None
+    np.testing.assert_allclose(model.predict(x[::18] + 0.5), svr.predict(x[::18] + 0.5), rtol=1e-7)
+
+
 def test_a_search_that_did_not_converge_is_said(data, tmp_path, monkeypatch):
     with monkeypatch.context() as patch, pytest.warns(bp.ConvergenceWarning, match="in neighbourhoods: no ascent"):
         climb_fails(patch)
@@ -227,7 +241,8 @@ def test_a_fit_that_has_ended_is_opened(model, data, monkeypatch):
     monkeypatch.setattr(folder_fit, "search_in_blocks", None)
     again = bp.fit_folder(machine(), *data, folder=model.folder)
     np.testing.assert_array_equal(again.predict(NEW), model.predict(NEW))
-    for options, others in (({"noise": "absolute"}, data), ({}, (data[0][:200], data[1][:200]))):
+    seed = {"random_state": np.random.RandomState(1)}
+    for options, others in (({"noise": "absolute"}, data), ({}, (data[0][:200], data[1][:200])), (seed, data)):
         with pytest.raises(ValueError, match="has a model of other data or options"):
             bp.fit_folder(machine(**options), *others, folder=model.folder)
 
@@ -257,10 +272,15 @@ def test_new_inputs_that_cannot_serve(model, tmp_path):
     for X, message in (
         (np.ones((2, 3)), r"X must be an? \(n_new, 1\) array, got shape \(2, 3\)"),
         ([[np.nan]], "X must be finite, got nan"),
+        ([[1e200]], r"X must stay within ±1e\+150, got 1e\+200"),
         ("abc", "X must be an array of numbers, got"),
     ):
         with pytest.raises(ValueError, match=message):
             model.predict(X)
+    model.noise_scales = "no"
+    with pytest.raises(ValueError, match="noise_scales must be True or False, got 'no'"):
+        model.predict(NEW)
+    model.noise_scales = True
     for use in (model.predict_table, model.predict_interval):
         with pytest.raises(ValueError, match="coverage must lie strictly between 0 and 1, got 2"):
             use(NEW, 2)

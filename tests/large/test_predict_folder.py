@@ -1,5 +1,7 @@
 """Predictions from files to a file: the numbers of `predict_table`, calls that continue, and workers."""
 
+from types import SimpleNamespace
+
 import numpy as np
 import pandas as pd
 import pytest
@@ -52,6 +54,10 @@ def test_predictions_of_all_kinds_of_tables_are_those_of_predict_table(model, ne
         found = pd.read_parquet(out)
         assert found.columns.tolist() == expected.columns.tolist()
         np.testing.assert_allclose(found, expected, rtol=1e-9, atol=1e-12)
+    polars = SimpleNamespace(columns=list(frame), to_pandas=lambda: frame)
+    for data in (frame.set_index("town"), polars):
+        np.testing.assert_allclose(model.predict_table(data, 0.8, "delay", [0.5]), expected, rtol=1e-9, atol=1e-12)
+    assert model.predict_into(polars, tmp_path / "polars.csv") == len(frame)
     model.predict_into(model.encoding_.transform(frame[["speed", "town"]])[0], tmp_path / "a.csv", coverage=0.8)
     np.testing.assert_allclose(pd.read_csv(tmp_path / "a.csv"), expected.iloc[:, :4], rtol=1e-9, atol=1e-12)
     assert sorted(path.name for path in tmp_path.glob(".*")) == []

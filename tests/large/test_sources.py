@@ -230,6 +230,7 @@ def test_a_code_for_a_gap_is_noted(table, tmp_path):
         (lambda t: t.assign(speed=1e300), "column 'speed' "),
         (lambda t: t.assign(town="Ulm"), r"column 'town' is constant \('Ulm'\)"),
         (lambda t: t.assign(town=[*["Ulm"] * 100, *range(100)]), "column 'town' "),
+        (lambda t: t.assign(town=(np.arange(N) // 10 + 0.5).astype(str)), "column 'town' has numbers or dates as text"),
     ],
 )
 def test_tables_that_cannot_serve_leave_nothing_behind(table, tmp_path, change, message):
@@ -237,6 +238,12 @@ def test_tables_that_cannot_serve_leave_nothing_behind(table, tmp_path, change, 
     with pytest.raises(DataError, match=f"^data: {message}"):
         bp.fit_folder(svr, change(table), target="delay", folder=tmp_path / "model")
     assert list(tmp_path.iterdir()) == []
+
+
+def test_a_series_with_a_gap_names_its_value_and_row():
+    y = pd.Series(np.arange(100.0), index=np.arange(100)[::-1]).replace(17.0, np.nan)
+    with pytest.raises(ValueError, match="y must be finite, got nan in row 17"):
+        source_of(np.ones((100, 1)), y)
 
 
 def test_a_parquet_file_without_rows_is_named(table, tmp_path):

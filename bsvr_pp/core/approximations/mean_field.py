@@ -56,7 +56,9 @@ from bsvr_pp.core.losses.pieces import PIECES, Pieces
 TARGET = 1e-8  # moment mismatch that ends the sweeps
 TOLERANCE = 1e-6  # moment mismatch that counts as converged if rounding errors stop the sweeps earlier
 _MAX_SWEEPS = 1000
-_PATIENCE = 100  # number of sweeps without progress after which it stops
+_PATIENCE = 100  # number of sweeps without progress after which it stops,
+_STALLED = 30  # and after which damping is at most 0.5, without acceleration: labels far on the wrong side oscillate
+_DAMPING = 0.3  # smallest damping: 0.01 took up to twice the sweeps, and often did not converge with wrong labels
 _MEMORY = 3  # number of differences of sweeps in Anderson acceleration
 _NO_SITE = 1e-13  # precision of a site, relative to that of the prior, which changes nothing
 _NEAR = 0.1  # mismatch below which the acceleration is used
@@ -158,7 +160,7 @@ def fixed_point(K: Structure, t: Array, pieces: Pieces, target: float, start: Ar
     """Find the fixed point for t = y - mean from the sites (ν, τ) of ``start``, 0 for the prior; derivatives by all."""
     n = t.shape[0]
     a, nu, tau = np.zeros(n), start[0].copy(), start[1].copy()
-    damping, best, last, since = 1.0, np.inf, np.inf, 0
+    damping, most, best, last, since = 1.0, 1.0, np.inf, np.inf, 0
     out_value, out_a, out_tau = -np.inf, a.copy(), tau.copy()
     out_parameters = np.zeros((pieces.d_energy.shape[0] + 2, n))
     step = np.empty(2 * n)
@@ -182,7 +184,8 @@ def fixed_point(K: Structure, t: Array, pieces: Pieces, target: float, start: Ar
         if latest:
             best, out_value, out_parameters = mismatch, here.value, here.parameters
             out_a, out_tau = a.copy(), tau.copy()
-        damping = min(1.0, 1.1 * damping) if mismatch < last else max(0.7 * damping, 0.01)
+        most = 0.5 if since >= _STALLED else most
+        damping = min(most, 1.1 * damping if mismatch < last else max(0.7 * damping, _DAMPING))
         if best <= target or (best <= TOLERANCE and since >= 8) or since >= _PATIENCE:
             break
         scale = np.concatenate((here.variance, np.sqrt(here.variance)))  # of τ and ν, so that all points count alike

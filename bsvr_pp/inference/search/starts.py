@@ -47,6 +47,9 @@ _SMALLEST = 0.1  # and the share of the rows with the smallest differences, from
 _WINDOW, _ALIKE, _LESS = 5, 3.0, 0.5  # a wave: the share of rows within which the mean correlation is below half of
 # that of neighbours, which is three standard errors at least,
 _MOST, _FEWEST = 3, 10  # and largest number of inputs with waves, smallest number of rows
+_WRONG = {"C": 0.6, "reach": 2.0}  # of labels of which some are wrong: a tenth of 25 sets has .5 nats more from here,
+_STEEPER = 3.5  # with shorter lengthscales than those of smooth effects,
+_CLEARLY = 2.0  # and with as many nats more than right labels with long or equal lengthscales
 _FLAT = 200  # number of inputs (such as kernel values with all rows) from which a tree is slower than products
 _TRIED = 100  # largest number of draws from the priors in search of starts
 _LEVEL = 1e-2  # deviation of f for a constant, in standard deviations of the targets: a search can leave it
@@ -96,7 +99,8 @@ def choose_starts(
 
     Then come draws from the priors, or around the first point if a prior is improper. None has a potential of -inf.
     A search finds a function that oscillates many times over the rows only from near its lengthscale. The short one is
-    therefore that of largest ``value`` among halves down to the distance of rows. Labels have one start like this.
+    therefore that of largest ``value`` among halves down to the distance of rows. Labels have one start like this, or
+    one for wrong labels.
     """
     initial, roles = initial_point(problem), find_roles(problem)
     y, X = problem.targets, problem.inputs
@@ -132,7 +136,11 @@ def choose_starts(
     if labels:  # labels have no scale
         kept = {name: initial[name] for name, role in roles.items() if "lengthscale" not in role}
         tried = [*(guessed(1.0, 0.0, each, 1.0) for each in short[1:]), *waves]
-        known = [_best([initial, *(point | kept for point in tried)], value)]
+        best = _best([initial, *(point | kept for point in tried)], value)
+        steep = guessed(epsilon=0.0, lengthscale=long / _STEEPER, bias=1.0, **_WRONG)
+        wrong = steep | {name: each for name, each in kept.items() if roles[name] not in _WRONG}
+        clearly = value is not None and value(wrong) - _CLEARLY > max(value(best), value(steep | kept))
+        known = [wrong if clearly else best]
     else:
         narrow = [guessed(2.0**0.5 / least, 0.3 * least, each, scale**2, effect=slight) for each in short]
         known = [
