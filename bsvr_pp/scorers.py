@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-
 import numpy as np
 from numpy.typing import ArrayLike
 from sklearn.base import BaseEstimator
@@ -37,7 +35,8 @@ def log_density(estimator: BaseEstimator, X: ArrayLike, y: ArrayLike, sample_wei
     >>> found.shape
     (3,)
     """
-    return _mean(estimator, X, y, PredictiveDistribution.logpdf, sample_weight)
+    found, targets = _scored(estimator, X, y)
+    return _mean(found.logpdf(targets), sample_weight)
 
 
 @shared
@@ -59,24 +58,16 @@ def neg_crps(estimator: BaseEstimator, X: ArrayLike, y: ArrayLike, sample_weight
     >>> -0.01 < bp.scorers.neg_crps(svr, X, np.sin(X[:, 0])) < 0
     True
     """
-    return -_mean(estimator, X, y, PredictiveDistribution.crps, sample_weight)
+    found, targets = _scored(estimator, X, y)
+    return -_mean(found.crps(targets), sample_weight)
 
 
-def _mean(
-    estimator: BaseEstimator,
-    X: ArrayLike,
-    y: ArrayLike,
-    score: Callable[[PredictiveDistribution, Array], Array],
-    weight: ArrayLike | None,
-) -> float:
-    """Return the weighted mean of a score of the targets."""
-    found, targets = _distribution(estimator, X), column_or_1d(y)
-    check_consistent_length(found.mean(), targets)
-    return float(np.average(score(found, targets), weights=checked_weights(weight, targets.size)))
+def _mean(values: Array, weight: ArrayLike | None) -> float:
+    return float(np.average(values, weights=checked_weights(weight, values.size)))
 
 
-def _distribution(estimator: BaseEstimator, X: ArrayLike) -> PredictiveDistribution:
-    """Return the predictive distribution of an estimator, the best one of a search, or a pipeline's last step."""
+def _scored(estimator: BaseEstimator, X: ArrayLike, y: ArrayLike) -> tuple[PredictiveDistribution, Array]:
+    """Return the predictive distribution of an estimator, of a search or pipeline, and as many targets."""
     estimator, steps = in_steps(estimator)
     for step in steps:
         X = step.transform(X)
@@ -85,4 +76,6 @@ def _distribution(estimator: BaseEstimator, X: ArrayLike) -> PredictiveDistribut
     found = estimator.predict_distribution(X)
     if not isinstance(found, PredictiveDistribution):
         raise ValueError(f"estimator must predict one target, got {len(found)}: score each of its estimators_")
-    return found
+    targets = column_or_1d(y)
+    check_consistent_length(found.mean(), targets)
+    return found, targets

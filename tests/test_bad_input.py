@@ -725,6 +725,10 @@ PUBLIC = {
     "PredictiveDistribution": [
         (lambda s: bp.predict_distribution(s.result, X, model=s.model).ppf(2.0), "q must be between 0 and 1, got"),
         (lambda s: bp.predict_distribution(s.result, X, model=s.model).cdf("a"), "y must be an array of numbers, got"),
+        (
+            lambda s: bp.predict_distribution(s.result, X, model=s.model).rvs(-1),
+            "size must be an integer of at least 0",
+        ),
         (lambda s: bp.predict_distribution(s.result, X, model=s.model).cdf(np.ones(2)), r"y must be .*got \(2,\)"),
         *seeds(
             lambda s, seed: bp.predict_distribution(s.result, X, model=s.model).rvs(random_state=seed), "random_state"

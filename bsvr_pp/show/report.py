@@ -50,6 +50,7 @@ _EVIDENCE_ROWS = 250  # above this, the plot of the evidence takes minutes
 _CALIBRATION_ROWS = 5
 _TEXTS = tomllib.loads((files(__package__) / "sections.toml").read_text("utf-8"))["section"]
 PICTURES = tomllib.loads((files(__package__) / "pictures.toml").read_text("utf-8"))
+_WORDS = "note", "inference", "against the reference", "verdict"  # columns of a comparison that are words
 _MINUS = re.compile(r"(?<!\w)-(?=[\d.])")
 UNITS = (
     "Exact targets have densities and intervals have probabilities: log evidences depend on the unit of y, and "
@@ -208,11 +209,15 @@ def to_table(comparison: Comparison) -> ComparisonTable:
     """Write a comparison as a table."""
     results, far = comparison.results, comparison.far
     held: dict[str, list[Value]] = {}  # numbers computed for a result, and their errors
-    for key, error in ((key, text["error"]) for text in _TEXTS for key in text["columns"]):
-        for entry, rows in _rows(comparison, key).items():
-            for column in (key, f"{key} {error}"):
+    pairs = [(key, f"{key} {text['error']}") for text in _TEXTS for key in text["columns"]]
+    taken = {*_WORDS, *(column for pair in pairs for column in pair)}
+    for pair in pairs:
+        for entry, rows in _rows(comparison, pair[0]).items():
+            for column in pair:
+                name = column.format(entry)
+                name = f"hyperparameter {name}" if entry and name in taken else name
                 if any(column in row for row in rows):
-                    held[column.format(entry)] = [row.get(column, nan) for row in rows]
+                    held[name] = [row.get(column, nan) for row in rows]
     held["note"] = [found.message for found in results.values()]
     held["inference"] = [found.inference for found in results.values()]
     if comparison.reference is not None:

@@ -81,11 +81,12 @@ def test_full_nuts_on_many_rows_is_skipped_and_says_how_to_run_it(tmp_path):
 
 
 @pytest.mark.slow
-def test_fit_notes_that_rows_are_repeated(tmp_path):
+@pytest.mark.parametrize("out", [["m.nc"], ["m/", "--blocks", "40"]])
+def test_fit_notes_that_rows_are_repeated(tmp_path, out):
     write(tmp_path / "houses.csv", rows=30)
     once, file = pd.read_csv(tmp_path / "houses.csv"), tmp_path / "twice.csv"
     pd.concat([once, once]).to_csv(file, index=False)
-    run = run_command("fit", file, "--target", "price", *QUICK, "-o", tmp_path / "m.nc")
+    run = run_command("fit", file, "--target", "price", *QUICK, "-o", f"{tmp_path}/{out[0]}", *out[1:])
     (note,) = [line for line in run.stderr.splitlines() if "repeat others" in line]
     assert note.startswith(f"bsvr-pp: note: {file}: 30 of 60 rows repeat others") and "drop_duplicates()" in note
 

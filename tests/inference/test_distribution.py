@@ -126,6 +126,14 @@ def test_draws_have_the_cdf(noise, kind):
         assert kstest(found[i].cdf(drawn[:, [i]])[:, 0], "uniform").pvalue > 1e-3
     np.testing.assert_array_equal(drawn, found.rvs((40, 100), random_state=1).reshape(4000, 2))
     assert found.rvs(random_state=2).shape == (2,)
+    none = found[[]]
+    assert [each.shape for each in (none.ppf([[0.1], [0.5]]), none.crps([]), none.rvs(3), *none.interval(0.9))] == [
+        (2, 0),
+        (0,),
+        (3, 0),
+        (0,),
+        (0,),
+    ]
 
 
 def test_a_gaussian_in_other_units():

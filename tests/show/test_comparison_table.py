@@ -172,6 +172,17 @@ def test_known_labels_are_compared_without_laplace():
     assert abs(table.loc["found", "evidence error"]) < 0.3 and np.isfinite(table.loc["found", "elpd"])
 
 
+def test_a_hyperparameter_with_the_name_of_a_column_has_another_name():
+    x = np.linspace(-2, 2, 8)[:, None]
+    with pm.Model():
+        seconds = pm.LogNormal("seconds", 0.0, 0.5)
+        f = bp.GP(cov_func=seconds * pm.gp.cov.ExpQuad(1, ls=1.0)).prior("f", X=x)
+        bp.SoftInsensitive("y", mu=f, C=5.0, epsilon=0.1, beta=0.3, observed=np.sin(x[:, 0]))
+        result = bp.fit(bp.MeanField(), hyperparameters={"seconds": 0.7}, progressbar=False)
+        (row,) = bp.compare({"m": result}, annealed=None, loo=False, integrated=False).to_dict("records")
+    assert row["hyperparameter seconds"] == 0.7 and row["seconds"] == result.attrs["sampling_time"]
+
+
 def test_a_model_may_have_no_hyperparameters():
     model = of_signs(lambda f, y: pm.Normal("y", f, 1.0, observed=y))
     table = bp.compare(

@@ -13,7 +13,7 @@ import pandas as pd
 from numpy.typing import ArrayLike, NDArray
 from scipy.special import logsumexp, ndtri
 
-from bsvr_pp.core.arrays import Array, check_share, generator, numbers
+from bsvr_pp.core.arrays import Array, check_count, check_share, generator, numbers
 from bsvr_pp.core.covariance.covariance import each_block
 from bsvr_pp.core.losses import NoiseModel, gaussian
 from bsvr_pp.core.losses.elementwise import mixture_quantiles
@@ -178,7 +178,7 @@ class PredictiveDistribution:
         if (outside := (levels < 0.0) | (levels > 1.0)).any():
             raise ValueError(f"q must be between 0 and 1, got {levels[outside].flat[0]}")
         inside = (levels > 0.0) & (levels < 1.0)
-        flat = np.where(inside, levels, 0.5).reshape(-1, len(self))
+        flat = np.where(inside, levels, 0.5).reshape(int(np.prod(levels.shape[:-1])), len(self))
 
         def of_chunk(at: NDArray[np.intp]) -> Array:
             rows = self[at]
@@ -215,10 +215,12 @@ class PredictiveDistribution:
         Raises
         ------
         ValueError
-            If joint draws are requested from a part of a distribution, or after pickling.
+            If a size is no whole number, or joint draws are requested from a part of a distribution, or after pickling.
         """
         rng = generator(random_state, "random_state")
-        shape = () if size is None else tuple(np.atleast_1d(size))
+        shape = () if size is None else tuple(size) if isinstance(size, tuple | list) else (size,)
+        for each in shape:
+            check_count("size", each, 0)
         count = int(np.prod(shape))
         if joint and self.joint is None:
             raise ValueError(
@@ -237,6 +239,8 @@ class PredictiveDistribution:
             raise ValueError(f"y must be finite, got {targets[~np.isfinite(targets)].flat[0]}")
         if self.logarithm and (targets <= 0).any():
             raise ValueError(f"y must be positive where the logarithm was modelled, got {targets.min()}")
+        if not targets.size:
+            return np.zeros(targets.shape)
         count = 3 * NODES.size * targets.size
         cdfs = [interpolated_cdf(noise, v, count) for noise, v in zip(self.noises, self.variances, strict=True)]
         found = self._at(targets, partial(PredictiveDistribution._crps, cdfs=cdfs), inf, inf)

@@ -133,14 +133,10 @@ def choose_starts(
 
     several = 1 < widths.size < _FLAT and y.size > _FEWEST
     waves = list(_along_inputs(X, y, _value_of_each(problem), of_wave, value)) if value and several else []
-    if labels:  # labels have no scale
-        kept = {name: initial[name] for name, role in roles.items() if "lengthscale" not in role}
+    if labels:
         tried = [*(guessed(1.0, 0.0, each, 1.0) for each in short[1:]), *waves]
-        best = _best([initial, *(point | kept for point in tried)], value)
         steep = guessed(epsilon=0.0, lengthscale=long / _STEEPER, bias=1.0, **_WRONG)
-        wrong = steep | {name: each for name, each in kept.items() if roles[name] not in _WRONG}
-        clearly = value is not None and value(wrong) - _CLEARLY > max(value(best), value(steep | kept))
-        known = [wrong if clearly else best]
+        known = [_of_labels(initial, roles, tried, steep, value)]
     else:
         narrow = [guessed(2.0**0.5 / least, 0.3 * least, each, scale**2, effect=slight) for each in short]
         known = [
@@ -165,6 +161,20 @@ def choose_starts(
             "values at which it is possible (initval=...)"
         )
     return starts
+
+
+def _of_labels(
+    initial: Point, roles: Mapping[str, str], tried: list[Point], steep: Point, value: Callable[[Point], float] | None
+) -> Point:
+    """Return the best start of labels, which have no scale: initial values with the lengthscales that were ``tried``.
+
+    It is ``steep``, with labels of which some are wrong, if that is clearly better, also than right steep ones.
+    """
+    kept = {name: initial[name] for name, role in roles.items() if "lengthscale" not in role}
+    best = _best([initial, *(point | kept for point in tried)], value)
+    wrong = steep | {name: each for name, each in kept.items() if roles[name] not in _WRONG}
+    clearly = value is not None and value(wrong) - _CLEARLY > max(value(best), value(steep | kept))
+    return wrong if clearly else best
 
 
 def _distinct(points: Iterable[Point]) -> list[Point]:
