@@ -575,6 +575,7 @@ PUBLIC = {
         *LATER(bp.BayesianOrdinalSVC, decision="Mode"),
         (lambda s: ordinal(y=np.ones(20)), r"y must hold at least two classes, got one class"),
         (lambda s: ordinal(y=UNSORTED), r"y must have categories in sorted order, got b < a: .*\(y\).cat.codes"),
+        (lambda s: ordinal(y=pd.DataFrame({"y": UNSORTED})), "y must have categories in sorted order, got b < a: "),
         *options(
             lambda s, **o: ordinal(y=LABELS, **o),
             noise=("x", None, "pinball", "of classes must be one of .*got"),
@@ -1220,6 +1221,11 @@ PUBLIC = {
         (lambda s: svc(y=np.ma.array(LABELS, mask=np.arange(20) == 3)), "y must have no masked entries, got 1"),
         (lambda s: svc(y=LABELS).score(MANY, LABELS + 5.0), "y must hold the classes of fit, 0.*"),
         (lambda s: svc(y=np.ones(20)), r"y must hold at least two classes, got one class, 1\.0"),
+        (
+            lambda s: svc(y=np.where(LABELS > 0, *np.array(["2020", "2021"], "M8[D]"))),
+            "y must have labels .*M8|datetime64",
+        ),
+        (lambda s: svc(class_weight={1: -1.0}), "class_weight must be numbers of at least 0, got -1.0 for 1"),
         *options(
             lambda s, **o: svc(**o),
             evidence=("x", "must be one of .*got 'x'"),

@@ -62,8 +62,8 @@ class LSSVR(SavedEstimator, RegressorMixin, BaseEstimator):  # type: ignore[misc
     gamma_, lengthscale_ : float
         Values used; lengthscale_ is NaN for a callable kernel.
     loo_residuals_ : (n,) array
-        Leave-one-out residuals: each target minus the prediction of the model fitted without it, in closed form. Equal
-        rows are left out together; NaN for rows of weight 0.
+        Leave-one-out residuals: each target minus the prediction of the model fitted without it, in closed form. Of
+        equal rows one is left out; NaN for rows of weight 0.
     log_evidence_ : float
         Restricted log likelihood, with the scale of the targets at its optimum.
     noise_variance_ : float
@@ -280,16 +280,20 @@ class LSSVRFit:
 
     def __init__(self, rows: TrainingData, kernel: Kernel, gamma: float, lengthscale: float) -> None:
         self.rows, self.kernel, self.gamma, self.lengthscale = rows, kernel, gamma, lengthscale
-        y, weight = rows.y, rows.weight
+        weight, centre = rows.weight, float(np.mean(rows.y))
+        y = rows.y - centre  # sums of large targets cancel
         n, count = y.size, float(weight.sum())
         H = self._kernel(rows.X, rows.X) + np.diag(1.0 / (gamma * weight))
         self._factor = cho_factor(H, lower=True)
         self._ones = cho_solve(self._factor, np.ones(n))
         self._total = float(self._ones.sum())
-        self.b = float(self._ones @ y) / self._total
-        self.alpha: Array = cho_solve(self._factor, y - self.b)
-        inverse = cho_solve(self._factor, np.eye(n))
-        self.loo_residuals: Array = self.alpha / (np.diag(inverse) - self._ones**2 / self._total)
+        bias = float(self._ones @ y) / self._total
+        self.b = centre + bias
+        self.alpha: Array = cho_solve(self._factor, y - bias)
+        left = np.diag(cho_solve(self._factor, np.eye(n))) - self._ones**2 / self._total
+        self.loo_residuals: Array = (
+            self.alpha * np.maximum(weight, 1.0) / (left + gamma * weight * np.maximum(weight - 1.0, 0.0))
+        )
         half_log_det = float(np.log(np.diag(self._factor[0])).sum()) + 0.5 * float(np.log(weight).sum())
         half_log_det -= 0.5 * (count - n) * float(np.log(gamma))
         freedom = count - min(1.0, count / n)  # N - 1, but positive if the effective number of rows is small

@@ -202,7 +202,8 @@ class BayesianOrdinalSVC(OfStandardModel, SavedClassifier, ClassifierMixin, Base
 
 def _sorted_classes(y: ArrayLike, labels: Labels) -> Labels:
     """Return the classes in the order of their values, which must agree with any order of the data."""
-    found, dtype = classes_of(labels), getattr(y, "dtype", None)
+    found = classes_of(labels)
+    dtype = getattr(y.iloc[:, 0] if isinstance(y, pd.DataFrame) else y, "dtype", None)
     classes = found.tolist()
     if isinstance(dtype, pd.CategoricalDtype) and dtype.ordered:
         order = [label for label in dtype.categories if label in classes]

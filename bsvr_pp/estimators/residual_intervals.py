@@ -104,7 +104,7 @@ class ResidualIntervals(HoldsFit, CentralIntervals, MetaEstimatorMixin, Regresso
         "histogram" uses order statistics.
     cv : int, splitter or iterable
         Number of folds, or folds as in scikit-learn. With a number, equal rows are in one fold, and there are at most
-        as many folds as distinct rows.
+        as many folds as distinct rows. Of as many equal rows as folds, or more, the share of a fold is held out.
     alpha : float
         Level of the test.
     random_state : int or None
@@ -226,11 +226,13 @@ class ResidualIntervals(HoldsFit, CentralIntervals, MetaEstimatorMixin, Regresso
         m = len(rows.y)
         if isinstance(self.cv, int | np.integer):
             for train, test in KFold(min(self.cv, m), shuffle=True, random_state=self.random_state).split(rows.X):
-                weight = np.zeros(m)
+                weight, copies = np.zeros(m), np.bincount(rows.place[rows.place >= 0], minlength=m)[test]
                 weight[train] = rows.weight[train]
+                weight[test] = np.where(copies >= self.cv, 1.0 - 1.0 / self.cv, 0.0) * rows.weight[test]
                 yield weight, np.flatnonzero(np.isin(rows.place, test))
             return
-        for train, test in check_cv(self.cv).split(inputs, targets):
+        for fold in check_cv(self.cv).split(inputs, targets):
+            train, test = (np.arange(len(targets))[np.asarray(part)] for part in fold)
             kept = train[rows.place[train] >= 0]
             yield np.bincount(rows.place[kept], times[kept], minlength=m), test[rows.place[test] >= 0]
 

@@ -12,7 +12,7 @@ import numpy as np
 import xarray as xr
 from numpy.typing import ArrayLike, NDArray
 from scipy.sparse import csr_array
-from scipy.special import logit
+from scipy.special import expit, logit
 from scipy.stats import entropy
 from sklearn.base import BaseEstimator, ClassifierMixin
 from sklearn.utils.class_weight import compute_class_weight
@@ -25,7 +25,8 @@ from bsvr_pp.core.arrays import Array, check_choice, check_count, checked_weight
 from bsvr_pp.core.compiler import threads_for
 from bsvr_pp.core.docs import shared
 from bsvr_pp.core.losses import LOSSES, NoiseModel
-from bsvr_pp.core.losses.registry import label_probability
+from bsvr_pp.core.losses.factors import tilted_moments
+from bsvr_pp.core.losses.registry import label_log_odds, label_probability
 from bsvr_pp.estimators.base import LocalBlocks, SavedClassifier, check_prior, seeded, warn_unless_converged
 from bsvr_pp.estimators.coupling import LEAST, Coupling
 from bsvr_pp.estimators.matrices import MatrixOption
@@ -53,6 +54,7 @@ from bsvr_pp.model.problem import Point
 
 _EVIDENCES = ("pointwise", "conditional", "joint", "naive")
 _INFERENCES = ("mean_field", "exchange")
+_NONE = 1e-12  # weight of a row without labels
 _STARTS = 3  # of a repeated search after one without success
 _ALIKE = 3  # classes whose hyperparameters start the next search: half the time, less than a nat of evidence
 
@@ -104,19 +106,24 @@ class BinaryFit(StandardFit):
 
     @property
     def left_out(self) -> Array:
-        """P(+1) of each row, given the labels of the other rows."""
-        (posterior,) = self.fitted.posteriors
-        return np.exp(posterior.log_loo(np.ones(len(self.rows.y)), self.noise))
+        """P(+1) of one of the labels of each row, of its weight at most 1, given all other labels."""
+        (posterior,), y = self.fitted.posteriors, self.rows.y
+        rest = np.maximum(self.rows.weight - 1.0, _NONE)
+        residual, variance = self.noise.reference(y) - posterior.cavity_mean, posterior.cavity_variance
+        masses = [tilted_moments(residual, variance, self.noise.weighted(w).sites(y))[0] for w in (rest + 1.0, rest)]
+        own = np.exp(np.minimum(masses[0] - masses[1], 0.0))
+        return np.where(y > 0.0, own, 1.0 - own)
 
-    def probability(self, X: Array, kind: str, neighbours: int | None) -> Array:
-        """Return P(+1) at new inputs."""
+    def log_odds(self, X: Array, kind: str, neighbours: int | None) -> Array:
+        """Return the log odds of +1 at new inputs."""
         if kind == "average":
-            return predictions(self.components(neighbours), X, np.empty(0), None)["y_probability"]
+            probability = predictions(self.components(neighbours), X, np.empty(0), None)["y_probability"]
+            return np.asarray(logit(np.clip(probability, LEAST, 1.0 - LEAST)))
         if kind == "map":
             part = component(self.problem, Member(self.point, self.dual_coef, np.zeros_like(self.dual_coef)))
-            return label_probability(part.moments(X)[0], self.C)
+            return label_log_odds(part.moments(X)[0], self.C)
         (part,) = self.components(neighbours)
-        return label_probability(part.moments(X)[0], **self.noise.parameters)
+        return label_log_odds(part.moments(X)[0], **self.noise.parameters)
 
 
 @dataclass(frozen=True)
@@ -354,6 +361,10 @@ class BayesianSVC(OfStandardModel, SavedClassifier, ClassifierMixin, BaseEstimat
     def _weights(self, labels: Labels, sample_weight: ArrayLike | None) -> Array:
         """Return sample weights times class weights."""
         weight = checked_weights(sample_weight, len(labels))
+        if isinstance(self.class_weight, dict):
+            for label, each in self.class_weight.items():
+                if not (is_number(each) and 0.0 <= each < np.inf):
+                    raise ValueError(f"class_weight must be numbers of at least 0, got {each!r} for {label!r}")
         classes, index = np.unique(labels, return_inverse=True)
         if isinstance(self.class_weight, str) and self.class_weight == "balanced":
             total = np.bincount(index, weight)
@@ -465,7 +476,7 @@ class BayesianSVC(OfStandardModel, SavedClassifier, ClassifierMixin, BaseEstimat
         return np.bincount(rows.y[rows.place[self.support_]].astype(np.intp), minlength=self._fit.classes.size)
 
     def _probabilities(self, X: ArrayLike, diagonal: ArrayLike | None = None, *, chosen: bool = False) -> Array:
-        above = self._above(X, diagonal, chosen=chosen)
+        above = expit(self._log_odds(X, diagonal, chosen=chosen))
         return (self._fit.coupling if self.probability == "average" else Coupling()).join(above)
 
     def decision_function(self, X: ArrayLike) -> Array:
@@ -474,22 +485,26 @@ class BayesianSVC(OfStandardModel, SavedClassifier, ClassifierMixin, BaseEstimat
         `predict` gives the class with the largest log odds. With ``probability="map"`` they are 2·C_·f if the support
         vector machine f is between -1 and 1.
         """
-        odds: Array = logit(np.clip(self._above(X), LEAST, 1.0 - LEAST))
+        odds = self._log_odds(X)
         return odds[:, 0] if self._fit.classes.size == 2 else odds
 
-    def _above(self, X: ArrayLike, diagonal: ArrayLike | None = None, *, chosen: bool = False) -> Array:
-        """Return probabilities of the positive class by each binary model, (n_new, models); or the ``chosen`` class."""
+    def _log_odds(self, X: ArrayLike, diagonal: ArrayLike | None = None, *, chosen: bool = False) -> Array:
+        """Return log odds of the positive class by each binary model, (n_new, models); or the ``chosen`` class."""
         chosen = chosen and self._checked().classes.size == 2 and self._sampler() is None  # by the sign of the mean
         moments = self.probability == "average" and not chosen
         inputs, local = self._new_rows(X, diagonal, moments=moments), self._local()
         neighbours = local.neighbours_of(None)  # a label has little information: the block has more of them
         with threads_for(len(self._fit.rows.X)), local.threads():
-            found = [each.probability(inputs, self.probability, neighbours) for each in self._fit.binaries]
+            found = [each.log_odds(inputs, self.probability, neighbours) for each in self._fit.binaries]
         return np.stack(found, axis=1)
 
     def predict(self, X: ArrayLike) -> Labels:
         """Predict the most probable class at inputs (n_new, d)."""
-        return np.asarray(self._checked().classes[np.argmax(self._probabilities(X, chosen=True), axis=1)])
+        classes = self._checked().classes
+        if self.probability == "average" and classes.size > 2:
+            return np.asarray(classes[np.argmax(self._probabilities(X), axis=1)])
+        odds = self._log_odds(X, chosen=True)
+        return np.asarray(classes[(odds[:, 0] > 0.0).astype(int) if classes.size == 2 else np.argmax(odds, axis=1)])
 
 
 def _by_size(parts: list[TrainingData]) -> list[int]:

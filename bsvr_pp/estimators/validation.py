@@ -477,6 +477,8 @@ def checked_labels(y: ArrayLike, *, warned: bool = False) -> Labels:
             "out, or give them a label of their own"
         )
     labels = column_or_1d(labels, warn=warned)
+    if labels.dtype.kind in "mM":
+        raise ValueError(f"y must have labels that are words or numbers, got {labels.dtype}: use their text")
     if labels.dtype.kind != "O":
         return labels
     if pd.api.types.infer_dtype(labels) in ("mixed", "mixed-integer"):

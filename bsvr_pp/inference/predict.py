@@ -52,7 +52,7 @@ def predict(
     Parameters
     ----------
     result : DataTree
-        Result of `fit`.
+        Result of `fit`. Of many draws 200 are used, at even distances.
     X_new : (n_new, d) array, optional
         New inputs of the first process that has the rows of the targets. Without such a process give only ``data``.
     <model>

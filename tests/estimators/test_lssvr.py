@@ -40,6 +40,20 @@ def test_leave_one_out_is_a_refit():
         rest = np.arange(15) != i
         refit = clone(machine).fit(X[rest], y[rest])
         assert machine.loo_residuals_[i] == pytest.approx(y[i] - refit.predict(X[i : i + 1])[0], rel=1e-9)
+    again, often = clone(machine).fit(np.vstack([X, X[:1], X[:1]]), np.append(y, y[[0, 0]])), np.ones(15)
+    often[0] = 2.0
+    refit = clone(machine).fit(X, y, often)
+    np.testing.assert_allclose(again.loo_residuals_[[0, 15]], y[0] - refit.predict(X[:1])[0], rtol=1e-9)
+
+
+def test_the_offset_of_the_targets_changes_only_the_bias():
+    X, y = data(20)
+    for make in (bp.LSSVR, bp.BayesianLSSVR):
+        one, other = (make(gamma=10.0, lengthscale=1.0).fit(X, y + offset) for offset in (0.0, 1e9))
+        assert other.noise_variance_ == pytest.approx(one.noise_variance_, rel=1e-4)
+        assert other.log_evidence_ == pytest.approx(one.log_evidence_, abs=1e-3)
+        sd = [machine.predict(X, return_std=True)[1] for machine in (one, other)]
+        np.testing.assert_allclose(sd[1], sd[0], rtol=1e-4)
 
 
 def test_evidence_and_error_bars_are_those_of_a_gaussian_process_with_a_vague_bias():

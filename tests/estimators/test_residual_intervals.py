@@ -146,6 +146,21 @@ def test_residuals_are_those_of_cross_validation():
     found = bp.ResidualIntervals(LinearRegression(), cv=3, random_state=0).fit(X, y)
     folds = KFold(3, shuffle=True, random_state=0)
     np.testing.assert_array_equal(found.residuals_, y - cross_val_predict(LinearRegression(), X, y, cv=folds))
+    numbers = [(train.tolist(), test.tolist()) for train, test in folds.split(X)]
+    masks = [[np.isin(np.arange(len(y)), part) for part in fold] for fold in numbers]
+    for cv in (numbers, masks):
+        same = bp.ResidualIntervals(LinearRegression(), cv=cv).fit(X, y)
+        np.testing.assert_array_equal(same.residuals_, found.residuals_)
+
+
+def test_repeated_targets_of_an_input_are_not_held_out_together():
+    x = np.repeat([0.0, 1.0], 150)
+    y = (np.random.default_rng(0).random(300) < np.where(x > 0, 0.8, 0.2)) * 1.0
+    one, other = (
+        bp.ResidualIntervals(LinearRegression(), family="gaussian", cv=cv, random_state=0).fit(x[:, None], y).scale_
+        for cv in (5, KFold(5, shuffle=True, random_state=0))
+    )
+    assert one == pytest.approx(other, rel=0.08)
 
 
 def test_constant_predictions_have_no_dependence_of_the_scale():

@@ -12,6 +12,7 @@ from sklearn.svm import SVC
 import bsvr_pp as bp
 from bsvr_pp import classification
 from bsvr_pp.approximations import find_mode
+from bsvr_pp.core.losses.registry import label_probability
 from bsvr_pp.datasets import data_folder, load
 from bsvr_pp.estimators.svc import BinaryFit
 from bsvr_pp.losses import hinge
@@ -255,6 +256,40 @@ def test_large_weights_take_no_more_evaluations_and_time():
         seconds[each] = time.process_time() - began
         assert machine.converged_
     assert seconds[1e4] < 10 * seconds[1.0] + 1.0
+
+
+@pytest.mark.parametrize(("n", "shares"), [(400, (0.2, 0.8)), (1900, (0.1, 0.5, 0.8))])
+def test_repeated_inputs_have_the_shares_of_their_labels(n, shares):
+    """Equal rows with one label are one row: its label is not left out with all its copies, nor explained by jitter."""
+    rng = np.random.default_rng(0)
+    x = rng.integers(0, len(shares), n)
+    y = rng.random(n) < np.array(shares)[x]
+    svc = bp.BayesianSVC(random_state=0).fit(np.eye(len(shares))[x], y)
+    found = np.array([y[x == k].mean() for k in range(len(shares))])
+    np.testing.assert_allclose(svc.predict_proba(np.eye(len(shares)))[:, 1], found, atol=0.03)
+    best = np.sum(np.where(y, np.log(found[x]), np.log1p(-found[x])))
+    assert best - 15.0 < svc.log_evidence_ < best
+
+
+def test_the_label_of_a_row_is_left_out_once():
+    X, y = data(30)
+    svc = bp.BayesianSVC(kernel="linear", random_state=0).fit(np.vstack([X, X[:1]]), np.append(y, y[:1]))
+    (fit,) = svc._fit.binaries
+    i = int(np.flatnonzero(fit.rows.weight == 2.0)[0])
+    (posterior,), z = fit.fitted.posteriors, np.linspace(-12.0, 12.0, 20001)
+    f, cavity = posterior.cavity_mean[i] + posterior.cavity_variance[i] ** 0.5 * z, np.exp(-0.5 * z**2)
+    p = label_probability(f, **fit.noise.parameters)
+    own = p if fit.rows.y[i] > 0 else 1.0 - p
+    assert fit.left_out[i] == pytest.approx(np.sum(cavity * own * p) / np.sum(cavity * own), abs=1e-6)
+
+
+def test_log_odds_of_the_machine_are_exact_with_a_large_penalty():
+    X, y = data(40)
+    svc = bp.BayesianSVC(C=300.0, kernel="linear", probability="map", random_state=0).fit(X, y)
+    u = (X - svc.mean_) / svc.lengthscale_
+    f = svc.linear_ * u @ (u[svc.support_].T @ svc.dual_coef_[svc.support_]) + svc.intercept_
+    np.testing.assert_allclose(svc.decision_function(X), 300.0 * (f + np.clip(f, -1.0, 1.0)), rtol=1e-6, atol=1e-3)
+    np.testing.assert_array_equal(svc.predict(X), np.where(f > 0, "b", "a"))
 
 
 @pytest.mark.slow

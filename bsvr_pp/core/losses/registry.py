@@ -315,9 +315,14 @@ def label_probability(f: ArrayLike, C: ArrayLike, reach: ArrayLike = np.inf) -> 
 
     The log of P(+1|f)/P(-1|f) is 2C·f up to |f| = 1, C·(f + sgn f) beyond, and constant from |f| = 1 + reach on.
     """
+    return np.asarray(expit(label_log_odds(f, C, reach)))
+
+
+def label_log_odds(f: ArrayLike, C: ArrayLike, reach: ArrayLike = np.inf) -> Array:
+    """Return the log odds of the label +1 given that it is known, as `label_probability`."""
     value, far = np.asarray(f, dtype=np.float64), 1.0 + np.asarray(reach, dtype=np.float64)
     slope = np.asarray(C, dtype=np.float64)
-    return np.asarray(expit(slope * (np.clip(value, -far, far) + np.clip(value, -1.0, 1.0))))
+    return np.asarray(slope * (np.clip(value, -far, far) + np.clip(value, -1.0, 1.0)))
 
 
 def average_probability(mean: ArrayLike, variance: ArrayLike, C: ArrayLike, reach: ArrayLike = np.inf) -> Array:
