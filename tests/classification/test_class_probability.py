@@ -4,7 +4,7 @@ import numpy as np
 import pymc as pm
 import pytest
 from problems import factor_grid
-from scipy.special import logsumexp
+from scipy.special import expit, logsumexp
 from svm_toy import LatentDraws
 
 import bsvr_pp as bp
@@ -96,7 +96,7 @@ def test_probabilities_of_a_fit_against_exact_draws(name, bound):
     for binary in svc._fit.binaries:
         problem, point = binary.problem, binary.point
         K, mean, noise = problem.at(point)
-        draws = bp.Annealed(particles=600, groups=8, moves=8).posterior(
+        draws = bp.Annealed(particles=600, groups=32, moves=8).posterior(
             K, problem.targets, noise, mean, np.random.default_rng(2)
         )
         cross, variance, _ = problem.cross(point, inputs)
@@ -104,6 +104,6 @@ def test_probabilities_of_a_fit_against_exact_draws(name, bound):
         rest = np.maximum(variance - np.einsum("ij,ji->i", cross, weights), 0.0)
         f = draws.f.reshape(-1, len(mean)) @ weights
         truth = average_probability(f, rest, **binary.noise.parameters).mean(axis=0)
-        found = binary.probability(inputs, "average", None)
+        found = expit(binary.log_odds(inputs, "average", None))
         assert np.abs(found - truth).max() < bound
         assert np.abs(found - truth).mean() < 0.25 * bound
