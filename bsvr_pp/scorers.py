@@ -77,5 +77,5 @@ def _scored(estimator: BaseEstimator, X: ArrayLike, y: ArrayLike) -> tuple[Predi
     if not isinstance(found, PredictiveDistribution):
         raise ValueError(f"estimator must predict one target, got {len(found)}: score each of its estimators_")
     targets = column_or_1d(y)
-    check_consistent_length(found.mean(), targets)
+    check_consistent_length(found, targets)
     return found, targets

@@ -28,7 +28,7 @@ _START = 3.0  # of these variances: at the mean of their prior, 900, mean field 
 _REACH = 6.0  # of labels, median of the distance over which their log odds grow beyond |f| = 1
 # Equal rows share one jitter, but not those with the other label: with 1e-5 known labels had the evidence of two
 # functions. Sollich's evidences factor the covariance alone.
-_JITTER = {True: 1e-12, False: 1e-5}
+_JITTER, _JITTER_TOGETHER = 1e-12, 1e-5
 DEVIATION = 10.0**0.5  # of f for labels, at the median of the prior of its variance
 AMPLITUDE = 3.0  # of classes, scale of the prior of the amplitude, in standard deviations of the noise
 _SPREAD = 1.0  # prior standard deviation of the mean cut point, and of the logs of the gaps
@@ -114,8 +114,9 @@ def standard_label_model(
         parameters = {"C": penalty} | ({"reach": pm.LogNormal("reach", np.log(_REACH), 1.0)} if known else {})
         covariance = kernel(inputs.X) if callable(kernel) else _label_covariance(kernel, inputs)
         offset = pm.LogNormal("offset", 0.0, 1.0)
+        jitter = _JITTER if known else _JITTER_TOGETHER
         f = GP(cov_func=covariance + pm.gp.cov.Constant(offset)).prior(
-            "f", X=pm.Data("X", inputs.X), blocks=blocks, jitter=_JITTER[known], columns=inputs.names
+            "f", X=pm.Data("X", inputs.X), blocks=blocks, jitter=jitter, columns=inputs.names
         )
         targets = pm.Data("targets", y)
         if "weight" in of_targets:

@@ -225,10 +225,11 @@ class ResidualIntervals(HoldsFit, CentralIntervals, MetaEstimatorMixin, Regresso
         """Return for each fold the weight of each of ``rows`` in training, and the given rows that are tested."""
         m = len(rows.y)
         if isinstance(self.cv, int | np.integer):
+            copies = np.bincount(rows.place[rows.place >= 0], minlength=m)
+            left = np.where(copies >= self.cv, 1.0 - 1.0 / self.cv, 0.0) * rows.weight
             for train, test in KFold(min(self.cv, m), shuffle=True, random_state=self.random_state).split(rows.X):
-                weight, copies = np.zeros(m), np.bincount(rows.place[rows.place >= 0], minlength=m)[test]
+                weight = left.copy()
                 weight[train] = rows.weight[train]
-                weight[test] = np.where(copies >= self.cv, 1.0 - 1.0 / self.cv, 0.0) * rows.weight[test]
                 yield weight, np.flatnonzero(np.isin(rows.place, test))
             return
         for fold in check_cv(self.cv).split(inputs, targets):

@@ -475,8 +475,8 @@ class BayesianSVC(OfStandardModel, SavedClassifier, ClassifierMixin, BaseEstimat
         rows = self._checked().rows
         return np.bincount(rows.y[rows.place[self.support_]].astype(np.intp), minlength=self._fit.classes.size)
 
-    def _probabilities(self, X: ArrayLike, diagonal: ArrayLike | None = None, *, chosen: bool = False) -> Array:
-        above = expit(self._log_odds(X, diagonal, chosen=chosen))
+    def _probabilities(self, X: ArrayLike, diagonal: ArrayLike | None = None) -> Array:
+        above = expit(self._log_odds(X, diagonal))
         return (self._fit.coupling if self.probability == "average" else Coupling()).join(above)
 
     def decision_function(self, X: ArrayLike) -> Array:
