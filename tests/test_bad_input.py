@@ -200,15 +200,22 @@ def two_targets():
     return {"result": bp.fit(bp.Laplace(), model, progressbar=False, draws=9), "model": model, "X_new": X[:1, :1]}
 
 
-def with_names(columns=("a", "b")):
-    """Predict at a table with columns of other names than those of the model, which has a line besides."""
+@cache
+def with_names():
+    """A table, a model of it with a line besides, and the result."""
     table = pd.DataFrame(np.c_[X[:, 0], X[:, 0] ** 2], columns=["a", "b"])
     with pm.Model() as model:
         f = bp.GP(cov_func=pm.gp.cov.ExpQuad(2, ls=1.0)).prior("f", X=table)
         bp.SoftInsensitive("y", pm.Normal("level") + f, C=2.0, epsilon=0.1, beta=0.3, observed=Y)
     found = bp.fit(bp.MAP(), model, progressbar=False, draws=9)
     assert bp.predict(found, table, model=model)["f_mean"].shape == Y.shape
-    return bp.predict(found, table.set_axis(list(columns), axis=1), model=model)
+    return table, found, model
+
+
+def with_other_names(*names):
+    """Predict at a table with columns of other names than those of the model."""
+    table, found, model = with_names()
+    return bp.predict(found, table.set_axis(list(names), axis=1), model=model)
 
 
 def with_other_rows(fixed=False):
@@ -389,15 +396,16 @@ def LABELLED(cls):
     missing = (pd.NA, None, np.nan, pd.NaT)
     columns = [pd.Series([1, None] * 10, dtype=kind) for kind in ("Int64", "boolean", "category", "int64[pyarrow]")]
     words = [pd.Series(["a", None] * 10, dtype=kind) for kind in ("string", "string[pyarrow]", "category")]
+    made = cache(lambda: fitted(cls, y=AB, kernel="rbf"))
     return [
         *[
             (lambda s, y=y: fitted(cls, y=y), "y must have a label in each row, got .* in row 1: leave rows without")
             for y in [*(["a", bad] + ["b", "a"] * 9 for bad in missing), *columns, *words, np.array([1.0, np.nan] * 10)]
         ],
         (lambda s: fitted(cls, y=["a", 1] * 10), "y must have labels of one type, words or numbers, got int, str"),
-        (lambda s: fitted(cls, y=AB).score(MANY, [None, "b"] * 10), "y must have a label in each row"),
-        (lambda s: fitted(cls, y=AB).score(MANY, ["c", "b"] * 10), "y must hold the classes of fit, a"),
-        (lambda s: fitted(cls, y=AB).score(MANY, AB, -np.ones(20)), "sample_weight must be >= 0, got -1"),
+        (lambda s: made().score(MANY, [None, "b"] * 10), "y must have a label in each row"),
+        (lambda s: made().score(MANY, ["c", "b"] * 10), "y must hold the classes of fit, a"),
+        (lambda s: made().score(MANY, AB, -np.ones(20)), "sample_weight must be >= 0, got -1"),
     ]
 
 
@@ -692,8 +700,8 @@ PUBLIC = {
         ],
         (lambda s: bp.predict(s.result, 1e200 * X, model=s.model), r"X_new must stay within ±1e\+150"),
         (lambda s: bp.predict(s.result, X, model=s.model, y_new=1e200 * Y), r"y_new must stay within ±1e\+150"),
-        (lambda s: with_names(columns=["b", "a"]), "X_new must have the columns a, b, in this order, got b, a"),
-        (lambda s: with_names(columns=["b", "b"]), "X_new must have the columns a, b, in this order, got b, b"),
+        (lambda s: with_other_names("b", "a"), "X_new must have the columns a, b, in this order, got b, a"),
+        (lambda s: with_other_names("b", "b"), "X_new must have the columns a, b, in this order, got b, b"),
         (lambda s: bp.predict("a", X, model=s.model), f"result {BY_FIT} str"),
         (lambda s: bp.predict(machine(), X), f"result {BY_FIT} BayesianSVR: call its own methods, such as predict; "),
         (lambda s: bp.predict(of_pymc(), X, model=s.model), "result is one for PyMC and ArviZ.* do not apply: x"),

@@ -88,6 +88,7 @@ def test_laplace_is_the_paper_s_formula():
     assert m.sum() > 2 and np.isclose(found.value, value, rtol=1e-8) and found.standard_error == 0
 
 
+@pytest.mark.slow
 def test_mean_field_is_close_to_annealing():
     rng = np.random.default_rng(6)
     X = np.sort(rng.random((40, 1)), axis=0)

@@ -38,6 +38,7 @@ def test_intervals(predicted):
     assert (found["upper 90 %"] > found["from to to"]).all() and found["from to to"].iloc[2] > 0.7
 
 
+@pytest.mark.slow
 def test_censored_times(predicted):
     time, observed = np.exp(np.minimum(Y, 0.5)), Y < 0.5
     options = ["--target", "time", "--event", "seen", "--log-target"]

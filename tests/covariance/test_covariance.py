@@ -52,11 +52,16 @@ def test_a_root_and_a_diagonal_give_what_the_matrix_gives(noise, rank):
         np.testing.assert_allclose(a.log_loo(y, noise), b.log_loo(y, noise), atol=1e-8)
 
 
-def test_gradients_and_annealing_by_a_root():
+def test_gradients_by_a_root():
     root, dense, y, _, _ = setting()
     (value, by), (expected, by_dense) = (laplace_gradient(K, y, NOISES[0]) for K in (root, dense))
     assert value == pytest.approx(expected, abs=1e-8)
     np.testing.assert_allclose(by.K, 2 * by_dense.K @ root.structure.root, atol=1e-8)  # by the root
+
+
+@pytest.mark.slow
+def test_annealing_by_a_root():
+    root, dense, y, _, _ = setting()
     runs = [annealed(K, y, NOISES[0], Annealing(particles=200, groups=8), random_seed=1) for K in (root, dense)]
     error = np.hypot(runs[0].standard_error, runs[1].standard_error)
     assert abs(runs[0].log_evidence - runs[1].log_evidence) < 4 * error < 0.2

@@ -347,7 +347,7 @@ def check_random_table(data, *machines):
     return True
 
 
-@settings(max_examples=6, deadline=None, derandomize=True, suppress_health_check=list(HealthCheck))
+@settings(max_examples=4, deadline=None, derandomize=True, suppress_health_check=list(HealthCheck))
 @given(data=st.data())
 def test_random_tables_are_fitted_or_refused_by_name(data):
     check_random_table(data, bp.LSSVR(gamma=1.0, lengthscale=1.0))

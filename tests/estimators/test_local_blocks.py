@@ -100,11 +100,12 @@ def test_blocks_are_announced_only_if_nobody_asked_for_them(small, monkeypatch):
     monkeypatch.setattr("bsvr_pp.estimators.base._DENSE", 100)
     monkeypatch.setattr("bsvr_pp.estimators.base._ROWS", 60)
     X, y = wave(150)
+    options = {"kernel": "rbf", "random_state": 0, "restarts": 1, "outliers": "keep"}
     with pytest.warns(UserWarning, match="150 rows are fitted in local blocks"):
-        svr = bp.BayesianSVR(random_state=0, outliers="keep").fit(X, y)
+        svr = bp.BayesianSVR(**options).fit(X, y)
     assert len(svr.blocks_) > 1
     with warnings.catch_warnings(action="error"):
-        assert bp.BayesianSVR(random_state=0, outliers="keep").fit(X[:90], y[:90]).blocks_ is None
+        assert bp.BayesianSVR(**options).fit(X[:90], y[:90]).blocks_ is None
 
 
 @pytest.mark.parametrize("n", [7, 30])

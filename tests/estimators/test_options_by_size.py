@@ -266,6 +266,7 @@ def check(option, size, n, path):
     *("kernel_matrix-dense", "effect-dense", "sample_y-dense", "several_targets-dense", "default_kernel-folder"),
     *(f"{option}-blocks" for option in ("censored", "default_kernel", "far_wider_noise", "intervals", "sample_weight")),
     *("save_and_load-blocks", "pinball-blocks", "gross_errors-folder", "effect-blocks", "noise_scales-blocks"),
+    *("gross_errors-blocks", "sample_y-blocks"),
     *(f"{classes}_classes-blocks" for classes in ("two", "three", "ordered")),
 )
 @pytest.mark.filterwarnings("ignore:gross errors")

@@ -202,7 +202,7 @@ def test_equal_targets_and_quantiles_lose_no_row():
     assert bp.BayesianSVR(**FAST).fit(X, equal).outliers_.size == 0
 
 
-@pytest.mark.slow_cases("student", "laplace")
+@pytest.mark.slow
 @pytest.mark.parametrize("noise", NOISES)
 def test_long_tails_lose_few_rows_to_the_scales(noise):
     rng = np.random.default_rng(0)

@@ -50,7 +50,7 @@ def test_a_regression_is_that_of_dense_inputs_at_the_same_hyperparameters(kernel
     np.testing.assert_allclose(svr.lengthscale_, svr._columns.matrix.scale / fit.point["inverse_lengthscale"])
 
 
-@pytest.mark.slow_cases("rbf", "rational_quadratic")
+@pytest.mark.slow
 @pytest.mark.parametrize("kernel", KERNELS)
 def test_a_classification_is_that_of_dense_inputs(kernel):
     svc = bp.BayesianSVC(kernel=kernel, probability="mean").fit(X, LABELS)

@@ -258,6 +258,7 @@ def test_large_weights_take_no_more_evaluations_and_time():
     assert seconds[1e4] < 10 * seconds[1.0] + 1.0
 
 
+@pytest.mark.slow_cases("400-shares0")
 @pytest.mark.parametrize(("n", "shares"), [(400, (0.2, 0.8)), (1900, (0.1, 0.5, 0.8))])
 def test_repeated_inputs_have_the_shares_of_their_labels(n, shares):
     """Equal rows with one label are one row: its label is not left out with all its copies, nor explained by jitter."""

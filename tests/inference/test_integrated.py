@@ -192,6 +192,7 @@ def evidences(model, points):
     return np.array([mean_field(K, problem.targets, noise, mean=mean).log_evidence for K, mean, noise in at])
 
 
+@pytest.mark.slow_cases("LogNormal-True")
 @pytest.mark.parametrize(("scale", "maximum"), [(pm.HalfNormal, False), (pm.LogNormal, True)])
 def test_a_narrow_prior_has_no_maximum_unless_its_scale_keeps_away_from_zero(scale, maximum):
     def funnel(centred=True):
@@ -255,6 +256,7 @@ def test_the_unit_of_a_hyperparameter_does_not_matter():
         assert large.attrs["log_evidence"] == pytest.approx(one.attrs["log_evidence"], abs=1e-3)
 
 
+@pytest.mark.slow
 def test_a_density_that_is_infinite_at_a_bound_or_on_a_ridge_is_integrated_out():
     model = few(lambda: pm.Beta("a", 2.0, 0.25) * pm.gp.cov.ExpQuad(1, ls=1.0))
     t = (np.arange(40) + 0.5) / 40  # a = 1 - t⁴, da = -4t³dt
@@ -330,6 +332,7 @@ def test_few_kept_points():
     assert len(found.noises) == 1 and np.isfinite(found.std()).all()
 
 
+@pytest.mark.slow
 def test_an_evidence_with_kinks_against_importance_sampling():
     """Local Laplace, four hyperparameters: log evidence -14.60, log epsilon -2.05 ± .68, from 20,000 draws."""
     rng = np.random.default_rng(0)

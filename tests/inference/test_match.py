@@ -150,7 +150,7 @@ def test_draws_of_other_data_are_refused(sampled):
             pytest.fail(f"{name} took it")
 
 
-@pytest.mark.slow_cases("mean")
+@pytest.mark.slow_cases("mean", "noise")
 @pytest.mark.parametrize("other", FUNCTIONS)
 def test_another_kernel_mean_or_noise_is_refused(point, sampled, other, tmp_path):
     """Also by a result from a file, of a mode, of draws, and of draws of f itself."""

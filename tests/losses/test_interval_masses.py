@@ -180,7 +180,7 @@ def check_tilted(C, C_epsilon, beta, width, residual, ratio):
             assert abs(float(found[k] - exact[k])) <= 1e-10 * float(max(abs(exact[k]), unit))
 
 
-@pytest.mark.slow_cases("case0", "case2", "case3", "case6")
+@pytest.mark.slow_cases("case0", "case2", "case3", "case4", "case6")
 @pytest.mark.parametrize(
     "case",
     [

@@ -480,6 +480,7 @@ REFUSED: dict[str, tuple[Callable[[], pm.Model], str]] = {
 }
 
 
+@pytest.mark.slow_cases("product of coefficients")
 @pytest.mark.parametrize("name", REFUSED)
 def test_what_is_not_linear_is_refused_by_name(name):
     make, reason = REFUSED[name]

@@ -51,6 +51,7 @@ def test_the_transforms_are_those_of_scipy():
     assert Warping.of_array(warping.array) == warping
 
 
+@pytest.mark.slow
 def test_inputs_over_many_powers_of_ten_are_as_good_as_their_logarithms():
     rng = np.random.default_rng(0)
     Z = rng.normal(size=(300, 3))
