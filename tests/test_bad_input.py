@@ -169,6 +169,14 @@ def free_targets(labels=False):
     return build_model
 
 
+def ordered(y):
+    """A model with a transform that leaves out half of the prior."""
+    with pm.Model() as model:
+        a = pm.Normal("a", shape=2, transform=pm.distributions.transforms.ordered, initval=[0.0, 1.0])
+        pm.Normal("y", bp.GP(cov_func=pm.gp.cov.ExpQuad(1, ls=1.0)).prior("f", X=X), pm.math.exp(a[0]), observed=y)
+    return model
+
+
 def discrete():
     with pm.Model() as model:
         degree = pm.Poisson("degree", 3.0)
@@ -698,6 +706,7 @@ PUBLIC = {
             (lambda s, bad=bad: bp.predict(s.result, X, model=s.model, quantiles=bad), "quantiles must .*got")
             for bad in ("a", [0.0], [1.0], -0.1, [], None, NAN, [[0.5]])
         ],
+        (lambda s: bp.predict(s.result, X, model=s.model, dims="y_mean"), "dims must be one .* y_mean,.*got 'y_mean'"),
         (lambda s: bp.predict(s.result, 1e200 * X, model=s.model), r"X_new must stay within ±1e\+150"),
         (lambda s: bp.predict(s.result, X, model=s.model, y_new=1e200 * Y), r"y_new must stay within ±1e\+150"),
         (lambda s: with_other_names("b", "a"), "X_new must have the columns a, b, in this order, got b, a"),
@@ -868,6 +877,7 @@ PUBLIC = {
         (lambda s: bp.calibrate(bp.NUTS(), lambda y: s.model), "must leave the targets free"),
         (lambda s: bp.calibrate(bp.NUTS(), free_targets(labels=True)), "y are labels, and the targets of build_model"),
         (lambda s: bp.calibrate(bp.NUTS(), free_targets()), "build_model must have free hyperparameters"),
+        (lambda s: bp.calibrate(bp.NUTS(), ordered), "build_model must leave out the transform of a, which draws from"),
         *options(lambda s, **o: bp.calibrate(bp.NUTS(), lambda y: s.model, **o), simulations=NO_COUNT, n_jobs=NO_COUNT),
         *seeds(lambda s, seed: bp.calibrate(bp.NUTS(), lambda y: s.model, random_seed=seed)),
     ],
@@ -908,6 +918,7 @@ PUBLIC = {
     "plot_predictive": [
         (lambda s: bp.plot_predictive([s.result], model=s.model), "results must be a dict .*got list"),
         (lambda s: bp.plot_predictive(s.results, model=s.model, X_test=X), "X_test and y_test must be given together"),
+        (lambda s: bp.plot_predictive(s.results, model=s.model, X_test=MANY, y_test=TARGETS), r"X_test .*\(20, 2\)"),
         *each(lambda s, bad: bp.plot_predictive(s.results, model=s.model, X_test=X, y_test=bad), NO_VECTOR, "y_test"),
         *options(
             lambda s, **o: bp.plot_predictive(s.results, model=s.model, **o),
@@ -986,6 +997,7 @@ PUBLIC = {
         (lambda s: into_folder(1e200 * MANY, blocks=5), r"data: column 'x0' must stay within ±1e\+150"),
         (lambda s: into_folder(MANY, y=INF[:1].repeat(20), blocks=5), "y must be finite, got inf in row 0"),
         (lambda s: into_folder(MANY), "data: has 20 rows, and a folder needs more than one block of 1000"),
+        (lambda s: into_folder(WORDS.rename(columns={"x": "sd"}), None, "sd"), "target must not be 'sd', another"),
         (lambda s: into_folder("none.parquet", None), "none.parquet: there is no such file"),
         (lambda s: into_folder(pd.DataFrame({"a": [1.0]}), None, "b"), "data: has no column 'b'; it has: a"),
         (lambda s: into_folder(pd.DataFrame({"a": [], "b": []}), None), "data: has no rows"),
@@ -1002,6 +1014,10 @@ PUBLIC = {
         (lambda s: classification.default_label_model(1e200 * X, SIGNS), r"X must stay within ±1e\+150, got 2e\+200"),
     ],
     "BayesianSVR": [
+        *[
+            (lambda s, name=name: svr().predict_table(MANY, target=name), "target must not be .*, another column of")
+            for name in ("sd", "lower 90 %", "upper 99.5 %", "P(> 2)")
+        ],
         *options(
             lambda s, **o: svr(**o),
             noise=("x", None, "must be one of .*got"),
@@ -1669,7 +1685,12 @@ def test_bad_options_of_commands_leave_nothing_behind(tmp_path, monkeypatch):
     (tmp_path / "good.csv").write_text(rows())
     (tmp_path / "folder").mkdir()
     (tmp_path / "other.csv").write_text(rows())
-    bp.save(bp.BayesianSVR(inference="mean_field", restarts=1).fit(MANY, TARGETS).result_, "saved.nc")
+    (tmp_path / "sd.csv").write_text(rows().replace("x,z,y", "x,z,sd"))
+    (tmp_path / "ordered.csv").write_text(rows().replace("x,z,y", "x,P(1),y"))
+    result = bp.BayesianSVR(inference="mean_field", restarts=1).fit(MANY, TARGETS).result_
+    bp.save(result, "saved.nc")
+    result.attrs["target"] = "sd"
+    bp.save(result, "sd.nc")
     for arguments, message in (
         (["compare", "good.csv", "--out", "good.csv"], "--out must be a folder, got the file good.csv"),
         (["compare", "good.csv", "--out", "good.csv/deep"], "--out must lie in a folder, and"),
@@ -1690,6 +1711,10 @@ def test_bad_options_of_commands_leave_nothing_behind(tmp_path, monkeypatch):
         (["fit", "good.csv", "-o", "good.csv/model.nc"], "--out must lie in a folder, and"),
         (["fit", "good.csv", "-o", "good.csv/"], "--out must be a folder, got the file good.csv"),
         (["fit", "good.csv", "-o", "model/"], "good.csv: has 25 rows, and a folder needs more than one block of 1000"),
+        (["fit", "sd.csv", "-o", "model/"], "target must not be 'sd', another column of the predictions"),
+        (["fit", "sd.csv"], "target must not be 'sd', another column of the predictions"),
+        (["fit", "ordered.csv", "--target", "P(1)", "--ordinal"], "target must not be 'P(1)', another column of the"),
+        (["predict", "sd.nc", "good.csv"], "target must not be 'sd', another column of the predictions"),
         (["fit", "none.parquet", "-o", "model/"], "none.parquet: there is no such file"),
         (["fit", "folder"], "folder: has no Parquet files"),
         (["fit", ".", "-o", "model.nc"], "folder: is a folder in a folder: give"),

@@ -19,7 +19,7 @@ import xarray as xr
 from numpy.typing import ArrayLike
 from scipy.stats import binom
 
-from bsvr_pp.assess.evidence import entries_of, evidence_at, integrated_evidence, latent_k_hat, verify
+from bsvr_pp.assess.evidence import entries_of, evidence_at, has_draws, integrated_evidence, latent_k_hat, verify
 from bsvr_pp.assess.loo import CavityLOO, loo
 from bsvr_pp.core.arrays import Array, generator, numbers
 from bsvr_pp.core.docs import shared
@@ -247,7 +247,7 @@ def describe(result: xr.DataTree, numbers: Numbers, n_test: int, reference: xr.D
         point=own_point(result),
         numbers=numbers,
         hyperparameters={
-            entry: {"{}": float(x.mean()), "{} sd": float(x.std(ddof=1)) if x.size > 1 else nan}
+            entry: {"{}": float(x.mean()), "{} sd": float(x.std(ddof=1)) if np.ptp(x) > 0 else nan}
             for entry, x in hyperparameter_draws(result).items()
         },
         n_test=n_test,
@@ -313,8 +313,7 @@ def _pair(column: str, value: float = nan, error: float = nan) -> Numbers:
 
 def integrated(result: xr.DataTree, model: pm.Model, random_seed: int | None) -> Numbers:
     """Return log p(y) with all hyperparameters integrated out; NaN if not all of them were sampled."""
-    posterior, names = result["posterior"].to_dataset(), hyperparameters_of(result)
-    if not names or not all(np.ptp(posterior[name].values) > 0 for name in names):
+    if not has_draws(result, hyperparameters_of(result)):
         return _pair("p(y)")
     if "effective_points" in result.attrs:  # the method has integrated them out
         return _pair("p(y)", result.attrs["log_evidence"], result.attrs["log_evidence_error"])

@@ -27,6 +27,7 @@ from bsvr_pp.model.gaussian import above
 from bsvr_pp.model.gp import copy_model, processes_of, set_initial_values
 from bsvr_pp.model.inventory import ModelError
 from bsvr_pp.model.marginalize import marginalize
+from bsvr_pp.model.problem import restricted
 from bsvr_pp.model.row_kinds import known_of
 
 _TARGETS = "calibration_targets"
@@ -74,7 +75,7 @@ def calibrate(
     ValueError
         If a number is out of range.
     ModelError
-        If build_model does not leave its targets free for None.
+        If build_model does not leave its targets free for None, or a transform leaves out a part of a prior.
 
     Examples
     --------
@@ -143,6 +144,8 @@ def _simulate(model: pm.Model, simulations: int, random_seed: int | None) -> tup
     names = [name for name in _hyperparameters(model) if name != target.name and model[name] not in processes]
     if not names:
         raise ModelError("build_model must have free hyperparameters, whose draws are compared with those of the prior")
+    for name in restricted(model, [model[name] for name in names]):
+        raise ModelError(f"build_model must leave out the transform of {name}, which draws from the prior ignore")
     drawn = pm.draw([model[name] for name in names] + [target], draws=simulations, random_seed=random_seed)
     return {name: np.asarray(value) for name, value in zip(names, drawn[:-1], strict=True)}, np.asarray(drawn[-1])
 

@@ -7,7 +7,7 @@ posterior. The weights are smoothed, and k-hat says whether they are reliable (V
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Collection, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from functools import cached_property
 
@@ -191,9 +191,7 @@ def integrated_evidence(
     check_count("particles", particles, 2)
     fitted = Judged(result, model)
     method, problem, names = method_of(result), fitted.problem, fitted.problem.hyperparameters
-    posterior = result["posterior"].to_dataset()
-    sampled = [name for name in names if name in posterior and np.ptp(posterior[name].values) > 0]
-    if sampled != list(names) or not sampled:
+    if not has_draws(result, names):
         raise ValueError(
             f"result must have sampled hyperparameters, as of fit(NUTS(...)), got one of {result.attrs['inference']}"
         )
@@ -223,6 +221,12 @@ def integrated_evidence(
             evidence = evidence_at(problem, point, method.latent, rng).value
         weight[s] = evidence + float(prior(*values)) - proposal.logpdf(flat)
     return Evidence(*importance_estimate(weight), pareto_weights(weight[np.isfinite(weight)])[1] <= GOOD_K)
+
+
+def has_draws(result: xr.DataTree, names: Collection[str]) -> bool:
+    """Return whether a result has draws of all these hyperparameters, and not the same value in each."""
+    held = result["posterior"].to_dataset()
+    return bool(names) and all(n in held and np.ptp(held[n].values, axis=(0, 1)).any() for n in names)
 
 
 @dataclass(frozen=True, slots=True)

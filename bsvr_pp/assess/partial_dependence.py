@@ -140,7 +140,8 @@ def effect(
     k, r = len(index), len(chosen)
     check_memory("effect", k * r, "fewer values or rows", needed=8.0 * (k * r + r) ** 2 * _MATRICES)
     moved = data.iloc[np.tile(chosen, k)].reset_index(drop=True)
-    moved = moved.assign(**{name: index.get_level_values(name).repeat(r) for name in names})
+    for name in names:
+        moved[name] = index.get_level_values(name).repeat(r)
     moved = pd.concat([moved, data.iloc[chosen]], ignore_index=True)
     inputs = moved.to_numpy() if table is None else moved
     for step in steps:
@@ -224,7 +225,7 @@ def _shares_of_f(shares: Array, gaussians: Sequence[Moments], at_rows: Sequence[
     def share(*weights: Array) -> float:
         at_values = weights[0] if len(weights) == 1 else np.einsum("ij,ik->ijk", *weights).reshape(r, -1)
         known, k = at_values[at_values.any(axis=1)], at_values.shape[1]
-        of_effect = _variance(shares, [(m[:k], C[:k, :k]) for m, C in gaussians], known)
+        of_effect = _variance(shares, [(m[:k], C[:k, :k]) for m, C in gaussians], known) if len(known) else np.nan
         return of_effect / of_f if of_f > 0 else np.nan
 
     found = {"share": share(*at_rows)}

@@ -49,7 +49,7 @@ def compare(
     """Run one support vector model under several methods, and compare the results.
 
     Inputs and target are standardised by the training rows; every input has its own lengthscale. Errors and densities
-    are in the units of the target, hyperparameters in standardised units.
+    of test rows are in the units of the target; evidences, LOO densities and hyperparameters in standardised units.
     """
     with failing(ValueError):
         chosen = _chosen(methods)
@@ -92,13 +92,11 @@ def compare(
     standardised = bp.compare(results, reference, **known, random_seed=seed).comparison
     assert standardised is not None
     comparison, names = standardised.in_units(units.unit), {"lengthscale": train.inputs}
-    errors = f"Test errors in units of {train.target}"
-    print_comparison(console, comparison, title=f"{errors}; hyperparameters standardised", names=names, skipped=skipped)
+    scale = f"Test errors and densities in units of {train.target}; evidences, LOO densities and hyperparameters of "
+    scale += "standardised inputs and targets"
+    print_comparison(console, comparison, title=scale, names=names, skipped=skipped)
     table, pictures = to_table(comparison), make_pictures(results, comparison, known, train, units)
-    description = (
-        f"Support vector regression of {train.target} on {', '.join(train.inputs)}: {counts}. {errors}; inputs, target "
-        "and hyperparameters standardised."
-    )
+    description = f"Support vector regression of {train.target} on {', '.join(train.inputs)}: {counts}. {scale}."
     page = bp.report_page(
         table, title=title, description=description, pictures=list(pictures.values()), names=names, skipped=skipped
     )

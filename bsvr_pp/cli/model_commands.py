@@ -25,7 +25,7 @@ from typer import Argument, Option
 import bsvr_pp as bp
 from bsvr_pp.cli.messages import Jobs, Seed, Target, fail, failing, print_notes
 from bsvr_pp.core.atomic_write import atomic_write, check_writable, is_sealed
-from bsvr_pp.tables import DataError, of_file
+from bsvr_pp.tables import DataError, check_target, of_file
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -76,6 +76,7 @@ def fit(
             raise ValueError(f"a model in a folder takes exact targets: leave out the / at the end of -o {out}")
         if not into_folder:
             table = _read(data, target, lower, upper, event, ordinal)
+            check_target(table.target, table.known.tolist() if ordinal else None)
             dataset, _ = table.encode()
         check_writable("--out", out, folder=into_folder, read=[data])
         _check_replaces(out, model=True)
@@ -238,6 +239,7 @@ def predict(
         if neighbours is not None and neighbours < 0:
             raise ValueError(f"--neighbours must be at least 0, got {neighbours}")
         found, target = _open(model)
+        check_target(target, getattr(found, "classes_", None))
         encoding = found.encoding_
         if encoding is None:
             raise DataError(f"{model}: is a model of arrays, whose inputs have no names: use it in Python")

@@ -62,6 +62,8 @@ _EFFECTS = 200  # number of rows from which the kernel has main effects,
 _SCALES = 200  # and a dense fit several scales of the noise: fewer rows say little about them
 _ALIKE = 2.0  # largest ratio of the shares of rows of far wider noise in all rows and in the subset
 _INTEGRATED = 250  # largest number of rows whose hyperparameters are integrated out,
+_CHECKED = 20, 60  # smallest number of rows whose coverage is checked, and number of those checked,
+_TOO_FEW = 0.7  # and share of them in intervals of 90 % that chance does not explain
 _FEW = Integrated(points=32, kept=12)  # in this way: more points gain little (the benchmark "integrated")
 
 
@@ -272,7 +274,6 @@ class _Rounds:
         slopes = spec.slopes(columns)
         method = cast(Method, spec.method.latent) if isinstance(spec.method, Integrates) else spec.method
         latent = cast(Method, method.latent) if isinstance(method, Samples) else method
-        spec = replace(spec, set_aside=spec.set_aside and rows.exact)
         units = Units.of(rows, spec.model.tied, targets=True, logarithm=spec.logarithm)
         model = spec.model.suited(rows.in_units(units), warping=spec.warping, automatic=spec.automatic)
         if slopes is not None:  # the effect of a level has no slope
@@ -322,7 +323,7 @@ class _Rounds:
         for _ in range(ROUNDS):
             last = self.fit(rows, kept, last, first=first)
             mean, deviation = last.given_others(last.units.inputs(rows.X), kept, self.spec.local)
-            again = ~gross_errors(X, rows.y, mean, deviation, unit, rows.weight)
+            again = ~gross_errors(X, rows.nearest(mean), mean, deviation, unit, rows.weight)
             if (again == kept).all():
                 return kept, last
             kept = again
@@ -389,12 +390,13 @@ class _Rounds:
         best, every = few.fit.found.optima[0], np.ones(len(rows.y), dtype=bool)
         judged = self.fit(rows, every, units=few.fit.units, known=AtSize([best, best]))
         mean, deviation = judged.given_others(judged.rows.X, every, self.spec.local)
-        gross = gross_errors(judged.rows.X, rows.y, mean, deviation, robust_width(rows.y, rows.weight), rows.weight)
+        unit, y = robust_width(rows.y, rows.weight), rows.nearest(mean)
+        gross = gross_errors(judged.rows.X, y, mean, deviation, unit, rows.weight)
         scales = few.fit.found.scales
         far = ~gross & is_far(precision_of_rows(judged.problem, judged.point, judged.cavities, scales))
         far &= rows.weight[far].sum() <= HALF * rows.weight.sum()
         expected = np.mean(few.kept & ~few.near)
-        far &= expected / _ALIKE <= far.mean() <= _ALIKE * expected  # others do not stand out by density
+        far &= rows.exact and expected / _ALIKE <= far.mean() <= _ALIKE * expected  # others do not stand out by density
         kept = ~(gross | far)
         return kept, far if not few.kept.all() else ~kept  # errors that are frequent are noise
 
@@ -423,6 +425,12 @@ def fit_targets(
     for fit, rows, name in zip(fits, data, columns.targets or [None], strict=True):
         where = "" if name is None else f"target {name!r}: "
         _warn_of_targets(fit, spec.equal_targets(rows), where)
+        if (share := _covered(fit, spec.local)) < _TOO_FEW:
+            kind = "function" if fit.slopes is None else "monotone function"
+            warn(
+                f"{where}intervals of 90 % hold only {100 * share:.0f} % of the targets: no noise around one {kind} "
+                "describes them; separate them if they are of two kinds, and leave out codes such as -999"
+            )
         warn_unless_converged(fit.found, fit.method, where)
     return fits
 
@@ -457,6 +465,17 @@ def _finished(fits: list[RegressionFit], spec: RegressionSpec, columns: Columns)
     for fit in fits:
         fit.predictive(fit.rows.X[:1], spec.local)  # prepares other predictions
     return fits
+
+
+def _covered(fit: RegressionFit, local: LocalBlocks) -> float:
+    """Return the share of some exact targets of the fit inside central intervals of 90 %; 1 of few targets."""
+    rows, n = fit.rows, len(fit.rows.y)
+    if n < _CHECKED[0] or not rows.exact or isinstance(fit.method, Samples):
+        return 1.0
+    some = np.random.default_rng(0).permutation(n)[: _CHECKED[1]]
+    found, y = fit.predictive(rows.X[some], local), fit.units.location + fit.units.unit * rows.y[some]
+    below = (found.log if fit.units.logarithm else found).cdf(y)
+    return float(np.average((below > 0.05) & (below < 0.95), weights=rows.weight[some]))
 
 
 def _warn_of_targets(fit: RegressionFit, equal: bool, where: str) -> None:

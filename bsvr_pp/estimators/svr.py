@@ -86,7 +86,7 @@ class BayesianSVR(TargetPredictions, SavedEstimator, RegressorMixin, BaseEstimat
     outliers : {"set_aside", "keep"}
         Whether rows are set aside, with a warning, if their targets are gross errors or have far wider noise than most
         (`bsvr_pp.estimators.outliers`). The latter needs ``noise_scales`` of a dense fit and another noise than
-        "pinball". Intervals are kept. All rows are kept if a third of the targets have one value.
+        "pinball", and exact targets. All rows are kept if a third of the targets have one value.
     log_targets : bool
         Whether log y is modelled, for positive targets such as times. `predict` is then exp of the mean of log y: the
         median, if log y is symmetric about its mean. The evidence and the parameters of the noise refer to log y.

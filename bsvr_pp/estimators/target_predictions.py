@@ -17,6 +17,7 @@ from bsvr_pp.estimators.standard_fit import OfStandardModel
 from bsvr_pp.estimators.training_data import Units
 from bsvr_pp.estimators.validation import Columns, Learned, RandomState, log_of, targets_of
 from bsvr_pp.inference.prediction.distribution import PredictiveDistribution
+from bsvr_pp.tables import check_target
 
 
 @shared
@@ -221,8 +222,9 @@ class TargetPredictions(OfStandardModel, CentralIntervals):
         Raises
         ------
         ValueError
-            If coverage is out of range, or times are not finite, or not positive in a model of log y.
+            If coverage or times are out of range, or target is the name of another column.
         """
+        check_target(target)
         check_share("coverage", coverage)
         values = None if times is None else self._checked_times(times)
         found = self.predict_distribution(X)
@@ -231,9 +233,9 @@ class TargetPredictions(OfStandardModel, CentralIntervals):
             columns["sd"] = found.std()
         with self._local().threads():
             for side, ends in zip(("lower", "upper"), found.interval(coverage), strict=True):
-                columns[f"{side} {100 * coverage:g} %"] = ends
+                columns[f"{side} {100 * coverage:.12g} %"] = ends
             for value in () if values is None else values:
-                columns[f"P(> {value:g})"] = found.sf(value)
+                columns[f"P(> {repr(float(value)).removesuffix('.0')})"] = found.sf(value)
         return pd.DataFrame(columns)
 
     def _centre(self, found: PredictiveDistribution) -> Array:

@@ -90,6 +90,10 @@ class TrainingData:
         place = np.where(used, np.cumsum(used) - 1, -1)
         return self._at(self.place[used], weight=np.ones(used.sum()), place=place, share=used.astype(np.float64))
 
+    def nearest(self, f: Array) -> Array:
+        """Return the targets (m,), or of intervals the values that are nearest to f."""
+        return self.y
+
     def like(self, new: TrainingData) -> TrainingData:
         """Return new rows as rows of this kind."""
         if not new.exact:
@@ -165,6 +169,10 @@ class IntervalData(TrainingData):
     def of_targets(self) -> dict[str, Array]:
         """The ends."""
         return {"lower": self.ends[:, 0], "upper": self.ends[:, 1]}
+
+    def nearest(self, f: Array) -> Array:
+        """Return f in the intervals, and beyond them their ends."""
+        return np.clip(f, *self.ends.T)
 
     def like(self, new: TrainingData) -> TrainingData:
         """Return new rows as intervals; exact targets have equal ends."""

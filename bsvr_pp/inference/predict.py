@@ -32,6 +32,9 @@ from bsvr_pp.inference.prediction.neighbours import NoiseScales
 from bsvr_pp.inference.result import NamesOfRows, dim_of_new_rows, problem_of
 from bsvr_pp.model.problem import Problem
 
+_NAMES = ["class", "quantile", "f_mean", "f_variance", "y_mean", "y_variance", "y_quantile", "y_new", "y_probability"]
+_NAMES += ["y_class_probability", "y_log_density", "y_cdf", "y_crps"]
+
 
 @shared
 def predict(
@@ -112,7 +115,7 @@ def predict(
     targets = None if y_new is None else numbers("y_new", y_new, (len(X),))
     if targets is not None:
         check_size("y_new", targets)
-    row, labels = dim_of_new_rows(len(X), ("class", "quantile", "y_new"), **names)
+    row, labels = dim_of_new_rows(len(X), _NAMES, **names)
     at: dict[str, Any] = {row: labels}
     if component is not None:
         if y_new is not None:

@@ -373,7 +373,8 @@ def from_samples(
         draws[fixed_name] = np.broadcast_to(value, (*shape, *np.shape(value)))
     latent = {"mean": flat.mean(axis=0), "variance": flat.var(axis=0, ddof=1) if len(flat) > 1 else 0 * flat[0]}
     of_targets = likelihood.reshape(*shape, n), predicted.reshape(*shape, n)
-    tree = _tree(problem, noise, draws, *of_targets, latent, attributes)
+    named = {"hyperparameters": json.dumps([*problem.hyperparameters, *fixed])}
+    tree = _tree(problem, noise, draws, *of_targets, latent, {**attributes, **named})
     if problem.hyperparameters:
         tree["log_prior"] = xr.DataTree(log_prior(problem, drawn))
     for group in ("sample_stats", "leave_one_out", "latent_draws"):

@@ -22,6 +22,7 @@ from bsvr_pp.core.arrays import Array, Tensor, check_size, numbers
 
 _ROUNDING, _ROUNDING_32 = 1e-8, 1e-6  # of the largest value: smaller ones are rounding errors (second: 32-bit numbers)
 _NUMBERS = "inputs of Precomputed must be numbers of rows, 0, 1, ..."
+_CONSTANT = 0.1  # share of the mean diagonal below which the rest, a constant, is no part of the unit
 UNITS = "matrix_units"  # name of the units in the data of a model
 
 
@@ -151,15 +152,18 @@ class MatrixKernel(OfTrainingRows):
     scale: float = 1.0
 
     def __call__(self, X: Array) -> Covariance:
-        """Make the kernel, with priors in the surrounding model; each matrix is divided by its mean diagonal in X."""
+        """Make the kernel, with priors in the surrounding model; each matrix is divided by its `unit` in X."""
         unit = self.unit(X)
         sigma = self.scale / np.sqrt(unit.size)
         amplitude = pm.HalfStudentT("amplitude", nu=3.0, sigma=sigma, shape=unit.size)
         return _OfRows(X.shape[1], self.n, amplitude**2 / pt.specify_shape(pm.Data(UNITS, unit), unit.shape))
 
     def unit(self, X: Array) -> Array:
-        """Return the mean diagonals (q,)."""
-        return np.asarray(self.values(X)[:, self.n].mean(axis=0))
+        """Return the mean diagonals (q,), or without the mean of all values if that is most of it."""
+        values, place = self.values(X), X[:, -1].astype(np.intp)
+        whole = values[:, self.n].mean(axis=0)
+        varied = whole - values[:, place].mean(axis=(0, 1))  # as of inputs that are centred
+        return np.where((varied > _ROUNDING * whole) & (varied < _CONSTANT * whole), varied, whole)
 
     def factors(self, X: Array) -> Array:
         """Return factors for equal amplitudes."""

@@ -140,11 +140,22 @@ def _class_ends(y: Tensor, cutpoints: Tensor) -> tuple[Tensor, Tensor]:
     return pt.switch(possible, low, 1.0), pt.switch(possible, high, 0.0)
 
 
+_WIDE = 10.0  # interquartile ranges of ends, beyond which the far end of an interval says nothing
+
+
 def representative(lower: ArrayLike, upper: ArrayLike) -> Array:
-    """A number for each interval: the target if it is exact, the finite end if it is censored, else the middle."""
+    """A number for each interval: the target if it is exact, the finite end if it is censored, else the middle.
+
+    Far wider intervals than the ends of others differ have no known end on the far side.
+    """
     low, high = np.broadcast_arrays(np.asarray(lower, np.float64), np.asarray(upper, np.float64))
     with np.errstate(invalid="ignore"):
-        middle = low + 0.5 * (high - low)
+        middle, width = low + 0.5 * (high - low), high - low
+    quarters = [np.percentile(ends[np.isfinite(ends)], [25, 50, 75]) for ends in (low, high) if np.isfinite(ends).any()]
+    spreads = [(q[2] - q[0], q[1]) for q in quarters if q[2] > q[0]]
+    if spreads and (wide := width > _WIDE * min(spreads)[0]).any() and not wide.all():
+        below = np.abs(low - min(spreads)[1]) < np.abs(high - min(spreads)[1])
+        middle = np.where(wide, np.where(below, low, high), middle)
     return np.where(np.isinf(low), high, np.where(np.isinf(high), low, middle))
 
 

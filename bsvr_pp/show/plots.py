@@ -62,9 +62,9 @@ def plot_predictive(
 ) -> Figure:
     """Plot predictive bands with the data and the support vectors, in one panel per result.
 
-    With one input the plot shows the mean of f, the tube around it, and the central 80 % and 95 % intervals of y. With
-    several inputs it shows test targets (or training targets, if there is no test set) against their predictions, with
-    80 % intervals.
+    With one input the plot shows the mean of f, the tube around it, the central 80 % and 95 % intervals of y, and any
+    test data. With several inputs it shows test targets (or training targets, if there is no test set) against their
+    predictions, with 80 % intervals.
 
     Parameters
     ----------
@@ -100,7 +100,8 @@ def plot_predictive(
     if (X_test is None) != (y_test is None):
         raise ValueError("X_test and y_test must be given together")
     if y_test is not None:
-        X_test = numbers("X_test", X_test, ("n_test", "d"))
+        d = data_of(next(iter(results.values())))["inputs"].shape[1]
+        X_test = numbers("X_test", X_test, ("n_test", d))
         y_test = numbers("y_test", y_test, (len(X_test),))
     for label, units in (("input_units", input_units), ("target_units", target_units)):
         if np.shape(units) != (2,) or not all(map(is_number, units)) or units[1] <= 0:
@@ -109,7 +110,7 @@ def plot_predictive(
         raise ValueError(f"labels must be two, of the input and the target, got {labels!r}")
     for result in results.values():
         check_real(problem_of(result, model), "plot_predictive", "use predict")
-    (middle, width), (location, scale) = input_units, target_units
+    (middle, width), (location, scale), names = input_units, target_units, [_plain(label) for label in labels]
     figure, axes = _panels(len(results), min(len(results), 2), (5.2, 3.6), sharex=True, sharey=True)
     for axis, (name, result) in zip(axes, results.items(), strict=True):
         data = data_of(result)
@@ -121,14 +122,18 @@ def plot_predictive(
         elif X_test is not None and y_test is not None:
             at, y = np.asarray(X_test), np.asarray(y_test)
         seen = location + scale * predict(result, at, model=model)[["f_mean", "y_mean", "y_quantile"]]
-        axis.set(title=name, xlabel=labels[0] if along else f"predicted {labels[1]}", ylabel=labels[1])
+        axis.set(title=_plain(name), xlabel=names[0] if along else f"predicted {names[1]}", ylabel=names[1])
         if along:
             _draw_bands(axis, middle + width * at[:, 0], seen, scale * _tube(result, model))
-            _draw_data(axis, middle + width * X[:, 0], location + scale * y, result["latent_posterior"].to_dataset())
+            ends = [location + scale * data.get(f"{side} ends", y) for side in ("lower", "upper")]
+            latent = result["latent_posterior"].to_dataset()
+            _draw_data(axis, middle + width * X[:, 0], location + scale * y, ends, latent)
+            if X_test is not None and y_test is not None:
+                drawn = middle + width * np.asarray(X_test), location + scale * np.asarray(y_test)
+                axis.plot(*drawn, "x", ms=4, color="black", label="test data")
         else:
             _draw_against(axis, seen, location + scale * y)
-    handles, names = axes[0].get_legend_handles_labels()
-    figure.legend(handles, names, loc="outside lower center", ncols=3, fontsize="small")
+    figure.legend(*axes[0].get_legend_handles_labels(), loc="outside lower center", ncols=3, fontsize="small")
     return figure
 
 
@@ -152,9 +157,13 @@ def _draw_bands(axis: Axes, x: Array, seen: xr.Dataset, tube: float) -> None:
             axis.plot(x, centre + edge, color=_INK, lw=0.8, ls=(0, (4, 3)), label=label)
 
 
-def _draw_data(axis: Axes, x: Array, y: Array, latent: xr.Dataset) -> None:
-    """Draw data, with circles around support vectors."""
-    axis.plot(x, y, "o", ms=3, color="0.45", label="data")
+def _draw_data(axis: Axes, x: Array, y: Array, ends: Sequence[Array], latent: xr.Dataset) -> None:
+    """Draw data, or the ends of intervals, with circles around support vectors."""
+    exact = ends[0] == ends[1]
+    axis.plot(x[exact], y[exact], "o", ms=3, color="0.45", label="data")
+    for end, mark, label in zip(ends, "^v", ("lower end", "upper end"), strict=True) if not exact.all() else ():
+        rows = ~exact & np.isfinite(end)
+        axis.plot(x[rows], end[rows], mark, ms=4, mfc="none", color="0.45", label=label)
     kinds = ((1, _OFF_BOUND, "off-bound support vector"), (2, _ON_BOUND, "on-bound support vector"))
     for kind, colour, label in kinds if "support" in latent else ():
         chosen = latent["support"].values == kind
@@ -313,11 +322,12 @@ def plot_effect(
     chosen = features if isinstance(features, list) else [features]
     if not chosen:
         raise ValueError("features must have at least one column of X, got []")
-    tables = [effect(estimator, X, feature, **options) for feature in chosen]
+    tables = [effect(estimator, X, feature, **options).rename_axis(index=_plain) for feature in chosen]
+    target = _plain(target)
     figure, axes = _panels(len(tables), min(len(tables), _IN_A_ROW), (3.4, 3.2))
     first = None
     for axis, table in zip(axes, tables, strict=True):
-        if table.index.nlevels == 2 and not any(map(_has_words, table.index.levels)):
+        if table.index.nlevels == 2 and not any(_has_words(each) or len(each) == 1 for each in table.index.levels):
             _draw_contours(axis, table, target)
             continue
         _draw_curves(axis, table)
@@ -365,7 +375,7 @@ def plot_warping(estimator: object) -> Figure:
         order = np.argsort(given)
         axis.plot(given[order], scaled[order], color=_INK, lw=1.6)
         axis.plot(given, np.zeros(len(given)), "|", color="0.4", transform=axis.get_xaxis_transform(), clip_on=False)
-        axis.set(xlabel=name, ylabel="learned scale")
+        axis.set(xlabel=_plain(name), ylabel="learned scale")
     return figure
 
 
@@ -374,13 +384,20 @@ def _has_words(values: pd.Index) -> bool:
     return values.dtype.kind not in "iufM"
 
 
+def _plain(name: object) -> str:
+    """Return text that Matplotlib shows as it is, without formulas."""
+    return str(name).replace("$", r"\$")
+
+
 def _draw_curves(axis: Axes, table: pd.DataFrame) -> None:
-    """Draw the effect of one column; or of two, a curve for each word of the second (or the one with words)."""
+    """Draw the effect of one column; or of two, a curve for each word, or the single value, of one of them."""
     if table.index.nlevels == 2:
-        along, by = table.index.names if _has_words(table.index.levels[1]) else table.index.names[::-1]
+        first, second = table.index.levels
+        last = len(first) > 1 and (_has_words(second) or len(second) == 1)
+        along, by = table.index.names if last else table.index.names[::-1]
         words = table.index.unique(by)
         for i, (word, colour) in enumerate(zip(words, cycle(_WORDS), strict=False)):
-            _draw_curve(axis, table.xs(word, level=by), colour, str(word), 0.8 * ((i + 0.5) / len(words) - 0.5))
+            _draw_curve(axis, table.xs(word, level=by), colour, _plain(word), 0.8 * ((i + 0.5) / len(words) - 0.5))
         axis.legend(title=by, fontsize="small")
         axis.set_xlabel(along)
         return
@@ -403,7 +420,7 @@ def _draw_curve(axis: Axes, table: pd.DataFrame, colour: str, label: str | None 
         at = np.arange(len(table))
         reach = table["upper"] - table["mean"]
         axis.errorbar(at + shift, table["mean"], reach, fmt="o", color=colour, ms=4, capsize=3, label=label)
-        axis.set_xticks(at, table.index.astype(str), rotation=0 if len(at) < 4 else 60)
+        axis.set_xticks(at, [_plain(word) for word in table.index], rotation=0 if len(at) < 4 else 60)
         return
     axis.fill_between(table.index, table["lower"], table["upper"], color=colour, alpha=0.25, lw=0)
     axis.plot(table.index, table["mean"], color=colour, lw=1.6, label=label)
@@ -435,7 +452,7 @@ def hyperparameters_picture(results: Mapping[str, xr.DataTree], names: Mapping[s
     found = {method: result["posterior"].to_dataset()[shown_names(result)] for method, result in results.items()}
     most = max(kept.sizes["chain"] * kept.sizes["draw"] for kept in found.values())
     for method, kept in found.items():
-        entries = {d: list(names[v]) for v in names.keys() & kept.keys() for d in kept[v].dims[2:]}
+        entries = {d: [_plain(x) for x in names[v]] for v in names.keys() & kept.keys() for d in kept[v].dims[2:]}
         flat = kept.drop_vars(["chain", "draw"], errors="ignore").stack(sample=("chain", "draw"), create_index=False)
         # ArviZ compares methods only with equal shapes: draws are repeated evenly.
         chosen = np.linspace(0, flat.sizes["sample"] - 1, most).astype(int)

@@ -215,7 +215,7 @@ def to_table(comparison: Comparison) -> ComparisonTable:
         for entry, rows in _rows(comparison, pair[0]).items():
             for column in pair:
                 name = column.format(entry)
-                name = f"hyperparameter {name}" if entry and name in taken else name
+                name = f"hyperparameter {name}" if entry and name in (*taken, *held) else name
                 if any(column in row for row in rows):
                     held[name] = [row.get(column, nan) for row in rows]
     held["note"] = [found.message for found in results.values()]

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+import re
 from collections import Counter
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
-__all__ = ["DataError", "check_columns", "of_file", "unique"]
+__all__ = ["DataError", "check_columns", "check_target", "of_file", "unique"]
 
 
 class DataError(ValueError):
@@ -19,6 +20,13 @@ def check_columns(path: str | Path, columns: Iterable[str], names: Iterable[str]
     for name in names:
         if name not in columns:
             raise DataError(f"{path}: has no column {name!r}; it has: {', '.join(columns)}")
+
+
+def check_target(target: object, classes: Iterable[object] | None = None) -> None:
+    """Check that a target has no name of another column of its predictions: of numbers, or of these classes."""
+    taken = [f"P({label})" for label in classes or ()]
+    if re.fullmatch(r"sd|(lower|upper) \S+ %|P\(> \S+\)", str(target)) if classes is None else target in taken:
+        raise DataError(f"target must not be {target!r}, another column of the predictions: give it another name")
 
 
 def unique(names: Iterable[str], which: str = "columns") -> list[str]:

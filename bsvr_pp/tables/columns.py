@@ -462,17 +462,20 @@ class Encoding:
 
     def codes(self, X: Array) -> list[str]:
         """Notes on numbers such as -999 in training inputs (n, k), which may stand for gaps: far off, and repeated."""
-        notes = []
         extreme = np.isin(np.abs([X.min(axis=0), X.max(axis=0)]), _NINES).any(axis=0)
-        for k in np.flatnonzero(extreme):  # a whole column of a file is read only then
-            name, values = self.names[k], X[:, k]
-            coded = np.isin(np.abs(values), _NINES)
-            others = values[~coded]
-            for code, count in zip(*np.unique(values[coded], return_counts=True), strict=True) if others.size else ():
-                away = max(others.min() - code, code - others.max())
-                if count >= _AGAIN and away >= _FAR * np.ptp(others) > 0:
-                    known = "far from all others: leave these cells empty (NaN), if they have no value"
-                    notes.append(f"column {name!r} has {code:.0f} in {count} rows, {known}")
+        each = np.flatnonzero(extreme)  # a whole column of a file is read only then
+        return [note for k in each for note in self.codes_of(self.names[k], X[:, k], "leave these cells empty (NaN)")]
+
+    @staticmethod
+    def codes_of(name: str, values: Array, remedy: str) -> list[str]:
+        """Notes of `codes` on one column."""
+        notes, coded = [], np.isin(np.abs(values), _NINES)
+        others = values[~coded]
+        for code, count in zip(*np.unique(values[coded], return_counts=True), strict=True) if others.size else ():
+            away = max(others.min() - code, code - others.max())
+            if count >= _AGAIN and away >= _FAR * np.ptp(others) > 0:
+                known = f"far from all others: {remedy}, if they have no value"
+                notes.append(f"column {name!r} has {code:.0f} in {count} rows, {known}")
         return notes
 
     def to_json(self) -> str:

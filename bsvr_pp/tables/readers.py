@@ -10,7 +10,7 @@ import pandas as pd
 from numpy.typing import NDArray
 
 from bsvr_pp.core.arrays import Array, check_share, check_size, check_spread, generator
-from bsvr_pp.tables import DataError, check_columns, of_file
+from bsvr_pp.tables import DataError, check_columns, check_target, of_file
 from bsvr_pp.tables.columns import Column, Encoding, Numbers, Words, finite_numbers, kind_of, refuse_written_numbers
 from bsvr_pp.tables.files import open_table
 
@@ -58,7 +58,7 @@ class Table:
         with of_file(self.path):
             encoding = Encoding.of_table(self.inputs)
             X, _ = encoding.transform(self.inputs)
-        said = [*encoding.notes, *encoding.codes(X)]
+        said = [*encoding.notes, *encoding.codes(X), *encoding.codes_of(self.target, self.y, "leave these rows out")]
         for name, values in zip(encoding.names, X.T, strict=True):
             whole = encoding.kinds.get(name) is Numbers and (values == np.round(values)).all()
             if whole and np.unique(values).size == values.size:
@@ -86,10 +86,10 @@ def read_data(path: str | Path, target: str | None = None, *, numeric: bool = Fa
     ``numeric``, inputs must be finite numbers without gaps, like the target.
     """
     frame, (chosen,), notes = _read(path, [target], Numbers, Numbers if numeric else None)
-    y = targets_of(str(path), chosen, frame[chosen])
+    y = _numbers(str(path), chosen, _complete(str(path), chosen, frame[chosen]))
     inputs = frame.drop(columns=chosen)
     for name in inputs if numeric else ():
-        targets_of(str(path), name, inputs[name])
+        _numbers(str(path), name, _complete(str(path), name, inputs[name]))
     return Table(str(path), inputs, y, chosen, notes, y)
 
 
@@ -122,8 +122,7 @@ def read_times(path: str | Path, target: str | None, event: str) -> Table:
 def read_classes(path: str | Path, target: str | None = None) -> Table:
     """Read a file with a column of ordered classes, numbers or words; sorting gives their order."""
     frame, (chosen,), notes = _read(path, [target], None)
-    values = frame[chosen]
-    _refuse_gaps(str(path), chosen, values)
+    values = _complete(str(path), chosen, frame[chosen])
     with of_file(path):
         labels = _labels(chosen, values)
     classes, number = np.unique(labels, return_inverse=True)
@@ -176,14 +175,16 @@ def _read(
 
 
 def targets_of(path: str, name: str, values: pd.Series) -> Array:
-    """Return the column to predict as finite numbers, without gaps."""
-    _refuse_gaps(path, name, values)
-    return _numbers(path, name, values)
+    """Return the column to predict as finite numbers, without gaps; no other column of predictions has its name."""
+    check_target(name)
+    return _numbers(path, name, _complete(path, name, values))
 
 
-def _refuse_gaps(path: str, name: str, values: pd.Series) -> None:
+def _complete(path: str, name: str, values: pd.Series) -> pd.Series:
+    """Return a column, which must have no gaps."""
     if values.isna().any():
         raise DataError(f"{path}: column {name!r} has a missing value in row {values.index[values.isna()][0]}")
+    return values
 
 
 def _numbers(path: str, name: str, values: pd.Series) -> Array:

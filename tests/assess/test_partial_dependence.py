@@ -177,10 +177,10 @@ def test_polars(svr):
 
 
 def test_an_integer_is_a_name_before_it_is_a_place(of_arrays):
-    table = pd.DataFrame(X, columns=[1, 2, 5])
+    table = pd.DataFrame(X, columns=[1, 2, "self"])
     with pytest.warns(UserWarning, match="was fitted without feature names"):
-        found = [bp.effect(of_arrays, table, name)["mean"].tolist() for name in (1, "1", np.int64(2), 0)]
-    expected = [bp.effect(of_arrays, X, place)["mean"].tolist() for place in (0, 0, 1, 0)]
+        found = [bp.effect(of_arrays, table, name)["mean"].tolist() for name in (1, "1", np.int64(2), 0, "self")]
+    expected = [bp.effect(of_arrays, X, place)["mean"].tolist() for place in (0, 0, 1, 0, 2)]
     assert found == expected
 
 

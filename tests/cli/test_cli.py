@@ -46,6 +46,7 @@ def test_compare_writes_table_results_and_pictures(tmp_path):
     assert "20 rows to train on, 5 to test, 2 inputs, target price" in run.output
     assert "lengthscale height" in run.output
     assert "[width]" in run.output
+    assert "densities in units of price; evidences, LOO densities and hyperparameters of standardised" in run.output
     assert "Hyperparameters" in run.output and "draws per second" not in run.output
     assert not [line for line in run.output.splitlines() if "…" in line and not line.startswith("  ")]  # progress alone
     names = ("predictive", "hyperparameters", "effects", "calibration", "evidence")

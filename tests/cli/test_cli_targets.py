@@ -51,6 +51,14 @@ def test_censored_times(predicted):
     assert "sd" not in found  # it may be infinite
 
 
+def test_every_time_and_coverage_has_its_columns():
+    svr = bp.BayesianSVR(kernel="rbf", inference="mean_field", restarts=1, random_state=0).fit(X[:, None], 1e7 + Y)
+    table = svr.predict_table(NEW[:, None], 0.9000001, times=[10_000_001, 1e7, 1e7 + 0.5, 2.0, 1e-5])
+    names = ["10000001", "10000000", "10000000.5", "2", "1e-05"]
+    assert list(table)[2:] == ["lower 90.00001 %", "upper 90.00001 %", *(f"P(> {name})" for name in names)]
+    assert list(svr.predict_table(NEW[:, None], 0.55))[2] == "lower 55 %"
+
+
 @pytest.mark.slow
 def test_ordered_classes(predicted):
     grade = np.array(["a", "b", "c"])[np.digitize(Y, [-0.4, 0.4])]

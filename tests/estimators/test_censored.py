@@ -7,6 +7,7 @@ import pytest
 import bsvr_pp as bp
 from bsvr_pp.estimators.validation import IntervalTargets, SeveralTargets, concordance, targets_of
 from bsvr_pp.inference.prediction.component import Component
+from bsvr_pp.model.row_kinds import representative
 
 RNG = np.random.default_rng(0)
 X = RNG.uniform(-3, 3, (40, 1))
@@ -64,6 +65,21 @@ def test_all_times_take_one_computation_of_f(svr, monkeypatch):
     assert len(calls) == 2 * members and list(table.columns[4:]) == ["P(> -0.5)", "P(> 0.3)", "P(> 1.2)"]
     pd.testing.assert_frame_equal(table.iloc[:, :4], svr.predict_table(new))
     np.testing.assert_array_equal(svr.predict_survival_function(new, [0.3])[:, 0], table["P(> 0.3)"])
+
+
+def test_a_far_end_says_nothing_and_gross_errors_are_set_aside(svr):
+    """Before, ends at 1e6 decided the unit of the targets, and one error made all noise wide."""
+    ends = np.where(np.isinf(ENDS), 1e6, ENDS)
+    np.testing.assert_allclose(bp.BayesianSVR(intervals=True, **OPTIONS).fit(X, ends).predict(X), svr.predict(X))
+    given = representative([0.0, -1e6, 0.2, 0.0, 1.0, 2.0], [0.0, 0.1, 1e6, 2.0, 1.0, 2.0])
+    np.testing.assert_allclose(given, [0.0, 0.1, 0.2, 1.0, 1.0, 2.0])
+    np.testing.assert_array_equal(representative([0.0, 0.1], [1e6, 1e6]), [5e5, 5e5 + 0.05])  # all are as wide
+    ends = ENDS.copy()
+    ends[np.flatnonzero(LATENT < LIMIT)[3]] = -1e4
+    with pytest.warns(UserWarning, match="are set aside"):
+        wrong = bp.BayesianSVR(intervals=True, **OPTIONS).fit(X, ends)
+    assert wrong.outliers_.tolist() == [np.flatnonzero(LATENT < LIMIT)[3]]
+    np.testing.assert_allclose(wrong.predict(X), svr.predict(X), atol=0.1)
 
 
 def test_equal_ends_are_ordinary_targets():

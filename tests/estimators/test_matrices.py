@@ -205,6 +205,14 @@ def test_repeated_rows_are_one_row_with_their_weight():
     assert len(many._fit.rows.y) == 50
 
 
+def test_a_constant_in_a_matrix_changes_nothing_and_features_far_from_zero_are_warned_of(svr):
+    shifted = bp.BayesianSVR(**SVR).fit(K + 1e4, Y)
+    np.testing.assert_allclose(shifted.predict(K_NEW + 1e4), svr.predict(K_NEW), atol=0.02)
+    far = X + 1e3
+    with pytest.warns(UserWarning, match="features far from 0.*KernelCenterer"):
+        bp.BayesianSVR(**SVR).fit(far @ far.T, X[:, 0])
+
+
 def shared_letters(A, B):
     counts = [np.array([[word.count(letter) for letter in "abc"] for word in words], float) for words in (A, B)]
     return counts[0] @ counts[1].T

@@ -108,6 +108,13 @@ def test_a_step_without_noise_is_kept():
     assert bp.BayesianSVR(**FAST).fit(LINE, (LINE[:, 0] > 0.01).astype(float)).outliers_.size == 0
 
 
+def test_targets_that_no_noise_describes_are_warned_of():
+    """A third is -999: f is between the two kinds, and intervals hold neither."""
+    y = np.where(np.arange(80) % 10 < 3, -999.0, targets())
+    with pytest.warns(UserWarning, match="intervals of 90 % hold only [0-9]+ % of the targets: .* two kinds"):
+        bp.BayesianSVR(kernel="rbf", **FAST).fit(LINE, y)
+
+
 def test_targets_of_which_most_are_equal_lose_no_row():
     y = np.where(np.arange(80) % 10 == 0, 5.0 + np.arange(80.0), 0.0)
     assert bp.BayesianSVR(**FAST).fit(LINE, y).outliers_.size == 0

@@ -273,7 +273,11 @@ def test_a_density_that_is_infinite_at_a_bound_or_on_a_ridge_is_integrated_out()
     assert 0.5 < found["posterior"]["s"].values.mean() < 2.5
 
 
-@pytest.mark.parametrize("scale", [lambda: pm.HalfFlat("a"), lambda: pm.math.exp(pm.Flat("a"))])
+def ordered():
+    return pm.HalfNormal("a", shape=2, transform=pm.distributions.transforms.ordered, initval=[1.0, 2.0])[0]
+
+
+@pytest.mark.parametrize("scale", [lambda: pm.HalfFlat("a"), lambda: pm.math.exp(pm.Flat("a")), ordered])
 def test_an_evidence_over_a_flat_prior_is_known_up_to_a_constant(scale):
     model = few(lambda: scale() * pm.gp.cov.ExpQuad(1, ls=1.0))
     with pytest.warns(UserWarning, match="the prior density of a is not normalised: the evidence is known up to"):

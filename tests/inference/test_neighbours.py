@@ -1,6 +1,7 @@
 """Predictions of f from the nearest rows of each new input, against brute force and the whole model."""
 
 import numpy as np
+import pymc as pm
 import pytest
 
 import bsvr_pp as bp
@@ -75,6 +76,20 @@ def test_draws_and_the_mode_have_no_neighbours(problem):
     mode = bp.fit(bp.MAP(), model, hyperparameters=at, progressbar=False)
     with pytest.raises(ValueError, match="neighbours=12 takes the result of an approximation that integrates f out"):
         bp.predict(mode, NEW, model=model, neighbours=12)
+
+
+def test_half_of_the_nearest_rows_are_not_censored():
+    """Before, f among censored rows alone rose to ten times the largest target."""
+    x = np.linspace(0.0, 3.0, 61)
+    low, high = np.minimum(x, 1.01), np.where(x < 1.01, x, np.inf)
+    with pm.Model() as model:
+        f = bp.GP(cov_func=100.0 + pm.gp.cov.ExpQuad(1, ls=1.0)).prior("f", X=x[:, None])
+        bp.Interval("y", f, low, high, C=20.0, epsilon=0.01)
+    problem = read_model(model)
+    near = nearest_rows(problem, {}, np.array([[2.96]]), 8)[0]
+    assert set(near) == {*range(17, 21), *range(57, 61)}
+    with pytest.warns(UserWarning, match="all 4 nearest rows of 1 of 2 new inputs are censored on one side"):
+        moments_given(problem, {}, np.array([[2.9], [0.1]]), np.array([[57, 58, 59, 60], [0, 1, 2, 3]]))
 
 
 def test_failures_are_counted_in_a_warning(problem, monkeypatch):

@@ -1,6 +1,7 @@
 """Scales of the noise of fits on nearest rows, against exact leave-one-out and simulated data."""
 
 from dataclasses import replace
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
@@ -63,6 +64,21 @@ def dense(X, y, **options):
 @pytest.fixture(scope="module")
 def in_one():
     return dense(*simulated(300, two_regions))
+
+
+def test_rows_that_learn_scales_have_the_mean_of_many_equal_targets(monkeypatch):
+    y = np.where(np.arange(400) % 10 < 6, 0.0, np.random.default_rng(0).gamma(0.5, size=400))
+    problem = SimpleNamespace(targets=y)
+    used = []
+
+    def learned(problem, point, rows, count, *others):
+        used.append(rows)
+        return SimpleNamespace(log_density=np.full(rows.size, 0.1 * count), scales=None)
+
+    monkeypatch.setattr(neighbours, "_scales_of", learned)
+    choose_neighbours(problem, {}, [16, 32, 64, 128], np.random.default_rng(0))
+    assert [rows.size for rows in used] == [400, 152, 58, 22] and np.unique(used[0]).size == 400
+    np.testing.assert_allclose([y[rows].mean() for rows in used], y.mean(), rtol=0.15)
 
 
 def test_densities_of_the_rows_given_the_others_are_exact_for_gaussian_noise():

@@ -6,7 +6,7 @@ import pytest
 from pymc.model.fgraph import clone_model
 
 import bsvr_pp as bp
-from bsvr_pp.model.problem import read_model
+from bsvr_pp.model.problem import read_model, restricted
 
 X = np.random.default_rng(0).normal(size=(8, 2))
 Y = np.sin(X[:, 0])
@@ -74,6 +74,27 @@ def test_one_reading_serves_other_data():
         np.testing.assert_allclose(K @ v if isinstance(K, np.ndarray) else K.matvec(v), truth.matvec(v))
         assert noise.parameters == expected.parameters
         assert first.noise_at(point).parameters["epsilon"] == 0.5  # the first reading is what it was
+
+
+@pytest.mark.filterwarnings("ignore:The sum_to_1")
+def test_transforms_that_leave_out_a_part_of_a_prior():
+    T = pm.distributions.transforms
+    with pm.Model() as model:
+        top = pm.HalfCauchy("top", 1.0)
+        pm.Uniform("to top", 0.0, top)
+        pm.Dirichlet("sparse", np.full(3, 0.05))
+        pm.Dirichlet("simplex", np.ones(3), default_transform=T.sum_to_1)
+        pm.ZeroSumNormal("zero sum", shape=3)
+        pm.Beta("odds", 0.05, 0.05)
+        pm.VonMises("angle", 0.0, 1.0)
+        pm.HalfFlat("flat")
+        pm.Exponential("none", 1.0, default_transform=None)
+        pm.Normal("wide", transform=T.Interval(-9.0, 9.0))
+        pm.Normal("ordered", shape=2, transform=T.ordered, initval=[0.0, 1.0])
+        pm.HalfNormal("ordered log", shape=2, transform=T.ordered, initval=[1.0, 2.0])
+        pm.LogNormal("inside", default_transform=T.Interval(1.0, 2.0))
+        pm.Uniform("narrow", 0.0, 5.0, default_transform=T.Interval(0.0, 1.0))
+    assert restricted(model, model.free_RVs) == ["ordered", "ordered log", "inside", "narrow"]
 
 
 def test_log_priors_are_those_of_pymc():

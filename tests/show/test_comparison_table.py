@@ -172,15 +172,34 @@ def test_known_labels_are_compared_without_laplace():
     assert abs(table.loc["found", "evidence error"]) < 0.3 and np.isfinite(table.loc["found", "elpd"])
 
 
+@pytest.mark.filterwarnings("ignore")  # of few draws
+def test_given_hyperparameters_and_those_at_one_point_are_not_integrated_out():
+    x = np.random.default_rng(0).normal(size=(8, 2))
+    with pm.Model() as model:
+        scale, C = pm.LogNormal("scale", shape=2), pm.LogNormal("C")
+        f = bp.GP(cov_func=pm.gp.cov.ExpQuad(2, ls=scale)).prior("f", X=x)
+        bp.SoftInsensitive("y", mu=f, C=C, epsilon=0.1, beta=0.3, observed=x[:, 0])
+    nuts = bp.NUTS(latent=bp.MeanField(), draws=5, tune=5, chains=1, nuts_sampler="pymc")
+    given, options = {"scale": [1.0, 2.0]}, {"random_seed": 0, "progressbar": False}
+    sampled = bp.fit(nuts, model, hyperparameters=given, **options)
+    results = {"draws": sampled, "point": bp.fit(bp.MeanField(), model, **options)}
+    table = bp.compare(results, "draws", model=model, loo=False)
+    assert table["p(y)"].isna().all() and table.attrs["theta"]["scale"] == given["scale"]
+    assert table.loc["draws", "scale[1]"] == 2.0 and np.isnan(table.loc["draws", "scale[1] sd"])
+    with pytest.raises(ValueError, match="result must have sampled hyperparameters"):
+        bp.integrated_evidence(sampled, model=model)
+
+
 def test_a_hyperparameter_with_the_name_of_a_column_has_another_name():
     x = np.linspace(-2, 2, 8)[:, None]
     with pm.Model():
-        seconds = pm.LogNormal("seconds", 0.0, 0.5)
-        f = bp.GP(cov_func=seconds * pm.gp.cov.ExpQuad(1, ls=1.0)).prior("f", X=x)
+        seconds, sd = pm.LogNormal("seconds", 0.0, 0.5), pm.LogNormal("seconds sd", 0.0, 0.5)
+        f = bp.GP(cov_func=seconds * sd * pm.gp.cov.ExpQuad(1, ls=1.0)).prior("f", X=x)
         bp.SoftInsensitive("y", mu=f, C=5.0, epsilon=0.1, beta=0.3, observed=np.sin(x[:, 0]))
-        result = bp.fit(bp.MeanField(), hyperparameters={"seconds": 0.7}, progressbar=False)
+        result = bp.fit(bp.MeanField(), hyperparameters={"seconds": 0.7, "seconds sd": 0.6}, progressbar=False)
         (row,) = bp.compare({"m": result}, annealed=None, loo=False, integrated=False).to_dict("records")
     assert row["hyperparameter seconds"] == 0.7 and row["seconds"] == result.attrs["sampling_time"]
+    assert np.isnan(row["seconds sd"]) and row["hyperparameter seconds sd"] == 0.6
 
 
 def test_a_model_may_have_no_hyperparameters():

@@ -2,6 +2,7 @@
 
 import numpy as np
 import pandas as pd
+import pymc as pm
 import pytest
 from arviz_plots import PlotCollection
 from matplotlib.collections import FillBetweenPolyCollection
@@ -26,13 +27,16 @@ def two_inputs():
 
 def test_predictive_bands_mark_the_support_vectors(sinc_model, sinc_results):
     model, data = sinc_model
-    figure = bp.plot_predictive(sinc_results, model=model, input_units=(5.0, 1.0))
+    test = {"X_test": data.X[:3], "y_test": data.y[:3]}
+    figure = bp.plot_predictive(sinc_results, model=model, input_units=(5.0, 1.0), labels=(r"$\frac$", "y"), **test)
+    figure.canvas.draw()  # which reads no formula
     visible = [axis for axis in figure.axes if axis.get_visible()]
     assert [axis.get_title() for axis in visible] == list(sinc_results)
     drawn = {line.get_label(): line.get_xdata() for line in visible[1].lines}
     support = sinc_results["Laplace"]["latent_posterior"]["support"].values
     np.testing.assert_allclose(drawn["off-bound support vector"], data.X[support == 1, 0] + 5.0)
     np.testing.assert_allclose(drawn["data"], data.X[:, 0] + 5.0)
+    np.testing.assert_allclose(drawn["test data"], data.X[:3, 0] + 5.0)
     tube, mean = (
         next(line for line in visible[1].lines if line.get_label() == label).get_ydata()
         for label in ("tube, ±epsilon", "mean of f")
@@ -41,6 +45,18 @@ def test_predictive_bands_mark_the_support_vectors(sinc_model, sinc_results):
     assert not any("support" in str(line.get_label()) for line in visible[3].lines)
     with pytest.raises(ValueError, match="at least one result"):
         bp.plot_predictive({}, model=model)
+
+
+def test_the_ends_of_intervals_are_marked():
+    X, low = np.arange(6.0)[:, None], np.array([-np.inf, *np.arange(1.0, 6.0)])
+    with pm.Model():
+        f = bp.GP(cov_func=pm.gp.cov.ExpQuad(1, ls=1.0)).prior("f", X=X)
+        bp.Interval("y", f, low, [0.5, 1.0, 2.0, 3.5, np.inf, np.inf], C=5.0, epsilon=0.1, beta=0.3)
+        results = {"mean field": bp.fit(bp.MeanField(), progressbar=False)}
+        lines = bp.plot_predictive(results).axes[0].lines
+    drawn = {line.get_label(): np.transpose(line.get_data()).tolist() for line in lines}
+    assert drawn["data"] == [[1, 1], [2, 2]] and drawn["upper end"] == [[0, 0.5], [3, 3.5]]
+    assert drawn["lower end"] == [[3, 3], [4, 4], [5, 5]]
 
 
 def test_several_inputs_are_drawn_against_their_predictions(two_inputs):
@@ -75,9 +91,10 @@ def test_hyperparameters_of_draws_have_intervals_and_those_of_points_have_none(s
 
 
 def test_entries_of_vectors_are_named(two_inputs):
-    picture = hyperparameters_picture(two_inputs[3], {"lengthscale": ["first", "second"]})
+    picture = hyperparameters_picture(two_inputs[3], {"lengthscale": ["first", r"$\frac$"]})
+    picture.viz["figure"].item().canvas.draw()
     written = [text.get_text() for text in picture.viz["plot"].sel(column="labels").item().texts]
-    assert {"first", "second"} <= set(written)
+    assert {"first", r"\$\frac\$"} <= set(written)
 
 
 def test_calibration_draws_the_shares(sinc_model, sinc_results):
@@ -175,6 +192,17 @@ def test_two_columns(svr):
     np.testing.assert_array_equal([line.get_ydata() for line in of_second.lines], found.T)
     assert of_both.get_xlabel() == "town" and of_both.get_legend().get_title().get_text() == "garden"
     assert [container.get_label() for container in of_both.containers] == ["False", "True"]
+
+
+@pytest.mark.parametrize("pair", [("rooms", r"$\frac$"), (r"$\frac$", "rooms"), ("rooms", "garden")])
+def test_a_column_of_one_value_or_of_words_has_curves_and_no_formula(pair):
+    table = TABLE[["rooms", "garden"]].assign(**{r"$\frac$": RNG.normal(size=N)})
+    table["garden"] = table["garden"].map({True: "$^$", False: "no"})
+    svr = bp.BayesianSVR(kernel="rbf", inference="mean_field", restarts=1).fit(table, table["rooms"])
+    figure = bp.plot_effect(svr, table.assign(**{r"$\frac$": 1.5}), [pair, "garden"], target="$y$")
+    figure.canvas.draw()
+    axis, _ = figure.axes
+    assert axis.get_xlabel() == "rooms" and axis.get_legend().get_texts()[0].get_text() in ("1.5", r"\$^\$")
 
 
 def test_one_column_of_an_array():

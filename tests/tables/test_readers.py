@@ -100,6 +100,13 @@ def test_true_and_false_are_one_and_zero(tmp_path, others):
     np.testing.assert_array_equal(read_data(tmp_path / "data.csv").inputs["a"], expected)
 
 
+def test_codes_of_missing_targets_are_noted(tmp_path):
+    (tmp_path / "data.csv").write_text(csv(range(20)) + "20,-999\n21,-999\n22,-999\n")
+    dataset, _ = read_data(tmp_path / "data.csv").encode()
+    said = "column 'y' has -999 in 3 rows, far from all others: leave these rows out, if they have no value"
+    assert f"{tmp_path / 'data.csv'}: {said}" in dataset.notes
+
+
 @pytest.mark.parametrize(
     ("content", "message"),
     [

@@ -12,6 +12,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from functools import partial
 from math import ceil
 from typing import NamedTuple, Self
 
@@ -25,7 +26,17 @@ from scipy.special import log_softmax, logsumexp
 
 from bsvr_pp.core.approximations import LatentPosterior
 from bsvr_pp.core.approximations.mean_field import MISMATCH, NearestMoments, mean_field, nearest_moments
-from bsvr_pp.core.arrays import Array, Rows, check_count, check_fields, check_positive, generator, is_number, numbers
+from bsvr_pp.core.arrays import (
+    Array,
+    Rows,
+    check_count,
+    check_fields,
+    check_positive,
+    generator,
+    is_number,
+    numbers,
+    warn,
+)
 from bsvr_pp.core.covariance.covariance import each_block, scatter
 from bsvr_pp.core.docs import shared
 from bsvr_pp.core.losses import NoiseModel
@@ -50,6 +61,7 @@ _NONE = 1e-5  # probability at an input that counts as 0
 _TINY = 1e-300  # smallest weight
 _NEAREST = 64  # nearest rows whose densities are used
 _WORTH = 0.05  # nats a row that justify more rows in predictions,
+_GOLDEN = 0.5 * (5.0**0.5 - 1.0)  # turn after which the numbers of the first rows are even, however many they are
 _COST = 1.4  # and power of their number that reduces the rows compared
 _TURNS = 8  # of computing weights and offsets
 
@@ -213,6 +225,9 @@ def choose_neighbours(
     """Increase ``counts`` while random rows gain 0.05 nats each; learn scales of the noise."""
     n = problem.targets.size
     rows, best = rng.choice(n, min(_ROWS, n), replace=False), counts[0]
+    if mostly_equal(problem.targets):  # the first rows have the mean of all targets, which a few rows learn
+        turned = (rng.random() + _GOLDEN * np.arange(n)) % 1.0
+        rows = np.argsort(problem.targets, kind="stable")[np.argsort(turned)[: rows.size]]
     order = rng.permutation(0 if far is None else len(far.y))
 
     def scales_of(rows: Rows, count: int) -> RowScales:
@@ -379,6 +394,12 @@ def moments_given(problem: Problem, point: Point, X: Array, near: Rows, progress
 
     parts = each_block(of_group, -(-len(X) // size), progress)
     mean, variance, converged = (np.concatenate(each) for each in zip(*parts, strict=True))
+    ends = [*problem.given_ends().values()]
+    if ends and (alone := np.isinf(ends)[:, near].all(axis=2).any(axis=0)).any():
+        warn(
+            f"all {count} nearest rows of {alone.sum()} of {len(X)} new inputs are censored on one side, and f is "
+            "little more than its prior there: give more neighbours"
+        )
     if not converged.all():
         bad = len(X) - np.count_nonzero(converged)
         warn_unconverged(f"mean field on the {count} nearest rows did not converge for {bad} of {len(X)} new inputs")
@@ -386,14 +407,32 @@ def moments_given(problem: Problem, point: Point, X: Array, near: Rows, progress
 
 
 def nearest_rows(problem: Problem, point: Point, X: Array, count: int) -> Rows:
-    """Return numbers of the training rows nearest to each input, nearest first; at most ``count`` or all rows."""
-    apart = _apart(problem, point, X)
-    if apart is not None:
-        return np.argsort(apart, axis=1, kind="stable")[:, :count]
-    unit = _unit(problem, point)
-    tree = problem.cached(("tree", *unit.tolist()), lambda: cKDTree(problem.inputs / unit))
-    found = tree.query(X / unit, k=np.arange(1, min(count, problem.targets.size) + 1))
-    return np.asarray(found[1], dtype=np.int64)
+    """Return numbers of the training rows nearest to each input; at most ``count`` or all rows.
+
+    If targets are censored, half of the rows have two known ends: f far from all of these would be arbitrary.
+    """
+    apart, unit, found = _apart(problem, point, X), _unit(problem, point), list[Rows]()
+    kinds = problem.cached("kinds of rows", lambda: _kinds(problem))
+    for i, rows in enumerate(kinds):
+        share = min(-(-(count - sum(each.shape[1] for each in found)) // (len(kinds) - i)), rows.size)
+        if apart is not None:
+            place = np.argsort(apart[:, rows], axis=1, kind="stable")[:, :share]
+        else:
+            made = partial(_tree, problem, rows, unit)
+            tree = problem.cached(("tree", i, *unit.tolist()), made)
+            place = tree.query(X / unit, k=np.arange(1, share + 1))[1]
+        found.append(rows[place])
+    return np.hstack(found)
+
+
+def _tree(problem: Problem, rows: Rows, unit: Array) -> cKDTree:
+    return cKDTree(problem.inputs[rows] / unit)
+
+
+def _kinds(problem: Problem) -> list[Rows]:
+    """Return the censored rows and the others, the smaller number first."""
+    censored = np.isinf([np.zeros(problem.targets.size), *problem.given_ends().values()]).any(axis=0)
+    return sorted((rows for rows in (np.flatnonzero(censored), np.flatnonzero(~censored)) if rows.size), key=len)
 
 
 def nearest_others(problem: Problem, point: Point, rows: Rows, count: int) -> Rows:
