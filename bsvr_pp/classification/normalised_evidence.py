@@ -33,6 +33,7 @@ from bsvr_pp.model.problem import Point, Problem
 NORMALISER = Annealed(particles=1000, groups=16, moves=4, efficiency=0.93)
 _FAR = 20.0  # change of an unconstrained value above which a hyperprior is considered improper
 _TO_ROUNDING = {"ftol": 0.0, "gtol": 1e-9}
+_RATE = 0.2  # of the first half of the steps
 _DECAY, _DECAY_SQUARE = 0.8, 0.95  # of the averages of the gradient and of its square
 _STEADY = 0.3  # largest change of a log hyperparameter between the averages of the last two sixths of the steps
 
@@ -85,7 +86,7 @@ class LabelPrior(SearchObjective):
                 "C has a value for each training point, which says nothing about new ones: give it a number"
             )
         log_prior = problem.model.logp(vars=problem.prior_terms)
-        graphs = [*problem.model.replace_rvs_by_values([problem.covariance.smooth, *problem.parameters]), log_prior]
+        graphs = [*problem.model.replace_rvs_by_values([problem.K, *problem.parameters]), log_prior]
         self._hyperprior = problem.function("hyperprior of labels", lambda: self._compiled([log_prior]))
         self._values = problem.function("labels", lambda: problem.compile_on(problem.values, graphs))
         self._total = problem.function(f"gradient of labels by {latent!r}", self._compile_total)
@@ -115,9 +116,7 @@ class LabelPrior(SearchObjective):
     def at(self, x: Array) -> tuple[Covariance, float, float]:
         """Return covariance with its jitter, C, and log hyperprior (a density of the unconstrained hyperparameters)."""
         K, C, log_prior = self._values(*self._split(x), *self._problem.given_data)
-        jitter = self._problem.prior.jitter
-        K[np.diag_indices_from(K)] += jitter
-        return Covariance(K, jitter=jitter), float(C), float(log_prior)
+        return Covariance(K, jitter=self._problem.prior.jitter), float(C), float(log_prior)
 
     def gradient(self, x: Array, normalisers: Sequence[Gradient]) -> Array:
         """Return the gradient of log evidence plus log hyperprior; of the hyperprior alone if the evidence fails."""
@@ -216,9 +215,7 @@ class NormalisedEvidence:
         return Optimum(prior.unpack(best), np.nan, bool(steady), message, self.steps)
 
 
-def stochastic_ascent(
-    gradient: Callable[[Array], Array], start: Array, *, steps: int, rate: float = 0.2
-) -> tuple[Array, Array]:
+def stochastic_ascent(gradient: Callable[[Array], Array], start: Array, *, steps: int) -> tuple[Array, Array]:
     """Run Adam (Kingma & Ba 2015); return the average of the last third of the steps, and all points."""
     x, first, second = np.array(start, dtype=np.float64), np.zeros(start.size), np.zeros(start.size)
     trace = np.empty((steps, start.size))
@@ -227,6 +224,6 @@ def stochastic_ascent(
         first += (1 - _DECAY) * (slope - first)
         second += (1 - _DECAY_SQUARE) * (slope**2 - second)
         size = np.sqrt(second / (1 - _DECAY_SQUARE ** (step + 1))) + 1e-12
-        x = x + rate * min(1.0, 2.0 * (1.0 - step / steps)) * first / (1 - _DECAY ** (step + 1)) / size
+        x = x + _RATE * min(1.0, 2.0 * (1.0 - step / steps)) * first / (1 - _DECAY ** (step + 1)) / size
         trace[step] = x
     return trace[-max(steps // 3, 1) :].mean(axis=0), trace

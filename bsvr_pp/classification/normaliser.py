@@ -45,21 +45,28 @@ class Known:
 
     def __call__(self, f: ArrayLike) -> Array:
         """Log factor of each row of f (draws, n)."""
-        draws, C = _at_points(f, self.C)
-        weight = np.broadcast_to(self.weight, C.shape)
+        draws, C, weight = self._at_points(f)
         return _log_known(draws, C) if (weight == 1).all() else _log_known_each(draws, C) @ weight
 
     def slopes(self, f: ArrayLike) -> tuple[Array, dict[str, Array]]:
         """Return derivatives by f, (draws, n), and by C, (draws,) for a number and (draws, n) for a vector."""
-        draws, C = _at_points(f, self.C)
+        draws, C, weight = self._at_points(f)
         by_f, by_C = _known_slopes(draws, C)
-        share = self._share(draws, C)
+        share = self._share(draws, C, weight)
         by_C = share * by_C
         return share * by_f, {"C": by_C if np.ndim(self.C) else by_C.sum(axis=1)}
 
-    def _share(self, draws: Array, C: Array) -> Array:
+    def _at_points(self, f: ArrayLike) -> tuple[Array, Array, Array]:
+        """Return draws (draws, n), and C and the weight of each point (n,)."""
+        draws, scale = np.ascontiguousarray(f, dtype=np.float64), np.ravel(np.asarray(self.C, dtype=np.float64))
+        n = draws.shape[1]
+        if scale.size not in (1, n):
+            raise ValueError(f"C must be one number or {n} as f has points, got {scale.size}")
+        return draws, np.full(n, scale) if scale.size == 1 else scale, np.broadcast_to(self.weight, n)
+
+    def _share(self, draws: Array, C: Array, weight: Array) -> Array:
         """Return the factor between the slopes of log ν and of this function."""
-        return np.broadcast_to(self.weight, draws.shape)
+        return weight
 
 
 @dataclass(frozen=True, slots=True)
@@ -68,13 +75,11 @@ class MeanKnown(Known):
 
     def __call__(self, f: ArrayLike) -> Array:
         """Log factor of each row of f (draws, n)."""
-        draws, C = _at_points(f, self.C)
-        weight = np.broadcast_to(self.weight, C.shape)
+        draws, C, weight = self._at_points(f)
         total = np.average(_known(draws, C), axis=1, weights=weight)
         return np.asarray(weight.sum() * np.log(total))
 
-    def _share(self, draws: Array, C: Array) -> Array:
-        weight = np.broadcast_to(self.weight, C.shape)
+    def _share(self, draws: Array, C: Array, weight: Array) -> Array:
         known = weight * _known(draws, C)
         return np.asarray(weight.sum() * known / known.sum(axis=1, keepdims=True))
 
@@ -127,15 +132,6 @@ class NormaliserCloud:
         f, _ = path.move(f, known(f), 1.0, _MOVES, self.rng)
         self._white, self._age = K.whiten(f.T), self._age + 1
         return averaged_gradient(K, known, f)
-
-
-def _at_points(f: ArrayLike, C: ArrayLike) -> tuple[Array, Array]:
-    """Return draws (draws, n), and C of each point (n,)."""
-    draws, scale = np.ascontiguousarray(f, dtype=np.float64), np.ravel(np.asarray(C, dtype=np.float64))
-    n = draws.shape[1]
-    if scale.size not in (1, n):
-        raise ValueError(f"C must be one number or {n} as f has points, got {scale.size}")
-    return draws, np.full(n, scale) if scale.size == 1 else scale
 
 
 @vectorized

@@ -111,7 +111,7 @@ class SVMLabel(Discrete):
         return super().dist([f, C], **kwargs)
 
     @staticmethod
-    def support_point(rv: Tensor, size: object, f: Tensor, C: Tensor) -> Tensor:
+    def support_point(rv: Tensor, size: object, f: Tensor, C: Tensor, *reach: Tensor) -> Tensor:
         """Return the likelier label."""
         label = pt.switch(pt.broadcast_arrays(f, C)[0] < 0, -1, 1)
         return label if rv_size_is_none(size) else pt.full(size, label)
@@ -182,10 +182,7 @@ class KnownLabel(Discrete):
         """Return a variable without a name, outside a model."""
         return super().dist([f, C, reach], **kwargs)
 
-    @staticmethod
-    def support_point(rv: Tensor, size: object, f: Tensor, C: Tensor, reach: Tensor) -> Tensor:
-        """Return the likelier label."""
-        return SVMLabel.support_point(rv, size, f, C)
+    support_point = staticmethod(SVMLabel.support_point)
 
     @staticmethod
     def logp(value: Tensor, f: Tensor, C: Tensor, reach: Tensor) -> Tensor:

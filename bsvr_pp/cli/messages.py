@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import warnings
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
@@ -41,6 +42,17 @@ def print_notes(notes: Sequence[str]) -> None:
     """Print notes about a file to the error stream."""
     for note in notes:
         complain("note: " + note)
+
+
+@contextmanager
+def noting(place: Path, *reported: str) -> Iterator[None]:
+    """Print warnings as notes about a file, but not those that match a pattern of what is reported elsewhere."""
+    with warnings.catch_warnings(record=True) as said:
+        warnings.simplefilter("always", UserWarning)
+        for pattern in reported:
+            warnings.filterwarnings("ignore", pattern)
+        yield
+    print_notes([f"{place}: {warning.message}" for warning in said])
 
 
 class Output:

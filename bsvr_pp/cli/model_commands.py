@@ -10,7 +10,6 @@ from __future__ import annotations
 
 import os
 import sys
-import warnings
 from contextlib import nullcontext
 from dataclasses import replace
 from math import isfinite, nan, sqrt
@@ -23,7 +22,7 @@ from rich.table import Table
 from typer import Argument, Option
 
 import bsvr_pp as bp
-from bsvr_pp.cli.messages import Jobs, Seed, Target, fail, failing, print_notes
+from bsvr_pp.cli.messages import Jobs, Seed, Target, fail, failing, noting, print_notes
 from bsvr_pp.core.atomic_write import atomic_write, check_writable, is_sealed
 from bsvr_pp.tables import DataError, check_target, of_file
 
@@ -31,6 +30,9 @@ if TYPE_CHECKING:
     import pandas as pd
 
     from bsvr_pp.tables.readers import Table as DataTable
+
+# Warnings of a fit that the command prints in its own words, or as notes on the file.
+_REPORTED = (".*set aside", ".*did not converge", ".* has -?[0-9]+ in .* rows, far", ".*fitted in local blocks")
 
 
 def fit(
@@ -95,11 +97,9 @@ def fit(
             options["intervals"] = not into_folder and table.known.ndim == 2
             model = bp.BayesianSVR(noise, **options, random_state=seed)
     if into_folder:
-        with failing(MemoryError, ValueError), warnings.catch_warnings(record=True) as said:
-            warnings.simplefilter("always", UserWarning)
-            warnings.simplefilter("ignore", bp.ConvergenceWarning)  # it is reported below
+        with failing(MemoryError, ValueError), noting(data, *_REPORTED):
             folder = bp.fit_folder(model, data, folder=out, target=target)
-        print_notes([*folder.notes, *(f"{data}: {warning.message}" for warning in said)])
+        print_notes(folder.notes)
         title = f"{folder.target}: {folder.blocks_.n} rows, in its own units"
         _print(title, folder)
         _say_where(out, "NEW.parquet")
@@ -107,14 +107,12 @@ def fit(
     with (
         failing(MemoryError, ValueError),
         Console().status(f"fitting {len(dataset.y)} rows", spinner="dots") if sys.stdout.isatty() else nullcontext(),
-        warnings.catch_warnings(record=True) as said,
+        noting(data, *_REPORTED),
     ):
-        warnings.simplefilter("ignore", UserWarning)  # what did not converge or is set aside is reported below
-        warnings.filterwarnings("always", ".* rows repeat others")
         model.fit(table.inputs, table.known)
     result = model.result_
     result.attrs["target"] = dataset.target
-    print_notes([*dataset.notes, *(f"{data}: {warning.message}" for warning in said)])
+    print_notes(dataset.notes)
     title = f"{table.target}: {len(table.y)} rows, in its own units"
     if isinstance(model, bp.BayesianOrdinalSVC):
         title = f"{table.target}: {model.classes_.size} classes, in standard deviations of the noise"
@@ -258,8 +256,7 @@ def predict(
             rows, notes = read_new(data, encoding)
             print_notes(notes)
     try:
-        with failing(ValueError), warnings.catch_warnings(record=True) as said:
-            warnings.simplefilter("always", UserWarning)
+        with failing(ValueError), noting(data):
             if isinstance(found, bp.FolderModel):
                 count = found.predict_into(rows, out, coverage=coverage, times=times)
             else:
@@ -273,7 +270,6 @@ def predict(
                         add(found.predict_table(rows, coverage, target, times))
     except OSError as error:
         fail(f"the predictions cannot be written to {out}: {error}")
-    print_notes([f"{data}: {warning.message}" for warning in said])
     Console().print(f"{count} predictions of {escape(target)} are in [bold]{escape(str(out))}[/]")
 
 
@@ -282,12 +278,10 @@ def solve(model: Annotated[Path, Argument(help="Folder that bsvr-pp fit saved.")
 
     Other predictions do not need it. The same command continues an interrupted run.
     """
-    with failing(ValueError), warnings.catch_warnings(record=True) as said:
-        warnings.simplefilter("always", UserWarning)
+    with failing(ValueError), noting(model):
         found = bp.FolderModel(model)
         found.blocks = replace(found._local(), n_jobs=jobs, progressbar=sys.stdout.isatty())
         found.solve()
-    print_notes([f"{model}: {warning.message}" for warning in said])
     Console().print(f"{len(found.blocks_)} blocks are solved; the log evidence is {found.log_evidence_:.6g}")
 
 

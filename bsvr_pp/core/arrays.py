@@ -175,8 +175,7 @@ def checked_weights(sample_weight: ArrayLike | None, n: int) -> Array:
     weight = numbers("sample_weight", given, ("n",))
     if weight.size != n:
         raise ValueError(f"sample_weight must have {n} values as X has rows, got {weight.size}")
-    if (weight < 0).any():
-        raise ValueError(f"sample_weight must be >= 0, got {weight.min():g}")
+    check_positive("sample_weight", weight, or_zero=True)
     if not weight.any():
         raise ValueError("sample_weight must not be zero for all rows")
     return weight

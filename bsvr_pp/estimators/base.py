@@ -65,17 +65,17 @@ def check_flag(name: str, value: object) -> None:
         raise ValueError(f"{name} must be True or False, got {value!r}")
 
 
-def check_prior(kernel: object, ard: object, *more: str) -> None:
-    """Check the kernel of an estimator, also one of ``more``, and that ``ard`` has an effect."""
+def check_prior(kernel: object, ard: object) -> None:
+    """Check the kernel of an estimator, and that ``ard`` has an effect."""
     if not isinstance(kernel, PairwiseKernel):
-        check_kernel(kernel, *more, "precomputed")
+        check_kernel(kernel, "auto", "precomputed")
     check_flag("ard", ard)
     check_ard(kernel, ard)
 
 
-def check_model_options(estimator: BaseEstimator, methods: dict[str, Method], *kernels: str) -> Method:
-    """Check kernel (also one of ``kernels``), ard, restarts and inference; return its method, also of ``methods``."""
-    check_prior(estimator.kernel, estimator.ard, *kernels)
+def check_model_options(estimator: BaseEstimator, methods: dict[str, Method]) -> Method:
+    """Check kernel, ard, restarts and inference; return its method, also one of ``methods``."""
+    check_prior(estimator.kernel, estimator.ard)
     if estimator.restarts is not None:
         check_count("restarts", estimator.restarts, 1)
     method, methods = estimator.inference, _METHODS | methods

@@ -27,7 +27,6 @@ from bsvr_pp.inference.prediction.distribution import PredictiveDistribution
 Kernel = Literal["rbf"] | Callable[[Array, Array], Array]
 
 _GRID = {"gamma": [1.0, 10.0, 100.0, 1e3, 1e4], "lengthscale": [0.1, 0.3, 1.0, 3.0]}  # in median distances
-_REMEDY = "BayesianSVR fits local blocks"
 _DIAGONAL = 64  # rows of one call of the kernel for its diagonal
 
 
@@ -108,7 +107,7 @@ class LSSVR(SavedEstimator, RegressorMixin, BaseEstimator):  # type: ignore[misc
         inputs, targets, columns = training_arrays(self, X, y, sample_weight, y_numeric=True, least=2)
         rows = merge_rows(inputs, targets.astype(np.float64), sample_weight)
         check_varies("y", rows.y)
-        check_memory(type(self).__name__, len(rows.y), _REMEDY)
+        check_memory(type(self).__name__, len(rows.y), "BayesianSVR fits local blocks")
         try:
             solution = self._solved(rows, *self._select(rows))
         except LinAlgError:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -14,57 +14,52 @@ from bsvr_pp.estimators.validation import Columns
 from bsvr_pp.tables.columns import Numbers, place_of
 
 Monotone = Mapping[str | int, int] | Sequence[int] | NDArray[np.integer] | None
-_ALLOWED = "1 (f rises), -1 (f falls) or 0 (either)"
 
 
 @dataclass(frozen=True, slots=True)
 class Directions:
     """Signs by the name or the number of a column, or of all columns in their order."""
 
-    named: Mapping[str | int, int] | None
-    listed: tuple[int, ...] = ()
+    given: Mapping[str | int, int] | list[int]
 
     @classmethod
     def of(cls, monotone: Monotone) -> Directions:
         """Return the option, checked as far as it can be without data."""
         if isinstance(monotone, pd.Series):  # its index has the columns
             monotone = monotone.to_dict()
-        if monotone is None or isinstance(monotone, Mapping):
-            values, made = list((monotone or {}).values()), cls(monotone or {})
-        else:
-            values = np.asarray(monotone, dtype=object).tolist()
-            if not isinstance(values, list):
-                raise ValueError(
-                    f"monotone must be a dict of columns, or have a sign for each column, got {monotone!r}"
-                )
-            made = cls(None, tuple(values))
-        for value in values:
+        if monotone is None:
+            return NO_DIRECTIONS
+        made = cls(monotone if isinstance(monotone, Mapping) else np.asarray(monotone, dtype=object).tolist())
+        if not isinstance(made.given, Mapping | list):
+            raise ValueError(f"monotone must be a dict of columns, or have a sign for each column, got {monotone!r}")
+        for value in made._values():
             if not isinstance(value, int | float | np.number) or isinstance(value, bool) or value not in (-1, 0, 1):
-                raise ValueError(f"monotone must have the signs {_ALLOWED}, got {value!r}")
+                raise ValueError(f"monotone must have the signs 1 (f rises), -1 (f falls) or 0 (either), got {value!r}")
         return made
 
+    def _values(self) -> Collection[int]:
+        return self.given.values() if isinstance(self.given, Mapping) else self.given
+
     def __bool__(self) -> bool:
-        return any(self.named.values() if self.named is not None else self.listed)
+        return any(self._values())
 
     def signs(self, columns: Columns) -> Array:
         """Return the sign (d,) of each input of a model, 0 for inputs without a direction."""
         encoding = columns.encoding
         names = list(map(str, range(columns.count)) if encoding is None else encoding.kinds)
-        if self.named is None:
-            if len(self.listed) != columns.count:
-                raise ValueError(
-                    f"monotone must have a sign for each of {columns.count} columns, got {len(self.listed)}"
-                )
-            found = dict(enumerate(self.listed))
-        else:
-            found = dict[int, int]()
-            for key, sign in self.named.items():
+        found = dict[int, int]()
+        if isinstance(self.given, Mapping):
+            for key, sign in self.given.items():
                 place = place_of(key, names)
                 if place is None:
                     raise ValueError(f"monotone has no column {key!r} of X; its columns are {', '.join(names)}")
                 found[place] = sign
-            if len(found) < len(self.named):
-                raise ValueError(f"monotone must name a column once, got {dict(self.named)} of {names}")
+            if len(found) < len(self.given):
+                raise ValueError(f"monotone must name a column once, got {dict(self.given)} of {names}")
+        elif len(self.given) != columns.count:
+            raise ValueError(f"monotone must have a sign for each of {columns.count} columns, got {len(self.given)}")
+        else:
+            found |= enumerate(self.given)
         signs = np.zeros(columns.count if encoding is None else len(encoding.names))
         for place, sign in found.items():
             column = None if encoding is None else encoding.columns[place]

@@ -149,7 +149,7 @@ class BayesianOrdinalSVC(OfStandardModel, SavedClassifier, ClassifierMixin, Base
     def _check_options(self) -> Method:
         check_ordinal_noise(self.noise)
         self._check_predictions()
-        return check_model_options(self, {"laplace": Laplace(curvature="local")}, "auto")
+        return check_model_options(self, {"laplace": Laplace(curvature="local")})
 
     def _check_predictions(self) -> None:
         super()._check_predictions()

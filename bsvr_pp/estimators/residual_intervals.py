@@ -212,8 +212,7 @@ class ResidualIntervals(HoldsFit, CentralIntervals, MetaEstimatorMixin, Regresso
     def _takes_weights(self, regressor: BaseEstimator, given: ArrayLike | None) -> bool:
         """Return whether weights are passed to the regressor: if it takes, or under routing requests them."""
         if get_config()["enable_metadata_routing"] and given is not None:
-            routed = process_routing(self, "fit", sample_weight=given)
-            return "sample_weight" in routed["estimator"]["fit"]
+            return "sample_weight" in process_routing(self, "fit", sample_weight=given)["estimator"]["fit"]
         takes = has_fit_parameter(regressor, "sample_weight")
         if given is not None and not takes:
             raise ValueError(f"estimator must take sample_weight in its fit, got {regressor!r}")

@@ -27,7 +27,7 @@ from bsvr_pp.estimators.validation import new_inputs
 from bsvr_pp.inference.approximate import at_optimum, solve_at
 from bsvr_pp.inference.budget import check_budget
 from bsvr_pp.inference.fit import fit
-from bsvr_pp.inference.fitted import Fitted, fitted_draws, light, read_fitted, unsolved
+from bsvr_pp.inference.fitted import Fitted, fitted_draws, light, read_fitted
 from bsvr_pp.inference.prediction.component import Component
 from bsvr_pp.inference.protocol import Integrates, Method, Options, Samples
 from bsvr_pp.inference.result import blocks_of
@@ -103,8 +103,7 @@ class StandardModel:
             return standard_ordinal_model(inputs, y, self.n_cutpoints, self.noise, self.kernel, blocks)
         options: dict[str, Any] = {"blocks": blocks, "of_targets": of_targets}
         if self.noise in _OF_LABELS:
-            known = self.noise == "known_label"
-            return standard_label_model(inputs, y, self.kernel, known=known, C=self.C, **options)
+            return standard_label_model(inputs, y, self.kernel, known=self.noise == "known_label", C=self.C, **options)
         of_noise = {"beta": self.beta, "quantile": self.quantile}
         return standard_model(inputs, y, self.noise, self.kernel, of_noise=of_noise, **options)
 
@@ -166,10 +165,11 @@ class StandardFit:
             problem = problem.take(np.arange(problem.targets.size), at_size.blocks)
         if isinstance(method, Samples):
             sampled = model.make(rows.X, rows.y, rows.of_targets, problem.blocks)
-            draws = fit(method, sampled, random_seed=rng, progressbar=False)
-            found = fitted_draws(problem, draws)
-        elif at_size is not None:
-            found = unsolved(at_size.point, at_size.optima, at_size.end, at_size=at_size.record())
+            found = fitted_draws(problem, fit(method, sampled, random_seed=rng, progressbar=False))
+        elif at_size is not None:  # without posteriors
+            end, record = at_size.end, {"at_size": at_size.record()}
+            state = at_size.optima, end.converged, end.message, np.nan, record
+            found = Fitted([at_size.point], [], np.ones(1), *state)
         else:
             check_budget(method, problem.targets.size)
             found = at_optimum(latent, problem, {}, options, rng)
@@ -202,7 +202,7 @@ class StandardFit:
     @interruptible()
     def fitted(self) -> Fitted:
         """The record of the fit, with posteriors of all blocks, which are solved at first use."""
-        if self.found.solved:
+        if self.found.posteriors or self.found.draws is not None:
             return self.found
         assert self.method.latent is not None
         with threads_for(len(self.rows.y)):
@@ -243,7 +243,10 @@ class StandardFit:
 
     def function(self) -> Iterable[Component]:
         """Return the function for effects: at the optimum, since several points take long."""
-        return self.fitted.alone.components(self.problem)
+        one = self.fitted
+        if len(one.points) > 1:
+            one = replace(one, points=one.points[:1], posteriors=one.posteriors[:1], weights=np.ones(1), draws=None)
+        return one.components(self.problem)
 
     def result(self) -> xr.DataTree:
         """Return the result in the format of `bp.fit`."""
@@ -285,8 +288,7 @@ class OfStandardModel(HoldsFit):
 
     def _standardised(self, X: ArrayLike) -> Array:
         """Return new inputs on the standardised scale."""
-        inputs = new_inputs(self, X)
-        return np.asarray(self._fit.units.inputs(inputs))
+        return np.asarray(self._fit.units.inputs(new_inputs(self, X)))
 
     def _new_rows(self, X: ArrayLike, diagonal: ArrayLike | None = None, *, moments: bool = True) -> Array:
         """Return standardised new inputs, or rows of a kernel matrix with the diagonal for ``moments`` of f."""

@@ -52,7 +52,6 @@ from bsvr_pp.model.blocks import ONE_BLOCK, Blocks
 from bsvr_pp.model.priors import Kernel
 from bsvr_pp.model.problem import Point
 
-_EVIDENCES = ("pointwise", "conditional", "joint", "naive")
 _INFERENCES = ("mean_field", "exchange")
 _NONE = 1e-12  # weight of a row without labels
 _STARTS = 3  # of a repeated search after one without success
@@ -320,8 +319,7 @@ class BayesianSVC(OfStandardModel, SavedClassifier, ClassifierMixin, BaseEstimat
                     alike.append(found.point)
                 return found
 
-            together = model.noise == "known_label"
-            found = local.each_fit(fit_class, len(parts), first=_ALIKE, together=together)
+            found = local.each_fit(fit_class, len(parts), first=_ALIKE, together=model.noise == "known_label")
             fit = LabelFit(classes, units, rows, [found[i] for i in np.argsort(order)])
             for each in fit.binaries:
                 if each.model.noise == "known_label":
@@ -329,8 +327,8 @@ class BayesianSVC(OfStandardModel, SavedClassifier, ClassifierMixin, BaseEstimat
             return self._keep(fit, columns)
 
     def _check_options(self) -> None:
-        check_choice("evidence", self.evidence, _EVIDENCES)
-        check_prior(self.kernel, self.ard, "auto")
+        check_choice("evidence", self.evidence, ("pointwise", "conditional", "joint", "naive"))
+        check_prior(self.kernel, self.ard)
         if self.C is not None and not (is_number(self.C) and 0 < self.C < np.inf):
             raise ValueError(f"C must be a number > 0, or None to learn it, got {self.C!r}")
         check_count("steps", self.steps, 0)

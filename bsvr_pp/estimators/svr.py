@@ -235,8 +235,8 @@ class BayesianSVR(TargetPredictions, SavedEstimator, RegressorMixin, BaseEstimat
             rows. Also if a third of the targets have one value and predictions miss their mean, or two targets may be
             ends.
         """
-        spec, log_targets = self._check_options(), bool(self.log_targets)
-        data, columns = regression_data(self, X, y, sample_weight, log_targets=log_targets)
+        spec = self._check_options()
+        data, columns = regression_data(self, X, y, sample_weight, log_targets=spec.logarithm)
         if spec.shared and columns.targets is None:
             raise ValueError("shared=True takes several targets, y (n, k), got one: use shared=False")
         fits = fit_targets(data, spec, columns, seeded(self.random_state))
@@ -303,7 +303,7 @@ class BayesianSVR(TargetPredictions, SavedEstimator, RegressorMixin, BaseEstimat
             check_flag(name, getattr(self, name))
         if isinstance(self.inference, Samples) and self.inference.latent is None:
             raise ValueError("inference must integrate the latent function out: NUTS(latent=...), got NUTS()")
-        method = check_model_options(self, {"auto": MeanField()}, "auto")
+        method = check_model_options(self, {"auto": MeanField()})
         check_unused(self.noise, beta=self.beta, quantile=self.quantile)
         local, beta = self._local(), BETA if self.beta == "auto" else float(self.beta)
         kernel = cast(Kernel, "rational_quadratic" if self.kernel == "auto" else self.kernel)
@@ -311,14 +311,13 @@ class BayesianSVR(TargetPredictions, SavedEstimator, RegressorMixin, BaseEstimat
             raise ValueError(
                 f"inference='laplace' has no curvature to go by where noise={self.noise!r} has kinks: use 'mean_field'"
             )
-        quantile = float(self.quantile) if self.noise == "pinball" else 0.5
         monotone = Directions.of(self.monotone)
         if monotone and isinstance(method, Samples):
             raise ValueError(f"monotone takes posteriors of f, and {method.name} has draws: use inference='auto'")
         if self.shared and isinstance(method, Samples):
             raise ValueError(f"shared=True takes one optimum, and {method.name} has draws: use inference='auto'")
         return RegressionSpec(
-            StandardModel(self.noise, kernel, bool(self.ard), beta, quantile),
+            StandardModel(self.noise, kernel, bool(self.ard), beta, float(self.quantile)),
             self.kernel == "auto",
             method,
             Options(self.restarts, progressbar=local.progressbar),
@@ -394,22 +393,19 @@ class BayesianSVR(TargetPredictions, SavedEstimator, RegressorMixin, BaseEstimat
     @attribute_of_each
     def dual_coef_(self) -> Array:
         """Dual coefficients of the rows, (n,)."""
-        dual_coef = self._machine().dual_coef
-        return np.asarray(self._fit.rows.spread(dual_coef) / self._fit.units.unit)
+        return np.asarray(self._fit.rows.spread(self._machine().dual_coef) / self._fit.units.unit)
 
     @property
     @attribute_of_each
     def intercept_(self) -> float:
         """Value where the kernel vanishes."""
-        dual_coef = self._machine().dual_coef
-        return float(self._fit.units.location + self._fit.units.unit * BIAS * dual_coef.sum())
+        return float(self._fit.units.location + self._fit.units.unit * BIAS * self._machine().dual_coef.sum())
 
     @property
     @attribute_of_each
     def support_(self) -> NDArray[np.intp]:
         """Rows that are support vectors."""
-        support = self._machine().support
-        return np.asarray(self._fit.rows.given(support > 0))
+        return np.asarray(self._fit.rows.given(self._machine().support > 0))
 
     @property
     @attribute_of_each

@@ -81,11 +81,8 @@ class Columns:
 
     @property
     def undivided(self) -> str:
-        """The reason if blocks are not possible."""
-        if isinstance(self.matrix, SparseInputs):
-            return f"a sparse matrix are fitted densely: {SparseInputs.remedy}"
-        known = "a kernel matrix have no inputs, by which blocks are cut: use blocks=None"
-        return "" if self.matrix is None else known
+        """The reason if blocks are not possible; `check_sparse` has refused too many sparse rows before."""
+        return "" if self.matrix is None else "a kernel matrix have no inputs, by which blocks are cut: use blocks=None"
 
     def name_of(self, kernel: Kernel) -> str:
         """Return the name of the kernel of a model."""
@@ -252,6 +249,8 @@ def regression_data(
     each = targets.each(inputs, np.asarray(given, np.float64), weight, logs=log_targets)
     for name, rows in each.items():
         check_varies(name, rows.y)
+        for note in Encoding.codes_of(name, rows.y, "leave these rows out"):
+            warn(note)
     repeated = max(int(np.sum(rows.place >= 0)) - len(rows.y) for rows in each.values())
     if all(rows.counted for rows in each.values()):
         warn_of_repeated(repeated, given.size)
@@ -292,9 +291,14 @@ def training_arrays(
     assert targets is not None
     names, objects = getattr(blank, "feature_names_in_", None), None
     if matrix:
-        inputs = training_rows(inputs)
         objects = list(cast(Sequence[object], given)) if isinstance(blank.kernel, PairwiseKernel) else []
-    return inputs, targets, Columns(blank.n_features_in_, names, blank.encoding_, objects)
+    columns = Columns(blank.n_features_in_, names, blank.encoding_, objects)
+    if matrix:
+        divides, n = blank._local().divides, len(inputs)
+        if divides(n) and divides(len(np.unique(inputs.reshape(n, -1), axis=0))):  # whose eigenvalues take hours
+            raise ValueError(f"{n} rows of {columns.undivided}")
+        inputs = training_rows(inputs)
+    return inputs, targets, columns
 
 
 def check_sparse(estimator: BaseEstimator, X: Any) -> None:

@@ -86,20 +86,6 @@ class Fitted:
         return self.draws is not None and not self.posteriors
 
     @property
-    def solved(self) -> bool:
-        """Whether there are posteriors or draws of f."""
-        return bool(self.posteriors) or self.draws is not None
-
-    @property
-    def alone(self) -> Fitted:
-        """The optimum without the points around it."""
-        if len(self.points) == 1:
-            return self
-        return replace(
-            self, points=self.points[:1], posteriors=self.posteriors[:1], weights=np.ones(1), cloud=None, draws=None
-        )
-
-    @property
     def at_optimum(self) -> float:
         """Log evidence at the optimum of the hyperparameters."""
         return self.posteriors[0].log_evidence if len(self.posteriors) > 1 else self.log_evidence
@@ -147,9 +133,8 @@ class Fitted:
             if weight == 0.0:  # an optimum among points
                 continue
             known = None if problem.blocks.several else posterior.predict
-            options: dict[str, Any] = {"predict": known, "neighbours": neighbours, "scales": self.scales}
             member = Member(point, posterior.dual_coef, posterior.site_precision, float(weight))
-            found.append(component(problem, member, **options))
+            found.append(component(problem, member, predict=known, neighbours=neighbours, scales=self.scales))
         return found
 
     def diagnosis(self) -> dict[str, object]:
@@ -220,11 +205,6 @@ def has_matched(posterior: LatentPosterior) -> bool:
     return posterior.converged or 0.0 < posterior.mismatch <= _MATCHED
 
 
-def unsolved(point: Point, optima: list[Optimum], end: Optimum, **more: object) -> Fitted:
-    """Make the record of a point whose posterior of f is not known."""
-    return Fitted([point], [], np.ones(1), optima, end.converged, end.message, np.nan, more)
-
-
 def light(posterior: LatentPosterior) -> LatentPosterior:
     """Return the posterior without factors of blocks, which are computed at each use, and cannot be pickled."""
     return without_factor(posterior) if isinstance(posterior.factor, BlockFactor) else posterior
@@ -277,10 +257,7 @@ def read_fitted(problem: Problem, result: xr.DataTree) -> Fitted:
 
 
 def components(
-    problem: Problem,
-    result: xr.DataTree,
-    part: str | None = None,
-    neighbours: int | NoiseScales | None = None,
+    problem: Problem, result: xr.DataTree, part: str | None = None, neighbours: int | NoiseScales | None = None
 ) -> Iterator[Component]:
     """Yield the components of a result, or of a part of f: one, its members, or at most 200 of its draws."""
     check_match(problem, result)

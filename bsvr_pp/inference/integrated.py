@@ -286,8 +286,7 @@ class _Chains:
 
     def move(self) -> tuple[Array, Array]:
         """Move each point once; return the points (c, k) and their log densities (c,)."""
-        shares = [self._moved(i) for i in range(len(self.x))]
-        self.accepted = float(np.mean(shares))
+        self.accepted = float(np.mean([self._moved(i) for i in range(len(self.x))]))
         return self.x.copy(), np.array([value for value, _ in self.found])
 
     def _moved(self, i: int) -> bool:

@@ -54,12 +54,8 @@ def save(result: xr.DataTree, path: str | Path) -> None:
 
 def write(result: xr.DataTree, path: Path) -> None:
     """Write the file of `save` in place, without its checks."""
-    plain = result.copy()
-    for node in plain.subtree:
-        node.encoding = {}
-        for variable in node.variables.values():
-            variable.encoding = {}
-    plain.to_netcdf(path, engine="h5netcdf")
+    plain = {node.path: node.to_dataset(inherit=False).drop_encoding() for node in result.subtree}
+    xr.DataTree.from_dict(plain).to_netcdf(path, engine="h5netcdf")
     seal(path)
 
 

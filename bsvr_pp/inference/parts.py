@@ -22,8 +22,7 @@ from pytensor.graph.traversal import ancestors
 from bsvr_pp.core.approximations import Covariance, LatentPosterior
 from bsvr_pp.core.arrays import Array, Rows, Tensor
 from bsvr_pp.core.covariance.covariance import CrossRoot, Factor
-from bsvr_pp.model.affine import Affine, Process
-from bsvr_pp.model.compiled import Compiled
+from bsvr_pp.model.affine import Affine
 from bsvr_pp.model.problem import Point, Problem
 
 # Maps prior covariance of new and training rows, prior variance and prior mean to mean and variance of f.
@@ -78,12 +77,7 @@ def draw_latents(problem: Problem, point: Point, posterior: LatentPosterior, siz
 
 
 def _draw_parts(
-    problem: Problem,
-    affine: Affine,
-    point: Point,
-    posterior: LatentPosterior,
-    size: int,
-    rng: Generator | None,
+    problem: Problem, affine: Affine, point: Point, posterior: LatentPosterior, size: int, rng: Generator | None
 ) -> Point:
     """Draw f and its parts, as `draw_latents` does."""
     A, parts = _at_training(problem, affine, point)
@@ -190,20 +184,18 @@ def variables_at(problem: Problem, affine: Affine, point: Point, z: Array) -> di
 def sum_of_parts(problem: Problem, points: list[Point]) -> Array:
     """Compute f (draws, n) from draws of its parts; ``points`` have hyperparameters and parts."""
     names = names_of_latents(problem)
-    given = {problem.model[name]: problem.model[name].type(name) for name in names}
 
-    def compile_() -> Compiled:
-        return problem.compile(graph_replace([problem.latent], given, strict=False), extra=list(given.values()))
+    def graphs(*given: Tensor) -> list[Tensor]:
+        parts = dict(zip([problem.model[name] for name in names], given, strict=True))
+        return cast(list[Tensor], graph_replace([problem.latent], parts, strict=False))
 
-    compiled = problem.function("sum of parts", compile_)
-    values = [compiled(*problem.arguments(at), *(at[name] for name in names))[0] for at in points]
+    values = [problem.evaluate("sum of parts", graphs, at, *(at[name] for name in names))[0] for at in points]
     return np.stack([np.broadcast_to(f, problem.targets.shape) for f in values])
 
 
 def part_cross(problem: Problem, name: str, point: Point, X_new: Array) -> tuple[Array | CrossRoot, Array, Array]:
     """Compute `Problem.cross` for the share of a part: covariance with f, prior variance and prior mean."""
-    affine = problem.composite
-    assert affine is not None
+    affine = cast(Affine, problem.composite)
 
     def graphs(new: Tensor) -> list[Tensor]:
         if name in affine.variables:
@@ -232,8 +224,7 @@ def given_parts(
     problem: Problem, point: Point, draw: Point, only: str | None
 ) -> Callable[[Array], tuple[Array, Array]]:
     """Return mean and variance of f, or of the share of one part, at new rows, given a draw of all parts."""
-    affine = problem.composite
-    assert affine is not None
+    affine = cast(Affine, problem.composite)
     _, parts = _at_training(problem, affine, point)
     given, own = [draw[name] for name in affine.variables], affine.own_rows(problem.matrix)
 
@@ -257,27 +248,15 @@ def given_parts(
             key = f"effect of {only}"
             mean = mean + of_variables(lambda new, values: affine.effect(only, new, values[only]), key, X)
         for name, at_rows in white.items():
-            K_star, diagonal, offset = _share_of_values(problem, affine, affine.processes[name], point, X)
+            with_values = partial(affine.with_location, affine.processes[name], own)
+            (K_star,) = problem.evaluate(f"values {name}", lambda new, f=with_values: [f(new).T], point, X)
+            _, diagonal, offset = part_cross(problem, name, point, X)
             offset = offset if only == name else np.zeros(len(X))
             found, spread = given_white(parts[name].K, at_rows)(K_star, diagonal, offset)
             mean, variance = mean + found, variance + spread
         return mean, variance
 
     return moments
-
-
-def _share_of_values(
-    problem: Problem, affine: Affine, process: Process, point: Point, X: Array
-) -> tuple[Array, Array, Array]:
-    """Return covariance of the share of a process at new rows with its own values, prior variance and mean."""
-
-    def graphs(new: Tensor) -> list[Tensor]:
-        return [affine.with_location(process, affine.own_rows(problem.matrix), new).T]
-
-    name = process.prior.name
-    (K_star,) = problem.evaluate(f"values {name}", graphs, point, X)
-    _, diagonal, mean = part_cross(problem, name, point, X)
-    return K_star, diagonal, mean
 
 
 def _at_training(problem: Problem, affine: Affine, point: Point) -> tuple[Array, dict[str, _AtTraining]]:

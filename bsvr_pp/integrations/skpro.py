@@ -31,8 +31,7 @@ def _by_rows(name: str) -> Callable[..., Array]:
     """Make a skpro method from a method of the object without arguments or with one (n, 1) array."""
 
     def method(self: ProbaDistribution, **given: Array) -> Array:
-        found: Array = getattr(self.predictive, name)(*(values.ravel() for values in given.values()))
-        return found.reshape(self.shape)
+        return getattr(self.predictive, name)(*(values.ravel() for values in given.values())).reshape(self.shape)
 
     return method
 

@@ -221,8 +221,7 @@ def _finish(path: Path, record: Record, work: Path) -> FolderModel:
         shutil.rmtree(rest, ignore_errors=True)
     model = FolderModel(path)
     if not model.at_size["converged"]:
-        message = f"{model._spec.method.name} did not converge: {model.at_size['message']}"
-        warn_unconverged(message)
+        warn_unconverged(f"{model._spec.method.name} did not converge: {model.at_size['message']}")
     return model
 
 
@@ -249,8 +248,7 @@ def _choose_neighbours(spec: RegressionSpec, work: Records, path: Path) -> None:
     problem = spec.model.problem(rows_in(work.folder))
     solved_rows(problem, point, known=solved)
     neighbours, scales = spec.choose_neighbours(problem, point)
-    found = {"neighbours": neighbours, "noise_scales": scales.record() if scales.several else None}
-    work["predictions"] = found
+    work["predictions"] = {"neighbours": neighbours, "noise_scales": scales.record() if scales.several else None}
 
 
 @lru_cache(maxsize=4)

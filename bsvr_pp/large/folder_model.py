@@ -355,8 +355,7 @@ class FolderModel(TargetPredictions):
         self._fit = replace(self._fit, stored=self._stored)
         if not converged.all():
             failed = f"the solves of {np.count_nonzero(~converged)} of {converged.size} blocks"
-            message = f"{self._spec.method.name} did not converge: {failed}"
-            warn_unconverged(message)
+            warn_unconverged(f"{self._spec.method.name} did not converge: {failed}")
 
     def predict_into(
         self,

@@ -136,7 +136,8 @@ def _of_table(data: str | Path | pd.DataFrame, target: str | None, encoding: Enc
         name, files = str(data), [Path(data)]
         if encoding is None:
             read = read_data(data, target)
-            table, target, notes = read.inputs.assign(**{read.target: read.y}), read.target, read.notes
+            table, target, notes = read.inputs.copy(), read.target, read.notes
+            table[target] = read.y
         else:
             table, _ = read_new(data, encoding)
     names, chosen = [str(column) for column in table.columns], ""
@@ -213,6 +214,7 @@ def encode(source: Source, folder: Path, *, rows: int, log_targets: bool) -> Rec
     write_rows(raw, inputs())
     y, encoded = np.concatenate(given), open_rows(raw)
     notes |= dict.fromkeys(() if encoding is None else encoding.codes(encoded))
+    notes |= dict.fromkeys(Encoding.codes_of(source.target or "y", y, "leave these rows out"))
     lowest, highest = (*encoded.min(axis=0), y.min()), (*encoded.max(axis=0), y.max())
     for name, *ends in zip((*names, source.target or "y"), lowest, highest, strict=True):
         check_column(source.name, name, np.array(ends))

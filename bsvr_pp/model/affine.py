@@ -76,8 +76,7 @@ class Affine:
         self._model, self._location, self._columns, self.z = model, location, columns, z
         self.processes, self.variables, self.rowwise = {p.prior.name: p for p in processes}, dict(variables), rowwise
         self._factor_list = [p.prior.cov_func for p in processes]  # where searches look for lengthscales
-        self.size, self.n = int(z.type.shape[0]), columns.n
-        self.rows = columns.matrix
+        self.size = int(z.type.shape[0])
 
     def own_rows(self, U: Tensor) -> Tensor:
         """The rows of aligned processes: the rows of a training matrix, or all where targets are missing."""
@@ -94,10 +93,10 @@ class Affine:
         plain = all(process.aligned and process.unit for process in self.processes.values())
         jitter = sum((process.prior.jitter for process in self.processes.values()), 0.0) if plain else 0.0
         name = taken or f"{target.name}_mu"
-        root = self.loading if not self.processes and 0 < self.size < self.n else None
+        root = self.loading if not self.processes and 0 < self.size < self._columns.n else None
         columns = {process.prior.columns for process in self.processes.values()}
         parts, inputs = frozenset(self.names()), columns.pop() if len(columns) == 1 else ()
-        return Prior(name, self.rows, self, self.at, jitter, None, parts=parts, root=root, columns=inputs)
+        return Prior(name, self._columns.matrix, self, self.at, jitter, None, parts=parts, root=root, columns=inputs)
 
     def values(self, z: Tensor | None = None) -> dict[str, Tensor]:
         """The Gaussian variables as graphs of z, by default at their prior means."""

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
-from typing import Any, ClassVar, NamedTuple, Self
+from typing import Any, ClassVar, Self
 
 import numpy as np
 import pytensor.tensor as pt
@@ -87,9 +87,10 @@ class Regions:
                     place, i = above[number]
                     side[place][i] = len(side)
                 above[number], above[len(middle)] = (len(side), 0), (len(side), 1)
-                waiting += [(members[~cut.first], len(middle)), (members[cut.first], number)]
-                direction.append(cut.direction)
-                threshold.append(cut.threshold)
+                along, limit, first = cut
+                waiting += [(members[~first], len(middle)), (members[first], number)]
+                direction.append(along)
+                threshold.append(limit)
                 side.append([-1 - number, -1 - len(middle)])
                 middle.append(middle[number])
             labels.append(label)
@@ -390,14 +391,11 @@ def _lengthscale(X: Array, given: ArrayLike | None) -> Array:
     return np.array(np.broadcast_to(unit, (X.shape[1],)))
 
 
-class _Cut(NamedTuple):
-    direction: Array
-    threshold: float
-    first: NDArray[np.bool_]  # rows on the first side
+def _cut(Z: Array, most: int, ties: bool) -> tuple[Array, float, NDArray[np.bool_]] | None:
+    """Return a cut with a whole number of blocks on either side, and the rows on its first side.
 
-
-def _cut(Z: Array, most: int, ties: bool) -> _Cut | None:
-    """Return the cut with a whole number of blocks on either side; None for identical rows without ``ties``."""
+    Identical rows have a cut only with ``ties``.
+    """
     parts = -(-len(Z) // most)
     target = len(Z) * (parts // 2) // parts
     centred = Z[:: -(-len(Z) // _DIRECTION)]
@@ -409,8 +407,8 @@ def _cut(Z: Array, most: int, ties: bool) -> _Cut | None:
         if ordered[-1] > ordered[0] and gaps.size:
             last = gaps[np.argmin(np.abs(gaps + 1 - target))]
             threshold = 0.5 * (ordered[last] + ordered[last + 1])
-            return _Cut(direction, float(threshold), place <= threshold)
-    return _Cut(direction, np.inf, np.arange(len(Z)) < target) if ties else None
+            return direction, float(threshold), place <= threshold
+    return (direction, np.inf, np.arange(len(Z)) < target) if ties else None
 
 
 def _longest(centred: Array) -> Array:

@@ -119,7 +119,7 @@ class Columns:
 
     def add(self, graphs: Sequence[Tensor]) -> None:
         """Find the data of each row among the ancestors of graphs, and give them columns."""
-        n, d = self.inputs.shape
+        n, d = self.n, self.n_inputs
         found_above = ancestors([pt.as_tensor_variable(g) for g in graphs], blockers=set(self.model.free_RVs))
         for leaf in cast(Iterable[Tensor], found_above):
             named = isinstance(leaf, SharedVariable) and leaf.name in self.model.named_vars
@@ -250,11 +250,6 @@ class CompiledModel:
     def site_parameters(self) -> tuple[Tensor, ...]:
         """Parameters of the sites of the training rows, as evidences take them: parameters of the loss, and weights."""
         return *self.parameters, self.weight
-
-    @property
-    def weighted(self) -> bool:
-        """Whether the training rows have sample weights."""
-        return bool(self.weight.ndim > 0)
 
     @property
     def n_inputs(self) -> int:

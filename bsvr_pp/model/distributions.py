@@ -36,10 +36,10 @@ from bsvr_pp.core.arrays import Tensor
 from bsvr_pp.core.losses import LOSSES
 from bsvr_pp.core.losses.noise import unit_noise
 from bsvr_pp.core.losses.registry import LIKELIHOODS, NOISES, Loss
-from bsvr_pp.model.operation import log_density, log_factor, noise_quantile
+from bsvr_pp.model.operation import log_factor, noise_quantile
 
 # The losses with closed forms, each with its beta if beta is not a parameter.
-_CLOSED_FORMS: dict[str, tuple[float, ...]] = {"soft_insensitive": (), "epsilon_insensitive": (0.0,), "huber": (1.0,)}
+FIXED_BETA: dict[str, tuple[float, ...]] = {"soft_insensitive": (), "epsilon_insensitive": (0.0,), "huber": (1.0,)}
 _TINY = 1e-20  # erf(√x) and its derivatives are exact down to here; below, its first-order expansion is
 # PyMC's scale of the asymmetric Laplace is C·√(q(1-q)), and its kappa is √(q/(1-q)).
 _TO_PYMC: dict[str, Callable[..., tuple[type[Continuous], dict[str, Tensor]]]] = {
@@ -203,10 +203,10 @@ def _methods(loss: str) -> dict[str, object]:
         return check(result, *valid_parameters(loss, values)[0], msg=constraints(loss))
 
     def logp(value: Tensor, mu: Tensor, *values: Tensor) -> Tensor:
-        if loss in _CLOSED_FORMS:
-            density = _closed_form(value - mu, *values, *map(as_float, _CLOSED_FORMS[loss]))
+        if loss in FIXED_BETA:
+            density = _closed_form(value - mu, *values, *map(as_float, FIXED_BETA[loss]))
         else:
-            density = log_density(loss, value - mu, valid_parameters(loss, values)[1])
+            density = log_factor(loss, mu - value, 0.0, 0.0, valid_parameters(loss, values)[1])
         return checked(check_parameters, density, values)
 
     def side(value: Tensor, mu: Tensor, values: Sequence[Tensor], above: bool) -> Tensor:
@@ -299,10 +299,6 @@ def constraints(loss: str) -> str:
 def _documentation(loss: str) -> str:
     """Return the docstring of a distribution, from the row of its loss."""
     row, name = LOSSES[loss], class_name(loss)
-    listed = "".join(
-        f"{p} : tensor_like of float\n    {row.parameter(p).meaning}; {row.parameter(p).allowed}.\n"
-        for p in row.parameters
-    )
     example = str(unit_noise(loss)).partition("(")[2]
     return rf"""Noise around mu of the loss `{loss}`.
 
@@ -315,7 +311,7 @@ Parameters
 ----------
 mu : tensor_like of float
     Location, in the units of y.
-{listed}
+{row.documented("tensor_like of float")}
 Raises
 ------
 ParameterValueError

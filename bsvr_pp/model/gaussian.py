@@ -118,7 +118,7 @@ def _inner(graph: Tensor, free: set[Tensor]) -> list[Tensor]:
     ]
 
 
-def replace_in(graph: Tensor, known: Mapping[Tensor, Tensor]) -> Tensor:
+def replace_in[T: Variable, U: Variable](graph: Tensor, known: Mapping[T, U]) -> Tensor:
     """Replace variables in a graph."""
     return replace_in_all([graph], known)[0] if known else graph
 

@@ -22,7 +22,6 @@ from pymc.gp.util import JITTER_DEFAULT, stabilize
 from pytensor.compile.sharedvalue import SharedVariable
 from pytensor.graph.basic import Variable
 from pytensor.graph.fg import FunctionGraph
-from pytensor.graph.replace import graph_replace
 from pytensor.graph.traversal import ancestors
 from pytensor.tensor import TensorLike
 from pytensor.tensor.blockwise import Blockwise
@@ -31,6 +30,7 @@ from pytensor.tensor.variable import TensorVariable
 
 from bsvr_pp.core.arrays import Array, Tensor, check_jitter, names_of, numbers
 from bsvr_pp.model.blocks import ONE_BLOCK, Partition
+from bsvr_pp.model.gaussian import replace_in
 
 
 @dataclass(frozen=True, slots=True)
@@ -204,16 +204,14 @@ def localize(graph: TensorLike, model: pm.Model) -> TensorVariable:
     """Return the graph with variables of this model instead of another copy's; observed ones have values."""
     graph = pt.as_tensor_variable(graph)
     replace = {v: model[v.name] for v in ancestors([graph]) if v.name in model.named_vars and v is not model[v.name]}
-    if replace:
-        (graph,) = cast(list[Tensor], graph_replace([graph], replace, strict=False))
+    graph = replace_in(graph, replace)
     above = ancestors([graph], blockers=model.free_RVs)
     observed = {v: model.rvs_to_values[v] for v in above if v in model.observed_RVs}
     if not observed:
         return graph
     # Do not copy variables whose priors have observed ones.
     free = {v: v.type() for v in {*model.free_RVs, *processes_of(model)}}
-    (graph,) = graph_replace([graph], free | observed, strict=False)
-    return cast(Tensor, graph_replace([graph], {own: v for v, own in free.items()}, strict=False)[0])
+    return replace_in(replace_in(graph, free | observed), {own: v for v, own in free.items()})
 
 
 def copy_model[Made](model: pm.Model, copy: Callable[[pm.Model], Made]) -> Made:

@@ -47,6 +47,7 @@ from bsvr_pp.core.docs import shared
 from bsvr_pp.core.losses import NoiseModel
 from bsvr_pp.model.blocks import Blocks
 from bsvr_pp.model.compiled import CompiledModel, data_of
+from bsvr_pp.model.distributions import FIXED_BETA
 from bsvr_pp.model.gaussian import gradients, replace_in, replace_in_all
 from bsvr_pp.model.gp import copy_model, factor_of, remove_below, set_initial_values
 from bsvr_pp.model.inventory import ModelError
@@ -134,7 +135,6 @@ def marginalize(method: Integrator, model: pm.Model | None = None) -> pm.Model:
     if refusal := problem.loss.targets.refusal("marginal", target=problem.target):
         raise ModelError(refusal)
     source = problem.model
-    target = source[problem.target]
     f, latent = problem.latent, {source[name] for name in problem.prior.latents}
     fgraph, memo = copy_model(source, fgraph_from_model)
     X = pt.as_tensor_variable(problem.columns.X if problem.composite is None else problem.prior.X)
@@ -144,17 +144,14 @@ def marginalize(method: Integrator, model: pm.Model | None = None) -> pm.Model:
     if isinstance(problem.blocks, Blocks):
         evidence = BlockEvidence(problem, method, problem.blocks)
     others = [v for v in problem.ends.noise.owner.inputs[1:] if v is not f]  # without the generator
-    known = [*problem.ends.bounds, *problem.site_parameters]
-    known = replace_in_all(known, {problem.matrix: problem.columns.matrix})
+    known = replace_in_all([*problem.ends.bounds, *problem.site_parameters], {problem.matrix: problem.columns.matrix})
     inputs = [K, mean, *others, *known, *evidence.inputs]
     named = {v: memo[v] for v in ancestors(inputs) if v in memo and memo[v] in fgraph.variables}
-    mapped = replace_in_all(inputs, named)
-    y = _marginal(mapped, evidence)
-    gone = {memo[v] for v in latent}
-    observed = memo[target]
+    y = _marginal(replace_in_all(inputs, named), evidence)
+    observed = memo[source[problem.target]]
     dims = observed.owner.op.dims
     toposort_replace(fgraph, ((observed, model_observed_rv(y, observed.owner.inputs[1], problem.target, *dims)),))
-    remove_below(fgraph, gone)
+    remove_below(fgraph, {memo[v] for v in latent})
     return set_initial_values(model_from_fgraph(fgraph, mutate_fgraph=True), source)
 
 
@@ -242,7 +239,7 @@ class BlockEvidence(DenseEvidence):
     def _sum_blocks(self, outer: list[Tensor], n_parameters: int) -> tuple[Tensor, list[Tensor]]:
         """Return the value, and gradients by the continuous variables, added up over the blocks."""
         problem, offsets = self.problem, self._blocks.offsets
-        X, y, *given = outer
+        given = outer[2:]  # after X and y
         differentiable = [v for v in given if _continuous(v)]
         start = [pt.constant(np.float64(0.0)), *(pt.zeros_like(v) for v in differentiable)]
 
@@ -259,8 +256,7 @@ class BlockEvidence(DenseEvidence):
             return [s + new for s, new in zip(sums, [value, *slopes], strict=True)]
 
         sequences = [pt.constant(np.asarray(ends, dtype=np.int64)) for ends in (offsets[:-1], offsets[1:])]
-        fixed = [X, y, *given]
-        sums = pytensor.scan(step, sequences, start, fixed, return_updates=False, strict=True)
+        sums = pytensor.scan(step, sequences, start, outer, return_updates=False, strict=True)
         total, *slopes = [s[-1] for s in (sums if isinstance(sums, list) else [sums])]
         return total, slopes
 
@@ -271,7 +267,6 @@ def _continuous(variable: Tensor) -> bool:
 
 LATENT_COORDINATES = "f_posterior_white_"
 NOISE_COORDINATES = ("noise_log_tube_", "noise_log_sd_")
-_SMOOTH = {"soft_insensitive": 0.5, "epsilon_insensitive": 0.0, "huber": 1.0}  # beta, if it is not a parameter
 _REWRITES = ("ShapeOpt", "merge", "canonicalize", "stabilize")
 _PASSES = 2  # the second one merges parts that the first one made equal
 
@@ -342,16 +337,15 @@ def unit_variance(tube: Number, beta: Number) -> Tensor:
 def with_noise_coordinates(problem: CompiledModel) -> pm.Model:
     """Copy a model with `NOISE_COORDINATES` for C and epsilon; return it unchanged if this is not possible."""
     model = problem.model
-    named = dict(zip(problem.loss.parameters, problem.parameters, strict=True))
-    if problem.loss.name not in _SMOOTH or not _can_copy(model):
+    if problem.loss.name not in FIXED_BETA or not _can_copy(model):
         return model
-    given = [named[name] for name in ("C", "epsilon")]
-    beta = named["beta"] if "beta" in named else pt.as_tensor_variable(_SMOOTH[problem.loss.name])
+    parameters: list[TensorLike] = [*problem.parameters, *FIXED_BETA[problem.loss.name]]
+    *given, beta = (pt.as_tensor_variable(each) for each in parameters)
     if beta.ndim > 0 or not all(_is_log(model, v) and v not in ancestors([beta]) for v in given):
         return model
     fgraph, memo = copy_model(model, fgraph_from_model)
     old = [memo[v] for v in given]
-    smooth = replace_in(beta, {cast(Tensor, v): memo[v] for v in ancestors([beta]) if v in memo})
+    smooth = replace_in(beta, {v: memo[v] for v in ancestors([beta]) if v in memo})
     flat = [(pm.Flat.dist(), name) for name in NOISE_COORDINATES]
     log_tube, log_sd = (model_free_rv(v, v.type(name=name), None, name) for v, name in flat)
     log_C = 0.5 * pt.log(unit_variance(pt.exp(log_tube), smooth)) - log_sd

@@ -39,11 +39,6 @@ from bsvr_pp.core.losses.registry import LIKELIHOODS, LOSSES
 type Graphs = Sequence[Variable]  # inputs or outputs
 
 
-def log_density(loss: str, r: TensorLike, parameters: Sequence[TensorLike]) -> Tensor:
-    """Return the log of the noise density exp(-E(r))/Z as a graph, elementwise in r and the parameters."""
-    return log_factor(loss, -pt.as_tensor_variable(r), 0.0, 0.0, parameters)
-
-
 def log_factor(
     loss: str, mu: TensorLike, lower: TensorLike, upper: TensorLike, parameters: Sequence[TensorLike]
 ) -> Tensor:

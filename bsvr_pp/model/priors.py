@@ -73,16 +73,6 @@ class Inputs(NamedTuple):
         return WithLevels(d, kernel, self.levels) if q else kernel
 
 
-class Scale(NamedTuple):
-    """Robust standard deviation and mean square of the targets."""
-
-    unit: float
-    square: float
-
-
-STANDARD = Scale(1.0, 1.0)
-
-
 def _rational_quadratic(inputs: Inputs, ls: Any, variance: Any, scale: float) -> pm.gp.cov.BaseCovariance:
     inverse_alpha = pm.HalfNormal("inverse_alpha", 1.0) + _LEAST
     return RationalQuadratic(inputs.width.size, ls, inverse_alpha, variance)
@@ -349,7 +339,7 @@ def default_model(
         levels, scales, pairs = taken_by_main_effects(inputs, None, 1.0, warping)
         known = known._replace(levels=Levels.of(inputs, levels), warping=scales, pairs=pairs)
     of_noise = {"beta": BETA if beta is None else beta, "quantile": quantile}
-    units = Scale(scale, location**2 + scale**2)
+    units = scale, location**2 + scale**2
     return standard_model(known, targets, noise, kernel, of_noise=of_noise, scale=units, blocks=blocks)
 
 
@@ -360,23 +350,25 @@ def standard_model(
     kernel: Kernel,
     *,
     of_noise: Mapping[str, float],
-    scale: Scale = STANDARD,
+    scale: tuple[float, float] = (1.0, 1.0),
     blocks: Partition | None = None,
     of_targets: Mapping[str, Array] = {},
 ) -> pm.Model:
     """Make `default_model` without checks.
 
-    ``of_noise`` has the beta and the quantile; the noise uses its own parameters. ``of_targets`` has sample weights,
-    "weight", or the ends of intervals, "lower" and "upper"; y is then one number of each interval.
+    ``of_noise`` has the beta and the quantile; the noise uses its own parameters. ``scale`` is the robust standard
+    deviation and mean square of the targets. ``of_targets`` has sample weights, "weight", or the ends of intervals,
+    "lower" and "upper"; y is then one number of each interval.
     """
+    unit, square = scale
     with pm.Model() as model:
-        at, unit = pm.Data("X", inputs.X), scale.unit
+        at = pm.Data("X", inputs.X)
         if callable(kernel):
             covariance = kernel(inputs.X)
         else:
             variance = unit**2 if getattr(kernel, "name", kernel) == "linear" else _amplitude(unit) ** 2
             covariance = inputs.seen(covariance_of(kernel, inputs, lengthscales(inputs), variance, unit))
-        gp = GP(cov_func=covariance + pm.gp.cov.Constant(BIAS * scale.square))
+        gp = GP(cov_func=covariance + pm.gp.cov.Constant(BIAS * square))
         f = gp.prior("f", X=at, blocks=blocks, jitter=1e-6 * unit**2, columns=inputs.names)
         parameters = {**of_noise, **_noise_priors(unit, noise)}
         if "beta" in LOSSES[noise].parameters:

@@ -15,7 +15,6 @@ from weakref import WeakKeyDictionary
 
 import numpy as np
 import pymc as pm
-import pytensor
 import pytensor.tensor as pt
 from numpy.typing import ArrayLike
 from pymc.model.fgraph import fgraph_from_model, model_from_fgraph
@@ -25,9 +24,9 @@ from pytensor.tensor.subtensor import AdvancedSubtensor, Subtensor, get_idx_list
 
 from bsvr_pp.core.arrays import Array, Rows, Tensor
 from bsvr_pp.core.losses.registry import LOSSES, Loss
-from bsvr_pp.model.compiled import data_of
+from bsvr_pp.model.compiled import Compiled, data_of
 from bsvr_pp.model.distributions import observe
-from bsvr_pp.model.gaussian import INTERPRETED, above, replace_in, replace_in_all, shape_of, value_of
+from bsvr_pp.model.gaussian import above, replace_in, replace_in_all, shape_of, value_of
 from bsvr_pp.model.gp import Prior, add_latent, copy_model, localize, remove_below, set_initial_values
 from bsvr_pp.model.inventory import ModelError
 from bsvr_pp.model.row_kinds import Interval, Known, missing_name, noise_in, representative
@@ -348,7 +347,4 @@ class _Stack:
 def _values(graphs: Sequence[Tensor], at: Mapping[Tensor, Array]) -> list[Array]:
     """Values of graphs at values of variables."""
     inputs = {v: v.type() for v in at}
-    function = pytensor.function(
-        [*inputs.values()], replace_in_all(graphs, inputs), on_unused_input="ignore", mode=INTERPRETED
-    )
-    return cast(list[Array], function(*at.values()))
+    return Compiled([*inputs.values()], replace_in_all(graphs, inputs))(*at.values())

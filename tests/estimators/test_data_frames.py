@@ -268,6 +268,8 @@ def test_a_code_for_a_gap_is_warned_of(tmp_path):
     )
     with pytest.warns(UserWarning, match=said):
         ESTIMATORS["BayesianSVR"][0].fit(coded, Y)
+    with pytest.warns(UserWarning, match="column 'y' has -999 in 7 rows, far from all others: leave these rows out"):
+        ESTIMATORS["BayesianSVR"][0].fit(TABLE[["size"]], np.where(np.arange(N) < 7, -999.0, Y))
     with warnings.catch_warnings(action="error"):
         ESTIMATORS["BayesianSVR"][0].fit(coded.replace(-999, np.nan), Y)
     coded.assign(y=Y).to_csv(tmp_path / "coded.csv", index=False)

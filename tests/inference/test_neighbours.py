@@ -86,8 +86,9 @@ def test_half_of_the_nearest_rows_are_not_censored():
         f = bp.GP(cov_func=100.0 + pm.gp.cov.ExpQuad(1, ls=1.0)).prior("f", X=x[:, None])
         bp.Interval("y", f, low, high, C=20.0, epsilon=0.01)
     problem = read_model(model)
-    near = nearest_rows(problem, {}, np.array([[2.96]]), 8)[0]
-    assert set(near) == {*range(17, 21), *range(57, 61)}
+    near = nearest_rows(problem, {}, np.array([[2.96], [0.3], [1.0]]), 8)
+    assert {*near[0, :4]} == {57, 58, 59, 60} and (near[0, 4:] <= 20).all() and {*near[1]} == {*range(2, 10)}
+    assert all(np.unique(each).size == 8 for each in near)
     with pytest.warns(UserWarning, match="all 4 nearest rows of 1 of 2 new inputs are censored on one side"):
         moments_given(problem, {}, np.array([[2.9], [0.1]]), np.array([[57, 58, 59, 60], [0, 1, 2, 3]]))
 

@@ -216,6 +216,9 @@ def test_a_code_for_a_gap_is_noted(table, tmp_path):
     table.assign(speed=table["speed"].where(np.arange(N) % 40 > 0, -999.0)).to_parquet(tmp_path / "codes.parquet")
     record = encode(source_of(tmp_path / "codes.parquet"), tmp_path, rows=60, log_targets=False)
     assert any(f"codes.parquet: column 'speed' has -999 in {-(-N // 40)} rows, far" in note for note in record["notes"])
+    y = np.where(np.arange(N) % 40 > 0, np.arange(N) / N, -999.0)
+    record = encode(source_of(np.arange(N)[:, None], y), tmp_path / "again", rows=60, log_targets=False)
+    assert any("'y' has -999" in note for note in record["notes"])
 
 
 @pytest.mark.parametrize(

@@ -16,7 +16,7 @@ import numpy as np
 from numba import typeof
 from numpy.typing import ArrayLike, NDArray
 
-from bsvr_pp.core.arrays import Array, numbers
+from bsvr_pp.core.arrays import Array, Rows, numbers
 from bsvr_pp.core.compiler import compiled
 from bsvr_pp.core.covariance.covariance import (
     BlockDiagonal,
@@ -24,7 +24,6 @@ from bsvr_pp.core.covariance.covariance import (
     Covariance,
     CrossRoot,
     Factor,
-    Rows,
     as_covariance,
     scatter,
 )

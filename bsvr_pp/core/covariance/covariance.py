@@ -18,8 +18,7 @@ from numpy.typing import ArrayLike, NDArray
 from rich.progress import track
 from scipy.linalg import LinAlgError, cholesky, solve_triangular
 
-from bsvr_pp.core.arrays import Array, check_jitter, numbers
-from bsvr_pp.core.arrays import Rows as Rows
+from bsvr_pp.core.arrays import Array, Rows, check_jitter, numbers
 from bsvr_pp.core.compiler import compiled, threads_for
 from bsvr_pp.core.covariance.sites import Sites, factor_sites, marginals
 from bsvr_pp.core.covariance.structure import Structure, given_root, product, root_rows, split

@@ -73,9 +73,8 @@ class NoiseModel:
         inside = ", ".join(
             f"{k}={v:g}" if np.ndim(v) == 0 else f"{k}=array of {np.size(v)}" for k, v in self.parameters.items()
         )
-        return f"{self.name}({inside})" + (
-            f".weighted(array of {self.weight.size})" if (self.weight != 1).any() else ""
-        )
+        weights = f".weighted(array of {self.weight.size})" if (self.weight != 1).any() else ""
+        return f"{self.name}({inside}){weights}"
 
     @property
     def n_points(self) -> int | None:
@@ -133,8 +132,7 @@ class NoiseModel:
         """
         targets = numbers("y", y, ("n",))
         self.check_targets(targets)
-        one_table = self.kind.targets.one_table
-        pieces = self._pieces if one_table else self.kind.table(self.stacked_parameters(), targets)
+        pieces = self._pieces if self.kind.targets.one_table else self.kind.table(self.stacked_parameters(), targets)
         return of_rows(pieces, self._relative_ends(targets), np.array(np.broadcast_to(self.weight, targets.shape)))
 
     def check_targets(self, targets: Array) -> None:
@@ -326,7 +324,6 @@ class NoiseModel:
         self._needs_residual("cdf")
         t, m, v = _align(y=y, mean=mean, variance=variance)
         check_positive("variance", v, or_zero=True)
-
         return self._elementwise(elementwise.convolved_cdf, t, m, np.sqrt(v), np.array(upper_tail))
 
     def predictive_log_density(self, y: ArrayLike, mean: ArrayLike, variance: ArrayLike) -> Array:
@@ -474,15 +471,11 @@ def noise_function(loss: str) -> Callable[..., NoiseModel]:
     make.__signature__ = Signature(kinds)  # type: ignore[attr-defined]
     make.__name__ = make.__qualname__ = loss
     make.__module__ = "bsvr_pp.losses"
-    parameters = "".join(
-        f"{name} : float or (n,) array\n    {row.parameter(name).meaning}; {row.parameter(name).allowed}.\n"
-        for name in row.parameters
-    )
     make.__doc__ = f"""{cleandoc(row.energy.__doc__ or "")}
 
 Parameters
 ----------
-{parameters}
+{row.documented("float or (n,) array")}
 Raises
 ------
 ValueError

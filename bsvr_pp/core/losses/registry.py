@@ -245,6 +245,11 @@ class Loss:
         """Return the properties of a parameter of this loss."""
         return _PRECISION if name == "C" and self.degree == 2 else PARAMETERS[name]
 
+    def documented(self, kind: str) -> str:
+        """Return the parameters, values of this kind, as in a docstring."""
+        each = ((name, self.parameter(name)) for name in self.parameters)
+        return "".join(f"{name} : {kind}\n    {p.meaning}; {p.allowed}.\n" for name, p in each)
+
     @property
     def table(self) -> Callable[[Array, Array], Pieces]:
         """The function ``(parameters (p, k), y (n,)) -> Pieces``; compiled code may call it too."""

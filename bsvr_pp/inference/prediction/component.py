@@ -8,6 +8,7 @@ new rows, since its length does not follow the data.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping
+from contextlib import suppress
 from dataclasses import dataclass, replace
 from functools import partial
 from itertools import pairwise
@@ -210,8 +211,7 @@ def new_rows(problem: Problem, X_new: ArrayLike | None, data: Mapping[str, Array
         check_size("X_new", X)
     affine = problem.composite
     if affine is not None and not affine.rowwise:
-        n = problem.columns.n
-        held = [name for name, (leaf, _) in affine.variables.items() if n in leaf.type.shape] or ["mu"]
+        held = [name for name, (leaf, _) in affine.variables.items() if problem.columns.n in leaf.type.shape] or ["mu"]
         raise ValueError(
             f"{held[0]} has a value for each training row that is not computed from its data, and says nothing about "
             "new ones: use bp.GP, or compute mu row by row"
@@ -269,7 +269,7 @@ def noise_of_rows(problem: Problem, X: Array, data: Mapping[str, ArrayLike] | No
             return noise
         # If the noise of each row is computed from its data, other rows do not change the noise of the training rows.
         n, same = problem.targets.size, False
-        try:
+        with suppress(ValueError):  # shapes that do not broadcast
             if not unknown:
                 more = np.concatenate([problem.rows, matrix])
                 new, old = (
@@ -278,8 +278,6 @@ def noise_of_rows(problem: Problem, X: Array, data: Mapping[str, ArrayLike] | No
                 same = all(
                     np.allclose(np.broadcast_to(v, len(more))[:n], w, rtol=1e-8) for v, w in zip(new, old, strict=True)
                 )
-        except ValueError:  # shapes that do not broadcast
-            same = False
         if not same:
             raise ValueError(
                 "the noise has a value for each training point, which says nothing about new ones: give it numbers, or "
@@ -292,8 +290,7 @@ def noise_of_rows(problem: Problem, X: Array, data: Mapping[str, ArrayLike] | No
 
 def rowwise_data(problem: Problem) -> dict[str, NDArray[Any]]:
     """Return the data of a model with one row for each training point, without inputs and targets."""
-    n = problem.columns.n
-    return {name: value for name, value in other_data(problem).items() if np.shape(value)[:1] == (n,)}
+    return {name: value for name, value in other_data(problem).items() if np.shape(value)[:1] == (problem.columns.n,)}
 
 
 def draw_jointly(parts: Callable[[], Iterable[Component]], X: Array, size: int, rng: np.random.Generator) -> Array:

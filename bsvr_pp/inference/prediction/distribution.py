@@ -24,7 +24,6 @@ CHUNK = 500  # number of new inputs that are processed together, whose covarianc
 QUANTILES = (0.025, 0.1, 0.5, 0.9, 0.975)
 _REACH = 12.0  # range of the integral for the continuous ranked probability score, in standard deviations
 _DENSE = 1.5  # range in which the nodes of this integral are even; more misses narrow components beside wide ones
-_NODES, _WEIGHTS = NODES[:, None], WEIGHTS[:, None]
 _POINT = 1e-100  # variance of f that stands for 0
 
 
@@ -323,7 +322,7 @@ class PredictiveDistribution:
         centre, scale = (inverse * means).sum(axis=0) / inverse.sum(axis=0), _DENSE / inverse.sum(axis=0)
         ends = np.stack([(means - reach).min(axis=0), (means + reach).max(axis=0), z]) - centre
         width = np.arcsinh(ends / scale)[:, None]
-        t = width * _NODES
+        t = width * NODES[:, None]
         places = centre + scale * np.sinh(t)
         each = zip(self.weights, cdfs, self.noises, self.means, self.variances, strict=True)
         of_each = (w * (cdf or noise.predictive_cdf)(places, m, v) for w, cdf, noise, m, v in each)
@@ -331,7 +330,7 @@ class PredictiveDistribution:
         terms = width * np.stack([-(F[0] ** 2), (1.0 - F[1]) ** 2, 2.0 * F[2] - 1.0]) * np.cosh(t)
         if self.logarithm:
             terms *= np.exp(self.location + self.unit * places)
-        return self.unit * scale * (_WEIGHTS * terms).sum(axis=(0, 1))
+        return self.unit * scale * (WEIGHTS[:, None] * terms).sum(axis=(0, 1))
 
     def _draw(self, count: int, rng: np.random.Generator) -> Array:
         """Return draws (count, n) of f + noise, independent between rows."""

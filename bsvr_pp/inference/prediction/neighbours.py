@@ -12,7 +12,6 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from functools import partial
 from math import ceil
 from typing import NamedTuple, Self
 
@@ -409,30 +408,27 @@ def moments_given(problem: Problem, point: Point, X: Array, near: Rows, progress
 def nearest_rows(problem: Problem, point: Point, X: Array, count: int) -> Rows:
     """Return numbers of the training rows nearest to each input; at most ``count`` or all rows.
 
-    If targets are censored, half of the rows have two known ends: f far from all of these would be arbitrary.
+    Where most of them are censored, f would be arbitrary: half of them are rows far and near that are not.
     """
-    apart, unit, found = _apart(problem, point, X), _unit(problem, point), list[Rows]()
-    kinds = problem.cached("kinds of rows", lambda: _kinds(problem))
-    for i, rows in enumerate(kinds):
-        share = min(-(-(count - sum(each.shape[1] for each in found)) // (len(kinds) - i)), rows.size)
-        if apart is not None:
-            place = np.argsort(apart[:, rows], axis=1, kind="stable")[:, :share]
-        else:
-            made = partial(_tree, problem, rows, unit)
-            tree = problem.cached(("tree", i, *unit.tolist()), made)
-            place = tree.query(X / unit, k=np.arange(1, share + 1))[1]
-        found.append(rows[place])
-    return np.hstack(found)
+    near, n = _nearest(problem, point, X, count, np.arange(problem.targets.size)), problem.targets.size
+    censored = np.isinf([np.zeros(n), *problem.given_ends().values()]).any(axis=0)
+    known, half = np.flatnonzero(~censored), max(1, near.shape[1] // 2)
+    if not censored.any() or known.size < half:
+        return near
+    spread = np.sort(np.random.default_rng(0).permutation(known)[: 2 * count])
+    others, row = _nearest(problem, point, X, half, spread), np.arange(len(X))[:, None] * n
+    last = np.where(np.isin(row + others, row + near), near[:, -half:], others)
+    near[:, -half:] = np.where(censored[near].mean(axis=1, keepdims=True) > 0.5, last, near[:, -half:])
+    return near
 
 
-def _tree(problem: Problem, rows: Rows, unit: Array) -> cKDTree:
-    return cKDTree(problem.inputs[rows] / unit)
-
-
-def _kinds(problem: Problem) -> list[Rows]:
-    """Return the censored rows and the others, the smaller number first."""
-    censored = np.isinf([np.zeros(problem.targets.size), *problem.given_ends().values()]).any(axis=0)
-    return sorted((rows for rows in (np.flatnonzero(censored), np.flatnonzero(~censored)) if rows.size), key=len)
+def _nearest(problem: Problem, point: Point, X: Array, count: int, rows: Rows) -> Rows:
+    """Return numbers of the rows, of some ascending ones, nearest to each input, nearest first."""
+    apart, unit = _apart(problem, point, X), _unit(problem, point)
+    if apart is not None:
+        return np.asarray(rows[np.argsort(apart[:, rows], axis=1, kind="stable")[:, :count]])
+    tree = problem.cached(("tree", rows.size, *unit.tolist()), lambda: cKDTree(problem.inputs[rows] / unit))
+    return np.asarray(rows[tree.query(X / unit, k=np.arange(1, min(count, rows.size) + 1))[1]])
 
 
 def nearest_others(problem: Problem, point: Point, rows: Rows, count: int) -> Rows:

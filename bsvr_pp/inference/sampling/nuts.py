@@ -8,7 +8,6 @@ from __future__ import annotations
 import json
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
-from types import MappingProxyType
 
 import numpy as np
 import pymc as pm
@@ -19,7 +18,7 @@ from pytensor.graph.traversal import ancestors
 from threadpoolctl import threadpool_limits
 
 from bsvr_pp.core import __version__
-from bsvr_pp.core.arrays import Array, check_count, check_share, warn
+from bsvr_pp.core.arrays import Array, Rows, check_count, check_share, warn
 from bsvr_pp.core.compiler import interruptible
 from bsvr_pp.inference.approximate import MeanField
 from bsvr_pp.inference.fitted import Draws
@@ -42,13 +41,12 @@ from bsvr_pp.model.marginalize import (
 from bsvr_pp.model.operation import CompiledOp
 from bsvr_pp.model.problem import Point, Problem, read_model
 
-Chain = dict[str, xr.Dataset]  # posterior and sample_stats over draw
+Chains = tuple[dict[str, xr.Dataset], Rows]  # posterior and sample_stats; numbers of complete draws
 
 _MOST_ROWS = 2000  # of full NUTS with blocks, for which the prior covariance of all rows is one dense matrix
 _ON_JAX = ("numpyro", "blackjax")
-_SAMPLERS = ("nutpie", "pymc", *_ON_JAX)
 # C and epsilon are correlated, and so are neighbouring values of f: diagonal adaptation needs twice as many steps.
-ADAPTATION: Mapping[str, str] = MappingProxyType({"adaptation": "low_rank"})
+ADAPTATION = {"adaptation": "low_rank"}
 _HIDDEN = [LATENT_COORDINATES, *NOISE_COORDINATES]  # variables that the user's model lacks
 _RHAT = 1.01
 _SMALLEST_STEP = 1e-4
@@ -106,7 +104,7 @@ class NUTS:
         for name in ("draws", "tune", "chains"):
             check_count(name, getattr(self, name), 1)
         check_share("target_accept", self.target_accept)
-        if self.nuts_sampler not in (None, *_SAMPLERS):
+        if self.nuts_sampler not in (None, "nutpie", "pymc", *_ON_JAX):
             raise ValueError(f"nuts_sampler must be nutpie, pymc, numpyro or blackjax, got {self.nuts_sampler!r}")
         if self.cores is not None:
             check_count("cores", self.cores, 1)
@@ -161,15 +159,6 @@ def _with_given(model: pm.Model, given: Point) -> pm.Model:
     return set_initial_values(copy_model(model, lambda each: pm.do(each, dict(given))), model)
 
 
-def _check_plain(model: pm.Model, sampler: str) -> None:
-    """Refuse a model that has compiled operations of this package, which JAX cannot compile."""
-    if any(v.owner is not None and isinstance(v.owner.op, CompiledOp) for v in ancestors([model.logp()])):
-        raise ValueError(
-            f"nuts_sampler={sampler!r} needs a density that JAX can compile, and intervals, labels, models without f "
-            "and kernels of bp.cov have none: use nuts_sampler='nutpie' or nuts_sampler='pymc'"
-        )
-
-
 def _sampler_for(model: pm.Model, method: NUTS, *, takes_discrete: bool = False) -> str:
     """Return the sampler of a method: by default nutpie, which fails if the log density of a variable is flat."""
     flat = [v.name for v in model.free_RVs if isinstance(v.owner.op, NoiseRV)]
@@ -187,8 +176,12 @@ def _sample(
     model: pm.Model, method: NUTS, sampler: str, seed: int, progressbar: bool, watched: Sequence[str] | None = None
 ) -> xr.DataTree:
     """Sample a model, with one BLAS thread per chain; an interruption leaves the draws so far, as `by_chain` says."""
-    if sampler in _ON_JAX:
-        _check_plain(model, sampler)
+    graphs = ancestors([model.logp()]) if sampler in _ON_JAX else []
+    if any(v.owner is not None and isinstance(v.owner.op, CompiledOp) for v in graphs):
+        raise ValueError(
+            f"nuts_sampler={sampler!r} needs a density that JAX can compile, and intervals, labels, models without f "
+            "and kernels of bp.cov have none: use nuts_sampler='nutpie' or nuts_sampler='pymc'"
+        )
     adaptation = ADAPTATION if sampler == "nutpie" else {}
     nuts = {"target_accept": method.target_accept, **adaptation, **(method.nuts_sampler_kwargs or {})}
     by_gradients = any(np.dtype(v.dtype).kind == "f" for v in model.free_RVs)
@@ -237,9 +230,8 @@ def _optimum(problem: Problem, progressbar: bool) -> tuple[Point, Array, Array] 
         return None
     method, point = MeanField(), Point()
     if problem.hyperparameters:
-        rng = np.random.default_rng(0)
         with interruptible():
-            optimum = maximize(problem, method, {}, Options(progressbar=progressbar), rng)[0]
+            optimum = maximize(problem, method, {}, Options(progressbar=progressbar), np.random.default_rng(0))[0]
         if not np.isfinite(optimum.objective):
             return None
         point = {name: _round(optimum.point[name]) for name in problem.hyperparameters}
@@ -269,33 +261,28 @@ def _round(values: Array) -> Array:
     return np.where(values == 0.0, 0.0, np.rint(values / np.where(digit > 0, digit, 1.0)) * digit)
 
 
-def by_chain(samples: xr.DataTree, watched: Sequence[str] | None = None) -> list[Chain]:
-    """Return complete draws of each chain, without NaN in ``watched`` variables (interrupted draws are NaN)."""
+def by_chain(samples: xr.DataTree, watched: Sequence[str] | None = None) -> Chains:
+    """Return draws, and how many of each chain have no NaN in ``watched`` variables (interrupted draws are NaN)."""
     both = ("posterior", "sample_stats")  # the latter is empty for steps without statistics
     groups = [group for group in both if group in samples.children and samples[group].sizes]
     data = {group: samples[group].to_dataset().drop_vars(["chain", "draw"], errors="ignore") for group in groups}
     posterior = data["posterior"] if watched is None else data["posterior"][watched]
     inner = set(posterior.dims) - {"chain", "draw"}
     complete = posterior.notnull().all(inner).to_array().all("variable")
-    counts = complete.astype(int).cumprod("draw").sum("draw").values
-    return [
-        {group: found.isel(chain=chain, draw=slice(int(n))) for group, found in data.items()}
-        for chain, n in enumerate(counts)
-    ]
+    return data, complete.astype(int).cumprod("draw").sum("draw").values
 
 
-def together(chains: list[Chain], draws: int) -> xr.DataTree:
-    """Combine chains at the common length with most draws, at most ``draws``; without draws raise an interruption."""
-    lengths = sorted((min(chain["posterior"].sizes["draw"], draws) for chain in chains), reverse=True)
+def together(chains: Chains, draws: int) -> xr.DataTree:
+    """Cut chains to the common length with most draws, at most ``draws``; without draws raise an interruption."""
+    data, counts = chains
+    lengths = sorted(np.minimum(counts, draws).tolist(), reverse=True)
     length = max(lengths, key=lambda n: n * sum(other >= n for other in lengths), default=0)
     if length == 0:
         raise KeyboardInterrupt
-    chosen = [chain for chain in chains if chain["posterior"].sizes["draw"] >= length]
-    coords = {"chain": np.arange(len(chosen)), "draw": np.arange(length)}
-    cut = {group: [chain[group].isel(draw=slice(length)) for chain in chosen] for group in chosen[0]}
-    return xr.DataTree.from_dict(
-        {group: xr.concat(data, dim="chain").assign_coords(coords) for group, data in cut.items()}
-    )
+    chosen = np.flatnonzero(counts >= length)
+    coords = {"chain": np.arange(chosen.size), "draw": np.arange(length)}
+    cut = {group: found.isel(chain=chosen, draw=slice(length)) for group, found in data.items()}
+    return xr.DataTree.from_dict({group: found.assign_coords(coords) for group, found in cut.items()})
 
 
 def diagnosis(

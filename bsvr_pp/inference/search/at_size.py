@@ -149,9 +149,8 @@ def _climb(problem: Problem, method: IntegratesLatent, first: Optimum, progressb
         x, n = objective.pack(first.point), problem.targets.size
         found = ascend(counted, x, n, first_step=0.1, tolerance=_ENOUGH, limit=_LIMIT)
     point = objective.unpack(found.x)
-    message = f"in neighbourhoods: {found.message}"
     ended = found.converged or found.n_evaluations >= _LIMIT  # held-out rows judge the end
-    return Optimum(point, found.value, ended, message, found.n_evaluations)
+    return Optimum(point, found.value, ended, f"in neighbourhoods: {found.message}", found.n_evaluations)
 
 
 def _log_density(problem: Problem, method: IntegratesLatent, point: Point, checks: list[tuple[Rows, Rows]]) -> float:
@@ -169,7 +168,6 @@ def _log_density(problem: Problem, method: IntegratesLatent, point: Point, check
         others = problem.take(held_out)
         f_mean, f_variance = posterior.predict(*part.cross(point, others.inputs))
         f_variance = np.maximum(f_variance, _KNOWN)
-        log_density: Array = others.noise_of_rows(point).tilted(f_mean, f_variance, others.targets)[0]
-        return log_density
+        return others.noise_of_rows(point).tilted(f_mean, f_variance, others.targets)[0]
 
     return float(np.mean(np.concatenate(each_block(of_check, len(checks)))))

@@ -66,8 +66,7 @@ def initial_point(problem: Problem) -> Point:
     """Return the initial point of the model, as hyperparameters."""
 
     def compute() -> Point:
-        function = problem.function("initial", lambda: make_initial_point_fn(model=problem.model))
-        values = function(0)
+        values = problem.function("initial", lambda: make_initial_point_fn(model=problem.model))(0)
         return problem.to_constrained([values[value.name] for value in problem.values])
 
     return problem.cached("initial", compute, any_rows=True)
@@ -397,11 +396,8 @@ def _lengthscales(problem: Problem) -> list[Variable]:
 
 def find_roles(problem: Problem) -> dict[str, str]:
     """Find the role of each hyperparameter in the model, as far as possible."""
-    roles = {}
-    for name, graph in zip(problem.loss.parameters, problem.parameters, strict=True):
-        if graph.name in problem.hyperparameters:
-            roles[graph.name] = name
-
+    of_noise = zip(problem.loss.parameters, problem.parameters, strict=True)
+    roles = {graph.name: name for name, graph in of_noise if graph.name in problem.hyperparameters}
     for kernel in _addends(problem.prior.cov_func):
         part = "effect " if isinstance(kernel, MainEffects) else ""
         each = (("ls", "lengthscale"), ("c", "bias"), ("amplitude", "effect"))
