@@ -24,8 +24,8 @@ def check_columns(path: str | Path, columns: Iterable[str], names: Iterable[str]
 
 def check_target(target: object, classes: Iterable[object] | None = None) -> None:
     """Check that a target has no name of another column of its predictions: of numbers, or of these classes."""
-    taken = [f"P({label})" for label in classes or ()]
-    if re.fullmatch(r"sd|(lower|upper) \S+ %|P\(> \S+\)", str(target)) if classes is None else target in taken:
+    names = r"sd|(lower|upper) \S+ %|P\(> \S+\)" if classes is None else "|".join(re.escape(f"P({c})") for c in classes)
+    if re.fullmatch(names, str(target)):
         raise DataError(f"target must not be {target!r}, another column of the predictions: give it another name")
 
 
