@@ -62,9 +62,9 @@ _EFFECTS = 200  # number of rows from which the kernel has main effects,
 _SCALES = 200  # and a dense fit several scales of the noise: fewer rows say little about them
 _ALIKE = 2.0  # largest ratio of the shares of rows of far wider noise in all rows and in the subset
 _INTEGRATED = 250  # largest number of rows whose hyperparameters are integrated out,
-_CHECKED = 20, 60  # smallest number of rows whose coverage is checked, and number of those checked,
-_TOO_FEW = 0.7  # and share of them in intervals of 90 % that chance does not explain
 _FEW = Integrated(points=32, kept=12)  # in this way: more points gain little (the benchmark "integrated")
+_CHECKED = 20, 60  # smallest number of rows whose coverage is checked, and largest number of those checked,
+_TOO_FEW = 0.7  # and share of them in intervals of 90 % that chance does not explain: of 29 real sets none has less
 
 
 @dataclass(frozen=True, slots=True)

@@ -140,13 +140,13 @@ def _class_ends(y: Tensor, cutpoints: Tensor) -> tuple[Tensor, Tensor]:
     return pt.switch(possible, low, 1.0), pt.switch(possible, high, 0.0)
 
 
-_WIDE = 10.0  # interquartile ranges of ends, beyond which the far end of an interval says nothing
+_WIDE = 10.0  # interquartile ranges of the ends, beyond which an interval is far wider
 
 
 def representative(lower: ArrayLike, upper: ArrayLike) -> Array:
     """A number for each interval: the target if it is exact, the finite end if it is censored, else the middle.
 
-    Far wider intervals than the ends of others differ have no known end on the far side.
+    The far end of an interval that is far wider than the spread of the ends says nothing.
     """
     low, high = np.broadcast_arrays(np.asarray(lower, np.float64), np.asarray(upper, np.float64))
     with np.errstate(invalid="ignore"):
