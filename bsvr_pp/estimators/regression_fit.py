@@ -128,8 +128,7 @@ class RegressionSpec:
         if self.local.neighbours == "auto" and mostly_repeated(problem.inputs):
             return None, NoiseScales.one()
         if not (self.counts and problem.ends.exact and (self.noise_scales or len(self.counts) > 1)):
-            # Of intervals 256: censored rows say little, and 64 had two to three times the error in two sets.
-            return (self.counts[:3] or (None,))[-1], NoiseScales.one()
+            return next(iter(self.counts), None), NoiseScales.one()
         rng, progressbar = np.random.default_rng(0), self.options.progressbar
         others = None if far is None else OtherRows(far.X, far.y, far.weight)
         neighbours, scales = choose_neighbours(problem, point, self.counts, rng, progressbar, others)
