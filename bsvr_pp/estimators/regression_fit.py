@@ -424,13 +424,7 @@ def fit_targets(
         fits = spec.local.each_fit(fit_target, len(data), first=1, together=together)
     for fit, rows, name in zip(fits, data, columns.targets or [None], strict=True):
         where = "" if name is None else f"target {name!r}: "
-        _warn_of_targets(fit, spec.equal_targets(rows), where)
-        if (share := _covered(fit, spec.local)) < _TOO_FEW:
-            kind = "function" if fit.slopes is None else "monotone function"
-            warn(
-                f"{where}intervals of 90 % hold only {100 * share:.0f} % of the targets: no noise around one {kind} "
-                "describes them; separate them if they are of two kinds, and leave out codes such as -999"
-            )
+        _warn_of_targets(fit, spec.equal_targets(rows), spec.local, where)
         warn_unless_converged(fit.found, fit.method, where)
     return fits
 
@@ -478,8 +472,8 @@ def _covered(fit: RegressionFit, local: LocalBlocks) -> float:
     return float(np.average((below > 0.05) & (below < 0.95), weights=rows.weight[some]))
 
 
-def _warn_of_targets(fit: RegressionFit, equal: bool, where: str) -> None:
-    """Warn of targets that were set aside, and of equal ones that predictions miss."""
+def _warn_of_targets(fit: RegressionFit, equal: bool, local: LocalBlocks, where: str) -> None:
+    """Warn of targets that were set aside, of equal ones that predictions miss, and of those outside intervals."""
     if fit.outliers.size:
         warn(
             f"{where}gross errors among {fit.rows.place.size} targets, or targets with far wider noise than most, are "
@@ -489,4 +483,10 @@ def _warn_of_targets(fit: RegressionFit, equal: bool, where: str) -> None:
         warn(
             f"{where}a third of the targets or more have one value, which f follows, and the noise is as wide below f "
             "as above, so that predictions may be far from the mean of such targets: noise='gaussian' fits the mean"
+        )
+    if (share := _covered(fit, local)) < _TOO_FEW:
+        kind = "function" if fit.slopes is None else "monotone function"
+        warn(
+            f"{where}intervals of 90 % hold only {100 * share:.0f} % of the targets: no noise around one {kind} "
+            "describes them; separate them if they are of two kinds, and leave out codes such as -999"
         )

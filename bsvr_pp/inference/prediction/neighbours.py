@@ -18,7 +18,7 @@ from typing import NamedTuple, Self
 import numpy as np
 import pymc as pm
 import xarray as xr
-from numpy.typing import ArrayLike
+from numpy.typing import ArrayLike, NDArray
 from scipy.optimize import minimize
 from scipy.spatial import cKDTree
 from scipy.special import log_softmax, logsumexp
@@ -393,8 +393,8 @@ def moments_given(problem: Problem, point: Point, X: Array, near: Rows, progress
 
     parts = each_block(of_group, -(-len(X) // size), progress)
     mean, variance, converged = (np.concatenate(each) for each in zip(*parts, strict=True))
-    ends = [*problem.given_ends().values()]
-    if ends and (alone := np.isinf(ends)[:, near].all(axis=2).any(axis=0)).any():
+    alone = _open_ends(problem)[:, near].all(axis=2).any(axis=0)
+    if alone.any():
         warn(
             f"all {count} nearest rows of {alone.sum()} of {len(X)} new inputs are censored on one side, and f is "
             "little more than its prior there: give more neighbours"
@@ -410,16 +410,22 @@ def nearest_rows(problem: Problem, point: Point, X: Array, count: int) -> Rows:
 
     Where most of them are censored, f would be arbitrary: half of them are rows far and near that are not.
     """
-    near, n = _nearest(problem, point, X, count, np.arange(problem.targets.size)), problem.targets.size
-    censored = np.isinf([np.zeros(n), *problem.given_ends().values()]).any(axis=0)
-    known, half = np.flatnonzero(~censored), max(1, near.shape[1] // 2)
-    if not censored.any() or known.size < half:
+    n, censored = problem.targets.size, _open_ends(problem).any(axis=0)
+    near = _nearest(problem, point, X, count, np.arange(n))
+    half = max(1, near.shape[1] // 2)
+    if not censored.any() or np.count_nonzero(~censored) < half:
         return near
-    spread = np.sort(np.random.default_rng(0).permutation(known)[: 2 * count])
+    spread = np.sort(np.random.default_rng(0).permutation(np.flatnonzero(~censored))[: 2 * count])
     others, row = _nearest(problem, point, X, half, spread), np.arange(len(X))[:, None] * n
     last = np.where(np.isin(row + others, row + near), near[:, -half:], others)
     near[:, -half:] = np.where(censored[near].mean(axis=1, keepdims=True) > 0.5, last, near[:, -half:])
     return near
+
+
+def _open_ends(problem: Problem) -> NDArray[np.bool_]:
+    """Return which ends of the targets are infinite, (2, n); (0, n) if the targets have no ends."""
+    none = np.empty((0, problem.targets.size))
+    return problem.cached("open ends", lambda: np.isinf([*problem.given_ends().values()] or none))
 
 
 def _nearest(problem: Problem, point: Point, X: Array, count: int, rows: Rows) -> Rows:
