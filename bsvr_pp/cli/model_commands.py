@@ -56,7 +56,10 @@ def fit(
     ] = "auto",
     quantile: Annotated[float, Option(help="Of pinball noise.")] = 0.5,
     inference: Annotated[str, Option(help="auto, mean_field, laplace or nuts.")] = "auto",
-    ard: Annotated[bool, Option(help="One lengthscale for each input.")] = True,
+    ard: Annotated[
+        bool | None,
+        Option(help="One lengthscale for each input; by default where rows are many."),
+    ] = None,
     restarts: Annotated[int | None, Option(help="Starts of the optimiser; by default 2, or 5 for laplace.")] = None,
     keep_outliers: Annotated[bool, Option("--keep-outliers", help="Keep rows whose targets are gross errors.")] = False,
     blocks: Annotated[
@@ -84,7 +87,8 @@ def fit(
         _check_replaces(out, model=True)
     from bsvr_pp.estimators.base import blocks_from
 
-    options: dict[str, Any] = {"kernel": kernel, "inference": inference, "ard": ard, "restarts": restarts}
+    options: dict[str, Any] = {"kernel": kernel, "inference": inference, "restarts": restarts}
+    options["ard"] = "auto" if ard is None else ard
     with failing(TypeError, ValueError):
         local = blocks_from("auto" if blocks is None else blocks)
         options["blocks"] = replace(local, n_jobs=jobs, progressbar=sys.stdout.isatty() and into_folder)

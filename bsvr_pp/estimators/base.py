@@ -65,17 +65,18 @@ def check_flag(name: str, value: object) -> None:
         raise ValueError(f"{name} must be True or False, got {value!r}")
 
 
-def check_prior(kernel: object, ard: object) -> None:
+def check_prior(kernel: object, ard: object, *, automatic: bool = False) -> None:
     """Check the kernel of an estimator, and that ``ard`` has an effect."""
     if not isinstance(kernel, PairwiseKernel):
         check_kernel(kernel, "auto", "precomputed")
-    check_flag("ard", ard)
+    if not (automatic and isinstance(ard, str) and ard == "auto"):
+        check_flag("ard", ard)
     check_ard(kernel, ard)
 
 
 def check_model_options(estimator: BaseEstimator, methods: dict[str, Method]) -> Method:
     """Check kernel, ard, restarts and inference; return its method, also one of ``methods``."""
-    check_prior(estimator.kernel, estimator.ard)
+    check_prior(estimator.kernel, estimator.ard, automatic=type(estimator).ard == "auto")
     if estimator.restarts is not None:
         check_count("restarts", estimator.restarts, 1)
     method, methods = estimator.inference, _METHODS | methods

@@ -14,6 +14,7 @@ from typing import Any, NamedTuple, Self, cast
 
 import numpy as np
 from numpy.typing import NDArray
+from sklearn.model_selection import KFold
 
 from bsvr_pp.core.approximations import LatentPosterior, Mode, find_mode
 from bsvr_pp.core.arrays import Array, warn
@@ -45,7 +46,9 @@ from bsvr_pp.inference.prediction.neighbours import (
     NoiseScales,
     OtherRows,
     choose_neighbours,
+    is_biased,
     precision_of_rows,
+    scales_of_left_out,
     scales_of_posterior,
     solved_rows,
 )
@@ -63,6 +66,9 @@ _SCALES = 200  # and a dense fit several scales of the noise: fewer rows say lit
 _ALIKE = 2.0  # largest ratio of the shares of rows of far wider noise in all rows and in the subset
 _INTEGRATED = 250  # largest number of rows whose hyperparameters are integrated out,
 _FEW = Integrated(points=32, kept=12)  # in this way: more points gain little (the benchmark "integrated")
+_EACH = 4  # rows for each lengthscale below which rows that are left out judge them, if there are as many as
+_LEAST, _FOLDS = 20, 3  # the first, in so many parts (docs/defaults.md, few rows for each input);
+_BEHIND = 1.6  # a loss in one part, relative to the best, from which the others are not needed
 _CHECKED = 20, 60  # smallest number of rows whose coverage is checked, and largest number of those checked,
 _TOO_FEW = 0.7  # and share of them in intervals of 90 % that chance does not explain: of 29 real sets none has less
 
@@ -83,6 +89,7 @@ class RegressionSpec:
     integrate: bool = False  # out the hyperparameters of few rows
     monotone: Directions = NO_DIRECTIONS
     shared: bool = False  # whether several targets share the kernel
+    lengthscales: tuple[bool, ...] = ()  # of each input or of all, between which rows that are left out may decide
     size: int | None = None
 
     def for_rows(self, rows: TrainingData, columns: Columns) -> tuple[Self, TrainingData]:
@@ -101,13 +108,20 @@ class RegressionSpec:
         method = _FEW if self.integrate and n <= _INTEGRATED and size is None else self.method
         return replace(self, model=model, size=size, method=method), rows
 
+    def are_judged(self, rows: TrainingData, model: StandardModel) -> bool:
+        """Return whether rows that are left out judge the lengthscales of a dense fit, and the noise of predictions."""
+        n, d = len(rows.y), rows.X.shape[1] if model.tied is None else np.unique(model.tied).size
+        named = isinstance(model.kernel, str) and d > 1 and self.size is None
+        enough = rows.exact and _LEAST <= n < _EACH * d and not mostly_equal(rows.y, rows.weight)
+        return named and bool(self.lengthscales) and enough
+
     def slopes(self, columns: Columns) -> Slopes | None:
         """Return the slopes of inputs along which f is monotone, at no row yet; None if there are none."""
         return Slopes.none(self.monotone.signs(columns)) if self.monotone else None
 
     def kernel_for(self, n: int) -> Kernel:
         """Return the kernel of n rows that have inputs."""
-        return "main_effects" if self.automatic and n >= _EFFECTS else self.model.kernel
+        return "main_effects" if self.automatic and self.model.ard and n >= _EFFECTS else self.model.kernel
 
     @property
     def counts(self) -> tuple[int, ...]:
@@ -193,6 +207,13 @@ class RegressionFit(StandardFit):
             others = others.log if units.logarithm else others
             mean[~kept], deviation[~kept] = others.mean(), others.std()
         return mean, deviation
+
+    def is_skewed(self, equal: bool) -> bool:
+        """Return whether the noise of exact targets misses their mean, since many are ``equal`` or they are skewed."""
+        if self.model.noise in ("gaussian", "pinball") or not self.rows.exact or len(self.fitted.posteriors) > 1:
+            return False
+        mean, noise = self.fitted.posteriors[0].cavity_mean, self.problem.noise_at(self.point)
+        return equal or is_biased(mean, noise, self.problem.targets, self.rows.weight)
 
     def with_scales(self, far: TrainingData) -> tuple[Self, Array, Array]:
         """Return the fit with noise scales learned from its rows and ``far`` ones; log densities, precisions of all."""
@@ -353,8 +374,8 @@ class _Rounds:
     def has_scales(self, rows: TrainingData, first: RegressionFit) -> bool:
         """Return whether a dense fit may have several scales of the noise."""
         enough = rows.exact and isinstance(self.method, MatchesMoments) and len(rows.y) >= _SCALES
-        equal = self.spec.equal_targets(rows) and len(first.fitted.posteriors) == 1
-        return self.spec.noise_scales and (enough or equal)
+        skewed = first.is_skewed(self.spec.equal_targets(rows))
+        return self.spec.noise_scales and (enough or skewed)
 
     def at(self, optimum: Optimum, rows: TrainingData, alone: _Determined) -> RegressionFit:
         """Return the fit at another optimum of the hyperparameters, by the rows that determine f."""
@@ -413,10 +434,7 @@ def fit_targets(
 
     def fit_target(j: int) -> RegressionFit:
         local = replace(spec.local, n_jobs=1) if together and j > 0 else spec.local
-        rounds, rows = _Rounds.of(data[j], replace(spec, local=local), columns, deepcopy(rng))
-        with threads_for(len(rows.y)), local.threads():
-            chosen = rounds.dense(rows).fit if rounds.spec.size is None else rounds.in_blocks(rows)
-            return _finished([chosen], rounds.spec, columns)[0]
+        return _fit_alone(data[j], replace(spec, local=local), columns, deepcopy(rng))
 
     if spec.shared:
         fits = _fit_sharing(data, spec, columns, rng)
@@ -427,6 +445,56 @@ def fit_targets(
         _warn_of_targets(fit, spec.equal_targets(rows), spec.local, where)
         warn_unless_converged(fit.found, fit.method, where)
     return fits
+
+
+def _fit_alone(rows: TrainingData, spec: RegressionSpec, columns: Columns, rng: np.random.Generator) -> RegressionFit:
+    """Fit a target."""
+    rounds, rows = _Rounds.of(rows, spec, columns, rng)
+    with threads_for(len(rows.y)), spec.local.threads():
+        if rounds.spec.size is not None:
+            return _finished([rounds.in_blocks(rows)], rounds.spec, columns)[0]
+        if not spec.are_judged(rows, rounds.model):
+            return _finished([rounds.dense(rows).fit], rounds.spec, columns)[0]
+        ard, mean, deviation = _judged_by_left_out(rows, spec, columns, rng)
+        rounds = _Rounds.of(rows, replace(spec, model=replace(spec.model, ard=ard)), columns, rng)[0]
+        kept, *_, fit = rounds.dense(rows)
+        if spec.noise_scales:
+            noise, unit, y = fit.problem.noise_at(fit.point), fit.units.unit, fit.units.targets(rows.y[kept])
+            moments = fit.units.targets(mean[kept]), (deviation[kept] / unit) ** 2
+            scales = scales_of_left_out(*moments, noise, y, rows.weight[kept])
+            fit = fit.changed(found=fit.found.with_scales(fit.problem, scales))
+        return _finished([fit], rounds.spec, columns)[0]
+
+
+def _judged_by_left_out(
+    rows: TrainingData, spec: RegressionSpec, columns: Columns, rng: np.random.Generator
+) -> tuple[bool, Array, Array]:
+    """Return which lengthscales predict rows best that fits leave out; mean and deviation of f at all rows by these.
+
+    The evidence of almost as many lengthscales as rows prefers some that predict nothing, and leaves no noise.
+    """
+    n = len(rows.y)
+    parts = [others for _, others in KFold(_FOLDS, shuffle=True, random_state=0).split(rows.y)]
+
+    def judge(ard: bool, others: NDArray[np.intp]) -> Array:
+        """Return loss, mean and deviation (3, m) of rows that the fit leaves out; widths are learned afterwards."""
+        alone = replace(spec, model=replace(spec.model, ard=ard), integrate=False, lengthscales=())
+        fit = _fit_alone(rows.taken(~np.isin(np.arange(n), others)), alone, columns, deepcopy(rng))
+        found = fit.predictive(fit.units.inputs(rows.X[others]), spec.local)
+        mean, deviation = found.moments_of_f()
+        return np.vstack([rows.weight[others] * np.abs(rows.y[others] - mean), mean, deviation])
+
+    def of_all(ard: bool) -> Array:
+        others = spec.local.each_fit(lambda k: judge(ard, parts[k + 1]), _FOLDS - 1, first=0, together=True)
+        return np.hstack([begun[ard], *others])
+
+    begun = {ard: judge(ard, parts[0]) for ard in spec.lengthscales}
+    best = min(of_rows[0].sum() for of_rows in begun.values())
+    kinds = [ard for ard, of_rows in begun.items() if of_rows[0].sum() <= _BEHIND * best]
+    each = [of_all(ard) for ard in kinds]
+    chosen = int(np.argmin([of_rows[0].sum() for of_rows in each]))
+    _, mean, deviation = each[chosen][:, np.argsort(np.concatenate(parts))]
+    return kinds[chosen], mean, deviation
 
 
 def _fit_sharing(

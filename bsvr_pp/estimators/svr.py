@@ -68,8 +68,9 @@ class BayesianSVR(TargetPredictions, SavedEstimator, RegressorMixin, BaseEstimat
         Smooth fraction; only for the soft insensitive loss. "auto" is 0.8.
     quantile : float
         Level of the quantile; only for pinball noise.
-    ard : bool
-        Whether each input has its own lengthscale.
+    ard : bool or "auto"
+        Whether each input has its own lengthscale. "auto" is True; with fewer than four rows for each input of a dense
+        fit rows that are left out decide, and learn scales of the noise (docs/defaults.md).
     warping : bool
         Whether "auto" and "main_effects" learn a scale for each input: as given, like a logarithm, or between.
     inference : {"auto", "mean_field", "laplace", "nuts"} or a method
@@ -195,7 +196,7 @@ class BayesianSVR(TargetPredictions, SavedEstimator, RegressorMixin, BaseEstimat
     kernel: Kernel | MatrixOption | Literal["auto"] = "auto"
     beta: float | Literal["auto"] = "auto"
     quantile: float = 0.5
-    ard: bool = True
+    ard: bool | Literal["auto"] = "auto"
     warping: bool = True
     monotone: Monotone = None
     inference: str | Method = "auto"
@@ -317,7 +318,7 @@ class BayesianSVR(TargetPredictions, SavedEstimator, RegressorMixin, BaseEstimat
         if self.shared and isinstance(method, Samples):
             raise ValueError(f"shared=True takes one optimum, and {method.name} has draws: use inference='auto'")
         return RegressionSpec(
-            StandardModel(self.noise, kernel, bool(self.ard), beta, float(self.quantile)),
+            StandardModel(self.noise, kernel, self.ard is not False, beta, float(self.quantile)),
             self.kernel == "auto",
             method,
             Options(self.restarts, progressbar=local.progressbar),
@@ -329,6 +330,7 @@ class BayesianSVR(TargetPredictions, SavedEstimator, RegressorMixin, BaseEstimat
             self.inference == "auto",
             monotone,
             bool(self.shared),
+            () if isinstance(method, Samples) else (True, False) if self.ard == "auto" else (bool(self.ard),),
         )
 
     def _read(self, rows: TrainingData, learned: Learned, columns: Columns, result: xr.DataTree) -> RegressionFit:
@@ -340,6 +342,8 @@ class BayesianSVR(TargetPredictions, SavedEstimator, RegressorMixin, BaseEstimat
         data = result["constant_data"].to_dataset()
         known = {"levels": tuple(map(int, levels)), "beta": learned["beta_"]}
         known["pairs"] = "effect_pairs" in hyperparameters_of(result)
+        if self.ard == "auto" and "inverse_lengthscale" in hyperparameters_of(result):
+            known["ard"] = result["posterior"]["inverse_lengthscale"].ndim > 2  # chain, draw, lengthscale
         if CONSTANTS in data:
             constants = data[CONSTANTS].values
             if constants.dtype == bool:

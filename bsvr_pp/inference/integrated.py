@@ -48,6 +48,7 @@ _LEAPS, _SIZE = 3, 0.7  # leapfrog steps of a move, and their first size,
 _ACCEPTED, _RATE = 0.7, 0.25  # adapted to this share of accepted moves, at this rate
 _LOST = 1000.0  # a move that loses as many nats is not accepted, and ends
 _STUCK = 0.1  # share of accepted moves below which the points do not follow the posterior
+_CUT = 0.1  # share of points without density above which the posterior ends at an edge, where its mode may be
 BY_DRAWS = "sample the hyperparameters, with NUTS(latent=...)"  # the remedy then
 
 
@@ -139,7 +140,9 @@ class Integrated:
         posteriors = [solve_at(problem, self.latent, points[i]) for i in chosen]
         mode = cloud.climb or found
         message, good = mode.message, cloud.k_hat <= GOOD_K or cloud.accepted >= _STUCK
-        if not good:
+        if cloud.lost > _CUT:
+            good, message = False, f"{cloud.lost:.0%} of the points have no density, which ends at an edge: {BY_DRAWS}"
+        elif not good:
             message = (
                 f"k-hat of the weights is {cloud.k_hat:.2f}, and only {cloud.accepted:.0%} of the moves are accepted: "
                 + BY_DRAWS
@@ -168,6 +171,7 @@ class _Cloud(NamedTuple):
     k_hat: float
     effective: float
     climb: Ascent | None  # to the mode, if it is far from the optimum
+    lost: float  # share of points without density
     accepted: float = 1.0  # share of the moves
 
     def thinned(self, kept: int) -> tuple[Rows, Array]:
@@ -215,14 +219,15 @@ def _cloud(
     shown = track(proposed, description="hyperparameters integrated out", disable=not progressbar, transient=True)
     found = [density(each) for each in shown]
     ratio = log_ratio(np.array([value for value, _ in found]), z)
-    if not np.isfinite(ratio).any():
+    lost = 1.0 - float(np.isfinite(ratio).mean())
+    if lost == 1.0:
         ratio = np.zeros(points)
     smoothed, k_hat = pareto_weights(np.where(np.isfinite(ratio), ratio, ratio[np.isfinite(ratio)].min() - 700.0))
     weights = np.exp(smoothed)
     effective = float(1.0 / np.sum(weights**2))
     log_evidence, error = importance_estimate(ratio)
     if k_hat <= GOOD_K and effective >= points / 2:
-        return _Cloud(proposed, weights / weights.sum(), log_evidence, error, k_hat, effective, climb)
+        return _Cloud(proposed, weights / weights.sum(), log_evidence, error, k_hat, effective, climb, lost)
     drawn = _drawn(ratio, chains)
     moved = _Chains(density, scale, proposed[drawn], [found[i] for i in drawn], rng)
     states = [moved.move() for _ in range(max(1, points // (2 * chains)))]
@@ -231,7 +236,7 @@ def _cloud(
     others = log_ratio(values, np.linalg.solve(scale, (reached - centre).T).T)
     log_evidence, error = bridge_estimate(ratio, others, chains)
     equal = np.full(len(reached), 1.0 / len(reached))
-    return _Cloud(reached, equal, log_evidence, error, k_hat, float(chains), climb, moved.accepted)
+    return _Cloud(reached, equal, log_evidence, error, k_hat, float(chains), climb, lost, moved.accepted)
 
 
 def _normal(density: Evaluate, x: Array, size: float) -> tuple[Array, Array, float, float]:

@@ -6,8 +6,10 @@ f[group], new rows use the values at its own inputs.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
+from functools import cached_property
 from itertools import combinations
 from typing import cast
 
@@ -26,10 +28,12 @@ from pytensor.graph.traversal import toposort
 from bsvr_pp.core.arrays import Array, Number, Rows, Tensor
 from bsvr_pp.model.compiled import Columns, data_of
 from bsvr_pp.model.gaussian import (
+    INTERPRETED,
     above,
     gaussian_above,
     gaussian_variables,
     gradients,
+    parameters_of,
     replace_in,
     shape_of,
     standardised,
@@ -40,7 +44,9 @@ from bsvr_pp.model.inventory import ModelError
 
 _SIMPLIFY = ("ShapeOpt", "canonicalize", "specialize")
 _STEPS = (scalar.Sign, scalar.Ceil, scalar.Floor, scalar.Trunc, scalar.RoundHalfToEven, scalar.RoundHalfAwayFromZero)
-_SIZES, _SAME = (1.0, 1e2, 1e4), 1e-8  # of z, and the relative tolerance of the comparison of numbers
+_SIZES, _SAME, _ROUNDING = (1e2, 1e4), 1e-8, 1e-12  # of z, and relative tolerances of numbers and of an offset
+_NOT_THERE = (ValueError, IndexError, AssertionError)  # of values for which a graph is not defined
+_LARGEST = 1e100  # of a location at hyperparameters that are not given: beyond, sums and products overflow
 
 
 @dataclass(frozen=True, eq=False)
@@ -237,22 +243,24 @@ def affine_of(
     of_f = {f: pt.tensor(shape=shape_of(f)) for f, r in processes.items()}
     location = _nameless(replace_in(localize(mu, model), leaves | of_f), model)
     means = {f: _nameless(replace_in(mean, leaves), model) for f, mean in means.items()}
-    if bent := [v for v, leaf in leaves.items() if not all(_is_linear(g, [leaf]) for g in (location, *means.values()))]:
+    parents = [
+        graph for v in chosen for graph in (parameters_of(v) or ([],))[0] if not above([graph]).isdisjoint(chosen)
+    ]
+    inner = [*means.values(), *(_nameless(replace_in(graph, leaves), model) for graph in parents)]
+    graphs = [location, *inner]
+    if bent := [v for v, leaf in leaves.items() if not all(_is_linear(graph, [leaf]) for graph in graphs)]:
         return affine_of(model, target, mu, processes, [*elsewhere, *bent], kept)  # they are hyperparameters
     named = {str(v.name): leaf for v, leaf in leaves.items()} | {r.name: of_f[f] for f, r in processes.items()}
-    graphs = [location, *means.values()]
     n = len(np.asarray(value_of(model.rvs_to_values[target]))) if kept is None else shape_of(mu)[0]
-    numbers = RowValues(model, location, named, n)
+    numbers = whole = RowValues(model, location, named, n)
+    if not above(inner).isdisjoint(leaves.values()):  # what the location has only through other variables
+        of_z = replace_in(location, {leaf: leaf + means[f] for f, leaf in of_f.items()})
+        of_z = replace_in(of_z, {leaf: localize(values[v], model) for v, leaf in leaves.items()})
+        whole = RowValues(model, of_z, {r.name: of_f[f] for f, r in processes.items()} | {"": z}, n)
     try:
-        straight = all(_is_linear(graph, list(named.values())) for graph in graphs) and numbers.linear()
-    except ValueError as error:  # shapes that do not broadcast
-        rows = {v.name: np.shape(v.get_value())[:1] for v in data_of(model) if not above(graphs).isdisjoint([v])}
-        for name in [name for name, size in rows.items() if size not in ((), (1,), (n,))]:
-            raise ValueError(
-                f"{name} has {rows[name][0]} rows, and {target.name} has {n}: set it back by pm.set_data, and give "
-                "values of new rows by data="
-            ) from error
-        raise
+        straight = all(_is_linear(graph, list(named.values())) for graph in graphs) and whole.linear()
+    except _NOT_THERE as error:  # shapes that do not broadcast
+        raise ValueError(_shapes_of(model, target, graphs, n, error)) from error
     if not straight:
         raise ModelError(
             f"mu of {target.name} must be linear in latent functions and Gaussian variables, and "
@@ -271,6 +279,18 @@ def affine_of(
     rowwise = rowwise and all(RowValues(model, g, named, n).follows() for g in of_rows if g.owner is not None)
     variables = {str(v.name): (leaf, localize(values[v], model)) for v, leaf in leaves.items()}
     return Affine(model, location, z, records, variables, columns, rowwise), columns
+
+
+def _shapes_of(model: pm.Model, target: Tensor, graphs: Sequence[Tensor], n: int, error: Exception) -> str:
+    """Say which data of a location do not fit its targets."""
+    rows = {v.name: np.shape(v.get_value())[:1] for v in data_of(model) if not above(graphs).isdisjoint([v])}
+    for name in [name for name, size in rows.items() if size not in ((), (1,), (n,))]:
+        return (
+            f"{name} has {rows[name][0]} rows, and {target.name} has {n}: set it back by pm.set_data, and give "
+            "values of new rows by data="
+        )
+    reason = str(error).partition("\n")[0]
+    return f"mu of {target.name} must be one number, or one for each of {n} targets: {reason}"
 
 
 def has_gaussian_mean(model: pm.Model, record: Prior) -> bool:
@@ -329,7 +349,7 @@ def _gradients(graph: Tensor, leaves: Sequence[Tensor]) -> tuple[Tensor, list[Te
 
 
 class RowValues:
-    """Values of a location at rows and for values of its leaves, near the initial hyperparameters."""
+    """Values of a location at rows, for values of its leaves, and at points of hyperparameters that are far apart."""
 
     def __init__(
         self, model: pm.Model, location: Tensor, leaves: Mapping[str, Tensor], n: int, kept: Rows | None = None
@@ -343,26 +363,37 @@ class RowValues:
         graph = columns.at(location, rows, dict(zip(leaves.values(), given, strict=True))) + pt.zeros(rows.shape[0])
         (graph,) = model.replace_rvs_by_values([graph])
         values = [value for value in model.value_vars if value in above([graph])]
-        start = model.initial_point(0) if values else {}
-        moved = [start[v.name] + 0.3 * self._rng.normal(size=start[v.name].shape) for v in values]
-        self._start = [value.astype(v.dtype) for v, value in zip(values, moved, strict=True)]
-        self._at = pytensor.function([*values, rows, *given], graph, on_unused_input="ignore", mode="FAST_COMPILE")
+        self._at = pytensor.function([*values, rows, *given], graph, on_unused_input="ignore", mode=INTERPRETED)
         self._rows = columns.values(columns.inputs)
         self._random = {name: self._rng.normal(size=shape) for name, shape in self._shapes.items()}
+        self._points = _points(model, values, self._rng)
 
-    def __call__(self, index: Rows | slice = slice(None), /, **values: ArrayLike) -> Array:
-        """The location (rows,) at some of the training rows; leaves without values are 0."""
+    def __call__(self, point: Sequence[Array], index: Rows | slice = slice(None), /, **values: ArrayLike) -> Array:
+        """The location (rows,) at a point and some of the training rows; leaves without values are 0."""
         given = [values.get(name, np.zeros(shape)) for name, shape in self._shapes.items()]
-        return self._at(*self._start, self._rows[index], *given)
+        with np.errstate(all="ignore"):
+            return self._at(*point, self._rows[index], *given)
+
+    @cached_property
+    def _known(self) -> list[tuple[list[Array], Array, Array]]:
+        """Each point at which the location is defined, with the location for leaves that are 0, and that are random."""
+        known = []
+        for point in self._points:
+            try:
+                known.append((point, self(point), self(point, **self._random)))
+            except _NOT_THERE:
+                if not known:  # near the initial hyperparameters
+                    raise
+        return [each for k, each in enumerate(known) if k == 0 or np.abs(each[2]).max() < _LARGEST]
 
     def linear(self) -> bool:
         """Whether the location along a line is a line."""
-        offset = self()
-        slope = self(**self._random) - offset
-        for size in _SIZES:
-            found = self(**{name: size * value for name, value in self._random.items()}) - offset
-            if not np.allclose(found, size * slope, rtol=_SAME, atol=_SAME * size * np.abs(slope).max(initial=1.0)):
-                return False
+        for k, (point, offset, whole) in enumerate(self._known):
+            slope = whole - offset
+            for size in _SIZES[k > 0 :]:  # one is enough at the others, which may take long
+                found = self(point, **{name: size * value for name, value in self._random.items()}) - offset
+                if not _same(found, size * slope, size * np.abs(slope).max(initial=0.0), size * offset):
+                    return False
         return True
 
     def aligned(self, processes: Sequence[str]) -> tuple[set[str], bool]:
@@ -377,24 +408,59 @@ class RowValues:
     def follows(self, chosen: Sequence[str] = ()) -> bool:
         """Whether a row has all from its data and from the same row of some leaves."""
         index = self._rng.integers(self._n, size=self._n + 1)
-        taken = {name: self._random[name][index] for name in chosen}
+        none = {name: np.zeros(index.size) for name in chosen}
         try:
-            whole = self(**self._random)
-            found = self(index, **(self._random | taken))
-        except (ValueError, IndexError):  # shapes that do not follow the rows
+            for point, offset, _ in self._known:
+                taken = self(point, index, **none)
+                if not _same(taken, offset[index], np.ptp(offset), taken):
+                    return False
+                for name, values in self._random.items():  # each alone, as their units may differ
+                    share = self(point, **{name: values}) - offset
+                    own = {name: values[index] if name in chosen else values}
+                    found = self(point, index, **(none | own)) - taken
+                    if not _same(found, share[index], np.abs(share).max(), taken):
+                        return False
+        except _NOT_THERE:  # shapes that do not follow the rows
             return False
-        return bool(np.allclose(found, whole[index], rtol=_SAME, atol=_SAME))
+        return True
 
-    def _responses(self, name: str) -> list[Array]:
-        """What a process with values 1, r and r² adds to the location, for random r."""
-        r, offset = self._random[name], self()
-        return [self(**{name: values}) - offset for values in (np.ones_like(r), r, r**2)]
+    def _responses(self, name: str) -> Iterator[tuple[Array, ...]]:
+        """At each point, the offset, and what a process with values 1, r and r² adds to it, for random r."""
+        r = self._random[name]
+        for point, offset, _ in self._known:
+            yield offset, *(self(point, **{name: values}) - offset for values in (np.ones_like(r), r, r**2))
 
     def _is_diagonal(self, name: str) -> bool:
-        once, first, _ = self._responses(name)
-        return bool(np.allclose(first, once * self._random[name], atol=_SAME))
+        r = self._random[name]
+        return all(_same(first, once * r, np.abs(first), offset) for offset, once, first, _ in self._responses(name))
 
     def single(self, name: str) -> bool:
         """Whether each row has one value of a process."""
-        once, first, second = self._responses(name)
-        return bool(np.allclose(first**2, once * second, atol=_SAME))
+        for offset, once, first, second in self._responses(name):
+            size = np.abs(once) + np.abs(first) + np.abs(second)
+            if not _same(first**2, once * second, size**2, offset * size):
+                return False
+        return True
+
+
+def _same(found: Array, expected: Array, size: Array | float, offset: Array) -> bool:
+    """Whether numbers of a size differ by rounding alone, also by that of the offset that was subtracted."""
+    return bool((np.abs(found - expected) <= _SAME * size + _ROUNDING * np.abs(offset)).all())
+
+
+def _points(model: pm.Model, values: Sequence[Tensor], rng: np.random.Generator) -> list[list[Array]]:
+    """Values of unconstrained hyperparameters: near the initial ones, and far from these and from 0 on both sides."""
+    if not values:
+        return [[]]
+    initial = model.initial_point(0)
+    start = [initial[v.name] for v in values]
+    away = [rng.choice([-1.0, 1.0], size=v.shape) * rng.uniform(1.0, 3.0, size=v.shape) for v in start]
+    points = [[v + 0.3 * rng.normal(size=v.shape) for v in start]]
+    points += [[k * v + sign * step for v, step in zip(start, away, strict=True)] for k in (0, 1) for sign in (1, -1)]
+    whole = [j for j, v in enumerate(values) if np.dtype(v.dtype).kind != "f"]
+    for i, j in enumerate(whole):
+        with suppress(NotImplementedError):  # a distribution without draws
+            seen = np.unique(pm.draw(model.values_to_rvs[values[j]], 200, random_seed=0, mode=INTERPRETED), axis=0)
+            for k, point in enumerate(points):
+                point[j] = seen[(k >> i) % len(seen)]
+    return [[value.astype(v.dtype) for v, value in zip(values, point, strict=True)] for point in points]

@@ -7,7 +7,7 @@ functions of one matrix, whose rows are the training points.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from threading import RLock
 from typing import NamedTuple, cast
@@ -114,6 +114,7 @@ class Columns:
         self._places: dict[Variable, tuple[tuple[int, ...], tuple[int, ...], str]] = {}
         self._parts = [X]
         self.data: list[RowData] = []
+        self.whole = set[int]()  # columns of the inputs that graphs take as whole numbers alone
         self.n, self.n_inputs = self.inputs.shape
         self.width = self.n_inputs
 
@@ -139,6 +140,11 @@ class Columns:
             self._places[leaf] = (found, values.shape[1:], leaf.dtype)
 
     @property
+    def places(self) -> list[object]:
+        """The names of data of each row, None of constants, with columns, shapes of one value, and types."""
+        return [(leaf.name if isinstance(leaf, SharedVariable) else None, *at) for leaf, at in self._places.items()]
+
+    @property
     def all_rows(self) -> Tensor:
         """The matrix of all rows, as a graph over the data of the model."""
         parts = [part.astype("float64") for part in self._parts]
@@ -151,10 +157,26 @@ class Columns:
 
     def at(self, graph: Tensor, matrix: Tensor, given: Mapping[Tensor, Tensor] | None = None) -> Tensor:
         """A graph over the data of the model as one over a matrix of rows, and over given graphs of leaves."""
+        inputs = {leaf for leaf, (columns, *_) in self._places.items() if columns[-1] < self.n_inputs}
+        whole = {v for v in inputs.intersection(ancestors([graph])) if np.dtype(self._places[v][2]).kind != "f"}
+        if whole:
+            try:  # years are numbers like others
+                return self._at(graph, matrix, given, as_float=whole)
+            except (IndexError, NotImplementedError, TypeError, ValueError):  # as an index they are no floats
+                self.whole.update(column for leaf in whole for column in self._places[leaf][0])
+        return self._at(graph, matrix, given)
+
+    def _at(
+        self,
+        graph: Tensor,
+        matrix: Tensor,
+        given: Mapping[Tensor, Tensor] | None,
+        as_float: Collection[Variable] = (),
+    ) -> Tensor:
         at_rows = dict[Variable, Variable]((given or {}).items())
         for leaf, (columns, shape, dtype) in self._places.items():
             taken = matrix[:, list(columns)] if shape else matrix[:, columns[0]]
-            at_rows[leaf] = pt.specify_shape(taken.astype(dtype), (None, *shape))
+            at_rows[leaf] = pt.specify_shape(taken if leaf in as_float else taken.astype(dtype), (None, *shape))
         # Not `graph_replace`, which would keep the number of rows of a constant.
         for node in toposort([graph], blockers=self.model.free_RVs):
             whole, kept = chosen_rows(node.outputs[0])

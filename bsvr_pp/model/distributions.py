@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from functools import cache, partial
-from inspect import cleandoc
+from inspect import cleandoc, signature
 from math import pi, sqrt
 from typing import ClassVar, cast
 
@@ -23,6 +23,7 @@ from pymc.distributions.distribution import SymbolicRandomVariable
 from pymc.distributions.shape_utils import implicit_size_from_params, rv_size_is_none
 from pymc.logprob.abstract import _logprob
 from pymc.pytensorf import normalize_rng_param
+from pytensor.compile.sharedvalue import SharedVariable
 from pytensor.configdefaults import config
 from pytensor.graph.basic import Variable
 from pytensor.graph.op import Op
@@ -32,10 +33,11 @@ from pytensor.tensor.random.op import RandomVariable
 from pytensor.tensor.random.utils import normalize_size_param
 from pytensor.tensor.variable import TensorConstant
 
-from bsvr_pp.core.arrays import Tensor
+from bsvr_pp.core.arrays import Tensor, check_positive
 from bsvr_pp.core.losses import LOSSES
 from bsvr_pp.core.losses.noise import unit_noise
 from bsvr_pp.core.losses.registry import LIKELIHOODS, NOISES, Loss
+from bsvr_pp.model.gaussian import above, value_of
 from bsvr_pp.model.operation import log_factor, noise_quantile
 
 # The losses with closed forms, each with its beta if beta is not a parameter.
@@ -81,7 +83,12 @@ def noise_of(target: Tensor) -> tuple[Loss, Tensor, list[Tensor]] | None:
         return LIKELIHOODS[op.loss], location, parameters[: len(LIKELIHOODS[op.loss].parameters)]
     for kind, read in _FROM_PYMC.items():
         if isinstance(op, kind):
-            name, location, parameters = read(*op.dist_params(target.owner))
+            given = op.dist_params(target.owner)
+            for argument, value in zip(signature(read).parameters, given, strict=True):
+                known = all(isinstance(v, pt.Constant) for v in above([value]) if v.owner is None)
+                if argument != "mu" and (known or isinstance(value, SharedVariable)):
+                    check_positive(f"{argument} of the noise", value_of(value))
+            name, location, parameters = read(*given)
             return LOSSES[name], location, parameters
     return None
 

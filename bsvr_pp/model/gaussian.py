@@ -32,10 +32,10 @@ INTERPRETED = "FAST_COMPILE"
 
 def gaussian_variables(model: pm.Model) -> list[Tensor]:
     """Return the free variables of a model that are Gaussian given others."""
-    return [v for v in model.free_RVs if _parameters(v) is not None]
+    return [v for v in model.free_RVs if parameters_of(v) is not None]
 
 
-def _parameters(v: Tensor) -> tuple[list[Tensor], list[Tensor]] | None:
+def parameters_of(v: Tensor) -> tuple[list[Tensor], list[Tensor]] | None:
     """Return graphs on which a Gaussian variable depends linearly, and the others; None for other variables."""
     op, inputs = v.owner.op, cast(list[Tensor], v.owner.inputs)
     if isinstance(op, NormalRV | MvNormalRV):
@@ -43,7 +43,7 @@ def _parameters(v: Tensor) -> tuple[list[Tensor], list[Tensor]] | None:
     if isinstance(op, ZeroSumNormalRV):
         return [], list(inputs[2:])
     inner = {RandomWalkRV: inputs[:2], AutoRegressiveRV: inputs[2:3]}.get(type(op), [])
-    of_inner = [_parameters(each) if each.owner is not None else None for each in inner]
+    of_inner = [parameters_of(each) if each.owner is not None else None for each in inner]
     if not inner or None in of_inner or (isinstance(op, AutoRegressiveRV) and v.ndim > 1):
         return None
     linear, others = ([graph for pair in of_inner if pair for graph in pair[i]] for i in (0, 1))
@@ -59,7 +59,7 @@ def gaussian_above(
 ) -> list[Tensor]:
     """Return Gaussian variables on which only the location depends, variables without parents first."""
     known, free = above(graphs, processes), [v for v in model.free_RVs if v not in latents]
-    parameters = {v: found for v in free if (found := _parameters(v)) is not None}
+    parameters = {v: found for v in free if (found := parameters_of(v)) is not None}
     plain = {v for v in free if isinstance(model.rvs_to_transforms.get(v), ZeroSumTransform | None)}
     chosen = [v for v in free if v in known and v in plain and v in parameters]
     while True:

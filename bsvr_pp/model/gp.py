@@ -120,7 +120,7 @@ class GP(pm.gp.Latent):
         if not isinstance(self.cov_func, BaseCovariance):
             raise TypeError(f"cov_func must be a kernel of pm.gp.cov, got {self.cov_func!r}")
         names = (names_of(X) or _words_of(X)) if columns is None else tuple(columns)
-        X = X if isinstance(X, TensorVariable) else numbers("X", X, ("n", "d"))
+        X = X if isinstance(X, TensorVariable) else numbers("X", X, ("n", "d")).copy()  # the caller may change it
         if X.ndim != 2:
             raise ValueError(f"X must have two axes, got {X.ndim}")
         check_jitter(jitter)
@@ -186,9 +186,9 @@ def prior_of(variable: TensorVariable) -> Prior | None:
 
 
 def processes_of(model: pm.Model) -> dict[TensorVariable, Prior]:
-    """Return the latent functions of a model and their records."""
-    variables = [*model.deterministics, *model.free_RVs]
-    return {v: prior for v in variables if (prior := prior_of(v)) is not None}
+    """Return the latent functions of a model and their records, without those whose coordinates `pm.do` has fixed."""
+    free, records = {v.name for v in model.free_RVs}, {v: prior_of(v) for v in [*model.deterministics, *model.free_RVs]}
+    return {v: prior for v, prior in records.items() if prior is not None and (prior.whitened or prior.name) in free}
 
 
 def factor_of(variable: TensorVariable) -> TensorVariable | None:

@@ -37,6 +37,7 @@ from pytensor.graph.fg import FunctionGraph
 from pytensor.graph.rewriting.basic import WalkingGraphRewriter, node_rewriter
 from pytensor.graph.rewriting.utils import rewrite_graph
 from pytensor.graph.traversal import ancestors
+from pytensor.raise_op import CheckAndRaise
 from pytensor.tensor import TensorLike
 from pytensor.tensor.elemwise import DimShuffle, Elemwise
 
@@ -48,7 +49,7 @@ from bsvr_pp.core.losses import NoiseModel
 from bsvr_pp.model.blocks import Blocks
 from bsvr_pp.model.compiled import CompiledModel, data_of
 from bsvr_pp.model.distributions import FIXED_BETA
-from bsvr_pp.model.gaussian import gradients, replace_in, replace_in_all
+from bsvr_pp.model.gaussian import above, gradients, replace_in, replace_in_all
 from bsvr_pp.model.gp import copy_model, factor_of, remove_below, set_initial_values
 from bsvr_pp.model.inventory import ModelError
 from bsvr_pp.model.operation import CovarianceGraph, TargetsGraph, latent_evidence
@@ -139,6 +140,7 @@ def marginalize(method: Integrator, model: pm.Model | None = None) -> pm.Model:
     fgraph, memo = copy_model(source, fgraph_from_model)
     X = pt.as_tensor_variable(problem.columns.X if problem.composite is None else problem.prior.X)
     _, mean = problem.prior_at(X)
+    mean = _as_read(problem, X, mean)
     K = problem.blocks.between(problem.prior_at(X)[0].given)
     evidence = DenseEvidence(problem, method)
     if isinstance(problem.blocks, Blocks):
@@ -153,6 +155,24 @@ def marginalize(method: Integrator, model: pm.Model | None = None) -> pm.Model:
     toposort_replace(fgraph, ((observed, model_observed_rv(y, observed.owner.inputs[1], problem.target, *dims)),))
     remove_below(fgraph, {memo[v] for v in latent})
     return set_initial_values(model_from_fgraph(fgraph, mutate_fgraph=True), source)
+
+
+def _as_read(problem: Problem, U: Tensor, mean: Tensor) -> Tensor:
+    """The prior mean at rows, whose value is an error where data mix values of a process that they did not mix."""
+    affine, model, same = problem.composite, problem.model, list[Tensor]()
+    processes = {} if affine is None else affine.processes
+    if affine is None or above([problem.latent], {model[f] for f in processes}).isdisjoint(data_of(model)):
+        return mean
+    for name, process in processes.items():
+        if process.unit or not (process.aligned or process.single):
+            continue
+        v = pt.cos(1.0 + pt.arange(U.shape[0] if process.aligned else process.leaf.type.shape[0]))
+        once, first, second = (affine.at(U, f={name: v**k}) - affine.at(U) for k in range(3))
+        found, expected = (first, once * v) if process.aligned else (first**2, once * second)
+        same.append(~pt.any(pt.abs(found - expected) > 1e-8 * pt.abs(found).max()))
+    names = f"rows of {problem.target} depend on {', '.join(processes)}"
+    check = CheckAndRaise(ModelError, f"data that were set later change how {names}: call bp.marginalize with them")
+    return cast(Tensor, check(mean, *same)) if same else mean
 
 
 def source_of(model: pm.Model) -> MarginalTargetsRV:

@@ -17,8 +17,11 @@ import pytensor.tensor as pt
 from numpy.typing import ArrayLike, NDArray
 from pymc.distributions.continuous import FlatRV, HalfFlatRV
 from pymc.distributions.multivariate import CARRV, ICARRV
+from pymc.logprob.basic import transformed_conditional_logp
 from pytensor.graph.replace import graph_replace, vectorize_graph
+from pytensor.graph.rewriting.utils import rewrite_graph
 from pytensor.graph.traversal import ancestors, toposort
+from pytensor.tensor.elemwise import DimShuffle, Elemwise
 
 from bsvr_pp.core.approximations import Covariance
 from bsvr_pp.core.arrays import Array, Tensor, check_size, check_spread, warn
@@ -36,7 +39,7 @@ from bsvr_pp.model.compiled import (
     prior_at,
     quick,
 )
-from bsvr_pp.model.gaussian import gaussian_variables, gradients, shape_of, value_of
+from bsvr_pp.model.gaussian import above, gaussian_variables, gradients, shape_of, value_of
 from bsvr_pp.model.gp import Prior, localize, processes_of
 from bsvr_pp.model.inventory import ModelError, NotRead, check_random, check_variables, inventory_of, targets_of
 from bsvr_pp.model.row_kinds import noise_in, with_known_targets
@@ -57,6 +60,7 @@ class Problem(CompiledModel):
     data: dict[str, Array]
     blocks: Partition = ONE_BLOCK
     sources: Sources | None = None  # of stacked targets
+    noise_rowwise: bool = True  # noise, weights and ends of a row depend on the data of this row alone
     _of_rows: dict[object, object] = field(default_factory=dict, repr=False)
     _of_priors: dict[object, object] = field(default_factory=dict, repr=False)
 
@@ -81,12 +85,22 @@ class Problem(CompiledModel):
 
     @property
     def divisible(self) -> bool:
-        """Whether some of the rows are a problem of their own: f of a row depends on the data of this row alone."""
-        return self.composite is None or (self.composite.rowwise and self.columns.kept is None)
+        """Whether some of the rows are a problem of their own: a row depends on the data of this row alone."""
+        f_rowwise = self.composite is None or (self.composite.rowwise and self.columns.kept is None)
+        return f_rowwise and self.noise_rowwise
 
     def take(self, chosen: NDArray[np.int64] | slice, blocks: Partition = ONE_BLOCK) -> Problem:
         """The problem of some rows, in one block or in given blocks; other data are as they are."""
+        self.check_rows()
         return replace(self, rows=self.rows[chosen], targets=self.targets[chosen], blocks=blocks, _of_rows={})
+
+    def check_rows(self) -> None:
+        """Check that the noise of some rows is known without the others."""
+        if not self.noise_rowwise:
+            raise ModelError(
+                f"noise, weights and ends of a row of {self.target} must be computed from data of this row alone, "
+                "where a method takes some rows alone, such as blocks: give pm.Data with a value for each row"
+            )
 
     def with_data(
         self, inputs: Array, targets: Array, /, *, blocks: Partition = ONE_BLOCK, **data: ArrayLike
@@ -260,10 +274,14 @@ class Problem(CompiledModel):
 
     def log_priors(self) -> list[Tensor]:
         """Log prior density of each constrained hyperparameter, and further terms, as graphs of ``values``."""
-        observed, potentials = self.model.rvs_to_values, self.model.potentials
-        densities = [pm.logp(variable, value) for variable, value in zip(self.variables, self._backward(), strict=True)]
-        densities += [term if term in potentials else pm.logp(term, observed[term]) for term in self.terms]
-        found: list[Tensor] = self.model.replace_rvs_by_values(densities)
+        model, variables = self.model, [term for term in self.prior_terms if term not in self.model.potentials]
+        # One call, and not one for each: PyMC copies the parents of some, and knows copies by the values of all.
+        # Without f and its targets: the graph of their density takes seconds.
+        held = above(variables)
+        values = {v: value for v, value in model.rvs_to_values.items() if v in held}
+        of_values = {"rvs_to_values": values, "rvs_to_transforms": {v: model.rvs_to_transforms[v] for v in values}}
+        densities = transformed_conditional_logp(variables, jacobian=False, **of_values)
+        found: list[Tensor] = model.replace_rvs_by_values([*densities, *self.prior_terms[len(variables) :]])
         return found
 
     def log_change(self, without: Collection[str], *, jacobian: bool) -> Tensor:
@@ -327,28 +345,32 @@ class Problem(CompiledModel):
         """Check that numbers of groups in new rows, which choose one of several values, exist in the model."""
 
         # Each number too: a place that is computed from several, such as 2·g + h, may be known where one is not.
-        def compile_() -> tuple[list[int], Compiled, list[tuple[int, ...]]]:
+        def compile_() -> tuple[Compiled, list[tuple[int, ...]]]:
             graphs = [self.mean, *self.parameters, *([self.K] if self.composite is None else [])]
-            sizes, indices = list[int](), list[Tensor]()
+            sizes, indices = list[Tensor](), list[Tensor]()
             for node in toposort(graphs):
                 for axis, place in enumerate(getattr(node.op, "idx_list", ())):
                     index = cast(Tensor, node.inputs[1 + place]) if isinstance(place, int) else None
-                    size = node.inputs[0].type.shape[axis]
-                    if index is None or size is None or index.dtype == "bool":
+                    chosen = cast(Tensor, node.inputs[0])
+                    if index is None or index.dtype == "bool":
                         continue
-                    above = set(ancestors([index]))
-                    if self.matrix in above and above.isdisjoint(self.variables):
-                        sizes.append(size)
+                    of_rows = chosen.type.shape[axis] is None and self.matrix in above([chosen])
+                    held = above([index])
+                    if not of_rows and self.matrix in held and held.isdisjoint(self.variables):
+                        size = rewrite_graph(chosen.shape[axis], include=("ShapeOpt", "canonicalize"), clone=True)
+                        sizes.append(cast(Tensor, size))
                         indices.append(index)
             whole = [data.columns for data in self.columns.data if data.values.dtype.kind in "iu"]
             used = [[at for at in whole if _uses(index, self.matrix, at)] for index in indices]
-            return sizes, self.compile_on([], indices), [at for each in used if len(each) > 1 for at in each]
+            return self.compile([*sizes, *indices]), [at for each in used if len(each) > 1 for at in each]
 
-        sizes, indices, several = self.function("groups", compile_)
-        old = self.rows
-        found = zip(sizes, indices(matrix, *self.data.values()), indices(*self.given_data), strict=True)
+        places, several = self.function("groups", compile_)
+        empty = {name: np.zeros(self.shape_of(name)) for name in self.hyperparameters}  # a dim says some sizes
+        of_new, of_old = (places(*self.arguments(empty, rows)) for rows in (matrix, None))
+        old, half = self.rows, len(of_new) // 2  # sizes, and then indices
+        found = [(int(at[0]), *at[1:]) for at in zip(of_new[:half], of_new[half:], of_old[half:], strict=True)]
         # -1 may be meant, as in PyMC.
-        each = [(size - 1, index, np.append(np.arange(size), known)) for size, index, known in found] if sizes else []
+        each = [(size - 1, index, np.append(np.arange(size), known)) for size, index, known in found]
         each += [(int(old[:, at].max()), matrix[:, at], np.arange(old[:, at].max() + 1)) for at in several]
         for last, index, known in each:
             unknown = index[~np.isin(index, known)]
@@ -472,14 +494,15 @@ def _read(model: pm.Model) -> Problem:
     hyperparameters, terms, of_latent = inventory_of(model, target, prior.latents)
     width, blocks = columns.width, prior.blocks
     of_rows = [*parameters, weight, *ends.row_bounds]
-    columns.add([graph for graph in of_rows if _is_rowwise(graph, columns)])
+    known = {graph: _is_rowwise(graph, columns) for graph in [*of_rows, *ends.bounds]}
+    columns.add([graph for graph in of_rows if known[graph]])
     matrix = pt.matrix(shape=(None, columns.width))  # without a name, which data may have
     inside = matrix if columns.width == width else matrix[:, :width]
     covariance, mean = prior_at(prior, model, inside)
     data = {str(v.name): v.get_value() for v in data_of(model)}
-    rowwise = [(d.name, d.columns) for d in columns.data]
-    by_root = covariance.by_root
-    structure = (hyperparameters, [term.name for term in terms], target.name, loss.name, prior.name, rowwise, by_root)
+    names = hyperparameters, [term.name for term in terms], target.name, loss.name, prior.name
+    # What values of data and sizes of dims decide is fixed in graphs, and other data may decide otherwise.
+    structure = (names, columns.places, [*known.values()], covariance.by_root, composite and _decided(composite))
     problem = Problem(
         model,
         prior,
@@ -490,9 +513,9 @@ def _read(model: pm.Model) -> Problem:
         matrix,
         covariance,
         mean,
-        tuple(_at_rows(parameter, columns, matrix) for parameter in parameters),
-        _at_rows(weight, columns, matrix),
-        ends._replace(bounds=tuple(_at_rows(bound, columns, matrix) for bound in ends.bounds)),
+        tuple(_at_rows(parameter, columns, matrix, known) for parameter in parameters),
+        _at_rows(weight, columns, matrix, known),
+        ends._replace(bounds=tuple(_at_rows(bound, columns, matrix, known) for bound in ends.bounds)),
         latent,
         columns.used(list(parameters)),
         terms,
@@ -504,6 +527,7 @@ def _read(model: pm.Model) -> Problem:
         width,
         data,
         blocks,
+        noise_rowwise=all(known[graph] for graph in of_rows),
     )
     above = ancestors([covariance.given, mean, *problem.site_parameters, *problem.ends.bounds])
     if {v.name for v in above if v in model.free_RVs} & prior.latents:
@@ -511,6 +535,13 @@ def _read(model: pm.Model) -> Problem:
             f"the kernel or the noise depends on the latent function {prior.name}: it cannot be integrated out"
         )
     return problem
+
+
+def _decided(composite: Affine) -> object:
+    """What graphs of a location have beside the model: sizes of its parts, and how rows depend on processes."""
+    sizes = [leaf.type.shape for leaf, _ in composite.variables.values()]
+    processes = composite.processes.values()
+    return composite.rowwise, sizes, [(p.single, p.aligned or p.leaf.type.shape) for p in processes]
 
 
 def _locate(
@@ -534,15 +565,21 @@ def _locate(
     return composite, composite.prior(latent, target), columns
 
 
-def _at_rows(graph: Tensor, columns: Columns, matrix: Tensor) -> Tensor:
+def _at_rows(graph: Tensor, columns: Columns, matrix: Tensor, rowwise: Mapping[Tensor, bool]) -> Tensor:
     """A graph with a value for each row, at the rows of a matrix; any other graph as it is."""
-    return columns.at(graph, matrix) if graph.ndim > 0 and _is_rowwise(graph, columns) else graph
+    return columns.at(graph, matrix) if graph.ndim > 0 and rowwise[graph] else graph
 
 
 def _is_rowwise(graph: Tensor, columns: Columns) -> bool:
-    """Whether a graph of some rows alone is computed row by row; a graph of all rows is checked at new rows."""
-    some = columns.kept is not None and graph.ndim > 0
-    return not some or RowValues(columns.model, graph, {}, columns.n, columns.kept).follows()
+    """Whether a graph is one number, or is computed row by row from data."""
+    free = columns.model.free_RVs
+    if columns.kept is None:  # what is computed number by number needs no values of data for the answer
+        held = above([graph], free)
+        each = {v for v in held if v not in free and getattr(v, "ndim", 2) <= 1}
+        elementwise = all(v.owner is None or isinstance(v.owner.op, Elemwise | DimShuffle) for v in each)
+        if elementwise and all(getattr(v, "ndim", 2) == 0 for v in held - each):
+            return True
+    return graph.ndim == 0 or RowValues(columns.model, graph, {}, columns.n, columns.kept).follows()
 
 
 def _check_data(problem: Problem) -> None:
@@ -555,6 +592,7 @@ def _check_data(problem: Problem) -> None:
         raise ModelError(f"{name} and X must be finite")
     blocks = problem.blocks
     if blocks.several:
+        problem.check_rows()
         blocks.check(n)
         if refusal := problem.loss.targets.refusal("blocks", target=name):
             raise ModelError(refusal)

@@ -31,6 +31,7 @@ from bsvr_pp.model.gp import Prior, add_latent, copy_model, localize, remove_bel
 from bsvr_pp.model.inventory import ModelError
 from bsvr_pp.model.row_kinds import Interval, Known, missing_name, noise_in, representative
 
+_APART = 1e-5  # of 1 and the variance of f: what rows of f may have each of its own, and not by their inputs
 _QUADRATIC = 1e3  # standard deviations up to which Gaussian noise is Huber's, whose log density is -5e5 there
 # C, epsilon and beta with which the soft insensitive loss is another one, from the parameters of that.
 _AS_SOFT: dict[str, Callable[..., Sequence[TensorLike]]] = {
@@ -72,9 +73,9 @@ _STACKED: WeakKeyDictionary[pm.Model, tuple[object, tuple[pm.Model, Sources]]] =
 def with_one_target(
     model: pm.Model, targets: Sequence[Tensor], processes: Mapping[Tensor, Prior]
 ) -> tuple[pm.Model, Sources]:
-    """The model with the rows of several targets in one observed variable, made once for the data of the model."""
-    held = {v.name: hash(np.asarray(v.get_value()).tobytes()) for v in data_of(model)}
-    key = [*model.named_vars], held
+    """The model with the rows of several targets in one observed variable, made once for its data and dims."""
+    held = [(np.shape(v.get_value()), hash(np.asarray(v.get_value()).tobytes())) for v in data_of(model)]
+    key = [*model.named_vars], held, [int(value_of(size)) for size in model.dim_lengths.values()]
     if _STACKED.get(model, (None,))[0] != key:
         _STACKED[model] = key, _Stack(model, [_read(model, v) for v in targets], processes).stacked()
     return _STACKED[model][1]
@@ -148,6 +149,8 @@ class _Stack:
         if mixed := [record.name for f, record in processes.items() if f in self._leaves and f in held]:
             raise ModelError(f"{mixed[0]} must have one value in each row of all observed variables that depend on it")
         self._places = {f: self._inputs(f) for f in processes if f in self._leaves}
+        for f in self._places:
+            self._check_shared(f)
         self._order = self._order_of_processes()
         self._check()
 
@@ -207,6 +210,22 @@ class _Stack:
         """The inputs of the stacked rows of a process."""
         place = localize(pt.as_tensor_variable(self._processes[f].X), self._model)
         return [self._of_rows(place, k, rows, self._sizes[f]) for k, rows in self._leaves[f].rows.items()][-1]
+
+    def _check_shared(self, f: Tensor) -> None:
+        """Check that a row of a process that several stacked rows have is the same in all, as their inputs are."""
+        model, record, rows = self._model, self._processes[f], np.concatenate([*self._leaves[f].rows.values()])
+        if np.unique(rows).size == rows.size:
+            return
+        x = localize(pt.as_tensor_variable(record.X), model)[:1]
+        graphs = [localize(graph, model) for graph in (record.cov_func(x), record.cov_func(x, x))]
+        start = model.initial_point(0)
+        known = {v: pt.constant(start[v.name]) for v in model.value_vars}
+        variance, shared = map(value_of, replace_in_all(model.replace_rvs_by_values(graphs), known))
+        if np.abs(variance - shared).max() + record.jitter > _APART * (1.0 + variance.max()):
+            raise ModelError(
+                f"{record.name} has rows of several targets, and white noise or a jitter above {_APART:g} of its "
+                "variance, which each target would have of its own: leave it out, or add it to sigma of each"
+            )
 
     def _rows(self, v: Tensor) -> Rows:
         """The row of a leaf in each stacked row, 0 where the target has none."""

@@ -128,3 +128,14 @@ def test_offsets_are_numbers_of_the_scales():
     assert not plain.several and plain.offsets.tolist() == [0.0]
     moved = NoiseScales(np.ones(1), np.ones(1), 0.0, np.array([0.5]))
     assert moved.several and NoiseScales.from_record(moved.record()).offsets.tolist() == [0.5]
+
+
+def test_skewed_noise_does_not_move_predictions_from_the_mean():
+    rng = np.random.default_rng(0)
+    X = rng.normal(size=(400, 1))
+    y = np.where(rng.random(400) < 0.6, rng.uniform(70, 81, 400), rng.uniform(1, 70, 400))  # most are censored, say
+    machine = fitted(X[:100], y[:100], inference="mean_field")[0]
+    low, high = machine.predict_interval(X[100:]).T
+    assert machine.noise_scales_.several
+    assert abs(machine.predict(X[100:]).mean() - y[:100].mean()) < 1.0
+    assert np.mean((low < y[100:]) & (y[100:] < high)) > 0.85

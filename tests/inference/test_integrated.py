@@ -284,6 +284,37 @@ def test_an_evidence_over_a_flat_prior_is_known_up_to_a_constant(scale):
         bp.fit(bp.Integrated(), model, random_seed=0, progressbar=False)
 
 
+def level(make_scale) -> pm.Model:
+    """Five targets around one level, whose scale is a hyperparameter."""
+    with pm.Model() as model:
+        b = pm.Normal("b", 0.0, make_scale())
+        pm.Normal("y", mu=b + np.zeros(5), sigma=0.3, observed=np.full(5, 1.2))
+    return model
+
+
+def test_an_initial_value_on_a_bound_is_no_start():
+    prior = stats.gamma(2.0)  # its mean is the upper bound
+    model = level(lambda: pm.Truncated("t", pm.Gamma.dist(2.0, 1.0), lower=0.5, upper=2.0))
+    result = bp.fit(bp.Integrated(), model, random_seed=0, progressbar=False)
+    t = np.linspace(0.5, 2.0, 301)
+    density = [stats.multivariate_normal(np.zeros(5), 0.09 * np.eye(5) + v**2).pdf(np.full(5, 1.2)) for v in t]
+    weight = density * prior.pdf(t) / (prior.cdf(2.0) - prior.cdf(0.5))
+    assert result.attrs["converged"]
+    assert result.attrs["log_evidence"] == pytest.approx(np.log(np.trapezoid(weight, t)), abs=0.02)
+    assert float(result["posterior"]["t"].mean()) == pytest.approx(weight @ t / weight.sum(), rel=0.02)
+
+
+def test_a_potential_that_cuts_the_density_is_reported():
+    def cut():
+        t = pm.Exponential("t", 1.0)
+        pm.Potential("p", pm.math.switch(t < 0.6, 0.0, -np.inf))
+        return t
+
+    with pytest.warns(bp.ConvergenceWarning, match="of the points have no density, which ends at an edge: sample"):
+        result = bp.fit(bp.Integrated(), level(cut), random_seed=0, progressbar=False)
+    assert not result.attrs["converged"]
+
+
 def test_points_that_do_not_move_are_reported_and_the_default_stays_at_the_optimum(monkeypatch):
     cloud = integrated._cloud
     monkeypatch.setattr(integrated, "_cloud", lambda *given: cloud(*given)._replace(k_hat=2.0, accepted=0.0))

@@ -192,3 +192,26 @@ def test_outputs_in_one_process_have_their_own_noise():
     expected = np.diag(covariance(new, new)) - np.einsum("ij,ji->i", cross, np.linalg.solve(K, cross.T))
     np.testing.assert_allclose(seen["f_variance"], expected, atol=1e-5)
     np.testing.assert_allclose(seen["y_variance"] - seen["f_variance"], [0.01, 0.16, 0.16], rtol=1e-8)
+
+
+@pytest.mark.parametrize("name", ["data", "constant", "groups", "noise"])
+def test_whole_numbers_of_the_model_are_not_truncated_at_new_rows(name):
+    """Years between those of the model are inputs like others; a place of a vector and whole data are refused."""
+    years = np.arange(N)
+    with pm.Model() as model:
+        at = pm.Data("years", years[:, None]) if name == "data" else years[:, None] * 1.0
+        f = bp.GP(cov_func=pm.gp.cov.ExpQuad(1, ls=0.8)).prior("f", X=at)
+        b = pm.Normal("b", shape=N if name == "groups" else ())
+        mu = f + (b[years] if name == "groups" else b * (years if name == "constant" else 1.0))
+        pm.Normal("y", mu, 0.1 * pm.Data("z", years + 1) if name == "noise" else 0.3, observed=Y)
+    result = bp.fit(bp.Laplace(), model, progressbar=False)
+    if name in ("groups", "noise"):
+        label, data = ("X_new", {}) if name == "groups" else (r"data\['z'\]", {"data": {"z": [1.5]}})
+        with pytest.raises(ValueError, match=f"{label} must be whole numbers, as in the model, got 1.5"):
+            bp.predict(result, [[1.5]], model=model, **data)
+        return
+    slope = np.outer(years, years) if name == "constant" else 1.0
+    K = kernel(years[:, None], years[:, None]) + slope + (0.3**2 + 1e-6) * np.eye(N)
+    cross = kernel(np.array([[1.5]]), years[:, None]) + (1.5 * years if name == "constant" else 1.0)
+    seen = bp.predict(result, [[1.5]], model=model)["f_mean"]
+    np.testing.assert_allclose(seen, cross @ np.linalg.solve(K, Y), atol=1e-5)

@@ -451,6 +451,14 @@ REFUSED: dict[str, tuple[Callable[[], pm.Model], str]] = {
             "the largest": (lambda m: m.normal("a") + f_of(m).max(), "(Max|Argmax|CAReduce).* of f is not"),
             "sorted": (lambda m: pt.sort(f_of(m)), "Sort.* of f is not"),
             "softmax": (lambda m: pt.special.softmax(f_of(m)), ".* of f is not"),
+            "steps in a mean of a coefficient": (
+                lambda m: m.x * m.normal("v", pt.sign(m.normal("u"))),
+                "Sign of u is not",
+            ),
+            "a product in a mean": (
+                lambda m: m.x * m.normal("v", m.normal("a") * m.normal("b")),
+                "Mul of a and b is not",
+            ),
             "product of coefficients": (lambda m: m.normal("a") * m.normal("b") * m.x, "Mul of a and b is not"),
             "where f is positive": (lambda m: pt.where(f_of(m) > 0, m.x, 0.0), "(Gt|Lt|GT|LT).* of f is not"),
         }.items()
@@ -486,6 +494,89 @@ def test_what_is_not_linear_is_refused_by_name(name):
     make, reason = REFUSED[name]
     with pytest.raises(ModelError, match=reason):
         bp.fit(bp.MeanField(), make(), hyperparameters=AT, progressbar=False)
+
+
+@pytest.mark.parametrize("mean", [lambda u: pt.exp(u), lambda u: 3.0 * u**2])
+def test_what_is_not_linear_in_a_mean_of_a_coefficient_is_a_hyperparameter(mean):
+    model = build(lambda m: m.x * m.normal("v", mean(m.normal("u")), 0.1) + m.normal("w", 2.0 * m.normal("a") - 1.0))
+    problem = read_model(model)
+    assert problem.hyperparameters == ("s", "ls", "u")
+    assert set(problem.composite.variables) == {"v", "w", "a"}
+
+
+ONES = np.ones((5, 5))
+# Prior of w, its value, mu by w and f at five inputs, and the matrix by which mu is a product with f.
+FAR: dict[str, tuple[Callable[[], Any], float, Callable[[Any, Any], Any], Any]] = {
+    "one row on": (
+        lambda: pm.HalfNormal("w", initval=1e-12),
+        0.5,
+        lambda w, f: f + w * pt.concatenate([[0.0], f[:-1]]),
+        np.eye(5) + 0.5 * np.eye(5, k=-1),
+    ),
+    "a smoother": (
+        lambda: pm.LogNormal("w", -5.0, 1.0),
+        0.8,
+        lambda w, f: pt.exp(-0.5 * (FIVE - FIVE[:, 0]) ** 2 / w**2) @ f,
+        squares(FIVE, FIVE, 0.8),
+    ),
+    "two structures": (
+        lambda: pm.Bernoulli("w", 0.1, initval=0),
+        1,
+        lambda w, f: pt.switch(pt.eq(w, 1), f - f.mean(), f),
+        np.eye(5) - ONES / 5,
+    ),
+    "a threshold": (
+        lambda: pm.HalfNormal("w", initval=0.1),
+        1.0,
+        lambda w, f: f + pt.switch(w > 0.9, 1.0, 0.0) * f.sum(),
+        np.eye(5) + ONES,
+    ),
+    "small units": (lambda: pm.HalfNormal("w"), 2.0, lambda w, f: 1e-9 * w * pt.cumsum(f), 2e-9 * np.tril(ONES)),
+    "small weights": (
+        lambda: pm.HalfNormal("w"),
+        1.0,
+        lambda w, f: pt.concatenate([f[1:], 1e-5 * w * f.sum(keepdims=True)]),
+        np.eye(5, k=1) + 1e-5 * np.eye(5)[:, 4:],
+    ),
+    "an offset": (lambda: pm.HalfNormal("w"), 1.0, lambda w, f: 1.7e9 + w * f[::-1], np.eye(5)[::-1]),
+}
+
+
+@pytest.mark.parametrize("name", FAR)
+def test_structures_hold_at_all_hyperparameters_and_in_all_units(name):
+    prior, value, mu, weights = FAR[name]
+    with pm.Model() as model:
+        f = bp.GP(cov_func=pm.gp.cov.ExpQuad(1, ls=1.0)).prior("f", X=FIVE)
+        pm.Normal("y", mu(prior(), f), SIGMA, observed=Y[:5])
+    covariance = read_model(model).dense_at({"w": value})[0].dense()
+    expected = weights @ (squares(FIVE, FIVE) + JITTER * np.eye(5)) @ weights.T
+    tolerance = 1e-5 if name == "an offset" else 1e-12  # the digits that such an offset leaves
+    np.testing.assert_allclose(covariance, expected, rtol=1e-9, atol=tolerance * np.abs(expected).max())
+
+
+@pytest.mark.parametrize(
+    ("name", "kinds"),
+    [
+        ("f and a line", (True, True, True)),
+        ("f[idx] and a line", (False, True, False)),
+        ("z * f", (True, True, False)),
+        ("s * f", (True, True, False)),
+    ],
+)
+def test_usual_structures_are_found_beside_a_large_offset(name, kinds):
+    """The targets may be times in seconds."""
+    composite = read_model(build(lambda m: 1.7e9 + CASES[name](m))).composite
+    assert [(each.aligned, each.single, each.unit) for each in composite.processes.values()] == [kinds]
+    assert composite.rowwise
+
+
+@pytest.mark.parametrize("rows", [N - 1, 1])
+def test_targets_of_another_length_than_mu_are_refused_by_name(rows):
+    with pm.Model() as model:
+        f = bp.GP(cov_func=pm.gp.cov.ExpQuad(2, ls=1.0)).prior("f", X=TRAIN["W"])
+        pm.Normal("y", f + 0.5, SIGMA, observed=Y[:rows])
+    with pytest.raises(ValueError, match=f"mu of y must be one number, or one for each of {rows} targets"):
+        read_model(model)
 
 
 def standardised(m: Any) -> Any:
@@ -530,13 +621,16 @@ def test_each_number_of_a_place_is_a_known_one():
 
 
 def test_groups_of_noise_and_of_kernels_are_known_ones():
-    with pm.Model() as model:
-        m = InPyMC()
-        pm.Normal("y", line(m), pt.constant([0.1, 0.2, 0.3, 0.4])[m.group], observed=Y)
-    result = bp.fit(bp.MeanField(), model, hyperparameters=AT, progressbar=False)
-    for group in (-1, GROUPS):
-        with pytest.raises(ValueError, match=f"groups of new rows must be numbers from 0 to 3, got {group}"):
-            bp.predict(result, model=model, data=NEW | {"group": np.full(N, group)})
+    for has_dims in (False, True):
+        with pm.Model(coords={"g": range(GROUPS)}) as model:
+            m = InPyMC()
+            sigma = 0.1 + pm.HalfNormal("sigma", dims="g") if has_dims else pt.constant([0.1, 0.2, 0.3, 0.4])
+            pm.Normal("y", line(m), sigma[m.group], observed=Y)
+        at = AT | ({"sigma": np.arange(GROUPS) + 1.0} if has_dims else {})
+        result = bp.fit(bp.MeanField(), model, hyperparameters=at, progressbar=False)
+        for group, words in ((-1, "from 0 to 3"), (GROUPS, "from 0 to 3"), (0.5, "whole numbers, as in the model")):
+            with pytest.raises(ValueError, match=f"must be .*{words}, got {group}"):
+                bp.predict(result, model=model, data=NEW | {"group": np.full(N, group)})
     with pm.Model() as model:
         both = pm.gp.cov.ExpQuad(2, ls=1.0, active_dims=[0]) * pm.gp.cov.Coregion(2, B=np.eye(2), active_dims=[1])
         f = bp.GP(cov_func=both).prior("f", X=np.stack([TRAIN["x"], TRAIN["part"]], axis=1))
@@ -757,3 +851,25 @@ def test_rows_of_data_may_become_fewer_between_fits():
     found, expected = (bp.fit(bp.Laplace(), m, random_seed=0, progressbar=False, draws=9) for m in (model, fresh))
     assert found.attrs["log_evidence"] == pytest.approx(expected.attrs["log_evidence"], abs=1e-9)
     np.testing.assert_allclose(found["posterior"]["mu"], expected["posterior"]["mu"], atol=1e-8)
+
+
+@pytest.mark.parametrize("several", [False, True])
+def test_data_and_dims_may_change_the_structure_between_fits(several):
+    """Whether rows mix values of f, and the sizes of coefficients, which graphs have: with one target and with two."""
+
+    def made(A: np.ndarray, size: int) -> pm.Model:
+        with pm.Model(coords={"g": range(size)}) as model:
+            f = bp.GP(cov_func=pm.gp.cov.ExpQuad(1, ls=1.0)).prior("f", X=FIVE)
+            of_f = f if several else pm.Data("A", A) @ f
+            pm.Normal("y", of_f + pm.Normal("b", dims="g").sum(), SIGMA, observed=Y[:5])
+            if several:
+                pm.Normal("z", f, SIGMA, observed=Y[:5])
+        return model
+
+    cases = [(np.eye(5), 2), (np.tril(np.ones((5, 5))), 2), (np.eye(5), 4)]
+    model = made(*cases[0])
+    for A, size in cases[several:]:
+        model.set_dim("g", size, coord_values=range(size))
+        pm.set_data({} if several else {"A": A}, model=model)
+        found, expected = (bp.fit(bp.Laplace(), m, progressbar=False) for m in (model, made(A, size)))
+        assert found.attrs["log_evidence"] == pytest.approx(expected.attrs["log_evidence"], abs=1e-9)

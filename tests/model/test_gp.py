@@ -2,10 +2,12 @@
 
 import numpy as np
 import pymc as pm
+import pytest
 from pymc.model.fgraph import clone_model
 
 import bsvr_pp as bp
 from bsvr_pp.model.gp import prior_of
+from bsvr_pp.model.problem import read_model
 
 X = np.linspace(-2, 2, 6)[:, None]
 
@@ -31,3 +33,23 @@ def test_sums_and_conditional_as_in_pymc():
         assert isinstance(total, bp.GP)
         total.prior("f", X=X)
         assert total.conditional("g", X + 0.1).eval(mode="FAST_COMPILE").shape == (6,)
+
+
+@pytest.mark.parametrize(("change", "name"), [(pm.do, "f"), (pm.do, "f_rotated_"), (pm.observe, "f_rotated_")])
+def test_f_is_fixed_if_it_or_its_coordinates_are(change, name):
+    model, _ = build()
+    with model:
+        pm.Normal("y", model["f"] + pm.Normal("b"), 0.3, observed=X[:, 0])
+    at, fixed = {"lengthscale": 0.7, "f_rotated_": np.zeros(6)}, {name: 0.3 * np.arange(6.0)}
+    covariance, mean, _ = read_model(change(model, fixed)).dense_at(at)
+    np.testing.assert_allclose(covariance.dense(), np.ones((6, 6)), atol=1e-9)
+    np.testing.assert_allclose(mean, pm.do(model, at | fixed)["f"].eval(mode="FAST_COMPILE"), atol=1e-9)
+
+
+def test_inputs_are_those_of_the_call_if_their_array_changes():
+    given = X.copy()
+    with pm.Model() as model:
+        f = bp.GP(cov_func=pm.gp.cov.ExpQuad(1, ls=1.0)).prior("f", X=given)
+        pm.Normal("y", f, 0.3, observed=X[:, 0])
+    given *= 3.0
+    np.testing.assert_array_equal(read_model(model).inputs, X)

@@ -120,6 +120,25 @@ def test_data_can_be_replaced():
     np.testing.assert_allclose(dual[0, 0], bp.MeanField().solve(K, DATA.y, noise, mean).dual_coef, rtol=1e-6)
 
 
+def test_data_that_change_the_structure_are_refused_where_the_density_is_computed():
+    """B of B·f was diagonal, or had one entry in each row, and later data may be so as well, and else are refused."""
+    full = np.tril(np.ones((15, 15)))
+    for rows, later in ((np.arange(15), 2.0 * np.eye(15)), (np.arange(15) % 4, np.eye(4)[np.arange(15) // 4])):
+        with pm.Model() as model:
+            B = pm.Data("B", np.eye(rows.max() + 1)[rows])
+            f = bp.GP(cov_func=pm.gp.cov.ExpQuad(1, ls=1.0)).prior("f", X=DATA.X[: rows.max() + 1])
+            pm.Normal("y", B @ f, pm.HalfNormal("s"), observed=DATA.y)
+        marginal = bp.marginalize(bp.Laplace(), model)
+        density = marginal.compile_logp(mode="FAST_COMPILE")
+        for each in (model, marginal):
+            pm.set_data({"B": later}, model=each)
+        expected = bp.marginalize(bp.Laplace(), model).compile_logp(mode="FAST_COMPILE")({"s_log__": 0.0})
+        assert density({"s_log__": 0.0}) == pytest.approx(expected, abs=1e-9)
+        pm.set_data({"B": full[:, : rows.max() + 1]}, model=marginal)
+        with pytest.raises(ValueError, match="data that were set later change how rows of y depend on f"):
+            density({"s_log__": 0.0})
+
+
 @pytest.mark.parametrize("copy", [clone_model, lambda m: pm.do(m, {"C": 5.0})], ids=["clone", "do"])
 def test_copies_work(copy):
     marginal = copy(bp.marginalize(bp.MeanField(), build()))

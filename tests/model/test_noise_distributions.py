@@ -81,3 +81,17 @@ def test_names_and_pickles_of_what_is_made():
     made = distribution("absolute")
     draw = pm.draw(pickle.loads(pickle.dumps(made)).dist(0.0, 1.0), random_seed=1, mode=FAST)
     assert draw == pm.draw(made.dist(0.0, 1.0), random_seed=1, mode=FAST)
+
+
+@pytest.mark.parametrize(
+    ("kind", "bad"),
+    [
+        (pm.Normal, {"sigma": -1.0}),
+        (pm.Normal, {"sigma": np.array([1.0, 0.0])}),
+        (pm.Laplace, {"b": 0}),
+        (pm.AsymmetricLaplace, {"b": 1.0, "kappa": -1.0}),
+    ],
+)
+def test_known_scales_are_positive(kind, bad):
+    with pytest.raises(ValueError, match=f"{[*bad][-1]} of the noise must be > 0, got"):
+        distributions.noise_of(kind.dist(mu=np.zeros(2), **bad))

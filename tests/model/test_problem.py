@@ -2,6 +2,7 @@
 
 import numpy as np
 import pymc as pm
+import pytensor.tensor as pt
 import pytest
 from pymc.model.fgraph import clone_model
 
@@ -98,7 +99,10 @@ def test_transforms_that_leave_out_a_part_of_a_prior():
 
 
 def test_log_priors_are_those_of_pymc():
-    """Of hyperparameters that depend on one another, bounds included, truncated, of several entries, and mixtures."""
+    """Of hyperparameters that depend on one another, bounds included, truncated, of several entries, and mixtures.
+
+    PyMC copies the parents of the last ones, and of what is observed of hyperparameters.
+    """
     X = np.linspace(-1, 1, 5)[:, None]
     with pm.Model() as model:
         top = pm.Exponential("top", 1.0)
@@ -107,11 +111,16 @@ def test_log_priors_are_those_of_pymc():
         weights = pm.Dirichlet("weights", np.ones(2))
         scale = pm.Mixture("scale", weights, [pm.HalfNormal.dist(1.0), pm.HalfNormal.dist(5.0)])
         inverse = pm.HalfNormal("inverse", sigma=scale, shape=2)
+        custom = pm.CustomDist("custom", scale, dist=lambda scale, size: pt.exp(pm.Normal.dist(0.0, scale, size=size)))
+        pm.Censored("censored", pm.Normal.dist(top, 1.0), lower=None, upper=custom)
+        pm.Censored("seen", pm.Normal.dist(top, 0.05), lower=None, upper=2.0, observed=[0.5, 2.0])
+        pm.GaussianRandomWalk("walk", sigma=scale, init_dist=pm.Normal.dist(0.0, 1.0), observed=np.arange(3.0))
+        pm.Potential("potential", -custom)
         kernel = pm.gp.cov.ExpQuad(1, ls=1.0 / inverse[0])
         f = bp.GP(cov_func=kernel + pm.gp.cov.Constant(inverse[1])).prior("f", X=X)
         bp.SoftInsensitive("y", mu=f, C=C, epsilon=epsilon, beta=0.5, observed=X[:, 0])
     problem = read_model(model)
-    expected = model.logp(vars=problem.variables, jacobian=False, sum=False)
+    expected = model.logp(vars=problem.prior_terms, jacobian=False, sum=False)
     compiled = problem.compile_on(problem.values, [*problem.log_priors(), *expected])
     rng, initial = np.random.default_rng(0), model.initial_point()
     for _ in range(3):

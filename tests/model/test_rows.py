@@ -4,6 +4,7 @@ import numpy as np
 import pymc as pm
 import pytensor.tensor as pt
 import pytest
+from scipy import stats
 
 import bsvr_pp as bp
 from bsvr_pp.model.distributions import observe
@@ -46,3 +47,30 @@ def test_a_part_of_the_rows_is_the_model_of_these_rows(kind):
         K, mean, noise = problem.at({"C": 3.0})
         values.append(bp.MeanField().solve(K, problem.targets, noise, mean).log_evidence)
     assert values[0] == pytest.approx(values[1], abs=1e-9)
+
+
+@pytest.mark.parametrize("as_data", [False, True])
+def test_noise_that_is_not_computed_row_by_row_is_that_of_all_rows(as_data):
+    """Values of other rows, of which some rows are no model of their own, and say nothing about new rows."""
+    order = RNG.permutation(9)
+
+    def build(**options):
+        with pm.Model() as model:
+            size, place = (pm.Data("size", SIZE), pm.Data("place", order)) if as_data else (pt.as_tensor(SIZE), order)
+            f = bp.GP(cov_func=pm.gp.cov.ExpQuad(2, ls=1.0)).prior("f", X=X, **options)
+            pm.Normal("y", f, pm.HalfNormal("s") * size[place], observed=Y)
+        return model
+
+    model = build()
+    result = bp.fit(bp.Laplace(), model, hyperparameters={"s": 0.5}, progressbar=False)
+    K = np.exp(-0.5 * ((X[:, None] - X) ** 2).sum(axis=2)) + 1e-6 * np.eye(9)
+    expected = stats.multivariate_normal(np.zeros(9), K + np.diag((0.5 * SIZE[order]) ** 2)).logpdf(Y)
+    assert result.attrs["log_evidence"] == pytest.approx(expected, abs=1e-8)
+    assert not read_model(model).divisible
+    with pytest.raises(
+        ValueError, match="noise, weights and ends of a row of y must be computed from data of this row"
+    ):
+        read_model(build(blocks=bp.local_blocks(X, rows=5, random_seed=0)))
+    data = {"size": SIZE[:2], "place": [0, 1]} if as_data else None
+    with pytest.raises(ValueError, match="the noise has a value for each training point"):
+        bp.predict(result, X[:2], model=model, data=data)

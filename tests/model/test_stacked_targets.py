@@ -28,8 +28,9 @@ K = np.exp(-0.5 * (X - X.T) ** 2)
 CHAIN = bp.NUTS(draws=3, tune=3, chains=1, latent=bp.Laplace())
 
 
-def process(inputs: object = X, **options: object) -> pt.TensorVariable:
-    return bp.GP(cov_func=pm.gp.cov.ExpQuad(1, ls=1.0)).prior("f", X=inputs, **options)
+def process(inputs: object = X, white: float = 0.0, **options: object) -> pt.TensorVariable:
+    kernel = pm.gp.cov.ExpQuad(1, ls=1.0)
+    return bp.GP(cov_func=kernel + pm.gp.cov.WhiteNoise(white) if white else kernel).prior("f", X=inputs, **options)
 
 
 def build(make: Callable[[], object], **options: object) -> pm.Model:
@@ -327,6 +328,13 @@ REFUSED = {
         ),
         "f has blocks, which are of the rows of one observed variable",
     ),
+    **{
+        name: (
+            lambda name=name: (f := process(**{name: 0.1}), [pm.Normal(name, f[:4], observed=Y[:4]) for name in "yz"]),
+            "f has rows of several targets, and white noise or a jitter above 1e-05",
+        )
+        for name in ("white", "jitter")
+    },
     "a potential": (
         parts(lambda f: (pm.Normal("z", f, 1.0, observed=Y), pm.Potential("p", -(f**2).sum()))),
         "the potential p depends on the latent function f",

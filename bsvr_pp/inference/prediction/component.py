@@ -209,6 +209,7 @@ def new_rows(problem: Problem, X_new: ArrayLike | None, data: Mapping[str, Array
         check_names("X_new", X_new, problem.prior.columns)
         X = numbers("X_new", X_new, ("n_new", problem.n_inputs))
         check_size("X_new", X)
+        _check_whole("X_new", X[:, sorted(problem.columns.whole)])
     affine = problem.composite
     if affine is not None and not affine.rowwise:
         held = [name for name, (leaf, _) in affine.variables.items() if problem.columns.n in leaf.type.shape] or ["mu"]
@@ -229,14 +230,24 @@ def new_rows(problem: Problem, X_new: ArrayLike | None, data: Mapping[str, Array
             raise ValueError(
                 f"f depends on {block.name}, unknown at X_new: give its values, data={{{block.name!r}: ...}}"
             )
-        values[block.name] = numbers(f"data[{block.name!r}]", given[block.name], (len(X), *block.shape))
-        whole = problem.data[block.name].dtype.kind in "iu"
-        if whole and (values[block.name] != np.rint(values[block.name])).any():
-            raise ValueError(f"data[{block.name!r}] must be whole numbers, as in the model")
+        values[block.name] = _data_of_rows(problem, block.name, given[block.name], (len(X), *block.shape))
     found = problem.columns.values(X, values, problem.width)
     others = np.repeat(problem.rows[:1, problem.width :], len(X), axis=0)  # of the noise alone
     problem.check_groups(np.hstack([found, others]))
     return found
+
+
+def _data_of_rows(problem: Problem, name: str, given: ArrayLike, shape: tuple[int, ...]) -> Array:
+    """Check data of new rows, which are whole numbers where those of the model are."""
+    values = numbers(f"data[{name!r}]", given, shape)
+    if problem.data[name].dtype.kind != "f":
+        _check_whole(f"data[{name!r}]", values)
+    return values
+
+
+def _check_whole(label: str, values: Array) -> None:
+    if (others := values[values != np.rint(values)]).size:
+        raise ValueError(f"{label} must be whole numbers, as in the model, got {others[0]:g}")
 
 
 def noise_of_rows(problem: Problem, X: Array, data: Mapping[str, ArrayLike] | None = None) -> NoiseOfRows:
@@ -249,7 +260,7 @@ def noise_of_rows(problem: Problem, X: Array, data: Mapping[str, ArrayLike] | No
         if name not in known:
             names = ", ".join(known) or "none"
             raise ValueError(f"data has no {name!r} of the model with a row for each training point; it has: {names}")
-        given[name] = numbers(f"data[{name!r}]", value, (len(X), *np.shape(known[name])[1:])).astype(known[name].dtype)
+        given[name] = _data_of_rows(problem, name, value, (len(X), *np.shape(known[name])[1:]))
     missing = [each.name for each in problem.noise_data if each.name is not None and each.name not in given]
     if missing:
         raise ValueError(

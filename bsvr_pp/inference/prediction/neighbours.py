@@ -52,6 +52,7 @@ _ENTRIES = 65536  # number of entries of the covariances that are computed toget
 _TREE = 200_000  # largest number of rows of a tree for training rows
 
 _FACTORS: Array = 2.0 ** np.arange(-4.0, 7.0)
+_WIDE: Array = 2.0 ** np.arange(0.0, 14.0)  # where a fit has no noise left, since it has as many inputs as rows
 _SHARED = (0.0, 1.0, 2.0, 4.0, 8.0, 16.0, 32.0, 64.0)
 _ROWS = 2000  # training rows from which the weights are learned,
 _PRIOR, _LEAST = 10.0, 0.1  # prior numbers of rows for the noise of the model itself, and for each other scale,
@@ -62,6 +63,8 @@ _NEAREST = 64  # nearest rows whose densities are used
 _WORTH = 0.05  # nats a row that justify more rows in predictions,
 _GOLDEN = 0.5 * (5.0**0.5 - 1.0)  # turn after which the numbers of the first rows are even, however many they are
 _COST = 1.4  # and power of their number that reduces the rows compared
+_BIASED = 4.0  # standard errors by which the mean of targets must be missed
+_CLEAR = 2.0  # nats of all rows that several scales must gain where rows are left out
 _TURNS = 8  # of computing weights and offsets
 
 
@@ -279,6 +282,15 @@ def scales_of_posterior(
     return _learned(mean, variance, noise, y, near, weight)
 
 
+def scales_of_left_out(mean: Array, variance: Array, noise: NoiseModel, targets: Array, weight: Array) -> NoiseScales:
+    """Learn scales of the noise from rows (n,) at which fits without them have these moments of f, if one is less."""
+    own = _densities(mean, variance, noise, targets, _WIDE)
+    found = _weigh(own, np.zeros_like(own), weight, NoiseScales(_WIDE, np.ones(_WIDE.size), 0.0)).weights
+    gain = weight @ (logsumexp(np.log(found) + own, axis=1) - own[:, _WIDE == 1.0].ravel())
+    kept = (_WIDE == 1.0) if gain < _CLEAR else found * weight.sum() >= 1.0  # of one row at least
+    return NoiseScales(_WIDE[kept], found[kept] / found[kept].sum(), 0.0)
+
+
 def precision_of_rows(problem: Problem, point: Point, posterior: Cavities, scales: NoiseScales) -> Array:
     """Return the mean (n,) of 1/scale of the noise of each row given the others, by its own density alone."""
     joint = np.log(scales.weights) + densities_of_rows(problem, point, posterior, scales.factors)
@@ -315,8 +327,9 @@ def _learned(
     own = _densities(mean, variance, noise, targets, _FACTORS)
     solved, offsets = np.isfinite(own + of_others).all(axis=1), np.zeros(_FACTORS.size)
     every = _weigh(own[solved], of_others[solved], weight[solved])
-    # If most targets are equal, and f is not a quantile, the scales have means.
-    for _ in range(_TURNS if mostly_equal(targets, weight) and "quantile" not in noise.parameters else 0):
+    # If f is not a quantile, and misses the mean of the targets, the scales have means.
+    skewed = mostly_equal(targets, weight) or is_biased(mean, noise, targets, weight)
+    for _ in range(_TURNS if skewed and "quantile" not in noise.parameters else 0):
         joint = np.log(every.at(of_others).T + _TINY) + own
         share = np.where(solved, weight * np.exp(joint - logsumexp(joint, axis=1, keepdims=True)).T, 0.0)
         residual = np.where(solved, targets - mean, 0.0)
@@ -332,9 +345,16 @@ def _learned(
     return RowScales(scales, log_density, np.exp(joint - log_density[:, None]) @ (1.0 / scales.factors))
 
 
+def is_biased(mean: Array, noise: NoiseModel, targets: Array, weight: Array) -> bool:
+    """Return whether targets (n,) are not at their mean given the others, as where the noise is skewed."""
+    known = np.isfinite(mean)
+    residual, times = (targets - mean - noise.mean)[known], weight[known]
+    return abs(float(times @ residual)) > _BIASED * float(residual.std()) * float(times.sum()) ** 0.5
+
+
 def _weigh(known: Array, given: Array, times: Array, before: NoiseScales | None = None) -> NoiseScales:
     """Find weights of all scales, from any ``before``, and how far neighbours share them, by log densities (n, s)."""
-    prior = np.where((_FACTORS == 1.0) & (before is None), _PRIOR, _LEAST)
+    prior = np.where(_FACTORS == 1.0, _PRIOR, _LEAST) if before is None else np.full(before.weights.size, _LEAST)
     start = np.log(prior if before is None else before.weights)
 
     def loss(logits: Array, shared: float) -> tuple[float, Array]:
@@ -348,7 +368,8 @@ def _weigh(known: Array, given: Array, times: Array, before: NoiseScales | None 
 
     found = [minimize(loss, start, args=(shared,), jac=True, method="L-BFGS-B") for shared in _SHARED]
     best = int(np.argmin([each.fun for each in found]))
-    return NoiseScales(_FACTORS, np.maximum(np.exp(log_softmax(found[best].x)), _TINY), _SHARED[best])
+    factors = _FACTORS if before is None else before.factors
+    return NoiseScales(factors, np.maximum(np.exp(log_softmax(found[best].x)), _TINY), _SHARED[best])
 
 
 def solved_rows(problem: Problem, point: Point, progress: str = "", known: Array | None = None) -> SolvedRows:

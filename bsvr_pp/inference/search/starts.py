@@ -67,7 +67,10 @@ def initial_point(problem: Problem) -> Point:
 
     def compute() -> Point:
         values = problem.function("initial", lambda: make_initial_point_fn(model=problem.model))(0)
-        return problem.to_constrained([values[value.name] for value in problem.values])
+        found = [values[value.name] for value in problem.values]
+        return problem.to_constrained(
+            [np.where(np.isfinite(v), v, np.zeros_like(v)) for v in found]
+        )  # a bound has no coordinate
 
     return problem.cached("initial", compute, any_rows=True)
 

@@ -1,0 +1,45 @@
+"""Fewer than four rows for each input: rows that are left out judge the lengthscales and the noise of predictions."""
+
+import numpy as np
+import pytest
+
+import bsvr_pp as bp
+
+RNG = np.random.default_rng(4)
+X = RNG.normal(size=(230, 30))
+OF_ALL = X.sum(axis=1) / 30**0.5 + 0.3 * RNG.normal(size=230)
+TARGETS = {"all": OF_ALL, "one": 2.0 * X[:, 0] + 0.3 * RNG.normal(size=230)}
+FIXED = {"kernel": "rbf", "inference": "mean_field", "restarts": 1, "random_state": 0}
+
+
+def covered(svr, y):
+    low, high = svr.predict_interval(X[30:]).T
+    return np.mean((low < y[30:]) & (y[30:] < high))
+
+
+@pytest.mark.parametrize("inputs", TARGETS)
+def test_rows_that_are_left_out_choose_lengthscales_and_widen_intervals(inputs, tmp_path):
+    y = TARGETS[inputs]
+    svr = bp.BayesianSVR(**FIXED).fit(X[:30], y[:30])
+    own = bp.BayesianSVR(ard=True, noise_scales=False, **FIXED).fit(X[:30], y[:30])
+    assert covered(own, y) < 0.7
+    assert 0.85 < covered(svr, y) < 0.99
+    shape = svr.result_["posterior"]["inverse_lengthscale"].shape[2:]
+    if inputs == "all":
+        assert shape == ()
+        assert svr.score(X[30:], y[30:]) > own.score(X[30:], y[30:]) + 0.2
+    else:
+        assert shape == (30,)
+        assert svr.noise_scales_.several
+        np.testing.assert_allclose(svr.predict(X[30:]), own.predict(X[30:]))
+    svr.save(tmp_path / "model.nc")
+    loaded = bp.BayesianSVR.load(tmp_path / "model.nc")
+    np.testing.assert_allclose(loaded.predict_interval(X[30:]), svr.predict_interval(X[30:]))
+
+
+@pytest.mark.parametrize(("rows", "columns", "equal"), [(32, 8, 0), (19, 8, 0), (24, 8, 12)])
+def test_more_rows_and_equal_targets_are_not_judged(rows, columns, equal):
+    inputs, y = X[:rows, :columns], TARGETS["all"][:rows].copy()
+    y[:equal] = 0.5
+    found = [bp.BayesianSVR(ard=ard, **FIXED).fit(inputs, y).predict_interval(inputs) for ard in ("auto", True)]
+    np.testing.assert_array_equal(*found)
