@@ -32,7 +32,7 @@ from bsvr_pp.estimators.outliers import (
     listed,
     robust_width,
 )
-from bsvr_pp.estimators.standard_fit import StandardFit, StandardModel, integrated
+from bsvr_pp.estimators.standard_fit import FOLDS, StandardFit, StandardModel, integrated
 from bsvr_pp.estimators.training_data import TrainingData, Units
 from bsvr_pp.estimators.validation import Columns
 from bsvr_pp.inference.approximate import solve_at
@@ -66,9 +66,8 @@ _SCALES = 200  # and a dense fit several scales of the noise: fewer rows say lit
 _ALIKE = 2.0  # largest ratio of the shares of rows of far wider noise in all rows and in the subset
 _INTEGRATED = 250  # largest number of rows whose hyperparameters are integrated out,
 _FEW = Integrated(points=32, kept=12)  # in this way: more points gain little (the benchmark "integrated")
-_EACH = 4  # rows for each lengthscale below which rows that are left out judge them, if there are as many as
-_LEAST, _FOLDS = 20, 3  # the first, in so many parts (docs/defaults.md, few rows for each input);
-_BEHIND = 1.6  # a loss in one part, relative to the best, from which the others are not needed
+_EACH = 4  # rows for each lengthscale below which rows that are left out judge these (docs/defaults.md),
+_BEHIND = 1.6  # and a loss in one part, relative to the best, from which the others are not needed
 _CHECKED = 20, 60  # smallest number of rows whose coverage is checked, and largest number of those checked,
 _TOO_FEW = 0.7  # and share of them in intervals of 90 % that chance does not explain: of 29 real sets none has less
 
@@ -110,10 +109,8 @@ class RegressionSpec:
 
     def are_judged(self, rows: TrainingData, model: StandardModel) -> bool:
         """Return whether rows that are left out judge the lengthscales of a dense fit, and the noise of predictions."""
-        n, d = len(rows.y), rows.X.shape[1] if model.tied is None else np.unique(model.tied).size
-        named = isinstance(model.kernel, str) and d > 1 and self.size is None
-        enough = rows.exact and _LEAST <= n < _EACH * d and not mostly_equal(rows.y, rows.weight)
-        return named and bool(self.lengthscales) and enough
+        few = bool(self.lengthscales) and model.has_few(rows, _EACH)
+        return few and self.size is None and rows.exact and not mostly_equal(rows.y, rows.weight)
 
     def slopes(self, columns: Columns) -> Slopes | None:
         """Return the slopes of inputs along which f is monotone, at no row yet; None if there are none."""
@@ -474,7 +471,7 @@ def _judged_by_left_out(
     The evidence of almost as many lengthscales as rows prefers some that predict nothing, and leaves no noise.
     """
     n = len(rows.y)
-    parts = [others for _, others in KFold(_FOLDS, shuffle=True, random_state=0).split(rows.y)]
+    parts = [others for _, others in KFold(FOLDS, shuffle=True, random_state=0).split(rows.y)]
 
     def judge(ard: bool, others: NDArray[np.intp]) -> Array:
         """Return loss, mean and deviation (3, m) of rows that the fit leaves out; widths are learned afterwards."""
@@ -485,7 +482,7 @@ def _judged_by_left_out(
         return np.vstack([rows.weight[others] * np.abs(rows.y[others] - mean), mean, deviation])
 
     def of_all(ard: bool) -> Array:
-        others = spec.local.each_fit(lambda k: judge(ard, parts[k + 1]), _FOLDS - 1, first=0, together=True)
+        others = spec.local.each_fit(lambda k: judge(ard, parts[k + 1]), FOLDS - 1, first=0, together=True)
         return np.hstack([begun[ard], *others])
 
     begun = {ard: judge(ard, parts[0]) for ard in spec.lengthscales}

@@ -40,6 +40,8 @@ from bsvr_pp.model.priors import Inputs, Kernel, Tied, standard_model, taken_by_
 from bsvr_pp.model.problem import Point, Problem, read_model
 from bsvr_pp.model.slopes import GivenSlopes, Slopes
 
+FOLDS = 3  # parts of the rows that are left out in turn
+_LEAST = 20  # number of rows of which some can be left out
 _OF_LABELS = "hinge", "known_label"
 
 
@@ -74,6 +76,11 @@ class StandardModel:
         classes = self.n_cutpoints > 0 or self.noise in _OF_LABELS
         levels, scales, pairs = taken_by_main_effects(rows.X, self.tied, rows.weight, warping, together=classes)
         return replace(self, levels=levels if main else (), warping=scales, pairs=main and pairs)
+
+    def has_few(self, rows: TrainingData, each: int) -> bool:
+        """Return whether there are fewer rows than ``each`` for a lengthscale, and enough to leave some of them out."""
+        n, d = len(rows.y), rows.X.shape[1] if self.tied is None else np.unique(self.tied).size
+        return isinstance(self.kernel, str) and d > 1 and _LEAST <= n < each * d
 
     def problem(self, rows: TrainingData, blocks: Partition = ONE_BLOCK) -> Problem:
         """Return the problem of standardised rows; models of one structure share compiled functions."""

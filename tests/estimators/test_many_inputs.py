@@ -43,3 +43,15 @@ def test_more_rows_and_equal_targets_are_not_judged(rows, columns, equal):
     y[:equal] = 0.5
     found = [bp.BayesianSVR(ard=ard, **FIXED).fit(inputs, y).predict_interval(inputs) for ard in ("auto", True)]
     np.testing.assert_array_equal(*found)
+
+
+@pytest.mark.parametrize("inputs", TARGETS)
+def test_labels_that_are_left_out_choose_lengthscales(inputs, tmp_path):
+    labels = TARGETS[inputs] > 0.0
+    svc = bp.BayesianSVC(kernel="rbf", random_state=0).fit(X[:60], labels[:60])
+    known = [np.log(np.where(labels[60:], p, 1.0 - p)).mean() for p in (svc.predict_proba(X[60:])[:, 1], 0.5)]
+    assert known[0] > known[1] + 0.1
+    assert svc.result_["posterior"]["log_lengthscale"].shape[2:] == (() if inputs == "all" else (30,))
+    svc.save(tmp_path / "model.nc")
+    loaded = bp.BayesianSVC.load(tmp_path / "model.nc")
+    np.testing.assert_allclose(loaded.predict_proba(X[60:]), svc.predict_proba(X[60:]))
