@@ -8,7 +8,7 @@ from sklearn.base import BaseEstimator
 from sklearn.utils.validation import check_consistent_length, column_or_1d
 
 from bsvr_pp.assess.partial_dependence import in_steps
-from bsvr_pp.core.arrays import Array, checked_weights
+from bsvr_pp.core.arrays import Array, check_unmasked, checked_weights
 from bsvr_pp.core.docs import shared
 from bsvr_pp.inference.prediction.distribution import PredictiveDistribution
 
@@ -76,6 +76,7 @@ def _scored(estimator: BaseEstimator, X: ArrayLike, y: ArrayLike) -> tuple[Predi
     found = estimator.predict_distribution(X)
     if not isinstance(found, PredictiveDistribution):
         raise ValueError(f"estimator must predict one target, got {len(found)}: score each of its estimators_")
+    check_unmasked("y", y)
     targets = column_or_1d(y)
     check_consistent_length(found, targets)
     return found, targets

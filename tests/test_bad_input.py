@@ -15,6 +15,7 @@ from types import SimpleNamespace
 
 import numpy as np
 import pandas as pd
+import pyarrow as pa
 import pymc as pm
 import pytest
 import xarray as xr
@@ -54,7 +55,7 @@ ENDS = np.stack([TARGETS, TARGETS + 1.0], axis=1)
 SIGNS = np.where(Y > 0, 1.0, -1.0)
 WORDS = pd.DataFrame({"x": MANY[:, 0], "word": np.where(MANY[:, 1] > 0, "a", "b")})
 AB, UNSORTED = ["a", "b"] * 10, pd.Categorical(["b", "a"] * 10, ["b", "a"], ordered=True)
-FRAME = pd.DataFrame(GRAM)
+FRAME, ARROW = pd.DataFrame(GRAM), pa.DictionaryArray.from_arrays([1, 0] * 10, ["a", "b"], ordered=True)
 EXCHANGE, ON_JAX = classification.Exchange(), bp.NUTS(latent=bp.MeanField(), nuts_sampler="numpyro")
 ordinal_model = classification.default_ordinal_model
 
@@ -592,6 +593,10 @@ PUBLIC = {
         (lambda s: ordinal(y=np.ones(20)), r"y must hold at least two classes, got one class"),
         (lambda s: ordinal(y=UNSORTED), r"y must have categories in sorted order, got b < a: .*\(y\).cat.codes"),
         (lambda s: ordinal(y=pd.DataFrame({"y": UNSORTED})), "y must have categories in sorted order, got b < a: "),
+        (
+            lambda s: ordinal(y=pa.DictionaryArray.from_arrays([1, 0] * 10, AB[:2], ordered=True)),
+            "got the order of a dict",
+        ),
         *options(
             lambda s, **o: ordinal(y=LABELS, **o),
             noise=("x", None, "pinball", "of classes must be one of .*got"),
@@ -754,6 +759,10 @@ PUBLIC = {
     ],
     "log_density": [
         (lambda s: bp.scorers.log_density("a", X, Y), "estimator must have predict_distribution, got str"),
+        (
+            lambda s: bp.scorers.log_density(bp.LSSVR().fit(X, Y), X, np.ma.masked_less(Y, 0)),
+            "y must have no masked entr",
+        ),
         (lambda s: bp.scorers.log_density(several(), MANY, ENDS), "estimator must predict one target, got 2: score"),
         (
             lambda s: bp.scorers.log_density(bp.LSSVR().fit(X, Y), X, Y[:1]),
@@ -1021,11 +1030,11 @@ PUBLIC = {
         *options(
             lambda s, **o: svr(**o),
             noise=("x", None, "must be one of .*got"),
-            kernel=("x", "must be .*rbf, matern32.*got 'x'"),
-            beta=("x", 2, -0.1, None, True, "must be 'auto' or lie between 0 and 1, got"),
+            kernel=("x", ENDS, "must be .*rbf, matern32.*got"),
+            beta=("x", 2, -0.1, None, True, ENDS, "must be 'auto' or lie between 0 and 1, got"),
             quantile=(*NO_SHARE, STRICTLY),
             ard=("x", 1, "must be True or False, got"),
-            outliers=("x", True, None, "must be 'set_aside' or 'keep', got"),
+            outliers=("x", True, None, ENDS, "must be 'set_aside' or 'keep', got"),
             log_targets=("x", 1, "must be True or False, got"),
             inference=("x", bp.NUTS(), bp.MAP(), bp.classification.NormalisedEvidence(), "must .*got"),
             restarts=NO_COUNT_OR_NONE,
@@ -1270,7 +1279,7 @@ PUBLIC = {
     "LSSVR": [
         *options(
             lambda s, **o: fitted(bp.LSSVR, **o),
-            gamma=("x", -1, np.nan, None, 1e-101, "must be a positive number or 'auto', got"),
+            gamma=("x", -1, np.nan, None, 1e-101, ENDS, "must be a positive number or 'auto', got"),
             lengthscale=("x", 0, 1e160, "must be a positive number or 'auto', got"),
             kernel=("x", "must be 'rbf' or a function of two sets of inputs, got 'x'"),
             selection=("x", "must be 'evidence' or 'loo', got 'x'"),

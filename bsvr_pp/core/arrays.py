@@ -89,7 +89,7 @@ def is_number(value: object) -> bool:
 
 def check_choice(name: str, value: object, allowed: Collection[str]) -> None:
     """Check that a value is one of several names."""
-    if value not in allowed:
+    if not isinstance(value, str) or value not in allowed:
         raise ValueError(f"{name} must be one of {', '.join(allowed)}, got {value!r}")
 
 

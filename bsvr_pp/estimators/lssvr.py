@@ -167,15 +167,16 @@ class LSSVR(SavedEstimator, RegressorMixin, BaseEstimator):  # type: ignore[misc
     def _check_options(self) -> None:
         for name in ("gamma", "lengthscale"):
             value = getattr(self, name)
-            if value != "auto" and not (is_number(value) and 1e-100 <= value <= 1e100):
+            automatic = isinstance(value, str) and value == "auto"
+            if not (automatic or (is_number(value) and 1e-100 <= value <= 1e100)):
                 raise ValueError(f"{name} must be a positive number or 'auto', got {value!r} (limits: 1e-100, 1e100)")
-        if self.kernel != "rbf" and not callable(self.kernel):
+        if not callable(self.kernel) and not (isinstance(self.kernel, str) and self.kernel == "rbf"):
             raise ValueError(f"kernel must be 'rbf' or a function of two sets of inputs, got {self.kernel!r}")
-        if callable(self.kernel) and self.lengthscale != "auto":
+        if callable(self.kernel) and not isinstance(self.lengthscale, str):
             raise ValueError(
                 f"lengthscale is an option of kernel='rbf', got lengthscale={self.lengthscale!r} with a kernel function"
             )
-        if self.selection not in ("evidence", "loo"):
+        if not isinstance(self.selection, str) or self.selection not in ("evidence", "loo"):
             raise ValueError(f"selection must be 'evidence' or 'loo', got {self.selection!r}")
 
     def _select(self, rows: TrainingData) -> tuple[float, float]:

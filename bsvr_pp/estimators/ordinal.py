@@ -203,10 +203,12 @@ class BayesianOrdinalSVC(OfStandardModel, SavedClassifier, ClassifierMixin, Base
 def _sorted_classes(y: ArrayLike, labels: Labels) -> Labels:
     """Return the classes in the order of their values, which must agree with any order of the data."""
     found = classes_of(labels)
-    dtype = getattr(y.iloc[:, 0] if isinstance(y, pd.DataFrame) else y, "dtype", None)
-    classes = found.tolist()
-    if isinstance(dtype, pd.CategoricalDtype) and dtype.ordered:
-        order = [label for label in dtype.categories if label in classes]
+    column = y.iloc[:, 0] if isinstance(y, pd.DataFrame) else y
+    dtype = getattr(column, "dtype", getattr(column, "type", None))
+    classes, arrow = found.tolist(), getattr(dtype, "pyarrow_dtype", dtype)
+    if getattr(arrow, "ordered", False) or type(dtype).__name__ == "Enum":  # of pandas, Arrow or Polars
+        known = getattr(dtype, "categories", None)
+        order = ["the order of a dictionary"] if known is None else [label for label in known if label in classes]
         if order != classes:
             raise ValueError(
                 f"y must have categories in sorted order, got {' < '.join(map(str, order))}: give their numbers, "

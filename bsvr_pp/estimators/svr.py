@@ -294,10 +294,11 @@ class BayesianSVR(TargetPredictions, SavedEstimator, RegressorMixin, BaseEstimat
     def _check_options(self) -> RegressionSpec:
         """Check the options, and return them for a fit."""
         check_choice("noise", self.noise, NOISES)
-        if not (self.beta == "auto" or (is_number(self.beta) and 0 <= float(self.beta) <= 1)):
+        automatic = isinstance(self.beta, str) and self.beta == "auto"
+        if not (automatic or (is_number(self.beta) and 0 <= float(self.beta) <= 1)):
             raise ValueError(f"beta must be 'auto' or lie between 0 and 1, got {self.beta!r}")
         check_share("quantile", self.quantile)
-        if self.outliers not in ("set_aside", "keep"):
+        if not isinstance(self.outliers, str) or self.outliers not in ("set_aside", "keep"):
             raise ValueError(f"outliers must be 'set_aside' or 'keep', got {self.outliers!r}")
         self._check_predictions()
         for name in ("log_targets", "intervals", "warping", "shared"):
@@ -306,7 +307,7 @@ class BayesianSVR(TargetPredictions, SavedEstimator, RegressorMixin, BaseEstimat
             raise ValueError("inference must integrate the latent function out: NUTS(latent=...), got NUTS()")
         method = check_model_options(self, {"auto": MeanField()})
         check_unused(self.noise, beta=self.beta, quantile=self.quantile)
-        local, beta = self._local(), BETA if self.beta == "auto" else float(self.beta)
+        local, beta = self._local(), BETA if automatic else float(self.beta)
         kernel = cast(Kernel, "rational_quadratic" if self.kernel == "auto" else self.kernel)
         if self.inference == "laplace" and not unit_noise(self.noise, beta=beta).smooth:
             raise ValueError(

@@ -394,7 +394,7 @@ def check_unused(noise: str, *, beta: Any, quantile: float) -> None:
 def check_kernel(kernel: Any, *more: str) -> None:
     """Check that a kernel is a name, also one of ``more``, or a function."""
     names = [*more, *KERNELS]
-    if not callable(kernel) and kernel not in names:
+    if not callable(kernel) and not (isinstance(kernel, str) and kernel in names):
         raise ValueError(f"kernel must be {', '.join(names)} or a function of the inputs, got {kernel!r}")
 
 

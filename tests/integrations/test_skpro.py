@@ -151,6 +151,10 @@ def test_bad_input_is_refused_by_name():
     for bad in (2, 0.5):
         with pytest.raises(ValueError, match=rf"C must be 1 for a censored .* got {bad}"):
             ProbaRegressor(bp.BayesianSVR()).fit(X, y, C=0 * y + bad)
+    with pytest.raises(ValueError, match="y must have one column, got 2"):
+        ProbaRegressor(bp.LSSVR()).fit(X, y.assign(second=1.0))
+    with pytest.raises(ValueError, match="C is for BayesianSVR, which takes censored targets, got LSSVR"):
+        ProbaRegressor(bp.LSSVR()).fit(X, y, C=0 * y + 1)
     with pytest.raises(ValueError, match="q must be between 0 and 1, got 2"):
         ProbaRegressor(bp.LSSVR()).fit(X, y).predict_proba(X).ppf(2.0)
 
