@@ -331,7 +331,7 @@ class BayesianSVR(TargetPredictions, SavedEstimator, RegressorMixin, BaseEstimat
             self.inference == "auto",
             monotone,
             bool(self.shared),
-            () if isinstance(method, Samples) else (True, False) if self.ard == "auto" else (bool(self.ard),),
+            () if isinstance(method, Samples) or not self.ard else (True, False) if self.ard == "auto" else (True,),
         )
 
     def _read(self, rows: TrainingData, learned: Learned, columns: Columns, result: xr.DataTree) -> RegressionFit:

@@ -45,7 +45,7 @@ def test_more_rows_and_equal_targets_are_not_judged(rows, columns, equal):
     np.testing.assert_array_equal(*found)
 
 
-@pytest.mark.parametrize("inputs", TARGETS)
+@pytest.mark.parametrize("inputs", ["all", pytest.param("one", marks=pytest.mark.slow)])
 def test_labels_that_are_left_out_choose_lengthscales(inputs, tmp_path):
     labels = TARGETS[inputs] > 0.0
     svc = bp.BayesianSVC(kernel="rbf", random_state=0).fit(X[:60], labels[:60])
