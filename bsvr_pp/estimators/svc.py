@@ -458,10 +458,9 @@ class BayesianSVC(OfStandardModel, SavedClassifier, ClassifierMixin, BaseEstimat
         units, classes = Units(learned["mean_"], learned["scale_"]), learned["classes_"]
         parts = self._binary_rows(rows, classes)
         trees = [result] if len(parts) == 1 else [result.children[f"class_{k}"] for k in range(len(parts))]
-        one = trees[0]["posterior"].get("log_lengthscale")
-        model = self._model(
-            rows, columns, self.ard is not False and (one is None or one.ndim > 2)
-        )  # chain, draw, input
+        lengthscale = trees[0]["posterior"].get("log_lengthscale")
+        own = lengthscale is None or lengthscale.ndim > 2  # chain, draw, input
+        model = self._model(rows, columns, bool(self.ard) and own)
         pairs = zip(parts, trees, strict=True)
         found = [BinaryFit.of_result(model, units, part, method_of(tree), tree) for part, tree in pairs]
         return LabelFit(classes, units, rows, found)

@@ -319,7 +319,7 @@ class BayesianSVR(TargetPredictions, SavedEstimator, RegressorMixin, BaseEstimat
         if self.shared and isinstance(method, Samples):
             raise ValueError(f"shared=True takes one optimum, and {method.name} has draws: use inference='auto'")
         return RegressionSpec(
-            StandardModel(self.noise, kernel, self.ard is not False, beta, float(self.quantile)),
+            StandardModel(self.noise, kernel, bool(self.ard), beta, float(self.quantile)),
             self.kernel == "auto",
             method,
             Options(self.restarts, progressbar=local.progressbar),
