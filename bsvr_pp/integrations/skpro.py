@@ -146,9 +146,9 @@ class ProbaRegressor(BaseSurvReg):
         targets, censored = (0 if given is None else given.to_numpy(dtype=np.float64)[:, 0] for given in (y, C))
         if (other := np.setdiff1d(censored, (0, 1))).size:
             raise ValueError(f"C must be 1 for a censored target and 0 for an exact one, got {other[0]}")
-        if np.any(censored) and not isinstance(estimator, BayesianSVR):
-            raise ValueError(f"C is for BayesianSVR, which takes censored targets, got {type(estimator).__name__}")
         if np.any(censored):
+            if not isinstance(estimator, BayesianSVR):
+                raise ValueError(f"C is for BayesianSVR, which takes censored targets, got {type(estimator).__name__}")
             targets = np.rec.fromarrays([censored == 0, targets], names="event,time")
         self.estimator_ = estimator.fit(X.rename(columns=str), targets)
         return self

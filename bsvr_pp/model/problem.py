@@ -529,8 +529,8 @@ def _read(model: pm.Model) -> Problem:
         blocks,
         noise_rowwise=all(known[graph] for graph in of_rows),
     )
-    above = ancestors([covariance.given, mean, *problem.site_parameters, *problem.ends.bounds])
-    if {v.name for v in above if v in model.free_RVs} & prior.latents:
+    held = ancestors([covariance.given, mean, *problem.site_parameters, *problem.ends.bounds])
+    if {v.name for v in held if v in model.free_RVs} & prior.latents:
         raise ModelError(
             f"the kernel or the noise depends on the latent function {prior.name}: it cannot be integrated out"
         )

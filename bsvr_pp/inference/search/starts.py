@@ -68,9 +68,8 @@ def initial_point(problem: Problem) -> Point:
     def compute() -> Point:
         values = problem.function("initial", lambda: make_initial_point_fn(model=problem.model))(0)
         found = [values[value.name] for value in problem.values]
-        return problem.to_constrained(
-            [np.where(np.isfinite(v), v, np.zeros_like(v)) for v in found]
-        )  # a bound has no coordinate
+        # A value on a bound has no coordinate.
+        return problem.to_constrained([np.where(np.isfinite(v), v, np.zeros_like(v)) for v in found])
 
     return problem.cached("initial", compute, any_rows=True)
 
