@@ -33,7 +33,8 @@ from bsvr_pp.estimators import training_data
 from bsvr_pp.inference.prediction import neighbours
 from bsvr_pp.inference.search.optimize import SearchObjective
 from bsvr_pp.model.compiled import CompiledModel
-from bsvr_pp.model.problem import Problem, read_model
+from bsvr_pp.model.problem import Problem
+from bsvr_pp.model.reader import read_model
 
 METHODS = {method.name: method for method in (bp.Laplace(), bp.Laplace(curvature="local"), bp.MeanField())}
 

@@ -8,6 +8,7 @@ from .assess.loo import loo, loo_predict
 from .assess.partial_dependence import effect
 from .classification.svm_label import SVMLabel
 from .core import __version__
+from .core.arrays import ModelError
 from .estimators.base import LocalBlocks
 from .estimators.lssvr import LSSVR, BayesianLSSVR
 from .estimators.matrices import PairwiseKernel
@@ -29,7 +30,6 @@ from .large import FolderModel, fit_folder
 from .model.blocks import local_blocks
 from .model.distributions import EpsilonInsensitive, Huber, SoftInsensitive
 from .model.gp import GP
-from .model.inventory import ModelError
 from .model.marginalize import marginalize
 from .model.priors import default_model, default_priors
 from .model.row_kinds import Interval, Ordinal

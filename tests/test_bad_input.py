@@ -763,6 +763,10 @@ PUBLIC = {
             lambda s: bp.scorers.log_density(bp.LSSVR().fit(X, Y), X, np.ma.masked_less(Y, 0)),
             "y must have no masked entr",
         ),
+        (
+            lambda s: bp.LSSVR().fit(X, Y).score(X, np.ma.masked_less(Y, 0)),
+            "y must have no masked entr",
+        ),
         (lambda s: bp.scorers.log_density(several(), MANY, ENDS), "estimator must predict one target, got 2: score"),
         (
             lambda s: bp.scorers.log_density(bp.LSSVR().fit(X, Y), X, Y[:1]),

@@ -89,7 +89,7 @@ assert abs(laplace([[k]], [y], noise).log_evidence - truth) < 0.2
 
 import pymc as pm
 import bsvr_pp as bp
-from bsvr_pp.model.problem import read_model
+from bsvr_pp.model.reader import read_model
 
 variable = bp.SquaredInsensitive.dist(0.0, C=C, epsilon=epsilon)
 assert abs(pm.logp(variable, 1.1).eval(mode="FAST_COMPILE") - noise.log_density(1.1)) < 1e-12
@@ -118,7 +118,7 @@ def test_a_kernel(changed):
     code = """
 import numpy as np
 import bsvr_pp as bp
-from bsvr_pp.model.problem import read_model
+from bsvr_pp.model.reader import read_model
 
 X = np.linspace(-2, 2, 12)[:, None]
 model = bp.default_model(X, np.sin(X[:, 0]), kernel="matern12")

@@ -18,14 +18,13 @@ from pymc.pytensorf import toposort_replace
 from rich.progress import track
 from threadpoolctl import threadpool_limits
 
-from bsvr_pp.core.arrays import Array, check_count, generator
+from bsvr_pp.core.arrays import Array, ModelError, check_count, generator
 from bsvr_pp.core.losses.registry import NUMBERS
 from bsvr_pp.inference.protocol import Normalises, Samples
 from bsvr_pp.inference.sampling.nuts import ADAPTATION, NUTS
 from bsvr_pp.model.distributions import noise_of
 from bsvr_pp.model.gaussian import above
 from bsvr_pp.model.gp import copy_model, processes_of, set_initial_values
-from bsvr_pp.model.inventory import ModelError
 from bsvr_pp.model.marginalize import marginalize
 from bsvr_pp.model.problem import restricted
 from bsvr_pp.model.row_kinds import known_of

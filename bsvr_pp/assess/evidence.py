@@ -32,7 +32,8 @@ from bsvr_pp.inference.integrated import GOOD_K, TAIL, pareto_weights
 from bsvr_pp.inference.protocol import Evidence, HasEvidence, Normalises, check_evidence
 from bsvr_pp.inference.result import check_match, is_mode, is_sampled, latent_draws, points_of, problem_of
 from bsvr_pp.methods import method_of
-from bsvr_pp.model.problem import Point, Problem, read_model
+from bsvr_pp.model.problem import Point, Problem
+from bsvr_pp.model.reader import read_model
 
 
 class Judged:

@@ -21,14 +21,13 @@ from scipy import sparse
 from scipy.interpolate import CubicSpline
 from sklearn.pipeline import Pipeline
 
-from bsvr_pp.core.arrays import Array, Rows, check_count, check_share, numbers
+from bsvr_pp.core.arrays import Array, ModelError, Rows, check_count, check_share, numbers
 from bsvr_pp.inference.budget import check_memory
 from bsvr_pp.inference.fitted import components
 from bsvr_pp.inference.prediction.component import Component
 from bsvr_pp.inference.prediction.distribution import mixed
 from bsvr_pp.inference.result import check_match, check_result, is_mode
-from bsvr_pp.model.inventory import ModelError
-from bsvr_pp.model.problem import read_model
+from bsvr_pp.model.reader import read_model
 from bsvr_pp.tables.columns import Dates, Words, kind_of, place_of, table_of, times_of
 
 Column = str | int

@@ -16,7 +16,7 @@ from scipy.optimize import minimize
 
 from bsvr_pp.classification.normaliser import KINDS, EvidenceKind, NormaliserCloud, check_kind
 from bsvr_pp.core.approximations.posterior import Gradient
-from bsvr_pp.core.arrays import Array, check_count, warn
+from bsvr_pp.core.arrays import Array, ModelError, check_count, warn
 from bsvr_pp.core.compiler import threads_for
 from bsvr_pp.core.covariance.covariance import Covariance
 from bsvr_pp.core.losses import NoiseModel
@@ -26,7 +26,6 @@ from bsvr_pp.inference.fitted import Fitted, fitted_at
 from bsvr_pp.inference.protocol import Anneals, Evidence, HasEvidence, IntegratesLatent, Options, check_latent
 from bsvr_pp.inference.search.optimize import Optimum, SearchObjective
 from bsvr_pp.inference.search.starts import initial_point
-from bsvr_pp.model.inventory import ModelError
 from bsvr_pp.model.operation import CovarianceGraph, TargetsGraph
 from bsvr_pp.model.problem import Point, Problem
 

@@ -1,4 +1,4 @@
-"""Types of arrays and graphs, checks of arguments, and warnings.
+"""Types of arrays and graphs, errors, checks of arguments, and warnings.
 
 Each error names the argument, its value and what is allowed; a warning names the line of the caller.
 """
@@ -27,6 +27,14 @@ _PACKAGE = str(Path(__file__).parents[1])  # warnings do not name its lines
 _LARGEST = 1e150  # so that squares are finite
 _SMALLEST = 1e-150  # so that squares of differences are not 0
 _ROUNDING = 1e-12  # of the largest value: smaller differences have lost most of their digits
+
+
+class ModelError(ValueError):
+    """The inference cannot be applied to the model; the message states what to change."""
+
+
+class NotRead(ModelError):
+    """The model is none that methods of this package read; `bp.NUTS()` samples it as PyMC does."""
 
 
 def names_of(table: object) -> tuple[str, ...]:

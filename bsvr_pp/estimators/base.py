@@ -27,6 +27,7 @@ from bsvr_pp.core.arrays import (
     check_fields,
     check_positive,
     check_share,
+    check_unmasked,
     checked_weights,
     numbers,
     warn,
@@ -348,6 +349,7 @@ class HoldsFit:
 
     def score(self, X: ArrayLike, y: ArrayLike, sample_weight: ArrayLike | None = None) -> float:
         """Return the coefficient of determination of the predictions; for labels the share of right ones."""
+        check_unmasked("y", y)
         predicted = self.predict(X)
         weight = checked_weights(sample_weight, len(predicted))
         if not hasattr(self, "classes_"):

@@ -207,7 +207,7 @@ class RegressionFit(StandardFit):
 
     def is_skewed(self, equal: bool) -> bool:
         """Return whether the noise of exact targets misses their mean, since many are ``equal`` or they are skewed."""
-        if self.model.noise in ("gaussian", "pinball") or not self.rows.exact or len(self.fitted.posteriors) > 1:
+        if self.model.noise in ("gaussian", "pinball") or not self.rows.exact or len(self.fitted.posteriors) != 1:
             return False
         mean, noise = self.fitted.posteriors[0].cavity_mean, self.problem.noise_at(self.point)
         return equal or is_biased(mean, noise, self.problem.targets, self.rows.weight)

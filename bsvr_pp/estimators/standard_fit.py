@@ -37,7 +37,8 @@ from bsvr_pp.model.blocks import ONE_BLOCK, Partition
 from bsvr_pp.model.inputs import AS_GIVEN, CONSTANTS, Levels, Warping
 from bsvr_pp.model.matrices import UNITS, MatrixKernel, ProductKernel
 from bsvr_pp.model.priors import Inputs, Kernel, Tied, standard_model, taken_by_main_effects
-from bsvr_pp.model.problem import Point, Problem, read_model
+from bsvr_pp.model.problem import Point, Problem
+from bsvr_pp.model.reader import read_model
 from bsvr_pp.model.slopes import GivenSlopes, Slopes
 
 FOLDS = 3  # parts of the rows that are left out in turn

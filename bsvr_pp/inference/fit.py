@@ -14,7 +14,7 @@ import pymc as pm
 import xarray as xr
 from numpy.typing import ArrayLike
 
-from bsvr_pp.core.arrays import check_count, generator, warn
+from bsvr_pp.core.arrays import ModelError, NotRead, check_count, generator, warn
 from bsvr_pp.core.compiler import interruptible
 from bsvr_pp.core.docs import shared
 from bsvr_pp.inference.budget import check_budget
@@ -30,8 +30,8 @@ from bsvr_pp.inference.protocol import (
 )
 from bsvr_pp.model.distributions import has_labels
 from bsvr_pp.model.gaussian import shape_of
-from bsvr_pp.model.inventory import ModelError, NotRead
-from bsvr_pp.model.problem import Point, Problem, checked_point, read_model
+from bsvr_pp.model.problem import Point, Problem, checked_point
+from bsvr_pp.model.reader import read_model
 
 
 @shared

@@ -22,7 +22,8 @@ from bsvr_pp.inference.result import check_same, dim_of_new_rows, layout_of, poi
 from bsvr_pp.model.gaussian import value_of
 from bsvr_pp.model.gp import copy_model, share_data
 from bsvr_pp.model.marginalize import Integrator, source_of
-from bsvr_pp.model.problem import Point, Problem, read_model
+from bsvr_pp.model.problem import Point, Problem
+from bsvr_pp.model.reader import read_model
 
 
 @shared

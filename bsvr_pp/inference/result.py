@@ -23,14 +23,14 @@ from bsvr_pp.core import __version__
 from bsvr_pp.core.approximations import LatentPosterior
 from bsvr_pp.core.approximations.mode import duality_gap
 from bsvr_pp.core.approximations.posterior import from_sites
-from bsvr_pp.core.arrays import Array, Values, check_fields, numbers
+from bsvr_pp.core.arrays import Array, ModelError, Values, check_fields, numbers
 from bsvr_pp.core.losses import NoiseModel
 from bsvr_pp.core.losses.noise import IntervalNoise
 from bsvr_pp.inference.parts import draw_latents, moments_of_parts, names_of_latents, sum_of_parts
 from bsvr_pp.inference.search.optimize import OF_OPTIMUM, Optimum
 from bsvr_pp.model.blocks import ONE_BLOCK, Blocks, Partition
-from bsvr_pp.model.inventory import ModelError
-from bsvr_pp.model.problem import Point, Problem, read_model
+from bsvr_pp.model.problem import Point, Problem
+from bsvr_pp.model.reader import read_model
 from bsvr_pp.model.row_kinds import missing_name
 
 _ONE_POINT = "hyperparameters are one point, equal in all draws of f: ESS, R-hat and MCSE have no meaning"

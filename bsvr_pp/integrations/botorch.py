@@ -20,7 +20,7 @@ from bsvr_pp.estimators.svr import BayesianSVR
 from bsvr_pp.inference.fitted import read_fitted
 from bsvr_pp.inference.result import is_mode
 from bsvr_pp.model.gp import localize
-from bsvr_pp.model.problem import read_model
+from bsvr_pp.model.reader import read_model
 from bsvr_pp.model.slopes import GivenSlopes
 
 if TYPE_CHECKING:

@@ -25,7 +25,7 @@ from pytensor.graph.replace import vectorize_graph
 from pytensor.graph.rewriting.utils import rewrite_graph
 from pytensor.graph.traversal import toposort
 
-from bsvr_pp.core.arrays import Array, Number, Rows, Tensor
+from bsvr_pp.core.arrays import Array, ModelError, Number, Rows, Tensor
 from bsvr_pp.model.compiled import Columns, data_of
 from bsvr_pp.model.gaussian import (
     INTERPRETED,
@@ -40,7 +40,6 @@ from bsvr_pp.model.gaussian import (
     value_of,
 )
 from bsvr_pp.model.gp import Prior, localize
-from bsvr_pp.model.inventory import ModelError
 
 _SIMPLIFY = ("ShapeOpt", "canonicalize", "specialize")
 _STEPS = (scalar.Sign, scalar.Ceil, scalar.Floor, scalar.Trunc, scalar.RoundHalfToEven, scalar.RoundHalfAwayFromZero)

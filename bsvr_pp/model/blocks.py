@@ -15,9 +15,18 @@ import numpy as np
 import pytensor.tensor as pt
 from numpy.typing import ArrayLike, NDArray
 
-from bsvr_pp.core.arrays import Array, Rows, Tensor, check_count, check_fields, check_size, generator, numbers
+from bsvr_pp.core.arrays import (
+    Array,
+    ModelError,
+    Rows,
+    Tensor,
+    check_count,
+    check_fields,
+    check_size,
+    generator,
+    numbers,
+)
 from bsvr_pp.core.covariance.covariance import each_block
-from bsvr_pp.model.inventory import ModelError
 
 _CHUNK = 10_000  # points that are assigned together
 _WHOLE = 200_000  # largest number of rows that are cut together; of more rows a sample of this size is cut

@@ -256,7 +256,7 @@ class CompiledModel:
     latent: Tensor  # location of the noise, as the model has it
     noise_data: list[RowData]  # on which the noise depends
     terms: tuple[Tensor, ...]  # potentials and observed variables of hyperparameters alone
-    of_latent: tuple[str, ...]  # descriptions of what else depends on f (`bsvr_pp.model.inventory`)
+    of_latent: tuple[str, ...]  # descriptions of what else depends on f (`bsvr_pp.model.reader`)
     functions: dict[str, object] = field(repr=False)
 
     def __getstate__(self) -> dict[str, object]:

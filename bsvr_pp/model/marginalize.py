@@ -42,7 +42,7 @@ from pytensor.tensor import TensorLike
 from pytensor.tensor.elemwise import DimShuffle, Elemwise
 
 from bsvr_pp.core.approximations import LatentPosterior
-from bsvr_pp.core.arrays import Array, Number, Tensor
+from bsvr_pp.core.arrays import Array, ModelError, Number, Tensor
 from bsvr_pp.core.covariance.covariance import AnyCovariance
 from bsvr_pp.core.docs import shared
 from bsvr_pp.core.losses import NoiseModel
@@ -51,9 +51,9 @@ from bsvr_pp.model.compiled import CompiledModel, data_of
 from bsvr_pp.model.distributions import FIXED_BETA
 from bsvr_pp.model.gaussian import above, gradients, replace_in, replace_in_all
 from bsvr_pp.model.gp import copy_model, factor_of, remove_below, set_initial_values
-from bsvr_pp.model.inventory import ModelError
 from bsvr_pp.model.operation import CovarianceGraph, TargetsGraph, latent_evidence
-from bsvr_pp.model.problem import Problem, read_model
+from bsvr_pp.model.problem import Problem
+from bsvr_pp.model.reader import read_model
 
 
 class Integrator(Protocol):

@@ -29,7 +29,7 @@ from pytensor.graph.basic import Variable
 from pytensor.tensor import TensorLike
 from pytensor.tensor.random.op import RandomVariable
 
-from bsvr_pp.core.arrays import Array, Rows, Tensor, check_choice
+from bsvr_pp.core.arrays import Array, ModelError, Rows, Tensor, check_choice
 from bsvr_pp.core.losses import LOSSES
 from bsvr_pp.core.losses.noise import checked_ends
 from bsvr_pp.core.losses.registry import NOISES, Loss
@@ -42,7 +42,6 @@ from bsvr_pp.model.distributions import (
     valid_parameters,
 )
 from bsvr_pp.model.gp import copy_model, localize, remove_below, set_initial_values, share_data
-from bsvr_pp.model.inventory import ModelError
 from bsvr_pp.model.operation import log_factor
 
 _KNOWN: WeakKeyDictionary[pm.Model, tuple[list[str], pm.Model]] = WeakKeyDictionary()

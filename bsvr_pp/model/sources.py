@@ -22,13 +22,12 @@ from pytensor.graph.basic import Variable
 from pytensor.tensor import TensorLike
 from pytensor.tensor.subtensor import AdvancedSubtensor, Subtensor, get_idx_list
 
-from bsvr_pp.core.arrays import Array, Rows, Tensor
+from bsvr_pp.core.arrays import Array, ModelError, Rows, Tensor
 from bsvr_pp.core.losses.registry import LOSSES, Loss
 from bsvr_pp.model.compiled import Compiled, data_of
 from bsvr_pp.model.distributions import observe
 from bsvr_pp.model.gaussian import above, replace_in, replace_in_all, shape_of, value_of
 from bsvr_pp.model.gp import Prior, add_latent, copy_model, localize, remove_below, set_initial_values
-from bsvr_pp.model.inventory import ModelError
 from bsvr_pp.model.row_kinds import Interval, Known, missing_name, noise_in, representative
 
 _APART = 1e-5  # of 1 and the variance of f: what rows of f may have each of its own, and not by their inputs

@@ -31,7 +31,7 @@ from bsvr_pp.inference.fitted import latent_posterior
 from bsvr_pp.inference.predict import check_real, predict
 from bsvr_pp.inference.protocol import Anneals, IntegratesLatent
 from bsvr_pp.inference.result import check_results, data_of, is_sampled, problem_of, shown_names
-from bsvr_pp.model.problem import read_model
+from bsvr_pp.model.reader import read_model
 
 _BAND, _INK, _OFF_BOUND, _ON_BOUND = "#4477aa", "#224466", "#ee6677", "#aa3377"
 # One colour per method in every plot, also distinct for colour-blind readers (Paul Tol's bright scheme).

@@ -16,7 +16,7 @@ from bsvr_pp.inference.protocol import to_record
 from bsvr_pp.inference.recover import recover
 from bsvr_pp.inference.result import from_samples
 from bsvr_pp.losses import gaussian, pinball, soft_insensitive
-from bsvr_pp.model.problem import read_model
+from bsvr_pp.model.reader import read_model
 
 N = 9
 X = np.linspace(-2, 2, N)[:, None]

@@ -12,7 +12,7 @@ from scipy.stats import multivariate_normal, norm
 import bsvr_pp as bp
 from bsvr_pp.assess.evidence import latent_k_hat, pareto_weights
 from bsvr_pp.datasets import sinc
-from bsvr_pp.model.problem import read_model
+from bsvr_pp.model.reader import read_model
 
 DATA = sinc(20, random_seed=4)
 

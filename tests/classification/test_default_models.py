@@ -11,7 +11,7 @@ from bsvr_pp import classification
 from bsvr_pp.classification.default_models import shaped_noise
 from bsvr_pp.losses import LOSSES, NoiseModel, absolute, gaussian
 from bsvr_pp.model.gaussian import INTERPRETED
-from bsvr_pp.model.problem import read_model
+from bsvr_pp.model.reader import read_model
 
 
 def test_the_kernel_is_a_deviation_a_line_and_an_offset():

@@ -13,7 +13,7 @@ from bsvr_pp.classification.normaliser import Known
 from bsvr_pp.core.losses.noise import noise_likelihood
 from bsvr_pp.inference.protocol import Options
 from bsvr_pp.losses import hinge
-from bsvr_pp.model.problem import read_model
+from bsvr_pp.model.reader import read_model
 
 X2, Y2 = np.array([[-0.3], [0.1]]), np.array([1, 1])
 CENTRE = np.log(2.0)

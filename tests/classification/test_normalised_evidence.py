@@ -16,7 +16,7 @@ from bsvr_pp.classification.normaliser import Known, MeanKnown
 from bsvr_pp.core.approximations.posterior import Gradient
 from bsvr_pp.inference.protocol import Options
 from bsvr_pp.losses import hinge
-from bsvr_pp.model.problem import read_model
+from bsvr_pp.model.reader import read_model
 
 
 def small_model(X, y):

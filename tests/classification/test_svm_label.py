@@ -7,7 +7,7 @@ import pytensor.tensor as pt
 import pytest
 
 import bsvr_pp as bp
-from bsvr_pp.model.problem import read_model
+from bsvr_pp.model.reader import read_model
 
 F = np.array([-40.0, -1.3, -1.0, -0.2, 0.0, 0.7, 1.0, 2.5])
 

@@ -1,6 +1,7 @@
 """Targets of which a third or more have one value: `predict` is the mean, and no row is set aside."""
 
 import warnings
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -139,3 +140,6 @@ def test_skewed_noise_does_not_move_predictions_from_the_mean():
     assert machine.noise_scales_.several
     assert abs(machine.predict(X[100:]).mean() - y[:100].mean()) < 1.0
     assert np.mean((low < y[100:]) & (y[100:] < high)) > 0.85
+    fit = machine._fit
+    sampled = fit.changed(found=replace(fit.found, posteriors=[], draws=object()))  # of NUTS
+    assert fit.is_skewed(True) and not sampled.is_skewed(True)

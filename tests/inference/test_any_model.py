@@ -14,9 +14,9 @@ import pytest
 import xarray as xr
 
 import bsvr_pp as bp
+from bsvr_pp.core.arrays import ModelError
 from bsvr_pp.methods import method_of
-from bsvr_pp.model.inventory import ModelError
-from bsvr_pp.model.problem import read_model
+from bsvr_pp.model.reader import read_model
 
 N = 10
 X = np.linspace(-2.0, 2.0, N)[:, None]

@@ -9,7 +9,8 @@ from bsvr_pp.inference.protocol import Options
 from bsvr_pp.inference.search import at_size
 from bsvr_pp.inference.search.at_size import search_in_blocks
 from bsvr_pp.model.blocks import ONE_BLOCK
-from bsvr_pp.model.problem import Problem, read_model
+from bsvr_pp.model.problem import Problem
+from bsvr_pp.model.reader import read_model
 from tests.helpers import climb_fails, small_stages
 
 N = 240

@@ -6,8 +6,8 @@ import pytest
 
 import bsvr_pp as bp
 from bsvr_pp.approximations import mean_field
-from bsvr_pp.model.inventory import ModelError
-from bsvr_pp.model.problem import read_model
+from bsvr_pp.core.arrays import ModelError
+from bsvr_pp.model.reader import read_model
 
 RNG = np.random.default_rng(0)
 X = RNG.uniform(-3, 3, size=(60, 1))

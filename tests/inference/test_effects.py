@@ -8,9 +8,9 @@ from scipy.sparse import csr_array
 
 import bsvr_pp as bp
 from bsvr_pp.assess.partial_dependence import ResultInUnits
+from bsvr_pp.core.arrays import ModelError
 from bsvr_pp.inference.fitted import components
-from bsvr_pp.model.inventory import ModelError
-from bsvr_pp.model.problem import read_model
+from bsvr_pp.model.reader import read_model
 
 RNG = np.random.default_rng(0)
 X = np.column_stack([RNG.normal(size=40), RNG.integers(0, 3, 40), RNG.normal(size=40)])

@@ -49,7 +49,7 @@ for module in (scipy.linalg, np.linalg):
 
 import bsvr_pp as bp
 from bsvr_pp.datasets import sinc
-from bsvr_pp.model.problem import read_model
+from bsvr_pp.model.reader import read_model
 """
 
 SCRIPT = """

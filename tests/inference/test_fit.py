@@ -25,7 +25,7 @@ def test_every_method_gives_the_same_groups(sinc_results):
 
 def test_approximations_are_those_of_the_array_layer(sinc_model):
     model, _ = sinc_model
-    from bsvr_pp.model.problem import read_model
+    from bsvr_pp.model.reader import read_model
 
     K, mean, noise = read_model(model).at(POINT)
     y = read_model(model).targets

@@ -15,7 +15,7 @@ from bsvr_pp.assess import assessment
 from bsvr_pp.core.approximations.smc import importance_estimate
 from bsvr_pp.inference import integrated
 from bsvr_pp.inference.integrated import bridge_estimate
-from bsvr_pp.model.problem import read_model
+from bsvr_pp.model.reader import read_model
 
 X = np.linspace(-2.0, 2.0, 12)[:, None]
 Y = np.sin(2 * X[:, 0]) + 0.2 * np.random.default_rng(1).laplace(size=12)

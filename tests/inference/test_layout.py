@@ -7,7 +7,7 @@ import xarray as xr
 
 import bsvr_pp as bp
 from bsvr_pp.inference.result import from_samples, latent_draws, row_of
-from bsvr_pp.model.problem import read_model
+from bsvr_pp.model.reader import read_model
 
 N = 8
 TOWNS = [f"town {i}" for i in range(N)]

@@ -13,7 +13,7 @@ import bsvr_pp as bp
 from bsvr_pp.inference.search.optimize import SearchObjective
 from bsvr_pp.model.affine import Affine
 from bsvr_pp.model.gp import Prior
-from bsvr_pp.model.problem import read_model
+from bsvr_pp.model.reader import read_model
 
 RNG = np.random.default_rng(4)
 N, GROUPS = 60, 5

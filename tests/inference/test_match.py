@@ -10,7 +10,7 @@ import xarray as xr
 import bsvr_pp as bp
 from bsvr_pp.inference.protocol import to_record
 from bsvr_pp.inference.result import from_samples
-from bsvr_pp.model.problem import read_model
+from bsvr_pp.model.reader import read_model
 from bsvr_pp.show.plots import calibration_picture
 
 N = 12

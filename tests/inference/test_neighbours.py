@@ -8,7 +8,7 @@ import bsvr_pp as bp
 from bsvr_pp.approximations import mean_field
 from bsvr_pp.inference.prediction import neighbours
 from bsvr_pp.inference.prediction.neighbours import moments_given, nearest_rows
-from bsvr_pp.model.problem import read_model
+from bsvr_pp.model.reader import read_model
 
 AT = {"amplitude": 1.0, "inverse_lengthscale": np.array([0.5, 2.0]), "C": 8.0, "epsilon": 0.1}
 UNITS = np.array([2.0, 0.5])

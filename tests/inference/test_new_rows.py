@@ -11,7 +11,7 @@ import bsvr_pp as bp
 from bsvr_pp.inference.prediction.component import noise_of_rows, rowwise_data
 from bsvr_pp.inference.result import from_samples
 from bsvr_pp.losses import soft_insensitive
-from bsvr_pp.model.problem import read_model
+from bsvr_pp.model.reader import read_model
 
 N = 9
 X = np.linspace(-2, 2, N)[:, None]

@@ -20,7 +20,7 @@ from bsvr_pp.inference.prediction.neighbours import (
     nearest_rows,
     solved_rows,
 )
-from bsvr_pp.model.problem import read_model
+from bsvr_pp.model.reader import read_model
 
 FACTORS = np.array([0.25, 1.0, 3.0])
 

@@ -11,7 +11,7 @@ from bsvr_pp.inference.sampling.nuts import sampled_model
 from bsvr_pp.inference.search.optimize import Optimum
 from bsvr_pp.losses import soft_insensitive
 from bsvr_pp.model.marginalize import LATENT_COORDINATES, NOISE_COORDINATES
-from bsvr_pp.model.problem import read_model
+from bsvr_pp.model.reader import read_model
 from tests.signals import interrupt_evidence
 
 DATA = sinc(20, random_seed=4)

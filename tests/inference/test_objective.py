@@ -7,7 +7,7 @@ import pytest
 import bsvr_pp as bp
 from bsvr_pp.inference.search.optimize import SearchObjective
 from bsvr_pp.model.blocks import Blocks
-from bsvr_pp.model.problem import read_model
+from bsvr_pp.model.reader import read_model
 
 N = 10
 X = np.linspace(-2, 2, N)[:, None]

@@ -10,7 +10,7 @@ from bsvr_pp.inference.search import optimize, starts
 from bsvr_pp.inference.search.optimize import SearchObjective, maximize
 from bsvr_pp.inference.search.quasi_newton import Ascent, ascend
 from bsvr_pp.inference.search.starts import lengthscales
-from bsvr_pp.model.problem import read_model
+from bsvr_pp.model.reader import read_model
 
 
 def run(model, method=None, fixed=None, objective="posterior", restarts=2):

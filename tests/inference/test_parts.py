@@ -10,7 +10,7 @@ from scipy import stats
 import bsvr_pp as bp
 from bsvr_pp.inference.recover import recover
 from bsvr_pp.inference.result import from_samples
-from bsvr_pp.model.problem import read_model
+from bsvr_pp.model.reader import read_model
 
 N = 14
 RNG = np.random.default_rng(3)

@@ -11,7 +11,7 @@ from bsvr_pp.approximations import Covariance
 from bsvr_pp.datasets import sinc
 from bsvr_pp.inference import fitted
 from bsvr_pp.inference.fitted import keep, posterior_of
-from bsvr_pp.model.problem import read_model
+from bsvr_pp.model.reader import read_model
 
 AT = {"amplitude": 1.0, "inverse_lengthscale": 0.5, "C": 5.0, "epsilon": 0.1}
 

@@ -12,7 +12,7 @@ from bsvr_pp.inference.prediction.component import new_values
 from bsvr_pp.inference.prediction.distribution import PredictiveDistribution
 from bsvr_pp.inference.result import from_samples
 from bsvr_pp.losses import hinge
-from bsvr_pp.model.problem import read_model
+from bsvr_pp.model.reader import read_model
 
 NEW = np.array([[-8.0], [0.3], [4.0], [30.0]])
 X = np.linspace(-2, 2, 7)[:, None]

@@ -14,7 +14,7 @@ from bsvr_pp.core.losses.registry import label_probability
 from bsvr_pp.inference.result import check_match, from_latent, from_samples, log_prior
 from bsvr_pp.inference.search.optimize import Optimum
 from bsvr_pp.losses import hinge
-from bsvr_pp.model.problem import read_model
+from bsvr_pp.model.reader import read_model
 
 N = 6
 X = np.random.default_rng(0).normal(size=(N, 2))

@@ -6,11 +6,11 @@ import pytest
 
 import bsvr_pp as bp
 from bsvr_pp.approximations import mean_field
+from bsvr_pp.core.arrays import ModelError
 from bsvr_pp.inference.prediction.neighbours import densities_of_rows, solved_rows
 from bsvr_pp.inference.search.optimize import SearchObjective
 from bsvr_pp.model.distributions import observe_weighted
-from bsvr_pp.model.inventory import ModelError
-from bsvr_pp.model.problem import read_model
+from bsvr_pp.model.reader import read_model
 
 N, NEW = 30, np.array([[0.1], [2.2], [4.1]])
 RNG = np.random.default_rng(4)

@@ -19,8 +19,8 @@ from scipy import stats
 from scipy.optimize import minimize_scalar
 
 import bsvr_pp as bp
-from bsvr_pp.model.inventory import ModelError
-from bsvr_pp.model.problem import read_model
+from bsvr_pp.core.arrays import ModelError
+from bsvr_pp.model.reader import read_model
 
 N, GROUPS, SIGMA, JITTER = 10, 4, 0.3, 1e-6
 AT = {"s": 0.7, "ls": 1.3}

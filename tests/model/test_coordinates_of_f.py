@@ -9,7 +9,7 @@ from pytensor.graph.traversal import toposort
 import bsvr_pp as bp
 from bsvr_pp.datasets import sinc
 from bsvr_pp.model.marginalize import LATENT_COORDINATES, can_whiten, whiten
-from bsvr_pp.model.problem import read_model
+from bsvr_pp.model.reader import read_model
 
 DATA = sinc(12, random_seed=3)
 

@@ -15,7 +15,7 @@ from bsvr_pp.model.marginalize import (
     unit_variance,
     with_noise_coordinates,
 )
-from bsvr_pp.model.problem import read_model
+from bsvr_pp.model.reader import read_model
 
 DATA = sinc(12, random_seed=3)
 LOG_TUBE, LOG_SD = NOISE_COORDINATES

@@ -7,7 +7,7 @@ from pymc.model.fgraph import clone_model
 
 import bsvr_pp as bp
 from bsvr_pp.model.gp import prior_of
-from bsvr_pp.model.problem import read_model
+from bsvr_pp.model.reader import read_model
 
 X = np.linspace(-2, 2, 6)[:, None]
 

@@ -11,7 +11,7 @@ from scipy.stats import norm
 
 import bsvr_pp as bp
 from bsvr_pp.losses import soft_insensitive
-from bsvr_pp.model.problem import read_model
+from bsvr_pp.model.reader import read_model
 from bsvr_pp.show.report import print_comparison
 
 RNG = np.random.default_rng(0)

@@ -17,9 +17,9 @@ from scipy import stats
 from scipy.optimize import minimize_scalar
 
 import bsvr_pp as bp
+from bsvr_pp.core.arrays import ModelError
 from bsvr_pp.model.gaussian import INTERPRETED
-from bsvr_pp.model.inventory import ModelError
-from bsvr_pp.model.problem import read_model
+from bsvr_pp.model.reader import read_model
 
 N, SIGMA, JITTER = 9, 0.3, 1e-6
 X = np.linspace(-2.0, 2.0, N)[:, None]

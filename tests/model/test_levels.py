@@ -9,7 +9,7 @@ import pytest
 import bsvr_pp as bp
 from bsvr_pp.inference.search.starts import lengthscales
 from bsvr_pp.model.inputs import Levels, columns_of_few_values, with_levels
-from bsvr_pp.model.problem import read_model
+from bsvr_pp.model.reader import read_model
 
 RNG = np.random.default_rng(0)
 X = np.column_stack([RNG.normal(size=40), RNG.choice([-1.0, 0.5, 2.0], 40), RNG.choice([1.0, 2.0, 4.0, 7.0], 40)])

@@ -16,7 +16,7 @@ from scipy.stats import kstest
 import bsvr_pp as bp
 from bsvr_pp.datasets import sinc
 from bsvr_pp.model.marginalize import source_of
-from bsvr_pp.model.problem import read_model
+from bsvr_pp.model.reader import read_model
 
 DATA = sinc(15, random_seed=2)
 METHODS = [bp.Laplace(), bp.Laplace(curvature="local"), bp.MeanField()]

@@ -7,7 +7,7 @@ import pymc as pm
 import pytest
 
 import bsvr_pp as bp
-from bsvr_pp.model.problem import read_model
+from bsvr_pp.model.reader import read_model
 
 N = 9
 MISSING = np.arange(N) % 4 == 1

@@ -8,7 +8,7 @@ from pytensor import wrap_py
 from pytensor.graph.replace import vectorize_graph
 
 import bsvr_pp as bp
-from bsvr_pp.model.problem import read_model
+from bsvr_pp.model.reader import read_model
 
 cov = pm.gp.cov
 KERNELS = {

@@ -6,7 +6,7 @@ import pytest
 
 import bsvr_pp as bp
 from bsvr_pp.model.priors import location_and_scale
-from bsvr_pp.model.problem import read_model
+from bsvr_pp.model.reader import read_model
 
 RNG = np.random.default_rng(0)
 X, Y = RNG.normal(size=(30, 3)) * [1.0, 10.0, 0.1], RNG.normal(size=30)

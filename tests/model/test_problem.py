@@ -7,7 +7,8 @@ import pytest
 from pymc.model.fgraph import clone_model
 
 import bsvr_pp as bp
-from bsvr_pp.model.problem import read_model, restricted
+from bsvr_pp.model.problem import restricted
+from bsvr_pp.model.reader import read_model
 
 X = np.random.default_rng(0).normal(size=(8, 2))
 Y = np.sin(X[:, 0])

@@ -8,7 +8,7 @@ from scipy import stats
 
 import bsvr_pp as bp
 from bsvr_pp.model.distributions import observe
-from bsvr_pp.model.problem import read_model
+from bsvr_pp.model.reader import read_model
 
 RNG = np.random.default_rng(0)
 X, SIZE, TREND = RNG.normal(size=(9, 2)), RNG.uniform(1, 2, 9), RNG.normal(size=9)

@@ -7,7 +7,7 @@ import pytest
 
 import bsvr_pp as bp
 from bsvr_pp.core.approximations import mean_field
-from bsvr_pp.model.problem import read_model
+from bsvr_pp.model.reader import read_model
 from bsvr_pp.model.slopes import RISE, SMOOTH_KERNELS, WIDTH, GivenSlopes, SlopeCovariances, Slopes
 
 RNG = np.random.default_rng(0)

@@ -13,8 +13,8 @@ from scipy.stats import multivariate_normal
 import bsvr_pp as bp
 from bsvr_pp import losses
 from bsvr_pp.assess.calibrate import _with_free_targets
-from bsvr_pp.model.inventory import ModelError
-from bsvr_pp.model.problem import read_model
+from bsvr_pp.core.arrays import ModelError
+from bsvr_pp.model.reader import read_model
 
 N, FIRST = 12, 7
 RNG = np.random.default_rng(0)

@@ -9,7 +9,7 @@ from bsvr_pp.approximations import mean_field
 from bsvr_pp.classification.default_models import standard_label_model
 from bsvr_pp.core.losses.registry import NOISES
 from bsvr_pp.model.priors import Inputs, standard_model
-from bsvr_pp.model.problem import read_model
+from bsvr_pp.model.reader import read_model
 
 X = np.array([[-1.0], [0.0], [0.5], [2.0]])
 Y = np.array([-1.0, 0.3, 1.0, 0.2])

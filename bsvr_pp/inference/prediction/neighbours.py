@@ -45,7 +45,8 @@ from bsvr_pp.inference.result import check_match, is_mode, is_sampled, points_of
 from bsvr_pp.inference.search.starts import lengthscales
 from bsvr_pp.model.blocks import local_blocks
 from bsvr_pp.model.priors import mostly_equal
-from bsvr_pp.model.problem import Point, Problem, read_model
+from bsvr_pp.model.problem import Point, Problem
+from bsvr_pp.model.reader import read_model
 
 _SMALL = 256  # rows of a small block: as cheap as fewer rows, with densities as good as from separate fits
 _ENTRIES = 65536  # number of entries of the covariances that are computed together; they fit into the cache

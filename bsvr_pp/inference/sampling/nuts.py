@@ -18,7 +18,7 @@ from pytensor.graph.traversal import ancestors
 from threadpoolctl import threadpool_limits
 
 from bsvr_pp.core import __version__
-from bsvr_pp.core.arrays import Array, Rows, check_count, check_share, warn
+from bsvr_pp.core.arrays import Array, ModelError, Rows, check_count, check_share, warn
 from bsvr_pp.core.compiler import interruptible
 from bsvr_pp.inference.approximate import MeanField
 from bsvr_pp.inference.fitted import Draws
@@ -28,7 +28,6 @@ from bsvr_pp.inference.search.optimize import check_continuous, maximize
 from bsvr_pp.inference.search.starts import initial_point
 from bsvr_pp.model.distributions import NoiseRV
 from bsvr_pp.model.gp import copy_model, set_initial_values
-from bsvr_pp.model.inventory import ModelError
 from bsvr_pp.model.marginalize import (
     LATENT_COORDINATES,
     NOISE_COORDINATES,
@@ -39,7 +38,8 @@ from bsvr_pp.model.marginalize import (
     with_noise_coordinates,
 )
 from bsvr_pp.model.operation import CompiledOp
-from bsvr_pp.model.problem import Point, Problem, read_model
+from bsvr_pp.model.problem import Point, Problem
+from bsvr_pp.model.reader import read_model
 
 Chains = tuple[dict[str, xr.Dataset], Rows]  # posterior and sample_stats; numbers of complete draws
 

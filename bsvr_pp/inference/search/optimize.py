@@ -24,7 +24,7 @@ from pytensor.graph.traversal import ancestors
 from pytensor.tensor.variable import TensorVariable as Variable
 from rich.progress import Progress
 
-from bsvr_pp.core.arrays import Array
+from bsvr_pp.core.arrays import Array, ModelError
 from bsvr_pp.core.covariance.covariance import each_block
 from bsvr_pp.inference.protocol import IntegratesLatent, Objective, Options
 from bsvr_pp.inference.search.quasi_newton import Pairs, ascend
@@ -38,7 +38,6 @@ from bsvr_pp.inference.search.starts import (
     units_of,
 )
 from bsvr_pp.model.gaussian import gradients
-from bsvr_pp.model.inventory import ModelError
 from bsvr_pp.model.operation import TargetsGraph
 from bsvr_pp.model.problem import Point, Problem
 

@@ -31,10 +31,9 @@ from pytensor.tensor.variable import TensorVariable as Variable
 from scipy.spatial import cKDTree
 from scipy.stats import norm, rankdata
 
-from bsvr_pp.core.arrays import Array, Rows
+from bsvr_pp.core.arrays import Array, ModelError, Rows
 from bsvr_pp.model.gaussian import INTERPRETED
 from bsvr_pp.model.inputs import Warped, WithLevels
-from bsvr_pp.model.inventory import ModelError
 from bsvr_pp.model.kernels import MainEffects, RationalQuadratic
 from bsvr_pp.model.priors import location_and_scale
 from bsvr_pp.model.problem import Point, Problem
