@@ -502,7 +502,12 @@ PUBLIC = {
             nuts_sampler=("a", 3, "must be nutpie, pymc, numpyro or blackjax, got"),
             cores=NO_COUNT_OR_NONE,
             nuts_sampler_kwargs=("a", 3, {"a": np.ones(2)}, "must be a dict to numbers and words, got"),
-        )
+        ),
+        (lambda s: bp.NUTS(nuts_sampler_kwargs={"draws": 3}), "nuts_sampler_kwargs must not have draws, which is an"),
+        (
+            lambda s: bp.fit(bp.NUTS(bp.MeanField(), 5, 5, 1, nuts_sampler_kwargs={"foo": 1}), s.model),
+            "nuts_sampler_kwargs must have options of nutpie: .*foo",
+        ),
     ],
     "Annealed": options(
         lambda s, **o: bp.Annealed(**o),
@@ -689,6 +694,10 @@ PUBLIC = {
         ],
         (lambda s: bp.fit(bp.MAP(), discrete(), hyperparameters={"degree": 1.5}), r"degree must be whole .*got 1\.5"),
         (lambda s: bp.fit(bp.MAP(), discrete(), hyperparameters={"degree": np.nan}), "degree must be finite, got nan"),
+        (
+            lambda s: bp.fit(bp.MAP(), discrete(), hyperparameters={"degree": np.ma.masked_array(1.0, True)}),
+            "hyperparameter degree must have no masked entries",
+        ),
         *NO_SPREAD(lambda inputs, targets: plain(inputs, targets)),
         (lambda s: plain(1e200 * X, Y), r"X must stay within ±1e\+150"),
         (lambda s: plain(X, 1e200 * Y), r"y must stay within ±1e\+150"),
@@ -748,6 +757,14 @@ PUBLIC = {
     "PredictiveDistribution": [
         (lambda s: bp.predict_distribution(s.result, X, model=s.model).ppf(2.0), "q must be between 0 and 1, got"),
         (lambda s: bp.predict_distribution(s.result, X, model=s.model).cdf("a"), "y must be an array of numbers, got"),
+        (
+            lambda s: bp.predict_distribution(s.result, X, model=s.model).rvs(joint="no"),
+            "joint must be True or False, got 'no'",
+        ),
+        (
+            lambda s: bp.predict_distribution(s.result, X, model=s.model).to_frame([1.5]),
+            "quantiles must lie strictly between 0 and 1",
+        ),
         (
             lambda s: bp.predict_distribution(s.result, X, model=s.model).rvs(-1),
             "size must be an integer of at least 0",
@@ -865,6 +882,7 @@ PUBLIC = {
         (lambda s: bp.verify("a", model=s.model), f"result {BY_FIT} str"),
         (lambda s: bp.verify(s.result, model=s.model), r"result must be of fit\(NUTS\(latent=...\)\).*mean field"),
         (lambda s: bp.verify(None, model=s.model), f"result {BY_FIT} NoneType"),
+        (lambda s: bp.verify(exchanged(s), model=s.labels), r"result must be of fit\(NUTS\(latent=.*exchange"),
     ],
     "loo": [
         (lambda s: bp.loo("a", model=s.model), f"result {BY_FIT} str"),
@@ -1019,6 +1037,10 @@ PUBLIC = {
     "FolderModel": [
         (lambda s: bp.FolderModel("none"), "none: is not the folder of a model: it has no model.json"),
         (lambda s: bp.FolderModel(3), "folder must be a path, got 3"),
+        (
+            lambda s: bp.FolderModel.predict_into(SimpleNamespace(folder=Path("model")), X, "model/inputs.npy"),
+            "out must lie outside the folder of the model, model, got model/inputs.npy",
+        ),
     ],
     "default_label_model": [
         *each(lambda s, bad: classification.default_label_model(bad, SIGNS), NO_MATRIX, "X"),

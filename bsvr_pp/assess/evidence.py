@@ -315,7 +315,7 @@ def verify(
     check_count("draws", draws, 25)
     check_count("particles", particles, 2)
     fitted = Judged(result, model)
-    if "latent_draws" not in result.children:
+    if "latent_draws" not in result.children or isinstance(method_of(result), Normalises):
         raise ValueError(
             f"result must be of fit(NUTS(latent=...)), with f integrated out, got one of {result.attrs['inference']}"
         )

@@ -30,12 +30,12 @@ def fail(message: str) -> NoReturn:
 
 
 @contextmanager
-def failing(*kinds: type[Exception]) -> Iterator[None]:
-    """Exit with status 2 at errors of these kinds, and print their message."""
+def failing(*kinds: type[Exception], place: object = None) -> Iterator[None]:
+    """Exit with status 2 at errors of these kinds, and print their message and any place that is written to."""
     try:
         yield
     except kinds as error:
-        fail(str(error))
+        fail(str(error) if place is None else f"{place} cannot be written: {error}")
 
 
 def print_notes(notes: Sequence[str]) -> None:

@@ -23,7 +23,7 @@ from typer import Argument, Option
 
 import bsvr_pp as bp
 from bsvr_pp.cli.messages import Jobs, Seed, Target, fail, failing, noting, print_notes
-from bsvr_pp.core.atomic_write import atomic_write, check_writable, is_sealed
+from bsvr_pp.core.atomic_write import atomic_write, check_writable
 from bsvr_pp.tables import DataError, check_target, of_file
 
 if TYPE_CHECKING:
@@ -83,8 +83,7 @@ def fit(
             table = _read(data, target, lower, upper, event, ordinal)
             check_target(table.target, table.known.tolist() if ordinal else None)
             dataset, _ = table.encode()
-        check_writable("--out", out, folder=into_folder, read=[data])
-        _check_replaces(out, model=True)
+        check_writable("--out", out, folder=into_folder, read=[data], model=True)
     from bsvr_pp.estimators.base import blocks_from
 
     options: dict[str, Any] = {"kernel": kernel, "inference": inference, "restarts": restarts}
@@ -101,7 +100,7 @@ def fit(
             options["intervals"] = not into_folder and table.known.ndim == 2
             model = bp.BayesianSVR(noise, **options, random_state=seed)
     if into_folder:
-        with failing(MemoryError, ValueError), noting(data, *_REPORTED):
+        with failing(OSError, place=out), failing(MemoryError, ValueError), noting(data, *_REPORTED):
             folder = bp.fit_folder(model, data, folder=out, target=target)
         print_notes(folder.notes)
         title = f"{folder.target}: {folder.blocks_.n} rows, in its own units"
@@ -121,10 +120,8 @@ def fit(
     if isinstance(model, bp.BayesianOrdinalSVC):
         title = f"{table.target}: {model.classes_.size} classes, in standard deviations of the noise"
     _print(title, model, table.inputs)
-    try:
+    with failing(OSError, ValueError, place=out):
         bp.save(result, out)
-    except (OSError, ValueError) as error:
-        fail(f"the model cannot be written to {out}: {error}")
     _say_where(out, "NEW.csv")
 
 
@@ -234,8 +231,7 @@ def predict(
         if coverage is not None and not 0 < coverage < 1:
             raise ValueError(f"--coverage must lie strictly between 0 and 1, got {coverage}")
         times = _times(survival)
-        check_writable("--out", out, read=[model, data])
-        _check_replaces(out, model=False)
+        check_writable("--out", out, read=[model, data], model=False)
         if not is_parquet(out) and out.suffix.lower() not in ("", ".csv", ".txt"):
             raise ValueError(f"--out must end with .csv, .txt, .parquet or .pq, got {out.name}")
         if neighbours is not None and neighbours < 0:
@@ -259,21 +255,18 @@ def predict(
         if not (model.is_dir() and is_parquet(data)):
             rows, notes = read_new(data, encoding)
             print_notes(notes)
-    try:
-        with failing(ValueError), noting(data):
-            if isinstance(found, bp.FolderModel):
-                count = found.predict_into(rows, out, coverage=coverage, times=times)
-            else:
-                count = len(rows)
-                with of_file(data), atomic_write(out) as fresh, writing_predictions(out, fresh) as add:
-                    if isinstance(found, bp.BayesianOrdinalSVC):
-                        classes = zip(found.classes_, found.predict_proba(rows).T, strict=True)
-                        shares = {f"P({label})": values for label, values in classes}
-                        add(pd.DataFrame({target: found.predict(rows)} | shares))
-                    else:
-                        add(found.predict_table(rows, coverage, target, times))
-    except OSError as error:
-        fail(f"the predictions cannot be written to {out}: {error}")
+    with failing(OSError, place=out), failing(ValueError), noting(data):
+        if isinstance(found, bp.FolderModel):
+            count = found.predict_into(rows, out, coverage=coverage, times=times)
+        else:
+            count = len(rows)
+            with of_file(data), atomic_write(out) as fresh, writing_predictions(out, fresh) as add:
+                if isinstance(found, bp.BayesianOrdinalSVC):
+                    classes = zip(found.classes_, found.predict_proba(rows).T, strict=True)
+                    shares = {f"P({label})": values for label, values in classes}
+                    add(pd.DataFrame({target: found.predict(rows)} | shares))
+                else:
+                    add(found.predict_table(rows, coverage, target, times))
     Console().print(f"{count} predictions of {escape(target)} are in [bold]{escape(str(out))}[/]")
 
 
@@ -282,7 +275,7 @@ def solve(model: Annotated[Path, Argument(help="Folder that bsvr-pp fit saved.")
 
     Other predictions do not need it. The same command continues an interrupted run.
     """
-    with failing(ValueError), noting(model):
+    with failing(OSError, place=model), failing(ValueError), noting(model):
         found = bp.FolderModel(model)
         found.blocks = replace(found._local(), n_jobs=jobs, progressbar=sys.stdout.isatty())
         found.solve()
@@ -311,14 +304,6 @@ def example() -> None:
             with atomic_write(Path(name)) as fresh:
                 table.to_csv(fresh, index=False)
     Console().print("houses.csv and new.csv are written: try bsvr-pp compare houses.csv --target price")
-
-
-def _check_replaces(out: str | Path, *, model: bool) -> None:
-    """Check that a model replaces no other file than a saved one, and that predictions do not replace one."""
-    path = Path(out)
-    if path.is_file() and path.stat().st_size and is_sealed(path) != model:
-        what = "which is no saved model" if model else "which is a saved model"
-        raise ValueError(f"--out must not replace {out}, {what}: choose another name, or remove the file")
 
 
 def _times(survival: str | None) -> list[float] | None:

@@ -101,6 +101,12 @@ def check_choice(name: str, value: object, allowed: Collection[str]) -> None:
         raise ValueError(f"{name} must be one of {', '.join(allowed)}, got {value!r}")
 
 
+def check_flag(name: str, value: object) -> None:
+    """Check that an option is True or False."""
+    if not isinstance(value, bool | np.bool_):
+        raise ValueError(f"{name} must be True or False, got {value!r}")
+
+
 def check_fields(name: str, record: object, wanted: Collection[str]) -> dict[str, Any]:
     """Check that a record of a file has exactly the ``wanted`` fields; return them in this order."""
     found = record if isinstance(record, dict) else {}

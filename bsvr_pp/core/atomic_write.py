@@ -29,10 +29,13 @@ class DamagedError(ValueError):
     """A file has changed since it was written."""
 
 
-def check_writable(name: str, path: str | Path, *, folder: bool = False, read: Iterable[object] = ()) -> Path:
+def check_writable(
+    name: str, path: str | Path, *, folder: bool = False, read: Iterable[object] = (), model: bool | None = None
+) -> Path:
     """Check before any work that a path can be written, by a small file in the nearest folder.
 
-    It must not replace a path in ``read``, where anything else is ignored.
+    It must not replace a path in ``read``, where anything else is ignored. A ``model`` replaces no other file than a
+    saved one, and predictions (False) do not replace one.
     """
     path = Path(path)
     wanted = "folder" if folder else "file"
@@ -55,6 +58,9 @@ def check_writable(name: str, path: str | Path, *, folder: bool = False, read: I
             raise PermissionError(13, "the file is read-only")
     except OSError as error:
         raise ValueError(f"{name} cannot be written to {path}: {error.strerror or error}") from None
+    if model is not None and path.is_file() and path.stat().st_size and is_sealed(path) != model:
+        what = "which is no saved model" if model else "which is a saved model"
+        raise ValueError(f"{name} must not replace {path}, {what}: choose another name, or remove the file")
     return path
 
 

@@ -25,6 +25,7 @@ from bsvr_pp.core.arrays import (
     Array,
     check_count,
     check_fields,
+    check_flag,
     check_positive,
     check_share,
     check_unmasked,
@@ -60,24 +61,24 @@ _METHODS: dict[str, Method] = {
 _RECIPE = ("estimator", "options", "learned", "names", "columns", "contents")
 
 
-def check_flag(name: str, value: object) -> None:
-    """Check that an option is True or False."""
-    if not isinstance(value, bool | np.bool_):
-        raise ValueError(f"{name} must be True or False, got {value!r}")
+def copied(attributes: Learned) -> Learned:
+    """Return attributes with arrays of their own, so that what is written into them changes no prediction."""
+    return {name: value.copy() if isinstance(value, np.ndarray) else value for name, value in attributes.items()}
 
 
-def check_prior(kernel: object, ard: object, *, automatic: bool = False) -> None:
+def check_prior(estimator: BaseEstimator) -> None:
     """Check the kernel of an estimator, and that ``ard`` has an effect."""
+    kernel, ard = estimator.kernel, estimator.ard
     if not isinstance(kernel, PairwiseKernel):
         check_kernel(kernel, "auto", "precomputed")
-    if not (automatic and isinstance(ard, str) and ard == "auto"):
+    if not (isinstance(ard, str) and ard == type(estimator).ard):  # "auto", where that is the default
         check_flag("ard", ard)
     check_ard(kernel, ard)
 
 
 def check_model_options(estimator: BaseEstimator, methods: dict[str, Method]) -> Method:
     """Check kernel, ard, restarts and inference; return its method, also one of ``methods``."""
-    check_prior(estimator.kernel, estimator.ard, automatic=type(estimator).ard == "auto")
+    check_prior(estimator)
     if estimator.restarts is not None:
         check_count("restarts", estimator.restarts, 1)
     method, methods = estimator.inference, _METHODS | methods
@@ -344,7 +345,7 @@ class HoldsFit:
         found = [self._attributes(one, columns) for one in (fit.fits if several else (fit,))]
         learned = columns.attributes | (fit.attributes(found) if several else found[0])
         private = {"_fit": fit, "_given": given or self.get_params(deep=False), "_columns": columns}
-        self.__dict__ = options | learned | private
+        self.__dict__ = options | copied(learned) | private
         return self
 
     def score(self, X: ArrayLike, y: ArrayLike, sample_weight: ArrayLike | None = None) -> float:
@@ -379,8 +380,8 @@ class SavedEstimator(HoldsFit):
         learned = {name: np.asarray(getattr(self, name)).tolist() for name in self._learned}
         more: dict[str, object] = {"learned": learned, "columns": columns.encoding and columns.encoding.to_json()}
         more["names"] = None if columns.names is None else [str(name) for name in columns.names]
-        tree = fit.result()
-        tree["rows"] = xr.DataTree(fit.rows.dataset())
+        tree = fit.result().copy(deep=True)  # what is changed there changes no prediction
+        tree["rows"] = xr.DataTree(fit.rows.dataset().copy(deep=True))
         if isinstance(columns.matrix, SparseInputs):
             tree["sparse"] = xr.DataTree(columns.matrix.dataset())
         more["contents"] = _contents(tree)
@@ -421,7 +422,7 @@ class SavedEstimator(HoldsFit):
             raise ValueError(f"result must be the result_ of a {cls.__name__}, it carries no recipe of one")
         if "targets" in recipe:
             return cls._of_targets(check_fields("recipe of result", recipe, ("estimator", "targets")), result)
-        recipe = check_fields("recipe of result", recipe, _RECIPE)
+        recipe, result = check_fields("recipe of result", recipe, _RECIPE), result.copy(deep=True)
         known = [name for name in _contents(result) if name in recipe["contents"]]
         check_fields("result", dict.fromkeys(known), recipe["contents"])
         if recipe["options"] is None:

@@ -452,7 +452,8 @@ def _fit_alone(rows: TrainingData, spec: RegressionSpec, columns: Columns, rng: 
             return _finished([rounds.in_blocks(rows)], rounds.spec, columns)[0]
         if not spec.are_judged(rows, rounds.model):
             return _finished([rounds.dense(rows).fit], rounds.spec, columns)[0]
-        ard, mean, deviation = _judged_by_left_out(rows, spec, columns, rng)
+        optimised = replace(spec, method=rounds.latent, integrate=False, lengthscales=())
+        ard, mean, deviation = _judged_by_left_out(rows, optimised, spec.lengthscales, columns, rng)
         rounds = _Rounds.of(rows, replace(spec, model=replace(spec.model, ard=ard)), columns, rng)[0]
         kept, *_, fit = rounds.dense(rows)
         if spec.noise_scales:
@@ -464,7 +465,7 @@ def _fit_alone(rows: TrainingData, spec: RegressionSpec, columns: Columns, rng: 
 
 
 def _judged_by_left_out(
-    rows: TrainingData, spec: RegressionSpec, columns: Columns, rng: np.random.Generator
+    rows: TrainingData, spec: RegressionSpec, kinds: Sequence[bool], columns: Columns, rng: np.random.Generator
 ) -> tuple[bool, Array, Array]:
     """Return which lengthscales predict rows best that fits leave out; mean and deviation of f at all rows by these.
 
@@ -475,7 +476,7 @@ def _judged_by_left_out(
 
     def judge(ard: bool, others: NDArray[np.intp]) -> Array:
         """Return loss, mean and deviation (3, m) of rows that the fit leaves out; widths are learned afterwards."""
-        alone = replace(spec, model=replace(spec.model, ard=ard), integrate=False, lengthscales=())
+        alone = replace(spec, model=replace(spec.model, ard=ard))
         fit = _fit_alone(rows.taken(~np.isin(np.arange(n), others)), alone, columns, deepcopy(rng))
         found = fit.predictive(fit.units.inputs(rows.X[others]), spec.local)
         mean, deviation = found.moments_of_f()
@@ -485,7 +486,7 @@ def _judged_by_left_out(
         others = spec.local.each_fit(lambda k: judge(ard, parts[k + 1]), FOLDS - 1, first=0, together=True)
         return np.hstack([begun[ard], *others])
 
-    begun = {ard: judge(ard, parts[0]) for ard in spec.lengthscales}
+    begun = {ard: judge(ard, parts[0]) for ard in kinds}
     best = min(of_rows[0].sum() for of_rows in begun.values())
     kinds = [ard for ard, of_rows in begun.items() if of_rows[0].sum() <= _BEHIND * best]
     each = [of_all(ard) for ard in kinds]

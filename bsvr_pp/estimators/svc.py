@@ -364,7 +364,7 @@ class BayesianSVC(OfStandardModel, SavedClassifier, ClassifierMixin, BaseEstimat
 
     def _check_options(self) -> None:
         check_choice("evidence", self.evidence, ("pointwise", "conditional", "joint", "naive"))
-        check_prior(self.kernel, self.ard, automatic=True)
+        check_prior(self)
         if self.C is not None and not (is_number(self.C) and 0 < self.C < np.inf):
             raise ValueError(f"C must be a number > 0, or None to learn it, got {self.C!r}")
         check_count("steps", self.steps, 0)

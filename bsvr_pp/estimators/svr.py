@@ -13,7 +13,7 @@ from sklearn.base import BaseEstimator, RegressorMixin
 from sklearn.utils import Tags
 
 from bsvr_pp.core.approximations import Mode
-from bsvr_pp.core.arrays import Array, check_choice, check_share, checked_weights, is_number, numbers
+from bsvr_pp.core.arrays import Array, check_choice, check_flag, check_share, checked_weights, is_number, numbers
 from bsvr_pp.core.docs import shared
 from bsvr_pp.core.losses.noise import unit_noise
 from bsvr_pp.core.losses.registry import NOISES
@@ -22,7 +22,6 @@ from bsvr_pp.estimators.base import (
     LocalBlocks,
     SavedEstimator,
     attribute_of_each,
-    check_flag,
     check_model_options,
     seeded,
     warn_unless_converged,

@@ -176,7 +176,7 @@ def predict_distribution(
     check_real(problem, "predict_distribution", "use predict")
     parts = partial(components, problem, result, neighbours=neighbours)
     noise_of = noise_of_rows(problem, X, data)
-    return mixture_of(parts(), X, noise_of, joint=partial(draw_jointly, parts, X))[0]
+    return mixture_of(parts(), X, noise_of, joint=partial(draw_jointly, parts, X, noise_of=noise_of))[0]
 
 
 def check_real(problem: Problem, name: str, remedy: str) -> None:

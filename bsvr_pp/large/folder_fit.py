@@ -80,7 +80,7 @@ def fit_folder(
     target : str, optional
         Column to predict of a table; by default the last one.
     sample_weight : (n,) array, optional
-        Weights of exact targets, > 0. Equal rows are not merged.
+        Weights of exact targets, > 0; other ones than 1 choose other random rows than `fit`. Equal rows are not merged.
 
     Returns
     -------

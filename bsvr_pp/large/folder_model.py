@@ -18,10 +18,10 @@ import pandas as pd
 from numpy.typing import ArrayLike, NDArray
 from scipy.spatial import cKDTree
 
-from bsvr_pp.core.arrays import Array, Rows, check_fields, check_positive, check_size, numbers
+from bsvr_pp.core.arrays import Array, Rows, check_fields, check_flag, check_positive, check_size, numbers
 from bsvr_pp.core.atomic_write import PIECE, DamagedError, SealedFile, atomic_write, check_writable, locked
 from bsvr_pp.core.compiler import threads_for
-from bsvr_pp.estimators.base import LocalBlocks, central_levels, check_flag, from_options
+from bsvr_pp.estimators.base import LocalBlocks, central_levels, copied, from_options
 from bsvr_pp.estimators.regression_fit import RegressionSpec
 from bsvr_pp.estimators.standard_fit import StandardModel
 from bsvr_pp.estimators.svr import BayesianSVR
@@ -110,6 +110,8 @@ class StoredRows:
 
     def read(self, name: str, rows: Rows) -> Array:
         """Return values of rows with ascending numbers from a file; check its pieces, and unmap it."""
+        if not (self.folder / name).is_file():
+            raise DamagedError(f"{self.folder / name}: is missing")
         found = open_rows(self.folder / name)
         if SealedFile(self.folder / name).seal != self.files[name].seal:
             raise DamagedError(_OTHER.format(self.folder))
@@ -289,7 +291,7 @@ class FolderModel(TargetPredictions):
                 self._stored = stored = stored.with_posterior(posterior["files"])
         self._fit = FolderFit(self._spec.model, units, stored, point, self.neighbours_, self.noise_scales_)
         noise, inverse = self._fit.first.noise_at(point), point["inverse_lengthscale"]
-        vars(self).update(hyperparameters(noise, inverse, units, self._columns))
+        vars(self).update(copied(hyperparameters(noise, inverse, units, self._columns)))
 
     def _checked(self) -> FolderFit:
         check_flag("noise_scales", self.noise_scales)
@@ -340,7 +342,7 @@ class FolderModel(TargetPredictions):
         path, local = self.folder, self._local()
         with local.threads(), locked(path):
             work, model = Records(path / "work"), checksum(self._record)
-            if checksum(read_record(path / "model.json")) != model:
+            if checksum(_record_of(path)[1]) != model:
                 raise ValueError(_OTHER.format(path))
             work["solve"] = {"model": model}
             files = run_tasks(_solve, work, self._stored.size.size, "blocks" if local.progressbar else "")
@@ -391,7 +393,9 @@ class FolderModel(TargetPredictions):
         """
         values = None if times is None else self._checked_times(times).tolist()
         central_levels(coverage)
-        path = check_writable("out", out, read=[data]).absolute()
+        if Path(out).resolve().is_relative_to(self.folder.resolve()):
+            raise ValueError(f"out must lie outside the folder of the model, {self.folder}, got {out}")
+        path = check_writable("out", out, read=[data], model=False).absolute()
         source, local = new_rows_of(data, self.encoding_), self._local()
         run = {
             "model": str(self.folder),

@@ -22,7 +22,7 @@ from pytensor.graph.rewriting.utils import rewrite_graph
 from pytensor.graph.traversal import ancestors, toposort
 
 from bsvr_pp.core.approximations import Covariance
-from bsvr_pp.core.arrays import Array, ModelError, Tensor, warn
+from bsvr_pp.core.arrays import Array, ModelError, Tensor, check_unmasked, warn
 from bsvr_pp.core.covariance.covariance import AnyCovariance, BlockDiagonal, CrossRoot
 from bsvr_pp.core.losses import NoiseModel
 from bsvr_pp.model.affine import Affine
@@ -403,6 +403,7 @@ def _checked_value(model: pm.Model, shapes: Mapping[str, tuple[int, ...]], name:
         known = ", ".join(shapes) or "none"
         raise ValueError(f"hyperparameters has no variable {name!r} of the model; it has: {known}")
     variable, shape = model[name], shapes[name]
+    check_unmasked(f"hyperparameter {name}", value)
     try:
         real = np.broadcast_to(np.asarray(value, dtype=np.float64), shape)
     except (TypeError, ValueError):

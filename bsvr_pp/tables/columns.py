@@ -44,6 +44,7 @@ _SEVERAL = re.compile(
     r"|(?:\d+ days? )?\d+(?::\d\d)+(?: ?[apAP]\.?[mM]\.?)?|\d{4}-?[QW]\d\d?|Q\d[ -]\d{4}|\d{4}-(?:0[1-9]|1[0-2])"
     r"|(?:\d+[-. ])?(?:Jan|Feb|Mar|Apr|May|Jun|Jul|Aug|Sep|Oct|Nov|Dec)[a-z]*[-. ]+(?:\d+, )?\d{2,4}"
 )
+_LISTED = re.compile(r"\d+\. [^\W\d]")  # 1. Yes and 2. No
 _NO_UNIT = re.compile(r"[-+−–—()<>≤≥~≈±\s\d.,:'’]")
 
 
@@ -188,12 +189,14 @@ def _word(value: object) -> str:
 
 
 def refuse_written_numbers(name: str, words: Collection[str]) -> None:
-    """Refuse words if more than three quarters are numbers with a sign, a symbol or one unit.
+    """Refuse words if more than three quarters are numbers with a sign, a symbol or one unit, not a few such as 1. Yes.
 
     More than ten such words also include letters directly behind whole numbers (3G), plain numbers with a fraction,
     several units or numbers, and times.
     """
-    units = {word: _NO_UNIT.sub("", word) for word in words if _WRITTEN.fullmatch(word)}
+    few = len(words) <= _CODES
+    written = [word for word in words if _WRITTEN.fullmatch(word) and not (few and _LISTED.match(word))]
+    units = {word: _NO_UNIT.sub("", word) for word in written}
     common = [unit for unit, _ in Counter(filter(None, units.values())).most_common(3)]
     first = ("", *common[:1])
     alike = [word for word, unit in units.items() if unit in first]

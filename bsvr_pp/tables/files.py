@@ -14,6 +14,7 @@ from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 from functools import partial
+from itertools import dropwhile
 from lzma import LZMAError
 from pathlib import Path
 from types import ModuleType
@@ -31,7 +32,8 @@ if TYPE_CHECKING:
     from pyarrow.parquet import ParquetFile, ParquetWriter
 
 _SEPARATORS = {",": "commas", ";": "semicolons", "\t": "tabs", "|": "vertical bars"}
-_MISSING = {"", "na", "n/a", "#n/a", "<na>", "nan", "-nan", "nat", "null", "none"}
+# What pandas takes as a gap, and NaT; not none, which may be a word.
+_MISSING = re.compile(r"(?i:NA|NULL)?|-?(?:NaN|nan)|None|NaT|<NA>|N/A|n/a|#NA|#N/A(?: N/A)?|-?1\.#(?:IND|QNAN)")
 _WORDS = {"true": 1.0, "false": 0.0}
 _UNPACKED, _RATIO = 2**26, 100  # characters that any archive may unpack to, and multiple of its own size
 _NAMELESS = re.compile(r"__index_level_\d+__|__null_dask_index__")  # an index of pandas or Dask without a name
@@ -67,7 +69,7 @@ class TextTable:
         2020-01-31 18:30+01:00. The table is indexed by the lines of the file.
         """
         cells = self.cells[list(kinds)]
-        given = cells.where(~cells.map(str.lower).isin(_MISSING), None)
+        given = cells.where(cells.map(_MISSING.fullmatch).isna(), None)
         known = {name: kind or _kind(given[name].dropna()) for name, kind in kinds.items()}
         decimal = self._decimal([name for name, kind in known.items() if kind is Numbers])
         read = {Numbers: partial(self._numbers, decimal=decimal), Dates: self._dates, Words: pd.Series.to_numpy}
@@ -139,17 +141,19 @@ def _date(cell: str) -> pd.Timestamp | None:
 def read_table(path: str | Path, wanted: Collection[str] = ()) -> TextTable:
     """Read a CSV file with one header row, packed (.gz, .bz2, .xz, .zip) or not.
 
-    Row labels in the first column (of pandas and R), empty columns without a name and empty rows are omitted. A first
-    row of numbers is a header if it has any of the ``wanted`` names.
+    Row labels in the first column (of pandas and R), empty columns without a name and blank lines are omitted, and of
+    several columns the rows without any value at the end, which spreadsheets add. A first row of numbers is a header if
+    it has any of the ``wanted`` names.
     """
     text = _text(path)
     first = re.match(r"\"?sep=([,;|\t])\"?[ ,;|\t]*\r?\n", text)  # of Excel
     separator = first[1] if first else _separator(text)
     text = "\n" + text[first.end() :] if first else text
-    reader = csv.reader(io.StringIO(text, newline=""), delimiter=separator, skipinitialspace=True, strict=True)
+    lines = (line.lstrip(" ") if line.isspace() else line for line in io.StringIO(text, newline=""))
+    reader = csv.reader(lines, delimiter=separator, skipinitialspace=True, strict=True)
     try:
-        stripped = ((reader.line_num, [cell.strip() for cell in cells]) for cells in reader)
-        rows = {line: cells for line, cells in stripped if any(cells)}
+        stripped = ((reader.line_num, [cell.strip() for cell in cells]) for cells in reader if cells)
+        rows = dict(dropwhile(lambda row: not any(row[1]), stripped))
     except csv.Error as error:
         raise DataError(f"{path}: is not a CSV file ({error} in row {reader.line_num})") from None
     if not rows:
@@ -160,11 +164,16 @@ def read_table(path: str | Path, wanted: Collection[str] = ()) -> TextTable:
         raise DataError(
             f"{path}: the first row holds numbers, and the names of the columns, or of a target, are needed"
         )
+    read = len(rows)
+    while len(header) > 1 and rows and not any(next(reversed(rows.values()))):
+        rows.popitem()
     for line, row in rows.items():
         if any(row[len(header) :]):
             raise DataError(f"{path}: row {line} has {len(row)} cells, more than the header, which has {len(header)}")
     cells_of = [[row[j] if j < len(row) else "" for row in rows.values()] for j in range(len(header))]
     notes = [] if separator == "," else [f"{path}: the columns are separated by {_SEPARATORS[separator]}"]
+    if len(rows) < read:
+        notes.append(f"{path}: {read - len(rows)} rows without any value at the end are left out")
     cells = pd.DataFrame(_name_columns(str(path), header, cells_of, notes), list(rows), dtype=object)
     return TextTable(str(path), cells, separator, tuple(notes))
 
@@ -322,7 +331,7 @@ def _files_of(path: Path) -> list[Path]:
     """Return the Parquet files of a path; other files are ignored if they begin with "_" or "."."""
     if not path.exists():
         raise DataError(f"{path}: there is no such file")
-    found = [path] if path.is_file() else sorted(path.iterdir())
+    found = [path] if path.is_file() else sorted(path.iterdir(), key=_in_order)
     found = [file for file in found if is_parquet(file) or not file.name.startswith(("_", "."))]
     for file in found:
         if file.is_dir():
@@ -332,6 +341,11 @@ def _files_of(path: Path) -> list[Path]:
     if not found:
         raise DataError(f"{path}: has no Parquet files")
     return found
+
+
+def _in_order(file: Path) -> tuple[list[str | int], str]:
+    """Return what sorts files by the numbers in their names: Dask writes part.10 after part.2."""
+    return [int(part) if part.isdecimal() else part for part in re.split(r"(\d+)", file.name)], file.name
 
 
 def open_table(path: str | Path, wanted: Collection[str] = ()) -> TextTable | ParquetTable:

@@ -155,7 +155,7 @@ def read_new(path: str | Path, encoding: Encoding) -> tuple[pd.DataFrame, tuple[
     frame, notes = table.frame(encoding.kinds)
     if not len(frame):
         raise DataError(f"{path}: has no rows")
-    return frame, notes
+    return frame, table.notes + notes
 
 
 def _read(

@@ -3,6 +3,7 @@
 import re
 import subprocess
 import sys
+from types import SimpleNamespace
 
 import numpy as np
 import pandas as pd
@@ -175,6 +176,23 @@ def test_a_disk_that_fills_up_costs_a_line_and_what_was_written_stays(tmp_path, 
     assert [file.name for file in out.iterdir()] == ["map.nc"]
     assert bsvr_pp.load(out / "map.nc").attrs["inference"] == "MAP"
     refuse_command("fit", tmp_path / "houses.csv", "-o", out / "model.nc")
+
+
+@pytest.mark.parametrize("error", [OSError(28, "No space left on device"), OSError("350 requested and 203 written")])
+def test_a_disk_that_fills_up_costs_a_line_of_a_fit_into_a_folder_and_of_a_solve(tmp_path, monkeypatch, error):
+    """After the check before the fit."""
+    write(tmp_path / "houses.csv")
+
+    def full(*_):
+        if (tmp_path / "model" / "work").exists():
+            raise error
+
+    monkeypatch.setattr("bsvr_pp.core.atomic_write.os.fsync", full)
+    said = refuse_command("fit", tmp_path / "houses.csv", *QUICK, "--blocks", "12", "-o", f"{tmp_path}/model/")
+    assert said == f"bsvr-pp: {tmp_path}/model/ cannot be written: {error}\n"
+    stub = SimpleNamespace(_local=lambda: bsvr_pp.LocalBlocks(12), solve=full)
+    monkeypatch.setattr(bsvr_pp, "FolderModel", lambda _: stub)
+    assert refuse_command("solve", tmp_path / "model") == f"bsvr-pp: {tmp_path}/model cannot be written: {error}\n"
 
 
 def test_a_damaged_model_is_named_in_one_line(tmp_path):

@@ -140,6 +140,20 @@ def test_a_result_has_the_options_of_its_fit():
     assert loaded.noise_scales is False  # an option of predictions
 
 
+def test_what_is_written_into_attributes_and_the_result_changes_no_prediction():
+    X, y = wave()
+    for made, targets in ((bp.BayesianSVR, y), (bp.BayesianSVC, y > 0)):
+        fitted = made(kernel="rbf", random_state=0).fit(X, targets)
+        before, result = fitted.predict(NEW), fitted.result_
+        loaded = made.from_result(result)
+        for name in ("mean_", "scale_", *(["classes_"] if made is bp.BayesianSVC else [])):
+            getattr(fitted, name)[...] = 0
+        for group in ("rows", "constant_data"):
+            for array in result[group].data_vars.values():
+                array.values[...] = 0
+        np.testing.assert_array_equal([fitted.predict(NEW), loaded.predict(NEW)], [before, before])
+
+
 @pytest.mark.slow
 def test_sampled_hyperparameters_of_ordered_classes_predict():
     X, y = wave()

@@ -4,12 +4,15 @@ import pickle
 from dataclasses import replace
 
 import numpy as np
+import pymc as pm
 import pytest
 from scipy.stats import kstest, lognorm, norm
 
 import bsvr_pp as bp
 from bsvr_pp.core.losses.noise import widen
+from bsvr_pp.inference.prediction.component import Component
 from bsvr_pp.inference.prediction.distribution import PredictiveDistribution
+from bsvr_pp.inference.result import problem_of
 from bsvr_pp.losses import absolute, epsilon_insensitive, gaussian, huber, pinball, soft_insensitive
 
 NOISES = [
@@ -188,6 +191,7 @@ def test_rows_and_copies():
     assert (
         list(table.columns) == ["mean", "std", "0.025", "0.1", "0.5", "0.9", "0.975"] and len(table) == len(found) == 5
     )
+    assert list(found.to_frame([0.5, 0.5000001]).columns[2:]) == ["0.5", "0.5000001"]
     assert repr(found) == "PredictiveDistribution(5 rows, components=3, noise=soft_insensitive)"
     vector = PredictiveDistribution(
         np.ones((1, 3)), np.zeros((1, 3)), np.ones((1, 3)), (gaussian(np.array([1.0, 4.0, 9.0])),)
@@ -235,6 +239,22 @@ def test_the_estimator_uses_it(svr):
     np.testing.assert_allclose(alone.std(axis=0), found.std(), rtol=0.1)
     with pytest.raises(ValueError, match="joint=True"):
         pickle.loads(pickle.dumps(found)).rvs(joint=True)
+
+
+@pytest.mark.parametrize("method", [bp.MAP(), bp.MeanField()])
+def test_joint_draws_have_the_noise_of_new_rows_and_the_variance_of_f(method):
+    X, scale = np.linspace(-2, 2, 6)[:, None], np.repeat([0.1, 2.0], 3)
+    with pm.Model() as model:
+        f = bp.GP(cov_func=pm.gp.cov.ExpQuad(1, ls=1.0)).prior("f", X=X)
+        pm.Laplace("y", mu=f, b=pm.Data("scale", scale), observed=np.sin(X[:, 0]))
+    result = bp.fit(method, model, progressbar=False)
+    for n in (6, 2):
+        found = bp.predict_distribution(result, X[:n], model=model, data={"scale": scale[::-1][:n]})
+        joint = found.rvs(20_000, random_state=0, joint=True)
+        np.testing.assert_allclose(joint.std(axis=0), found.std(), rtol=0.06)
+    drawn = Component(problem_of(result, model), result.attrs, lambda X: (X[:, 0], X[:, 0], np.zeros((len(X), 1))))
+    with pytest.raises(ValueError, match="joint=True takes a result in which f is integrated out"):
+        drawn.draw(X, found.noises[0], 5, np.random.default_rng(0))
 
 
 @pytest.mark.slow

@@ -156,6 +156,14 @@ def test_a_file_that_is_missing_or_no_record_is_named(model):
         bp.FolderModel(model.folder)
 
 
+def test_a_folder_that_was_moved_is_named(model, tmp_path):
+    shutil.move(model.folder, tmp_path / "moved")
+    for use in (lambda: model.predict_table(NEW), lambda: model.predict_into(NEW, tmp_path / "out.csv"), model.solve):
+        with pytest.raises(ValueError, match=rf"^{model.folder}.*(npy: is missing|has no model\.json)$"):
+            use()
+    assert not model.folder.exists()
+
+
 def test_a_link_out_of_the_folder_is_refused(model, tmp_path):
     (model.folder / "inputs.npy").rename(tmp_path / "elsewhere.npy")
     (model.folder / "inputs.npy").symlink_to(tmp_path / "elsewhere.npy")

@@ -63,6 +63,18 @@ def test_predictions_of_all_kinds_of_tables_are_those_of_predict_table(model, ne
     assert sorted(path.name for path in tmp_path.glob(".*")) == []
 
 
+def test_predictions_do_not_replace_files_of_a_model(model, new, tmp_path):
+    (tmp_path / "link").symlink_to(model.folder)
+    before = {path: path.read_bytes() for path in model.folder.iterdir()}
+    for out in (model.folder / "inputs.npy", tmp_path / "link" / "model.json", model.folder / "more" / "new.csv"):
+        with pytest.raises(ValueError, match=f"out must lie outside the folder of .* {model.folder}, got {out}"):
+            model.predict_into(new[0], out)
+    assert {path: path.read_bytes() for path in model.folder.iterdir()} == before
+    (tmp_path / "other.npy").write_bytes((model.folder / "inputs.npy").read_bytes())
+    with pytest.raises(ValueError, match=r"out must not replace .*other\.npy, which is a saved model"):
+        model.predict_into(new[0], tmp_path / "other.npy")
+
+
 @pytest.mark.parametrize("neighbours", [None, 30])
 def test_options_of_the_model_reach_the_tasks(model, new, tmp_path, monkeypatch, neighbours):
     monkeypatch.setattr(model, "blocks", bp.LocalBlocks(60, neighbours=neighbours))

@@ -337,6 +337,7 @@ NUMBERS_AS_TEXT = [
     [f"{i} {unit}" for i in range(20) for unit in ("kg", "g", "mg")],
     [f"{i / 3:.1f}{'kM'[i % 2]}" for i in range(20)],
     [f"{i / 3:.2f}{'NS'[i % 2]}" for i in range(20)],
+    [f"{i}. kg" for i in range(20)],
     *([pattern.format(i, i / 3, 1 + i % 12) for i in range(1, 20)] for pattern in PATTERNS.split(";  ")),
 ]
 WORDS = [
@@ -346,6 +347,7 @@ WORDS = [
     [f"{1000 + 7 * i} {c}{d}" for i, c in enumerate("ABCDEFG") for d in "XYZ"],
     [f"{i} or {i + 1}" for i in range(20)],
     [f"{i} {'Oak Rd' if i % 2 else 'Main St'}" for i in range(5)],
+    ["1. Yes", "2. No"],
     *([pattern.format(i) for i in range(1, 30)] for pattern in ("1.2.{}", "Zone {}", "v1.{}", "10.0.0.{}", "{:05d}")),
 ]
 

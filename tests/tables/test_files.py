@@ -12,8 +12,8 @@ import pytest
 
 from bsvr_pp.datasets import read_csv
 from bsvr_pp.tables import DataError, files
-from bsvr_pp.tables.columns import Encoding, summarize
-from bsvr_pp.tables.files import without_formulas
+from bsvr_pp.tables.columns import Encoding, Words, summarize
+from bsvr_pp.tables.files import read_table, without_formulas
 from bsvr_pp.tables.readers import read_new
 
 N = 12
@@ -21,6 +21,7 @@ FRAME = pd.DataFrame(np.random.default_rng(0).normal(size=(N, 3)), columns=["a",
 SWAPPED = Encoding.of(summarize(FRAME[["b", "a"]]))  # the encoding of a model with the inputs b and a
 LABELS = "the first column, which has no name, is left out: it labels the rows"
 SEMICOLONS, COMMAS = "the columns are separated by semicolons", "decimal commas are read as decimal points"
+LEFT_OUT = "3 rows without any value at the end are left out"
 POINT = "write numbers with a decimal point and without thousands separators"
 
 
@@ -49,7 +50,8 @@ READ = {
     "byte order mark": ("\ufeff" + PLAIN, []),
     "Windows": (FRAME.to_csv(index=False, lineterminator="\r\n"), []),
     "empty lines": ("\n\n" + PLAIN.replace("\n", "\n\n"), []),
-    "empty cells of a spreadsheet": (PLAIN.replace("\n", ",,\n") + ",,,,\n", []),
+    "lines of spaces": (PLAIN.replace("\n", "\n  \n"), []),
+    "empty cells of a spreadsheet": (",,\n" + PLAIN.replace("\n", ",,\n") + ",,,,\n" * 3, [LEFT_OUT]),
     "trailing commas": (PLAIN.replace("\n", ",\n").replace("y,", "y"), []),
     "first line of Excel": ("sep=,\n" + PLAIN, []),
     "first line of Excel, semicolons": ("\ufeffsep=;\r\n" + FRAME.to_csv(index=False, sep=";"), [SEMICOLONS]),
@@ -67,7 +69,32 @@ def test_every_form_of_a_file_gives_the_same_numbers(tmp_path, name):
     assert (data.inputs, data.target) == (("a", "b"), "y")
     np.testing.assert_array_equal(np.column_stack([data.X, data.y]), FRAME.to_numpy())
     assert list(data.notes) == [f"{path}: {note}" for note in notes]
-    np.testing.assert_array_equal(read_new(path, SWAPPED)[0], FRAME[["b", "a"]].to_numpy())
+    new, said = read_new(path, SWAPPED)
+    np.testing.assert_array_equal(new, FRAME[["b", "a"]].to_numpy())
+    assert list(said) == list(data.notes)
+
+
+@pytest.mark.parametrize("gap", [",,", '""', ",NA,"])
+def test_rows_of_gaps_between_others_stay_in_their_place(tmp_path, gap):
+    path, (header, *rows) = tmp_path / "data.csv", PLAIN.splitlines()
+    path.write_text("\n".join([header, *rows[:3], gap, *rows[3:], ""]))
+    found = read_new(path, SWAPPED)[0]
+    np.testing.assert_array_equal(found.isna().all(axis=1), np.arange(N + 1) == 3)
+    np.testing.assert_array_equal(found.dropna(), FRAME[["b", "a"]])
+    with pytest.raises(DataError, match=r"column '[aby]' has a missing value in row 5"):
+        read_csv(path)
+
+
+GAPS = "None nan NaN -nan -NaN NA Na N/A n/a #NA #N/A <NA> null NULL Null NaT -1.#IND 1.#IND 1.#QNAN -1.#QNAN"
+
+
+@pytest.mark.parametrize(("columns", "count"), [(["a"], 2), (["a", "b"], 1)])
+def test_gaps_are_those_of_pandas_and_na_and_null_in_any_case(tmp_path, columns, count):
+    """None is a gap, and none is a word. In one column alone a gap at the end is a row, without a comma."""
+    path, cells = tmp_path / "data.csv", ["none", *GAPS.split(), "NONE", "#N/A N/A", "", "gas"]
+    pd.DataFrame({"a": [*cells, ""], "b": ""})[columns].to_csv(path, index=False)
+    found, expected = read_table(path).frame({"a": Words})[0]["a"], pd.read_csv(path, na_values=["Na", "Null", "NaT"])
+    assert found.fillna("").tolist() == expected["a"].fillna("").tolist()[: len(cells) + count - 1]
 
 
 @pytest.mark.parametrize("pack", ENDINGS, ids=ENDINGS.get)

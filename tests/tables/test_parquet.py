@@ -132,6 +132,12 @@ def test_a_part_with_only_gaps_or_without_rows_does_not_matter(tmp_path):
     assert found.inputs.isna().sum()[["day", "flag", "when"]].tolist() == [N, N, N]
 
 
+def test_files_of_a_folder_are_read_in_the_order_of_the_numbers_in_their_names(tmp_path):
+    for i in range(N):
+        TABLE[i : i + 1].to_parquet(tmp_path / f"part.{i}.parquet")
+    np.testing.assert_array_equal(read_data(tmp_path, "y").y, TABLE["y"])
+
+
 def test_an_index_may_be_named_by_a_number(tmp_path):
     index = pd.Index(RNG.permutation(N), name=0)
     TABLE.set_axis(index).to_parquet(tmp_path / "a.parquet")

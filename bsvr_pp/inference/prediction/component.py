@@ -52,11 +52,11 @@ class Component:
         mean, variance, near = self.moments(X)
         return mean, variance, self.scales.at(near)
 
-    def draw(self, X: Array, size: int, rng: np.random.Generator) -> Array:
-        """Return draws (size, n_new) of new targets: one f per draw plus noise."""
+    def draw(self, X: Array, noise_there: NoiseModel, size: int, rng: np.random.Generator) -> Array:
+        """Return draws (size, n_new) of new targets: one f per draw plus noise; f without variance is its mean."""
         mean, variance, probability = self.moments_and_scales(X)
-        f = mean + self.deviations(X, size, rng, variance if self.apart else None)
-        noise = self.problem.noise_at(self.point).sample((size, len(X)), rng)
+        f = mean + (self.deviations(X, size, rng, variance if self.apart else None) if variance.any() else 0.0)
+        noise = noise_there.sample((size, len(X)), rng)
         if self.scales.several:
             share = probability.cumsum(axis=0)
             chosen = np.minimum((rng.random((size, len(X), 1)) > share.T).sum(axis=2), share.shape[0] - 1)
@@ -65,7 +65,8 @@ class Component:
 
     def deviations(self, X: Array, size: int, rng: np.random.Generator, variance: Array | None = None) -> Array:
         """Draw f minus its mean (size, n_new) if f has sites, jointly in each block; with any given variance."""
-        assert self.site_precision is not None
+        if self.site_precision is None:
+            raise ValueError("joint=True takes a result in which f is integrated out, got draws of f: NUTS(latent=...)")
         out = np.empty((size, len(X)))
         for block, new in _by_block(self.problem, X):
             part, rows = self.problem.part(block), self.problem.blocks.rows(block)
@@ -304,14 +305,21 @@ def rowwise_data(problem: Problem) -> dict[str, NDArray[Any]]:
     return {name: value for name, value in other_data(problem).items() if np.shape(value)[:1] == (problem.columns.n,)}
 
 
-def draw_jointly(parts: Callable[[], Iterable[Component]], X: Array, size: int, rng: np.random.Generator) -> Array:
+def draw_jointly(
+    parts: Callable[[], Iterable[Component]],
+    X: Array,
+    size: int,
+    rng: np.random.Generator,
+    noise_of: NoiseOfRows | None = None,
+) -> Array:
     """Draw f + noise (size, n) at X jointly; ``parts`` makes components, each with n² numbers."""
     out, found = np.empty((size, len(X))), list(parts())
     weights = np.array([part.weight for part in found])
     chosen = rng.choice(len(found), size=size, p=weights / weights.sum())
     for i in np.unique(chosen):
         at = np.flatnonzero(chosen == i)
-        out[at] = found[i].draw(X, at.size, rng)
+        noise = (noise_of or found[i].problem.noise_at)(found[i].point)
+        out[at] = found[i].draw(X, noise, at.size, rng)
     return out
 
 

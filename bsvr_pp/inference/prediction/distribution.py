@@ -13,7 +13,7 @@ import pandas as pd
 from numpy.typing import ArrayLike, NDArray
 from scipy.special import logsumexp, ndtri
 
-from bsvr_pp.core.arrays import Array, check_count, check_share, generator, numbers
+from bsvr_pp.core.arrays import Array, check_count, check_flag, check_share, checked_levels, generator, numbers
 from bsvr_pp.core.covariance.covariance import each_block
 from bsvr_pp.core.losses import NoiseModel, gaussian
 from bsvr_pp.core.losses.elementwise import mixture_quantiles
@@ -216,6 +216,7 @@ class PredictiveDistribution:
         ValueError
             If a size is no whole number, or joint draws are requested from a part of a distribution, or after pickling.
         """
+        check_flag("joint", joint)
         rng = generator(random_state, "random_state")
         shape = () if size is None else tuple(size) if isinstance(size, tuple | list) else (size,)
         for each in shape:
@@ -247,9 +248,10 @@ class PredictiveDistribution:
 
     def to_frame(self, quantiles: Sequence[float] = QUANTILES) -> pd.DataFrame:
         """Return a table with a row for each input: mean, standard deviation, and quantiles, named by their levels."""
-        levels = np.asarray(quantiles, dtype=np.float64)
+        levels = checked_levels(quantiles)
         columns = {"mean": self.mean(), "std": self.std()}
-        return pd.DataFrame(columns | {f"{q:g}": row for q, row in zip(levels, self.ppf(levels[:, None]), strict=True)})
+        named = zip(levels, self.ppf(levels[:, None]), strict=True)
+        return pd.DataFrame(columns | {np.format_float_positional(q, trim="-"): row for q, row in named})
 
     @cached_property
     def _mean_variance(self) -> tuple[Array, Array]:

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, fields
 
 import numpy as np
 import pymc as pm
@@ -108,11 +108,13 @@ class NUTS:
             raise ValueError(f"nuts_sampler must be nutpie, pymc, numpyro or blackjax, got {self.nuts_sampler!r}")
         if self.cores is not None:
             check_count("cores", self.cores, 1)
+        kwargs = self.nuts_sampler_kwargs or {}
         try:
-            json.dumps(dict(self.nuts_sampler_kwargs or {}))  # raises unless results can store them
+            json.dumps(dict(kwargs))  # raises unless results can store them
         except (TypeError, ValueError):
-            kwargs = self.nuts_sampler_kwargs
             raise TypeError(f"nuts_sampler_kwargs must be a dict to numbers and words, got {kwargs!r}") from None
+        if own := sorted(set(kwargs) & {option.name for option in fields(self)}):
+            raise ValueError(f"nuts_sampler_kwargs must not have {own[0]}, which is an option of NUTS")
 
     @property
     def name(self) -> str:
@@ -204,6 +206,8 @@ def _sample(
         except Exception as error:
             if came:  # samplers cannot return a result without draws
                 raise KeyboardInterrupt from error
+            if method.nuts_sampler_kwargs and isinstance(error, AttributeError | TypeError):
+                raise ValueError(f"nuts_sampler_kwargs must have options of {sampler}: {error}") from error
             raise
         finally:
             came.clear()
@@ -303,7 +307,7 @@ def diagnosis(
     failed = 0  # divergences at points with density zero, for example after a failed solve; only nutpie reports them
     if "divergence_energy_error" in stats:
         failed = int((diverging & ~np.isfinite(stats["divergence_energy_error"])).sum())
-    bad = []
+    bad = [] if several else ["too few chains or draws to judge"]
     if posterior.sizes["draw"] < draws:
         bad.append(f"interrupted after {posterior.sizes['draw']} of {draws} draws")
     if several and not r_hat <= _RHAT:
