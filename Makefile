@@ -16,6 +16,8 @@ STAMP := .venv/.installed
 DOCS_STAMP := .venv/.installed-docs
 PYTHONS := python3.14 python3.13 python3.12 python3 python \
   $(wildcard $(or $(PYENV_ROOT),$(HOME)/.pyenv)/versions/*/bin/python3)
+# The bytecode of package and tests is made once for all processes.
+unexport PYTHONDONTWRITEBYTECODE
 # Two processes, each with one thread: more threads than processors wait for one another. A file goes to one of them,
 # since its fixtures and compiled models are shared; the longest go first (tests/conftest.py).
 PYTEST := OMP_NUM_THREADS=1 .venv/bin/python -m pytest -n 2 --dist loadfile --no-loadscope-reorder

@@ -1,22 +1,15 @@
-"""Settings of the test run."""
+"""Settings of the test run; what takes long to import is imported where it is used, not before processes start."""
 
 import gc
+import os
 import sys
 import warnings
 from pathlib import Path
 
-import matplotlib
-import matplotlib.pyplot as plt
 import numpy as np
 import pytest
-import xarray as xr
 
-import bsvr_pp as bp
-from bsvr_pp.datasets import sinc
-from bsvr_pp.inference.sampling import nuts
-from bsvr_pp.model import operation
-
-matplotlib.use("Agg")
+os.environ["MPLBACKEND"] = "Agg"
 # Graphs are many small objects in cycles: a few large collections take a third of the time of many small ones.
 gc.set_threshold(4_000_000, 10, 10)
 # Shared problems of the tests of approximations.
@@ -58,19 +51,24 @@ def pytest_sessionfinish():
 @pytest.fixture
 def exactly(monkeypatch):
     """Searches whose evaluations end at the mismatch of a solve, for models that have not been searched before."""
-    monkeypatch.setattr(operation, "_SEARCH_MISMATCH", 1e-8)
+    monkeypatch.setattr("bsvr_pp.model.operation._SEARCH_MISMATCH", 1e-8)
 
 
 @pytest.fixture
 def closed():
     """Pictures are closed at the end."""
     yield
+    import matplotlib.pyplot as plt
+
     plt.close("all")
 
 
 @pytest.fixture(scope="session")
 def sinc_model():
     """A small sinc model with priors on lengthscale, C and epsilon, and its data."""
+    import bsvr_pp as bp
+    from bsvr_pp.datasets import sinc
+
     data = sinc(24, random_seed=3)
     return bp.default_model(data.X, data.y, kernel="rbf"), data
 
@@ -81,6 +79,10 @@ def sinc_results(sinc_model):
 
     Draws of a mixture over its hyperparameters stand for those of NUTS, whose code takes a minute to compile.
     """
+    import xarray as xr
+
+    import bsvr_pp as bp
+
     model, _ = sinc_model
 
     def sample(*given):
@@ -91,6 +93,6 @@ def sinc_results(sinc_model):
         return xr.DataTree.from_dict({"posterior": xr.concat(chains, "chain"), "sample_stats": diverging})
 
     with pytest.MonkeyPatch.context() as patch, warnings.catch_warnings(action="ignore"):
-        patch.setattr(nuts, "_sample", sample)
+        patch.setattr("bsvr_pp.inference.sampling.nuts._sample", sample)
         methods = (bp.MAP(), bp.Laplace(), bp.MeanField(), bp.NUTS(draws=150, chains=2))
         return {each.name: bp.fit(each, model, random_seed=1, progressbar=False) for each in methods}
