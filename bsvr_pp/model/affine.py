@@ -26,7 +26,7 @@ from pytensor.graph.rewriting.utils import rewrite_graph
 from pytensor.graph.traversal import toposort
 
 from bsvr_pp.core.arrays import Array, ModelError, Number, Rows, Tensor
-from bsvr_pp.model.compiled import Columns, data_of
+from bsvr_pp.model.compiled import Columns, data_of, quick
 from bsvr_pp.model.gaussian import (
     INTERPRETED,
     above,
@@ -360,7 +360,7 @@ class RowValues:
         shapes = [tuple(1 if size == 1 != n else None for size in shape) for shape in self._shapes.values()]
         rows, given = pt.matrix(), [pt.tensor(dtype="float64", shape=shape) for shape in shapes]
         graph = columns.at(location, rows, dict(zip(leaves.values(), given, strict=True))) + pt.zeros(rows.shape[0])
-        (graph,) = model.replace_rvs_by_values([graph])
+        (graph,) = model.replace_rvs_by_values([quick(graph)])
         values = [value for value in model.value_vars if value in above([graph])]
         self._at = pytensor.function([*values, rows, *given], graph, on_unused_input="ignore", mode=INTERPRETED)
         self._rows = columns.values(columns.inputs)
