@@ -1117,6 +1117,7 @@ PUBLIC = {
         (lambda s: svr(quantile=0.9), r"quantile is an option of pinball noise, got quantile=0\.9"),
         (lambda s: svr(noise="huber", beta=0.5), r"beta is an option of soft_.*beta=0\.5 with"),
         (lambda s: svr(kernel=lambda Z: 1, ard=False), "ard is an option of kernels with"),
+        (lambda s: svr(kernel=lambda Z: 3), "kernel must return a kernel of pm.gp.cov, got 3"),
         (lambda s: svr(log_targets=True), "y must be positive with log_targets=True, got"),
         (lambda s: svr(y=np.abs(ENDS) * [0.0, 1.0], intervals=True, log_targets=True), "left-censored, got none of 20"),
         *[

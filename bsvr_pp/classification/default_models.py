@@ -20,7 +20,16 @@ from bsvr_pp.model.distributions import observe_weighted
 from bsvr_pp.model.gp import GP
 from bsvr_pp.model.marginalize import unit_variance
 from bsvr_pp.model.matrices import ProductKernel
-from bsvr_pp.model.priors import Inputs, Kernel, check_kernel, checked_data, covariance_of, lengthscales, of_inputs
+from bsvr_pp.model.priors import (
+    Inputs,
+    Kernel,
+    check_kernel,
+    checked_data,
+    covariance_of,
+    kernel_made_by,
+    lengthscales,
+    of_inputs,
+)
 from bsvr_pp.model.row_kinds import Ordinal
 
 _COMMON, _OWN = 9.0, 0.25  # of labels, variances of the log lengthscales: of the common factor, and of each
@@ -112,7 +121,7 @@ def standard_label_model(
     with pm.Model() as model:
         penalty = pm.LogNormal("C", np.log(np.log(2.0)), 1.0) if C is None else pm.Data("C", float(C))
         parameters = {"C": penalty} | ({"reach": pm.LogNormal("reach", np.log(_REACH), 1.0)} if known else {})
-        covariance = kernel(inputs.X) if callable(kernel) else _label_covariance(kernel, inputs)
+        covariance = kernel_made_by(kernel, inputs.X) if callable(kernel) else _label_covariance(kernel, inputs)
         offset = pm.LogNormal("offset", 0.0, 1.0)
         jitter = _JITTER if known else _JITTER_TOGETHER
         f = GP(cov_func=covariance + pm.gp.cov.Constant(offset)).prior(
@@ -218,7 +227,7 @@ def standard_ordinal_model(
     with pm.Model() as model:
         at, z = pm.Data("X", inputs.X), pm.Data("thresholds", class_thresholds(y, m))
         if callable(kernel):
-            covariance, scale = kernel(inputs.X), 1.0
+            covariance, scale = kernel_made_by(kernel, inputs.X), 1.0
         else:
             amplitude = pm.HalfStudentT("amplitude", nu=3.0, sigma=AMPLITUDE)
             covariance = inputs.seen(covariance_of(kernel, inputs, lengthscales(inputs), amplitude**2, AMPLITUDE))

@@ -326,10 +326,13 @@ class HoldsFit:
     def _check_predictions(self) -> None:
         """Check the options that may change after the fit."""
 
-    def _each(self, fits: FitsOfTargets) -> list[Self]:
-        """Return an estimator of each target."""
-        columns = replace(self._columns, targets=None)
-        return [copy(self)._keep(one, columns, self._given) for one in fits.fits]
+    def _each(self, fits: FitsOfTargets, **options: bool) -> list[Self]:
+        """Return an estimator of each target, with some other options."""
+        columns, given = replace(self._columns, targets=None), {**self._given, **options}
+        found = [copy(self)._keep(one, columns, given) for one in fits.fits]
+        for each in found:
+            vars(each).update(options)
+        return found
 
     def _alone(self, what: str) -> Any:
         """Return the fit if there is one target; with several, ``what`` is refused."""

@@ -177,7 +177,8 @@ class ResidualIntervals(HoldsFit, CentralIntervals, MetaEstimatorMixin, Regresso
 
         residuals = np.full(len(targets), np.nan)
         for weight, tested in self._splits(inputs, targets, times if takes_weights else np.ones(times.size), rows):
-            residuals[tested] = targets[tested] - fit(weight).predict(inputs[tested])
+            if tested.size:  # not a fold of rows whose weight is 0
+                residuals[tested] = targets[tested] - fit(weight).predict(inputs[tested])
         used = (times > 0) & np.isfinite(residuals)
         residuals[~used] = np.nan
         found, times = residuals[used], times[used]

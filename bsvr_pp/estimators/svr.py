@@ -377,7 +377,7 @@ class BayesianSVR(TargetPredictions, SavedEstimator, RegressorMixin, BaseEstimat
         fit = self._checked()
         if not isinstance(fit, FitsOfTargets):
             raise AttributeError("estimators_ are of several targets, and the fit has one")
-        return [one.set_params(shared=False) for one in self._each(fit)]
+        return self._each(fit, shared=False)
 
     @property
     @attribute_of_each

@@ -346,7 +346,7 @@ def _validate(
     least: int = 1,
 ) -> tuple[Array, Labels | None]:
     """Return data as numbers, by scikit-learn's checks; columns of a table are encoded (`tables.columns`)."""
-    matrix = is_matrix(getattr(estimator, "kernel", None))
+    matrix = is_matrix(getattr(estimator, "kernel", None) if reset else estimator._given.get("kernel"))
     table, targets = None if matrix else table_of(X), np.asarray(y).dtype if numeric else np.dtype(object)
     checks = {"y_numeric": numeric, "ensure_min_samples": least} if reset else {}
     options: dict[str, Any] = {"allow_nd": matrix, **checks}  # of several kernels

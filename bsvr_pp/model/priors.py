@@ -8,6 +8,7 @@ from typing import Any, Literal, NamedTuple
 import numpy as np
 import pymc as pm
 from numpy.typing import ArrayLike, NDArray
+from pymc.gp.cov import BaseCovariance
 from scipy.stats import norm
 
 from bsvr_pp.core.arrays import (
@@ -364,7 +365,7 @@ def standard_model(
     with pm.Model() as model:
         at = pm.Data("X", inputs.X)
         if callable(kernel):
-            covariance = kernel(inputs.X)
+            covariance = kernel_made_by(kernel, inputs.X)
         else:
             variance = unit**2 if getattr(kernel, "name", kernel) == "linear" else _amplitude(unit) ** 2
             covariance = inputs.seen(covariance_of(kernel, inputs, lengthscales(inputs), variance, unit))
@@ -396,6 +397,14 @@ def check_kernel(kernel: Any, *more: str) -> None:
     names = [*more, *KERNELS]
     if not callable(kernel) and not (isinstance(kernel, str) and kernel in names):
         raise ValueError(f"kernel must be {', '.join(names)} or a function of the inputs, got {kernel!r}")
+
+
+def kernel_made_by(function: Callable[[Array], BaseCovariance], X: Array) -> BaseCovariance:
+    """Return the kernel that a function of the inputs makes."""
+    made = function(X)
+    if not isinstance(made, BaseCovariance):
+        raise TypeError(f"kernel must return a kernel of pm.gp.cov, got {made!r}")
+    return made
 
 
 def check_ard(kernel: object, ard: object) -> None:

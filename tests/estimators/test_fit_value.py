@@ -5,6 +5,7 @@ import warnings
 from dataclasses import dataclass
 
 import numpy as np
+import pandas as pd
 import pymc as pm
 import pytest
 
@@ -132,6 +133,9 @@ def test_a_warning_that_is_an_error_leaves_the_fit():
 def test_a_result_has_the_options_of_its_fit():
     X, y = wave()
     svr = bp.BayesianSVR(kernel="rbf", **FAST).fit(X, y)
+    with_words = bp.BayesianSVR(kernel="rbf", **FAST).fit(pd.DataFrame({"x": X[:, 0], "g": list("ab") * 20}), y)
+    before = with_words.predict(new := pd.DataFrame({"x": [0.0], "g": ["a"]}))
+    np.testing.assert_array_equal(with_words.set_params(kernel="precomputed").predict(new), before)
     svr.set_params(noise="pinball", log_targets=True, kernel="linear", noise_scales=False)
     expected = svr.add([[1.0]], [0.8]).predict_interval(NEW)
     loaded = bp.BayesianSVR.from_result(svr.result_)

@@ -8,7 +8,7 @@ import pytest
 from scipy import stats
 from sklearn.dummy import DummyRegressor
 from sklearn.linear_model import LinearRegression
-from sklearn.model_selection import GridSearchCV, KFold, cross_val_predict
+from sklearn.model_selection import GridSearchCV, KFold, LeaveOneOut, cross_val_predict
 from sklearn.svm import SVR
 
 import bsvr_pp as bp
@@ -88,6 +88,13 @@ def test_the_test_has_its_level_and_power():
     assert np.mean([gaussian_or_laplace(rng.laplace(size=60)).family == "laplace" for _ in range(200)]) > 0.7
     z = rng.laplace(size=50)
     assert gaussian_or_laplace(z).statistic == pytest.approx(gaussian_or_laplace(-1e6 * z).statistic)
+
+
+def test_a_fold_of_rows_of_weight_0_is_left_out():
+    X, y = data(20)
+    weighted = bp.ResidualIntervals(LinearRegression(), cv=LeaveOneOut()).fit(X, y, np.arange(20) != 3)
+    found = bp.ResidualIntervals(LinearRegression(), cv=LeaveOneOut()).fit(np.delete(X, 3, 0), np.delete(y, 3))
+    assert weighted.scale_ == pytest.approx(found.scale_)
 
 
 def test_auto_follows_the_test():
