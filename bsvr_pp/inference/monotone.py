@@ -97,7 +97,7 @@ def _falls(
     Half of the rows are training rows; the others combine inputs of different rows. The copies of a row have ascending
     values of one input, from the data or uniform in their range and a little beyond.
     """
-    rows, d = problem.inputs, signs.size
+    rows, d = problem.inputs[np.lexsort(problem.inputs.T)], signs.size  # in any order the same copies
     worst, X, inputs = 0.0, [np.empty((0, d))], [np.empty(0, dtype=np.intp)]
     for k in np.flatnonzero(signs).tolist():
         shape = _COPIES // _LEVELS, _LEVELS
