@@ -165,7 +165,6 @@ def test_leave_one_out_density_of_a_censored_point():
 
 @pytest.mark.parametrize("seed", range(3))
 def test_settings_of_the_box_converge(seed):
-    """A few settings with random intervals."""
     rng = np.random.default_rng(seed)
     K, y = smooth(40, seed)
     for _ in range(4):

@@ -82,7 +82,7 @@ def test_wrong_labels_among_many_rows_converge(variance):
     assert mean_field(K, y, noise(1.14)).converged
 
 
-@pytest.mark.parametrize("seed", [3, 6])
+@pytest.mark.parametrize("seed", [3, pytest.param(6, marks=pytest.mark.slow)])
 def test_a_fifth_of_wrong_labels_beside_a_step_converges(seed):
     """The mismatch grows for 20 sweeps before it decreases: damping that shrank meanwhile made it stop."""
     rng = np.random.default_rng(seed)

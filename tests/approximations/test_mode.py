@@ -49,7 +49,6 @@ def assert_optimal(K, y, noise, mode, mean=0.0, reach=1e-8):
 
 @pytest.mark.parametrize("beta", [0.0, 0.1, 1.0])
 def test_a_solution_nearby_saves_factorisations(beta):
-    """The same mode, in fewer steps."""
     K, y = smooth(100)
     pieces, nowhere = checked_problem(K, y, soft_insensitive(5.0, 0.1, beta), None)[3], np.zeros(100)
     nearby = mode_core(split(0.99 * K, 0.0), y, pieces, nowhere).dual_coef

@@ -58,7 +58,7 @@ def arguments(K, y, parameters, start=None, jitter=0.0):
     return K, np.zeros(len(y)), y, y, np.ones(len(y)), parameters, np.array(jitter), nowhere
 
 
-@pytest.mark.slow_cases("laplace", "laplace_local")
+@pytest.mark.slow
 @pytest.mark.parametrize("approximation", APPROXIMATIONS)
 def test_python_and_compiled_code_get_the_gradients(approximation):
     K, y = smooth(12)

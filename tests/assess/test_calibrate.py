@@ -41,7 +41,6 @@ def vector(y):
 
 @pytest.mark.parametrize("draws", [60, 250])
 def test_ranks_by_hand(monkeypatch, draws):
-    """With draws made by hand in the place of a sampler."""
     calls, targets = [], []
 
     def sample(compiled, **options):

@@ -80,10 +80,6 @@ def test_each_objection(changes, words):
     assert words in str(verdict)
 
 
-def test_an_error_within_the_error_of_the_annealed_evidence_is_none():
-    assert judge(changed(error(0.5, 0.2))).status is Status.TRUSTED
-
-
 def test_an_evidence_that_is_right_outweighs_the_joint_weights():
     reserved = changed({"k-hat": 1.3})
     verdict = judge(reserved)

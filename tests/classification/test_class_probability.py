@@ -16,13 +16,6 @@ from bsvr_pp.losses import hinge
 X2, Y2, NEW = np.array([[0.0], [1.0]]), np.array([1, -1]), np.array([[-0.5], [0.3], [0.9], [3.0]])
 
 
-def model(X=X2, y=Y2, C=2.0):
-    with pm.Model() as built:
-        f = bp.GP(cov_func=1.5 * pm.gp.cov.ExpQuad(1, ls=0.8)).prior("f", X=X)
-        bp.SVMLabel("y", f=f, C=C, observed=y)
-    return built
-
-
 def kernel(A, B):
     return 1.5 * np.exp(-0.5 * ((A - B.T) / 0.8) ** 2)
 
@@ -44,21 +37,19 @@ def test_predictions_against_quadrature():
     rest = 1.5 - np.einsum("ij,ij->i", K_star @ np.linalg.inv(K), K_star)
     average = [weight @ average_probability(m, v, 2.0) for m, v in zip(means.T, rest, strict=True)]
     rng = np.random.default_rng(1)
-    fine = bp.Annealed(particles=2000, groups=16).posterior(
-        Covariance(K), Y2.astype(float), hinge(2.0), np.zeros(2), rng
-    )
-    draws = LatentDraws(Covariance(K), fine.f)
+    fine = bp.Annealed(particles=2000, groups=16)
+    draws = LatentDraws(Covariance(K), fine.posterior(Covariance(K), Y2.astype(float), hinge(2.0), np.zeros(2), rng).f)
     sampled = label_probability(draws.sample(K_star, np.full(4, 1.5), rng), 2.0)
     np.testing.assert_allclose(sampled.mean(axis=0), average, atol=0.01)
     np.testing.assert_allclose(
         label_probability(draws.mean(K_star), 2.0), label_probability(weight @ means, 2.0), atol=0.02
     )
-    built = model()
-    field = bp.predict(bp.fit(bp.MeanField(), built, progressbar=False), NEW, model=built)["y_probability"].values
+    with pm.Model() as built:
+        f = bp.GP(cov_func=1.5 * pm.gp.cov.ExpQuad(1, ls=0.8)).prior("f", X=X2)
+        bp.SVMLabel("y", f=f, C=2.0, observed=Y2)
+    found = bp.predict(bp.fit(bp.MeanField(), built, progressbar=False), NEW, model=built)
+    field, at_mean = found["y_probability"].values, label_probability(found["f_mean"].values, 2.0)
     np.testing.assert_allclose(field, average, atol=0.03)
-    at_mean = label_probability(
-        bp.predict(bp.fit(bp.MeanField(), built, progressbar=False), NEW, model=built)["f_mean"].values, 2.0
-    )
     assert (np.abs(field - 0.5) < np.abs(at_mean - 0.5)).all()
 
 

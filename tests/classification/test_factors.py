@@ -5,6 +5,7 @@ import pytest
 from scipy.special import expit
 from svm_toy import Logistic
 
+from bsvr_pp.approximations import annealed
 from bsvr_pp.classification.normaliser import Known, MeanKnown
 from bsvr_pp.core.losses.noise import noise_likelihood
 from bsvr_pp.losses import hinge
@@ -77,6 +78,7 @@ def test_slopes_against_differences(kind):
         (lambda: Known([[1.0]]), "C must be a number > 0"),
         (lambda: Logistic(1.0, [1.0])(np.zeros((1, 3))), "y must have 3 values"),
         (lambda: Known([1.0, 2.0])(np.zeros((1, 3))), "C must be one number or 3"),
+        (lambda: annealed(np.eye(4), None, Known([1.0, 2.0])), "C must be one number or 4"),
         (lambda: noise_likelihood(hinge(1.0), [0.5]), "y must hold the labels"),
     ],
 )

@@ -56,10 +56,6 @@ def one_number() -> None:
     pm.Normal("y", pm.Normal("mean"), 1.0, observed=1.0)
 
 
-def matrix() -> None:
-    pm.Normal("y", pm.Normal("mean", shape=2), 1.0, observed=np.stack([Y, Y], axis=1))
-
-
 def indicators() -> None:
     wide = pm.Bernoulli("wide", 0.1, shape=N)
     pm.StudentT("y", nu=4, mu=pm.Normal("mean"), sigma=pt.switch(wide, 3.0, 0.3), observed=Y)
@@ -85,7 +81,6 @@ REASONS: dict[Callable[[], None], str] = {
     student: "the noise of y is StudentT: use",
     of_pymc: "the noise of y is Bernoulli",
     one_number: "the targets y must have one axis, the rows, got 0 axes",
-    matrix: "the targets y must have one axis, the rows, got 2 axes",
     indicators: "the noise of y is StudentT",
     indicators_alone: "the noise of y is StudentT",
     potential_alone: "the model must have an observed variable of f, the targets; it has none",
@@ -187,11 +182,6 @@ def test_readers_of_results_refuse_with_the_reason(call: Any):
         call(result, made)
 
 
-def test_integrated_nuts_reads_the_model():
-    with pytest.raises(ModelError, match="Exp of f is not"):
-        bp.fit(bp.NUTS(latent=bp.MeanField()), model_of(exponential))
-
-
 def test_labels_are_sampled_by_their_naive_evidence_on_request_alone():
     def build() -> None:
         bp.SVMLabel("y", f=pt.exp(gp()), C=pm.HalfNormal("C"), observed=np.where(Y > 0, 1.0, -1.0))
@@ -208,11 +198,6 @@ def test_mistakes_of_the_data_are_none_of_pymc():
         pm.Normal("y", mu=gp(), sigma=0.3, observed=pm.Data("targets", np.where(Y > 0.9, np.inf, Y)))
     with pytest.raises(ModelError, match="y and X must be finite"):
         bp.fit(METHOD, model)
-
-
-def test_a_model_that_is_read_has_no_such_attribute(sinc_results):
-    result = sinc_results["NUTS"]
-    assert "other_methods" not in result.attrs and "latent_posterior" in result.children
 
 
 @pytest.mark.parametrize("method", [bp.MAP(), bp.Laplace(), bp.MeanField()])

@@ -11,15 +11,9 @@ from bsvr_pp.inference.search.at_size import search_in_blocks
 from bsvr_pp.model.blocks import ONE_BLOCK
 from bsvr_pp.model.problem import Problem
 from bsvr_pp.model.reader import read_model
-from tests.helpers import climb_fails, small_stages
+from tests.helpers import climb_fails, small_stages, wave
 
 N = 240
-
-
-def wave(n=N):
-    rng = np.random.default_rng(0)
-    X = rng.uniform(0, 12, size=(n, 1))
-    return X, np.sin(2 * X[:, 0]) + 0.1 * rng.normal(size=n)
 
 
 def search(n=N, method=None):
@@ -58,7 +52,6 @@ class Watched:
 
 @pytest.fixture(scope="module", autouse=True)
 def small():
-    """Stages with few rows."""
     with small_stages(_SUBSET=50, _NEIGHBOURS=30):
         yield
 

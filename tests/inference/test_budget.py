@@ -87,4 +87,4 @@ def test_the_limit_of_a_container_counts(monkeypatch, tmp_path):
 def test_numbers_of_32_bits_are_taken_without_a_warning():
     X = np.linspace(-3, 3, 12, dtype=np.float32)[:, None]
     with warnings.catch_warnings(action="error", category=RuntimeWarning):
-        bp.BayesianSVR(restarts=1, random_state=0).fit(X, np.sin(X[:, 0]))
+        bp.BayesianSVR(kernel="rbf", restarts=1, random_state=0).fit(X, np.sin(X[:, 0]))

@@ -38,8 +38,8 @@ def made(noise, kind, n=2):
     return PredictiveDistribution(weights, means, variances, noises, 3.0, unit, kind == "log")
 
 
-# Each noise alone and in a mixture, and each kind of mixture with two of the noises.
-PAIRS = [(noise, kind) for i, noise in enumerate(NOISES) for kind in {"one", KINDS[i % 5], KINDS[(i + 3) % 5]}]
+# Each noise alone and in a mixture, and each kind of mixture.
+PAIRS = [(noise, kind) for i, noise in enumerate(NOISES) for kind in ("one", KINDS[1 + i % 4])]
 each = pytest.mark.parametrize(
     ("noise", "kind"), sorted(PAIRS, key=str), ids=lambda value: getattr(value, "name", value)
 )
@@ -84,27 +84,25 @@ def test_quantiles_invert_the_cdf(noise, kind):
     np.testing.assert_allclose(found.ppf([0.025, 0.8]), [y[2, 0], y[4, 1]], rtol=1e-9)
 
 
+def check_score(one, rel):
+    """The score of one row at three targets, by quadrature."""
+    for q in (0.001, 0.4, 0.97):
+        y = one.ppf(q)[0]
+        z, weight = nodes_between(np.unique(one.ppf(np.append(LEVELS, q)[:, None])))
+        difference = np.where(z < y, one.cdf(z[:, None])[:, 0], one.sf(z[:, None])[:, 0])
+        assert one.crps(y)[0] == pytest.approx(weight @ difference**2, rel=rel)
+
+
 @each
 def test_the_score_is_that_of_quadrature(noise, kind):
-    one = made(noise, kind, 1)
-    for q in (0.001, 0.4, 0.97):
-        edges = np.unique(one.ppf(np.append(LEVELS, q)[:, None]))
-        y = one.ppf(q)[0]
-        z, weight = nodes_between(edges)
-        difference = np.where(z < y, one.cdf(z[:, None])[:, 0], one.sf(z[:, None])[:, 0])
-        assert one.crps(y)[0] == pytest.approx(weight @ difference**2, rel=1e-6)
+    check_score(made(noise, kind, 1), rel=1e-6)
 
 
 @pytest.mark.parametrize("noise", NOISES, ids=lambda noise: noise.name)
 def test_the_score_of_narrow_noise_beside_rare_wide_noise(noise):
     """The mean of the mixture may lie far from nearly all of its mass."""
     noises, weights = tuple(widen(noise, factor) for factor in (1.0, 10.0, 500.0)), np.array([[0.9], [0.07], [0.03]])
-    one = PredictiveDistribution(weights, np.zeros((3, 1)), np.full((3, 1), 1e-3), noises, 3.0, 20.0)
-    for q in (0.001, 0.4, 0.97):
-        y = one.ppf(q)[0]
-        z, weight = nodes_between(np.unique(one.ppf(np.append(LEVELS, q)[:, None])))
-        difference = np.where(z < y, one.cdf(z[:, None])[:, 0], one.sf(z[:, None])[:, 0])
-        assert one.crps(y)[0] == pytest.approx(weight @ difference**2, rel=1e-3)
+    check_score(PredictiveDistribution(weights, np.zeros((3, 1)), np.full((3, 1), 1e-3), noises, 3.0, 20.0), rel=1e-3)
 
 
 @each
@@ -130,13 +128,8 @@ def test_draws_have_the_cdf(noise, kind):
     np.testing.assert_array_equal(drawn, found.rvs((40, 100), random_state=1).reshape(4000, 2))
     assert found.rvs(random_state=2).shape == (2,)
     none = found[[]]
-    assert [each.shape for each in (none.ppf([[0.1], [0.5]]), none.crps([]), none.rvs(3), *none.interval(0.9))] == [
-        (2, 0),
-        (0,),
-        (3, 0),
-        (0,),
-        (0,),
-    ]
+    shapes = [part.shape for part in (none.ppf([[0.1], [0.5]]), none.crps([]), none.rvs(3), *none.interval(0.9))]
+    assert shapes == [(2, 0), (0,), (3, 0), (0,), (0,)]
 
 
 def test_a_gaussian_in_other_units():

@@ -15,45 +15,13 @@ from bsvr_pp.model.reader import read_model
 RNG = np.random.default_rng(0)
 X = np.column_stack([RNG.normal(size=40), RNG.integers(0, 3, 40), RNG.normal(size=40)])
 Y = np.sin(2.0 * X[:, 0]) + 0.5 * X[:, 1] + 0.1 * RNG.normal(size=40)
-AT = {
-    "amplitude": 1.0,
-    "inverse_lengthscale": [0.8, 0.5, 0.1],
-    "inverse_alpha": 0.3,
-    "C": 12.0,
-    "epsilon": 0.05,
-    "effect_amplitude": [0.5, 0.3, 0.1],
-    "effect_inverse_lengthscale": 0.7,
-    "effect_detail": 0.3,
-}
+AT = {"amplitude": 1.0, "inverse_lengthscale": [0.8, 0.5, 0.1], "C": 12.0, "epsilon": 0.05}
 
 
 @pytest.fixture(scope="module")
 def fitted():
-    model = bp.default_model(X, Y, kernel="main_effects")
+    model = bp.default_model(X, Y, kernel="rbf")
     return model, bp.fit(bp.MeanField(), model, hyperparameters=AT, progressbar=False)
-
-
-def test_brute_force(fitted):
-    """Mean, deviation and share from the joint posterior of f at all moved rows."""
-    model, result = fitted
-    problem = read_model(model)
-    (part,) = components(problem, result)
-    K, _, _ = problem.at(part.point)
-    n = len(X)
-    inner = np.linalg.inv(K.dense() + np.diag(1.0 / part.site_precision))
-    for i in range(3):
-        found = bp.effect(result, X, i, model=model, values=5)
-        x = found.index.to_numpy()
-        moved = np.repeat(X[None], x.size + 1, axis=0)
-        moved[:-1, :, i] = x[:, None]  # the last set is X itself
-        new = moved.reshape(-1, 3)
-        joint = problem.between(part.point, np.vstack([problem.inputs, new])).dense()
-        cross, prior = joint[n:, :n], joint[n:, n:]
-        mean, covariance = part.moments(new)[0], prior - cross @ inner @ cross.T
-        average = np.kron(np.eye(x.size, x.size + 1), np.full((1, n), 1.0 / n))
-        np.testing.assert_allclose(found["mean"], average @ mean, atol=1e-8)
-        of_effect = average @ covariance @ average.T
-        np.testing.assert_allclose(found["sd"], np.sqrt(np.diag(of_effect)), rtol=1e-4, atol=1e-5)
 
 
 def of_own_values(model, result, columns):

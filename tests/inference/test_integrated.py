@@ -22,7 +22,6 @@ Y = np.sin(2 * X[:, 0]) + 0.2 * np.random.default_rng(1).laplace(size=12)
 
 
 def two(potential: bool = False) -> pm.Model:
-    """A model with two hyperparameters."""
     with pm.Model() as model:
         C = pm.LogNormal("C", 1.0, 0.8)
         ls = pm.Gamma("ls", 3.0, 3.0)
@@ -74,7 +73,6 @@ def bounded() -> pm.Model:
 
 
 def line() -> pm.Model:
-    """Three hyperparameters without a process."""
     with pm.Model() as model:
         mu = pm.Normal("intercept", 0.0, 2.0) + pm.Normal("slope", 0.0, 3.0) * X[:, 0]
         bp.SoftInsensitive("y", mu=mu, C=pm.LogNormal("C", 1.0, 0.8), epsilon=0.1, beta=0.3, observed=Y)
@@ -82,7 +80,7 @@ def line() -> pm.Model:
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("make", [two, lambda: two(potential=True), bounded, line])
+@pytest.mark.parametrize("make", [bounded, line])
 def test_the_evidence_against_sequential_monte_carlo(make):
     model = make()
     found = bp.fit(bp.Integrated(points=256), model, random_seed=0, progressbar=False).attrs["log_evidence"]
@@ -186,7 +184,6 @@ def few(prior):
 
 
 def evidences(model, points):
-    """Log evidences of mean field at hyperparameters."""
     problem = read_model(model)
     at = [problem.at(point) for point in points]
     return np.array([mean_field(K, problem.targets, noise, mean=mean).log_evidence for K, mean, noise in at])
@@ -277,11 +274,11 @@ def ordered():
     return pm.HalfNormal("a", shape=2, transform=pm.distributions.transforms.ordered, initval=[1.0, 2.0])[0]
 
 
-@pytest.mark.parametrize("scale", [lambda: pm.HalfFlat("a"), lambda: pm.math.exp(pm.Flat("a")), ordered])
+@pytest.mark.parametrize("scale", [lambda: pm.HalfFlat("a"), ordered])
 def test_an_evidence_over_a_flat_prior_is_known_up_to_a_constant(scale):
     model = few(lambda: scale() * pm.gp.cov.ExpQuad(1, ls=1.0))
     with pytest.warns(UserWarning, match="the prior density of a is not normalised: the evidence is known up to"):
-        bp.fit(bp.Integrated(), model, random_seed=0, progressbar=False)
+        bp.fit(bp.Integrated(points=25), model, random_seed=0, progressbar=False)
 
 
 def level(make_scale) -> pm.Model:

@@ -31,7 +31,6 @@ def build(given=("town", "feature")):
 
 
 def by_hand(problem):
-    """A result of draws that are made by hand."""
     rng = np.random.default_rng(0)
     f = rng.normal(size=(2, 3, N))
     arrays = {"f": f, "f_rotated_": f, "twice": 2 * f, "C": np.ones((2, 3)), "lengthscale": np.ones((2, 3, 2))}

@@ -34,10 +34,15 @@ def test_other_programs_read_the_file(sinc_results, tmp_path):
     assert "posterior" in az.from_netcdf(tmp_path / "fit.nc").children
 
 
+@pytest.fixture(scope="module")
+def whole(sinc_results, tmp_path_factory):
+    path = tmp_path_factory.mktemp("whole") / "fit.nc"
+    bp.save(sinc_results["Laplace"], path)
+    return path.read_bytes()
+
+
 @pytest.mark.parametrize("kind", KINDS)
-def test_every_damage_is_noticed(sinc_results, tmp_path, kind):
-    bp.save(sinc_results["Laplace"], tmp_path / "fit.nc")
-    whole = (tmp_path / "fit.nc").read_bytes()
+def test_every_damage_is_noticed(whole, tmp_path, kind):
     rng = np.random.default_rng(0)
     for place in [0, len(whole) - 1, *rng.integers(len(whole), size=16)]:
         (tmp_path / "damaged.nc").write_bytes(damaged(whole, kind, place, rng))

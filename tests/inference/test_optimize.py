@@ -14,14 +14,8 @@ from bsvr_pp.model.reader import read_model
 
 
 def run(model, method=None, fixed=None, objective="posterior", restarts=2):
-    problem = read_model(model)
-    return maximize(
-        problem,
-        method or bp.MeanField(),
-        problem.checked(fixed),
-        Options(restarts, objective),
-        np.random.default_rng(0),
-    )
+    problem, options = read_model(model), Options(restarts, objective)
+    return maximize(problem, method or bp.MeanField(), problem.checked(fixed), options, np.random.default_rng(0))
 
 
 @pytest.mark.parametrize("objective", ["posterior", pytest.param("evidence", marks=pytest.mark.slow)])
@@ -71,9 +65,8 @@ def test_improper_priors_start_from_the_data():
     with pm.Model() as model:
         lengthscale, C = pm.HalfFlat("lengthscale"), pm.HalfFlat("C")
         f = bp.GP(cov_func=pm.gp.cov.ExpQuad(1, ls=lengthscale)).prior("f", X=X)
-        bp.SoftInsensitive(
-            "y", mu=f, C=C, epsilon=0.05, beta=0.3, observed=np.sin(X[:, 0]) + 0.1 * np.cos(40 * X[:, 0])
-        )
+        y = np.sin(X[:, 0]) + 0.1 * np.cos(40 * X[:, 0])
+        bp.SoftInsensitive("y", mu=f, C=C, epsilon=0.05, beta=0.3, observed=y)
     optima = run(model, restarts=4)
     assert optima[0].converged
     assert 0.5 < optima[0].point["lengthscale"] < 5
@@ -112,7 +105,7 @@ def test_beyond_many_rows_the_best_go_on_with_all(monkeypatch, curvature, with_a
     assert one.objective == pytest.approx(optima[0].objective, abs=5.0)
 
 
-def line(kernel=None, prior=pm.HalfFlat, n=12, blocks=None, **noise):
+def line(kernel=None, prior=pm.HalfFlat, n=12):
     """A model of few rows, with a lengthscale, a bias and the noise to find."""
     rng = np.random.default_rng(1)
     X = np.stack([np.linspace(-3, 3, n), np.linspace(0, 20, n) ** 0.5], axis=1)
@@ -121,9 +114,8 @@ def line(kernel=None, prior=pm.HalfFlat, n=12, blocks=None, **noise):
         lengthscale, bias = prior("lengthscale"), prior("bias")
         cov = pm.gp.cov.ExpQuad(2, ls=lengthscale) if kernel is None else kernel(lengthscale)
         cov = cov + pm.gp.cov.Constant(bias)
-        f = bp.GP(cov_func=cov).prior("f", X=X, **({} if blocks is None else {"blocks": blocks}))
-        given = {"C": prior("C"), "epsilon": prior("epsilon"), "beta": 0.5} | noise
-        bp.SoftInsensitive("y", mu=f, observed=y, **given)
+        f = bp.GP(cov_func=cov).prior("f", X=X)
+        bp.SoftInsensitive("y", mu=f, C=prior("C"), epsilon=prior("epsilon"), beta=0.5, observed=y)
     return model, X, y
 
 

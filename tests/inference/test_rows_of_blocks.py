@@ -42,9 +42,9 @@ def classes(f, rows):
     bp.Ordinal("y", f, cutpoints=[-0.5, 0.5], C=6.0, noise="absolute", observed=CLASSES[rows])
 
 
-def model(kind, rows, blocks=None):
+def model(kind, rows, blocks=None, ls=lambda: 0.7):
     with pm.Model() as made:
-        f = bp.GP(cov_func=1.3 * pm.gp.cov.ExpQuad(1, ls=0.7)).prior("f", X=X[rows], blocks=blocks)
+        f = bp.GP(cov_func=1.3 * pm.gp.cov.ExpQuad(1, ls=ls())).prior("f", X=X[rows], blocks=blocks)
         kind(f, rows)
     return made
 
@@ -73,10 +73,7 @@ def test_blocks_are_models_of_their_rows(kind, method):
 
 def searched(kind, rows, blocks=None):
     """A model with a lengthscale to find."""
-    with pm.Model() as made:
-        kernel = 1.3 * pm.gp.cov.ExpQuad(1, ls=pm.InverseGamma("ls", 3, 3))
-        kind(bp.GP(cov_func=kernel).prior("f", X=X[rows], blocks=blocks), rows)
-    return made
+    return model(kind, rows, blocks, lambda: pm.InverseGamma("ls", 3, 3))
 
 
 @pytest.mark.slow_cases("classes", "noisy", "intervals")
@@ -97,6 +94,7 @@ def test_the_search_climbs_the_sum_of_the_evidences(kind):
         bp.marginalize(bp.MeanField(), searched(kind, np.arange(N), blocks))
 
 
+@pytest.mark.slow_cases("intervals", "classes")
 @pytest.mark.parametrize("kind", [weighted, intervals, censored, classes])
 def test_the_modes_of_blocks_are_those_of_their_rows(kind):
     """Truth: a dense model of the rows of each block."""

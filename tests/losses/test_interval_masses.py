@@ -16,6 +16,9 @@ GRID = list(itertools.product((0.1, 1.0, 20.0, 1000.0), (0.01, 1.0, 30.0), (0.0,
 TILTED = list(itertools.product((0.1, 20.0, 1000.0), (0.01, 3.0), (0.0, 0.3, 1.0), (1e-9, 0.1, 10.0, np.inf)))
 
 
+NODES = GaussLegendre(mp.mp).calc_nodes(4, 120)
+
+
 def row_of(noise):
     pieces = noise.sites(np.zeros(1))
     return pieces.knots[0], pieces.value[0], pieces.slope[0], pieces.curvature[0]
@@ -90,10 +93,6 @@ def test_mass_and_its_derivatives_match_mpmath_on_the_whole_grid():
         check_mass(*case)
 
 
-def nodes_of(degree=4):
-    return GaussLegendre(mp.mp).calc_nodes(degree, 120)
-
-
 def exact_tilted(z, variance, low, high, C, epsilon, beta):
     """Log normaliser, mean and variance of x = (f - mean)/sd, and derivatives by both ends, by quadrature over r."""
     C, epsilon, beta, variance, z = map(mp.mpf, (C, epsilon, beta, variance, z))
@@ -148,7 +147,7 @@ def exact_tilted(z, variance, low, high, C, epsilon, beta):
         if q - p < mp.mpf(10) ** -26 * (end - start):
             continue
         half, middle = (q - p) / 2, (q + p) / 2
-        for x, weight in nodes_of():
+        for x, weight in NODES:
             r = middle + half * x
             mass, first, second, at_low, at_high = window(r)
             factor = weight * half * mp.exp(-energy(r)[0] - top)

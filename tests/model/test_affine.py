@@ -29,7 +29,6 @@ RNG = np.random.default_rng(0)
 
 
 def rows(n: int) -> dict[str, Any]:
-    """Data of some rows."""
     group = np.arange(n) % GROUPS
     x, X, Z = RNG.normal(size=n), RNG.normal(size=(n, 2)), RNG.normal(size=(n, 3))
     return {"x": x, "W": X, "Z": Z, "group": group, "part": group // 2, "one": x[:, None]}
@@ -328,6 +327,7 @@ def check(model: pm.Model, expected: Exact, at: dict[str, Any] = AT) -> Any:
 
 
 @pytest.mark.slow_cases("f and a line", "three levels", "joined processes", "varying coefficients", "basis")
+@pytest.mark.slow_cases("an array with a mean")
 @pytest.mark.parametrize("name", mostly_slow(CASES))
 def test_evidence_variables_and_new_rows_are_exact(name):
     mu, refusal = CASES[name], REFUSALS.get(name)
@@ -387,7 +387,7 @@ COPIES: dict[str, tuple[Callable[[Any], Any], Callable[[Any], pm.Model]]] = {
 }
 
 
-@pytest.mark.slow_cases("pm.do of the lengthscale", "strings", "pm.do", "pm.observe of a scale beside f")
+@pytest.mark.slow_cases("pm.do of the lengthscale", "strings", "pm.do", "pm.observe of a scale beside f", "a copy")
 @pytest.mark.parametrize("name", COPIES)
 def test_copies_and_labels_change_nothing(name):
     mu, make = COPIES[name]
@@ -420,7 +420,6 @@ def f_of(m: Any) -> Any:
 
 
 def with_noise(make: Callable[[Any], Any]) -> Callable[[], pm.Model]:
-    """A model whose observed variables are made from f."""
 
     def made() -> pm.Model:
         with pm.Model() as model:
@@ -488,7 +487,7 @@ REFUSED: dict[str, tuple[Callable[[], pm.Model], str]] = {
 }
 
 
-@pytest.mark.slow_cases("product of coefficients")
+@pytest.mark.slow_cases("product of coefficients", "clip", "abs", "rounding", "max", "sorted", "softmax")
 @pytest.mark.parametrize("name", REFUSED)
 def test_what_is_not_linear_is_refused_by_name(name):
     make, reason = REFUSED[name]
@@ -720,6 +719,7 @@ OPTIMISED: dict[str, tuple[Callable[[Any], Any], str | None]] = {
 }
 
 
+@pytest.mark.slow_cases("not linear")
 @pytest.mark.parametrize("name", mostly_slow(OPTIMISED))
 def test_coefficients_that_are_optimised_are_named(name, recwarn):
     mu, named = OPTIMISED[name]
@@ -790,15 +790,17 @@ def test_deterministics_have_draws_and_moments_if_they_are_affine():
         bp.predict(result, NEW["W"], model=model, data=NEW)
 
 
-@pytest.mark.parametrize("name", ["z", "values of f", "values of a"])
-def test_names_of_data_are_the_models_own(name):
+def test_names_of_data_are_the_models_own():
     """Graphs are copied by the names of their variables, and those of the reader have none."""
+    names = ("z", "values of f", "values of a")
 
     def mu(m: Any) -> Any:
-        return m.process("f", m.W) * getattr(m, name) + m.normal("a") + m.normal("b") * getattr(m, name)
+        each = [getattr(m, name) for name in names]
+        return m.process("f", m.W) * sum(each) + m.normal("a") + m.normal("b") * (each[0] - 2.0 * each[1] + each[2])
 
-    named = {name: TRAIN["x"], "W": TRAIN["W"], "x": TRAIN["x"]}
-    both = {name: BOTH["x"], "W": BOTH["W"], "x": BOTH["x"]}
+    named, both = (
+        {"W": data["W"], "x": data["x"]} | dict(zip(names, data["Z"].T, strict=True)) for data in (TRAIN, BOTH)
+    )
     check(build(mu, train=named), exact(mu, both))
 
 
@@ -837,39 +839,37 @@ def test_rows_of_data_may_become_fewer_between_fits():
     """Compiled functions of draws have no number of rows: a model whose data were set is that of these data."""
     inputs, few = np.linspace(-3.0, 3.0, 12)[:, None], slice(0, 7)
 
-    def made(rows: slice) -> pm.Model:
-        with pm.Model() as model:
-            X, z = pm.Data("X", inputs[rows]), pm.Data("z", np.cos(inputs[rows, 0]))
-            f = bp.GP(cov_func=pm.gp.cov.ExpQuad(1, ls=1.0)).prior("f", X=X)
-            mu = pm.Deterministic("mu", f + pm.Normal("b") * z)
-            pm.Normal("y", mu, SIGMA, observed=pm.Data("targets", np.sin(inputs[rows, 0])))
-        return model
-
-    model, fresh = made(slice(None)), made(few)
+    with pm.Model() as model:
+        f = bp.GP(cov_func=pm.gp.cov.ExpQuad(1, ls=1.0)).prior("f", X=pm.Data("X", inputs))
+        mu = pm.Deterministic("mu", f + pm.Normal("b") * pm.Data("z", np.cos(inputs[:, 0])))
+        pm.Normal("y", mu, SIGMA, observed=pm.Data("targets", np.sin(inputs[:, 0])))
     bp.fit(bp.Laplace(), model, random_seed=0, progressbar=False, draws=9)
-    pm.set_data({name: fresh[name].get_value() for name in ("X", "z", "targets")}, model=model)
-    found, expected = (bp.fit(bp.Laplace(), m, random_seed=0, progressbar=False, draws=9) for m in (model, fresh))
-    assert found.attrs["log_evidence"] == pytest.approx(expected.attrs["log_evidence"], abs=1e-9)
-    np.testing.assert_allclose(found["posterior"]["mu"], expected["posterior"]["mu"], atol=1e-8)
+    x, z, y = inputs[few], np.cos(inputs[few, 0]), np.sin(inputs[few, 0])
+    pm.set_data({"X": x, "z": z, "targets": y}, model=model)
+    found = bp.fit(bp.Laplace(), model, random_seed=0, progressbar=False, draws=9)
+    S = squares(x, x) + np.outer(z, z) + (JITTER + SIGMA**2) * np.eye(7)
+    assert found.attrs["log_evidence"] == pytest.approx(stats.multivariate_normal(cov=S).logpdf(y), abs=1e-9)
+    drawn = {name: found["posterior"][name].values[0] for name in ("f", "b", "mu")}
+    np.testing.assert_allclose(drawn["mu"], drawn["f"] + drawn["b"][:, None] * z, atol=1e-8)
 
 
 @pytest.mark.parametrize("several", [False, True])
 def test_data_and_dims_may_change_the_structure_between_fits(several):
     """Whether rows mix values of f, and the sizes of coefficients, which graphs have: with one target and with two."""
 
-    def made(A: np.ndarray, size: int) -> pm.Model:
-        with pm.Model(coords={"g": range(size)}) as model:
-            f = bp.GP(cov_func=pm.gp.cov.ExpQuad(1, ls=1.0)).prior("f", X=FIVE)
-            of_f = f if several else pm.Data("A", A) @ f
-            pm.Normal("y", of_f + pm.Normal("b", dims="g").sum(), SIGMA, observed=Y[:5])
-            if several:
-                pm.Normal("z", f, SIGMA, observed=Y[:5])
-        return model
-
-    cases = [(np.eye(5), 2), (np.tril(np.ones((5, 5))), 2), (np.eye(5), 4)]
-    model = made(*cases[0])
-    for A, size in cases[several:]:
+    with pm.Model(coords={"g": range(2)}) as model:
+        f = bp.GP(cov_func=pm.gp.cov.ExpQuad(1, ls=1.0)).prior("f", X=FIVE)
+        of_f = f if several else pm.Data("A", np.eye(5)) @ f
+        pm.Normal("y", of_f + pm.Normal("b", dims="g").sum(), SIGMA, observed=Y[:5])
+        if several:
+            pm.Normal("z", f, SIGMA, observed=Y[:5])
+    targets = np.tile(Y[:5], 1 + several)
+    for A, size in [(np.eye(5), 2), (np.tril(ONES), 2), (np.eye(5), 4)][several:]:
         model.set_dim("g", size, coord_values=range(size))
         pm.set_data({} if several else {"A": A}, model=model)
-        found, expected = (bp.fit(bp.Laplace(), m, progressbar=False) for m in (model, made(A, size)))
-        assert found.attrs["log_evidence"] == pytest.approx(expected.attrs["log_evidence"], abs=1e-9)
+        rows = np.vstack([np.eye(5)] * 2) if several else A
+        jitter = np.eye(10) if several else A @ A.T  # where rows have several targets, each has its own
+        S = rows @ squares(FIVE, FIVE) @ rows.T + JITTER * jitter + SIGMA**2 * np.eye(targets.size)
+        S[:5, :5] += size
+        expected = stats.multivariate_normal(cov=S).logpdf(targets)
+        assert bp.fit(bp.Laplace(), model, progressbar=False).attrs["log_evidence"] == pytest.approx(expected, abs=1e-9)

@@ -36,7 +36,6 @@ class Idiom(NamedTuple):
 
 
 def evidence(ls: float) -> float:
-    """Exact log evidence."""
     K = np.exp(-0.5 * (X - X.T) ** 2 / ls**2) + (JITTER + SIGMA**2) * np.eye(N)
     return float(stats.multivariate_normal(cov=K).logpdf(Y))
 

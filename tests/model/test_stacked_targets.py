@@ -175,38 +175,28 @@ def test_marginal_model_has_the_joint_density():
         _with_free_targets(build(make))
 
 
-def test_missing_targets_and_inputs_as_columns():
+def test_rows_with_another_target_or_none_beside_missing_ones_and_inputs_as_columns():
+    missing = [2, FIRST]  # of which the first has the other target
+
     def make() -> None:
         inputs = pm.Data("X", X)
         f, b = process(inputs), pm.Normal("b")
-        y = np.where(np.arange(N) == FIRST, np.nan, Y)
         with pytest.warns(UserWarning, match="missing"):
-            pm.Normal("y", f, 0.2, observed=y)
-        pm.Normal("z", f[FIRST:] + b * inputs[FIRST:, 0], 0.5, observed=OTHER[FIRST:])
+            pm.Normal("y", f, 0.2, observed=np.where(np.isin(np.arange(N), missing), np.nan, Y))
+        pm.Normal("z", 2.0 * f[:4] + b * inputs[:4, 0], 0.5, observed=OTHER[:4])
 
-    model = build(make)
-    problem = read_model(model)
-    assert problem.targets.size == N - 1 + N - FIRST
-    result = bp.fit(bp.MeanField(), model, progressbar=False, draws=9)
-    a, b = (bp.predict(result, [[x]], model=model, target="z")["f_mean"].item() for x in (9.0, 10.0))
-    assert b - a == pytest.approx(result["moments"]["b"].sel(moment="mean").item(), rel=1e-6)
-
-
-def test_rows_without_any_target_beside_missing_ones():
-    def make() -> None:
-        f = process()
-        with pytest.warns(UserWarning, match="missing"):
-            pm.Normal("y", f, 0.2, observed=np.where(np.arange(N) == FIRST, np.nan, Y))
-        pm.Normal("z", 2.0 * f[:4], 0.5, observed=OTHER[:4])
-
-    model, kept = build(make), np.append(np.delete(np.arange(N), FIRST), np.arange(4))
-    A = np.eye(N)[kept] * np.repeat([1.0, 2.0], [N - 1, 4])[:, None]
-    truth = multivariate_normal(np.zeros(N + 3), A @ K @ A.T + np.diag(np.repeat([0.04, 0.25], [N - 1, 4])))
-    result = bp.fit(bp.Laplace(), model, progressbar=False)
-    targets = np.concatenate([np.delete(Y, FIRST), OTHER[:4]])
-    assert result.attrs["log_evidence"] == pytest.approx(truth.logpdf(targets), abs=1e-3)
+    model, kept = build(make), np.append(np.delete(np.arange(N), missing), np.arange(4))
+    A = np.eye(N)[kept] * np.repeat([1.0, 2.0], [N - 2, 4])[:, None]
+    covariance = A @ K @ A.T + np.diag(np.repeat([0.04, 0.25], [N - 2, 4]))
+    covariance[-4:, -4:] += X[:4] @ X[:4].T
+    result = bp.fit(bp.Laplace(), model, progressbar=False, draws=9)
+    targets = np.concatenate([np.delete(Y, missing), OTHER[:4]])
+    truth = multivariate_normal(np.zeros(N + 2), covariance).logpdf(targets)
+    assert result.attrs["log_evidence"] == pytest.approx(truth, abs=1e-3)
     assert "y_unobserved" not in result["posterior"]  # f has no value there, and `predict` has one
-    assert np.isfinite(bp.predict(result, X[[FIRST]], model=model, target="y_observed")["y_mean"]).all()
+    assert np.isfinite(bp.predict(result, X[missing], model=model, target="y_observed")["y_mean"]).all()
+    low, high = (bp.predict(result, [[x]], model=model, target="z")["f_mean"].item() for x in (9.0, 10.0))
+    assert high - low == pytest.approx(result["moments"]["b"].sel(moment="mean").item(), rel=1e-6)
 
 
 @pytest.mark.parametrize("method", [bp.Laplace(), pytest.param(CHAIN, marks=pytest.mark.slow)])

@@ -21,7 +21,6 @@ SHARE = np.array([0.3, 1.0])
 
 
 def scaled(warping, points, share=SHARE):
-    """Inputs on their scales."""
     d = points.shape[1]
     points, share = pt.as_tensor_variable(points), pt.as_tensor_variable(share)
     return on_scales(points, d, warping.columns, pt.as_tensor_variable(warping.array), share).eval()
@@ -63,7 +62,7 @@ def test_inputs_over_many_powers_of_ten_are_as_good_as_their_logarithms():
     assert errors[1] < 1.15 * errors[0]
 
 
-@pytest.mark.slow_cases("BayesianOrdinalSVC")
+@pytest.mark.slow
 @pytest.mark.parametrize("classifier", [bp.BayesianSVC, bp.BayesianOrdinalSVC])
 def test_classes_learn_one_share_for_all_inputs(classifier, tmp_path):
     """With inputs as they are, a forest of trees was better."""
@@ -95,6 +94,7 @@ def test_each_class_against_the_rest_has_a_share():
     X[:, 0] *= np.array([0.1, 1.0, 10.0])[labels]
     machine = bp.BayesianSVC(random_state=0).fit(X, labels)
     assert len(machine.warping_) == 3 and machine.warping_[0].index.tolist() == ["x0", "x1"]
+    assert all(table["share"].nunique() == 1 for table in machine.warping_)
     with pytest.raises(ValueError, match="scales are plotted of two classes, got 3"):
         bp.plot_warping(machine)
 

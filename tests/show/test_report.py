@@ -35,14 +35,6 @@ document.getElementById("found").textContent = JSON.stringify({
 
 
 @pytest.fixture(scope="module")
-def table(sinc_model, sinc_results):
-    model, data = sinc_model
-    return bp.compare(
-        sinc_results, "NUTS", X_test=data.X[:8], y_test=data.y[:8], model=model, integrated=False, loo=False
-    )
-
-
-@pytest.fixture(scope="module")
 def page(table):
     png = (Path(__file__).parents[2] / "docs" / "evidence.png").read_bytes()
     shown = Picture("Evidence", "A caption with <angle> brackets", png)
