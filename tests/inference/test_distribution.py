@@ -246,7 +246,7 @@ def test_joint_draws_have_the_noise_of_new_rows_and_the_variance_of_f(method):
         joint = found.rvs(20_000, random_state=0, joint=True)
         np.testing.assert_allclose(joint.std(axis=0), found.std(), rtol=0.06)
     drawn = Component(problem_of(result, model), result.attrs, lambda X: (X[:, 0], X[:, 0], np.zeros((len(X), 1))))
-    with pytest.raises(ValueError, match="joint=True takes a result in which f is integrated out"):
+    with pytest.raises(ValueError, match="joint=True takes a result with f integrated out"):
         drawn.draw(X, found.noises[0], 5, np.random.default_rng(0))
 
 

@@ -52,21 +52,21 @@ class Component:
         mean, variance, near = self.moments(X)
         return mean, variance, self.scales.at(near)
 
-    def draw(self, X: Array, noise_there: NoiseModel, size: int, rng: np.random.Generator) -> Array:
+    def draw(self, X: Array, noise: NoiseModel, size: int, rng: np.random.Generator) -> Array:
         """Return draws (size, n_new) of new targets: one f per draw plus noise; f without variance is its mean."""
         mean, variance, probability = self.moments_and_scales(X)
         f = mean + (self.deviations(X, size, rng, variance if self.apart else None) if variance.any() else 0.0)
-        noise = noise_there.sample((size, len(X)), rng)
+        drawn = noise.sample((size, len(X)), rng)
         if self.scales.several:
             share = probability.cumsum(axis=0)
             chosen = np.minimum((rng.random((size, len(X), 1)) > share.T).sum(axis=2), share.shape[0] - 1)
-            noise = noise * self.scales.factors[chosen] + np.asarray(self.scales.offsets)[chosen]
-        return np.asarray(f + noise)
+            drawn = drawn * self.scales.factors[chosen] + np.asarray(self.scales.offsets)[chosen]
+        return np.asarray(f + drawn)
 
     def deviations(self, X: Array, size: int, rng: np.random.Generator, variance: Array | None = None) -> Array:
         """Draw f minus its mean (size, n_new) if f has sites, jointly in each block; with any given variance."""
         if self.site_precision is None:
-            raise ValueError("joint=True takes a result in which f is integrated out, got draws of f: NUTS(latent=...)")
+            raise ValueError("joint=True takes a result with f integrated out, got draws of f: use NUTS(latent=...)")
         out = np.empty((size, len(X)))
         for block, new in _by_block(self.problem, X):
             part, rows = self.problem.part(block), self.problem.blocks.rows(block)
