@@ -214,7 +214,7 @@ class LocalBlocks:
         if self.size == "auto":
             warn(
                 f"{len(rows.y)} rows are fitted in local blocks, between which the function is independent: "
-                "blocks=None fits all rows densely"
+                "blocks=None fits all rows densely, in n² memory and n³ time"
             )
         return rows, self.rows
 

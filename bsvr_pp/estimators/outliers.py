@@ -96,5 +96,6 @@ def determining_rows[F](
 
 
 def listed(rows: NDArray[np.intp]) -> str:
-    """List the numbers of at most ten rows: rows 3, 17."""
-    return "rows " + ", ".join(map(str, rows[:_LISTED])) + (", ..." if rows.size > _LISTED else "")
+    """List the numbers of at most ten rows: rows 3, 17; of more, how many there are."""
+    first = "rows " + ", ".join(map(str, rows[:_LISTED]))
+    return f"{rows.size} rows, {first}, ..." if rows.size > _LISTED else first

@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 import bsvr_pp as bp
-from bsvr_pp.estimators.outliers import ScaledFit, determining_rows, gross_errors
+from bsvr_pp.estimators.outliers import ScaledFit, determining_rows, gross_errors, listed
 from bsvr_pp.estimators.training_data import merge_rows
 from tests.helpers import wave
 
@@ -67,6 +67,11 @@ def test_gross_errors_change_neither_function_nor_noise(rows, size):
     again = bp.BayesianSVR.from_result(machine.result_)
     np.testing.assert_array_equal(again.outliers_, rows)
     np.testing.assert_allclose(again.dual_coef_, machine.dual_coef_, atol=1e-9)
+
+
+def test_a_message_counts_many_rows():
+    assert listed(np.array([3, 17])) == "rows 3, 17"
+    assert listed(np.arange(5, 17)) == "12 rows, rows 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, ..."
 
 
 def test_gross_errors_can_be_kept():
