@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from copy import deepcopy
 from dataclasses import dataclass, replace
-from functools import cached_property, partial
+from functools import cached_property
 from typing import Any, NamedTuple, Self, cast
 
 import numpy as np
@@ -39,7 +39,7 @@ from bsvr_pp.inference.approximate import solve_at
 from bsvr_pp.inference.fitted import Fitted, fitted_at
 from bsvr_pp.inference.integrated import BY_DRAWS, Integrated
 from bsvr_pp.inference.monotone import ALLOWED, solve_monotone
-from bsvr_pp.inference.prediction.component import Component, draw_jointly, mixture_of
+from bsvr_pp.inference.prediction.component import Component, mixture_of
 from bsvr_pp.inference.prediction.distribution import PredictiveDistribution
 from bsvr_pp.inference.prediction.neighbours import (
     Cavities,
@@ -163,9 +163,8 @@ class RegressionFit(StandardFit):
 
         with threads_for(len(self.rows.y)), local.threads():
             given = parts(self.fitted if neighbours is None else self.found)
-            drawn = partial(draw_jointly, lambda: parts(self.fitted), X)
-            joint = None if isinstance(self.model.kernel, OfTrainingRows) else drawn
-            return mixture_of(given, X, joint=joint, **self.units.of_targets)[0]
+            jointly = None if isinstance(self.model.kernel, OfTrainingRows) else lambda: parts(self.fitted)
+            return mixture_of(given, X, jointly=jointly, **self.units.of_targets)[0]
 
     @property
     def cavities(self) -> Cavities:

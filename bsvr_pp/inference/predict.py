@@ -19,14 +19,7 @@ from bsvr_pp.core.arrays import check_choice, check_size, checked_levels, number
 from bsvr_pp.core.docs import shared
 from bsvr_pp.inference.fitted import components
 from bsvr_pp.inference.parts import check_part
-from bsvr_pp.inference.prediction.component import (
-    draw_jointly,
-    mixture_of,
-    new_rows,
-    noise_of_rows,
-    predictions,
-    rowwise_data,
-)
+from bsvr_pp.inference.prediction.component import mixture_of, new_rows, noise_of_rows, predictions, rowwise_data
 from bsvr_pp.inference.prediction.distribution import QUANTILES, PredictiveDistribution, mixed
 from bsvr_pp.inference.prediction.neighbours import NoiseScales
 from bsvr_pp.inference.result import NamesOfRows, dim_of_new_rows, problem_of
@@ -176,7 +169,7 @@ def predict_distribution(
     check_real(problem, "predict_distribution", "use predict")
     parts = partial(components, problem, result, neighbours=neighbours)
     noise_of = noise_of_rows(problem, X, data)
-    return mixture_of(parts(), X, noise_of, joint=partial(draw_jointly, parts, X, noise_of=noise_of))[0]
+    return mixture_of(parts(), X, noise_of, jointly=parts)[0]
 
 
 def check_real(problem: Problem, name: str, remedy: str) -> None:

@@ -9,7 +9,7 @@ from __future__ import annotations
 import shutil
 from collections.abc import Iterator, Mapping
 from dataclasses import asdict, dataclass, replace
-from functools import cached_property, lru_cache, partial
+from functools import cached_property, lru_cache
 from pathlib import Path
 from typing import Self
 
@@ -29,7 +29,7 @@ from bsvr_pp.estimators.target_predictions import TargetPredictions, hyperparame
 from bsvr_pp.estimators.training_data import TrainingData, Units
 from bsvr_pp.estimators.validation import Columns, encoded
 from bsvr_pp.inference.approximate import solve_at
-from bsvr_pp.inference.prediction.component import Component, Member, component, draw_jointly, mixture_of
+from bsvr_pp.inference.prediction.component import Component, Member, component, mixture_of
 from bsvr_pp.inference.prediction.distribution import CHUNK, PredictiveDistribution
 from bsvr_pp.inference.prediction.neighbours import NoiseScales, few, moments_given, nearest_in, solved_rows
 from bsvr_pp.inference.protocol import IntegratesLatent, warn_unconverged
@@ -192,9 +192,12 @@ class FolderFit:
     def predictive(self, X: Array, local: LocalBlocks, noise_scales: bool) -> PredictiveDistribution:
         """Return the distribution of new targets at standardised inputs, in units of the target."""
         part = self._part(Component(self.first, self.point, tuple), local, noise_scales)
-        joint = partial(draw_jointly, lambda: [self._part(each, local, noise_scales) for each in self.components(X)], X)
+
+        def parts() -> list[Component]:
+            return [self._part(each, local, noise_scales) for each in self.components(X)]
+
         with local.threads():
-            return mixture_of([part], X, joint=joint, **self.units.of_targets)[0]
+            return mixture_of([part], X, jointly=parts, **self.units.of_targets)[0]
 
     def _part(self, own: Component, local: LocalBlocks, noise_scales: bool) -> Component:
         """Return a component with the moments, and scales of the noise, of the options."""

@@ -30,6 +30,7 @@ from bsvr_pp.model.problem import Point, Problem
 Moments = Callable[[Array], tuple[Array, Array, Array]]
 Rows = NDArray[np.int64] | slice
 NoiseOfRows = Callable[[Point], NoiseModel]
+type Parts = Callable[[], Iterable[Component]]
 
 _ONE = NoiseScales.one()
 
@@ -305,28 +306,28 @@ def rowwise_data(problem: Problem) -> dict[str, NDArray[Any]]:
     return {name: value for name, value in other_data(problem).items() if np.shape(value)[:1] == (problem.columns.n,)}
 
 
-def draw_jointly(
-    parts: Callable[[], Iterable[Component]],
-    X: Array,
-    size: int,
-    rng: np.random.Generator,
-    noise_of: NoiseOfRows | None = None,
-) -> Array:
+def draw_jointly(parts: Parts, X: Array, noise_of: NoiseOfRows, size: int, rng: np.random.Generator) -> Array:
     """Draw f + noise (size, n) at X jointly; ``parts`` makes components, each with n² numbers."""
     out, found = np.empty((size, len(X))), list(parts())
     weights = np.array([part.weight for part in found])
     chosen = rng.choice(len(found), size=size, p=weights / weights.sum())
     for i in np.unique(chosen):
         at = np.flatnonzero(chosen == i)
-        noise = (noise_of or found[i].problem.noise_at)(found[i].point)
-        out[at] = found[i].draw(X, noise, at.size, rng)
+        out[at] = found[i].draw(X, noise_of(found[i].point), at.size, rng)
     return out
 
 
 def mixture_of(
-    parts: Iterable[Component], X: Array, noise_of: NoiseOfRows | None = None, **units: Any
+    parts: Iterable[Component],
+    X: Array,
+    noise_of: NoiseOfRows | None = None,
+    jointly: Parts | None = None,
+    **units: Any,
 ) -> tuple[PredictiveDistribution, list[Array]]:
-    """Return the distribution of new targets, with a component for each noise scale, and any cut points."""
+    """Return the distribution of new targets, with a component for each noise scale, and any cut points.
+
+    Joint draws have the components that ``jointly`` makes, and the same noise.
+    """
     moments, noises, weights, offsets = [], [], [], []
     cutpoints: list[Array] = []
     for part in parts:  # one at a time, since each holds a factor of n² numbers
@@ -343,7 +344,9 @@ def mixture_of(
             cutpoints.append(classes)
     means, variances = (np.stack(each) for each in zip(*moments, strict=True))
     shares = np.stack(weights) / np.sum(weights, axis=0)
-    found = PredictiveDistribution(shares, means, variances, tuple(noises), offsets=np.array(offsets), **units)
+    joint = partial(draw_jointly, jointly, X, noise_of) if jointly and noise_of else None
+    units = {**units, "offsets": np.array(offsets), "joint": joint}
+    found = PredictiveDistribution(shares, means, variances, tuple(noises), **units)
     return found, cutpoints
 
 
