@@ -109,6 +109,37 @@ def test_derivatives_by_the_points(kernel, other):
         np.testing.assert_allclose(found[2, 1], difference, rtol=1e-5, atol=1e-6)
 
 
+@pytest.mark.parametrize("other", [False, True], ids=["one set of points", "two"])
+@pytest.mark.parametrize(
+    "make",
+    [
+        lambda a, ls: bp.cov.MainEffects(8, a, ls, detail=0.6, pairs=0.3),
+        lambda a, ls: bp.cov.RationalQuadratic(8, ls, inverse_alpha=0.3, variance=a.sum()),
+    ],
+    ids=["main effects", "rational quadratic"],
+)
+def test_a_group_of_indicators_is_like_separate_inputs(make, other):
+    word = RNG.integers(-1, 5, size=40)  # one has no indicator, and the last no point
+    indicators = (word[:, None] == np.arange(4)) - RNG.uniform(size=4)
+    rows = np.column_stack([indicators[:, :2], np.ones(40), indicators[:, 2:], RNG.normal(size=(40, 3))])
+    apart = [0, 5, 1, 6, 2, 7, 3, 4]  # at most two indicators are neighbours
+    a, ls = np.array([0.7] * 5 + [1.0, 0.5, 0.2]), np.array([0.4] * 5 + [1.0, 2.0, 0.5])
+
+    def values(order):
+        points = [pt.matrix(), pt.matrix()][: 1 + other]
+        p = [pt.vector(), pt.vector()]
+        K = make(*p)(*points)
+        weight = np.cos(np.arange(900.0)).reshape(30, 30) if other else np.cos(np.arange(1600.0)).reshape(40, 40)
+        graphs = [K, *pt.grad((K * weight).sum(), [*points, *p])]
+        at = [rows[:30], rows[10:]] if other else [rows]
+        return pytensor.function([*points, *p], graphs)(*(x[..., order] for x in [*at, a, ls]))
+
+    grouped, separate = values(np.arange(8)), values(apart)
+    np.testing.assert_allclose(grouped[0], separate[0], rtol=1e-13)
+    for one, each in zip(grouped[1:], separate[1:], strict=True):
+        np.testing.assert_allclose(one[..., apart], each, rtol=1e-11, atol=1e-11)
+
+
 @pytest.mark.slow
 def test_numba_agrees_with_python():
     p = pt.vector()

@@ -78,16 +78,19 @@ def is_far(precision: Array) -> Mask:
 
 
 def determining_rows[F](
-    fit: Callable[[Mask], ScaledFit[F]], kept: Mask, y: Array, weight: Array
+    fit: Callable[[Mask, F | None], ScaledFit[F]], kept: Mask, y: Array, weight: Array
 ) -> tuple[Mask, ScaledFit[F]]:
-    """Leave rows of far wider noise out of a fit while this raises the log density of all by two standard errors."""
-    near, best = kept, fit(kept)
+    """Leave rows of far wider noise out of a fit while this raises the log density of all by two standard errors.
+
+    A fit may begin from the last one.
+    """
+    near, best = kept, fit(kept, None)
     for _ in range(0 if mostly_equal(y[kept], weight[kept]) else ROUNDS):
         trial = kept.copy()
         trial[kept] = ~is_far(best.precision[kept])
         if (trial == near).all() or weight[trial].sum() < HALF * weight[kept].sum():
             break
-        found = fit(trial)
+        found = fit(trial, best.fit)
         gain = (weight * (found.log_density - best.log_density))[kept]
         if not gain.sum() > 2.0 * np.sqrt(gain.size) * gain.std():
             break

@@ -355,15 +355,15 @@ class _Rounds:
         if not self.has_scales(rows, first):
             return _Determined(kept, first, kept, first)
 
-        def scaled(near: Mask) -> ScaledFit[RegressionFit]:
-            found, far = first if (near == kept).all() else self.fit(rows, near, first, self.method), kept & ~near
+        def scaled(near: Mask, last: RegressionFit | None) -> ScaledFit[RegressionFit]:
+            found, far = first if last is None else self.fit(rows, near, last, self.method), kept & ~near
             found, *known = found.with_scales(rows.taken(far).in_units(found.units))
             of_rows = np.full((2, n), np.nan)
             of_rows[:, np.append(np.flatnonzero(near), np.flatnonzero(far))] = known
             return ScaledFit(of_rows[0], of_rows[1], found)
 
         if not spec.set_aside or self.model.noise == "pinball":  # a quantile refers to all targets
-            return _Determined(kept, first, kept, scaled(kept).fit)
+            return _Determined(kept, first, kept, scaled(kept, None).fit)
         near, best = determining_rows(scaled, kept, rows.y, rows.weight)
         return _Determined(kept, first, near, best.fit)
 

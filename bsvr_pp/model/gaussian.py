@@ -17,6 +17,7 @@ import pytensor.tensor as pt
 from pymc.distributions.multivariate import ZeroSumNormalRV
 from pymc.distributions.timeseries import AutoRegressiveRV, RandomWalkRV
 from pymc.distributions.transforms import ZeroSumTransform
+from pytensor.compile.mode import get_mode
 from pytensor.compile.sharedvalue import SharedVariable
 from pytensor.graph.basic import Variable
 from pytensor.graph.replace import graph_replace
@@ -26,8 +27,9 @@ from pytensor.tensor.random.basic import MvNormalRV, NormalRV
 
 from bsvr_pp.core.arrays import Array, Tensor
 
-# PyTensor's mode without compilation: the work is in matrices, which NumPy does as fast as compiled code.
-INTERPRETED = "FAST_COMPILE"
+# PyTensor's mode without compilation: the work is in matrices, which NumPy does as fast as compiled code. Its Second,
+# which gradients have, is a Python call an element.
+INTERPRETED = get_mode("FAST_COMPILE").including("local_second_to_alloc")
 
 
 def gaussian_variables(model: pm.Model) -> list[Tensor]:

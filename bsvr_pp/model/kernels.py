@@ -12,6 +12,7 @@ from typing import ClassVar, NamedTuple
 import numpy as np
 import pytensor.tensor as pt
 from numba import types
+from numpy.typing import NDArray
 from pymc.gp.cov import Covariance
 from pytensor.graph.basic import Variable
 from pytensor.tensor import TensorLike
@@ -28,6 +29,7 @@ FLAT = 1e-15  # smallest 1/α of the rational quadratic kernel: below, it is Gau
 _SMALL = 1e-4  # argument of log(1 + s) below which a series is used
 _LOG = tuple(2.0 / (2.0 * k + 1.0) for k in range(11))  # of log((1 + f)/(1 - f)) by odd powers of f
 _SQUARE = 32  # rows of the squares in which a matrix is mirrored
+_FEWEST, _ROUNDING = 3, 1e-9  # smallest number of indicators in a group, and relative difference of equal steps
 
 
 @vectorized
@@ -45,10 +47,21 @@ def log_above(s: float) -> float:
 
 
 class Points(NamedTuple):
-    """Points of a kernel: numbers in units of their lengthscales, and levels of categories, -1 for an unknown one."""
+    """Points of a kernel: numbers in units of their lengthscales, levels of categories and words; -1 if unknown."""
 
     numbers: Array  # (d, n)
     levels: Array  # (q, n)
+    words: Array  # (g, n), the place in the group of the indicator that a point has
+
+
+class Inputs(NamedTuple):
+    """Inputs of points: numbers, and groups of indicators of words, of which a point has one or none."""
+
+    d: int  # of all inputs
+    numbers: NDArray[np.int64]  # inputs alone
+    first: NDArray[np.int64]  # (g,) inputs, the first of each group,
+    size: NDArray[np.int64]  # (g,), how many it has,
+    step: Array  # (g,), and by how much a point with the indicator differs from others
 
 
 class Slopes(NamedTuple):
@@ -60,34 +73,54 @@ class Slopes(NamedTuple):
 
 
 @vectorized
-def _add_effects(x: Points, z: Points, p: Array, i: int, each: Array, sums: Array, squares: Array) -> None:
-    """Add the effects of all numbers to ``sums``, and their squares to ``squares``; ``each`` (d, m) is e by itself."""
-    for k in range(x.numbers.shape[0]):
-        at, others, variance, found = x.numbers[k, i], z.numbers[k], p[k], each[k]
+def _differ(word: float, other: float) -> float:
+    """Return the number of indicators in which two words differ; an unknown word has none."""
+    return 0.0 if other == word else (1.0 if word < 0.0 or other < 0.0 else 2.0)
+
+
+@vectorized
+def _add_effects(
+    inputs: Inputs, x: Points, z: Points, p: Array, i: int, each: Array, sums: Array, squares: Array
+) -> None:
+    """Add the effects of all inputs to ``sums``, and their squares to ``squares``; ``each`` (d, m) is e of numbers."""
+    for k in range(inputs.numbers.size):
+        at, others, variance, found = x.numbers[k, i], z.numbers[k], p[inputs.numbers[k]], each[k]
         for j in range(sums.shape[0]):
             e = decay(0.5 * (others[j] - at) ** 2)
             found[j] = e
             sums[j] += variance * e
             squares[j] += (variance * e) ** 2
+    for g in range(inputs.first.size):
+        word, words, size, variance = x.words[g, i], z.words[g], inputs.size[g], p[inputs.first[g]]
+        e = decay(0.5 * inputs.step[g] ** 2)
+        for j in range(sums.shape[0]):
+            differ = _differ(word, words[j])
+            sums[j] += variance * (size - differ * (1.0 - e))
+            squares[j] += variance**2 * (size - differ * (1.0 - e**2))
 
 
 @vectorized
-def _main_effects(x: Points, z: Points, p: Array, i: int, row: Array, work: Array) -> None:
+def _main_effects(inputs: Inputs, x: Points, z: Points, p: Array, i: int, row: Array, work: Array) -> None:
     """Fill the row of K of the point i of x with the points of z, which are at least as many as the row.
 
-    ``work`` (d + 2, m) is overwritten.
+    ``work`` (2 + d, m) is overwritten.
     """
-    d, m = x.numbers.shape[0], row.shape[0]
-    each, sums, squares = work[:d], work[d, :m], work[d + 1, :m]
+    m, d = row.size, inputs.d
+    sums, squares, each = work[0, :m], work[1, :m], work[2:]
     share, half_product = p[d], 0.5 * p[d + 1]
     sums[:], squares[:] = 0.0, 0.0
-    _add_effects(x, z, p, i, each, sums, squares)
+    _add_effects(inputs, x, z, p, i, each, sums, squares)
     for j in range(m):
         row[j] = sums[j] + half_product * (sums[j] * sums[j] - squares[j])
-    for k in range(d):
-        found, variance = each[k], share * p[k]
+    for k in range(inputs.numbers.size):
+        found, variance = each[k], share * p[inputs.numbers[k]]
         for j in range(m):
             row[j] += variance * found[j] ** 16
+    for g in range(inputs.first.size):
+        word, words, size, variance = x.words[g, i], z.words[g], inputs.size[g], share * p[inputs.first[g]]
+        e = decay(0.5 * inputs.step[g] ** 2)
+        for j in range(m):
+            row[j] += variance * (size - _differ(word, words[j]) * (1.0 - e**16))
     for q in range(x.levels.shape[0]):
         level, levels, variance = x.levels[q, i], z.levels[q], p[d + 2 + q]
         if level >= 0.0:
@@ -95,23 +128,69 @@ def _main_effects(x: Points, z: Points, p: Array, i: int, row: Array, work: Arra
                 row[j] += variance if levels[j] == level else 0.0
 
 
-_POINTS = types.NamedUniTuple(MATRIX, 2, Points)
+_POINTS = types.NamedUniTuple(MATRIX, 3, Points)
+_INDEX = types.int64[::1]
+_INPUTS = types.NamedTuple((types.int64, _INDEX, _INDEX, _INDEX, VECTOR), Inputs)
 _SLOPES = types.NamedTuple((MATRIX, MATRIX, VECTOR), Slopes)
 
 
-@separate(types.void, _POINTS, _POINTS, VECTOR, types.int64, VECTOR, MATRIX, _SLOPES, by=vectorized)
-def _main_effects_gradient(x: Points, z: Points, p: Array, i: int, g: Array, work: Array, out: Slopes) -> None:
-    """Add the derivatives of the row times g; ``work`` (d + 2, m) is overwritten."""
-    d, m = x.numbers.shape[0], g.shape[0]
-    each, sums, squares = work[:d], work[d, :m], work[d + 1, :m]
+@vectorized
+def _pull_words(inputs: Inputs, x: Points, z: Points, i: int, k: int, pull: Array, out: Slopes) -> None:
+    """Add derivatives by the indicators of the group k: ``pull`` (m,) times the differences of points."""
+    word, first, step = int(x.words[k, i]), inputs.first[k], inputs.step[k]
+    for j in range(pull.size):
+        other = int(z.words[k, j])
+        if other != word:
+            if word >= 0:
+                out.by_x[first + word, i] -= step * pull[j]
+                out.by_z[first + word, j] += step * pull[j]
+            if other >= 0:
+                out.by_x[first + other, i] += step * pull[j]
+                out.by_z[first + other, j] -= step * pull[j]
+
+
+@vectorized
+def _effects_of_words(
+    inputs: Inputs, x: Points, z: Points, p: Array, i: int, k: int, g: Array, work: Array, out: Slopes
+) -> None:
+    """Add the derivatives by the group k of indicators; ``work`` (2, m) has the sums, and is overwritten behind."""
+    d, first, size, word, sums, pull = inputs.d, inputs.first[k], inputs.size[k], x.words[k, i], work[0], work[1]
+    variance, share, product = p[first], p[d], p[d + 1]
+    e = decay(0.5 * inputs.step[k] ** 2)
+    detail, equal, details, own = e**16, 0.0, 0.0, 0.0
+    for j in range(g.size):
+        same, other = g[j] * (1.0 + product * (sums[j] - variance)), z.words[k, j]
+        apart, equal = g[j] * e * (1.0 + product * (sums[j] - variance * e)), equal + same + share * g[j]
+        details += g[j] * (size - _differ(word, other) * (1.0 - detail))
+        pull[j] = variance * (apart + 16.0 * share * g[j] * detail)
+        if other != word:
+            change = apart - same + share * g[j] * (detail - 1.0)
+            own += change
+            if other >= 0.0:
+                out.by_p[first + int(other)] += change
+    out.by_p[first : first + size] += equal
+    if word >= 0.0:
+        out.by_p[first + int(word)] += own
+    out.by_p[d] += variance * details
+    _pull_words(inputs, x, z, i, k, pull, out)
+
+
+@separate(types.void, _INPUTS, _POINTS, _POINTS, VECTOR, types.int64, VECTOR, MATRIX, _SLOPES, by=vectorized)
+def _main_effects_gradient(
+    inputs: Inputs, x: Points, z: Points, p: Array, i: int, g: Array, work: Array, out: Slopes
+) -> None:
+    """Add the derivatives of the row times g; ``work`` (2 + d, m) is overwritten."""
+    m, d = g.size, inputs.d
+    sums, squares, each = work[0, :m], work[1, :m], work[2:]
     share, product, of_product = p[d], p[d + 1], 0.0
     sums[:], squares[:] = 0.0, 0.0
-    _add_effects(x, z, p, i, each, sums, squares)
+    _add_effects(inputs, x, z, p, i, each, sums, squares)
     for j in range(m):
         of_product += g[j] * (sums[j] * sums[j] - squares[j])
     out.by_p[d + 1] += 0.5 * of_product
-    for k in range(d):
-        at, others, by_others, variance, found = x.numbers[k, i], z.numbers[k], out.by_z[k], p[k], each[k]
+    for k in range(inputs.numbers.size):
+        input_ = inputs.numbers[k]
+        at, others, by_others, variance, found = x.numbers[k, i], z.numbers[k], out.by_z[input_], p[input_], each[k]
         total, details, by_point = 0.0, 0.0, 0.0
         for j in range(m):
             e = found[j]
@@ -121,9 +200,11 @@ def _main_effects_gradient(x: Points, z: Points, p: Array, i: int, g: Array, wor
             pull = variance * (smooth + 16.0 * share * detail) * (others[j] - at)
             by_point += pull
             by_others[j] -= pull
-        out.by_x[k, i] += by_point
-        out.by_p[k] += total + share * details
+        out.by_x[input_, i] += by_point
+        out.by_p[input_] += total + share * details
         out.by_p[d] += variance * details
+    for k in range(inputs.first.size):
+        _effects_of_words(inputs, x, z, p, i, k, g, work[:2, :m], out)
     for q in range(x.levels.shape[0]):
         level, levels, total = x.levels[q, i], z.levels[q], 0.0
         if level >= 0.0:
@@ -133,41 +214,41 @@ def _main_effects_gradient(x: Points, z: Points, p: Array, i: int, g: Array, wor
 
 
 @vectorized
-def _apart(level: float, other: float) -> float:
-    """Return half the squared distance of the indicators of two levels; unknown levels have no indicator."""
-    return 0.0 if other == level else (0.5 if level < 0.0 or other < 0.0 else 1.0)
-
-
-@vectorized
-def _half_square(x: Points, z: Points, rate: Array, i: int, row: Array) -> None:
+def _half_square(inputs: Inputs, x: Points, z: Points, rate: Array, i: int, row: Array) -> None:
     """Fill ``row`` with half of the squared distances; different levels add ``rate`` (q,)."""
     row[:] = 0.0
     for k in range(x.numbers.shape[0]):
         at, others = x.numbers[k, i], z.numbers[k]
         for j in range(row.shape[0]):
             row[j] += 0.5 * (others[j] - at) ** 2
+    for g in range(inputs.first.size):
+        word, words, unit = x.words[g, i], z.words[g], 0.5 * inputs.step[g] ** 2
+        for j in range(row.shape[0]):
+            row[j] += unit * _differ(word, words[j])
     for q in range(x.levels.shape[0]):
         level, levels = x.levels[q, i], z.levels[q]
         for j in range(row.shape[0]):
-            row[j] += rate[q] * _apart(level, levels[j])
+            row[j] += rate[q] * 0.5 * _differ(level, levels[j])
 
 
 @vectorized
-def _rational_quadratic(x: Points, z: Points, p: Array, i: int, row: Array) -> None:
+def _rational_quadratic(inputs: Inputs, x: Points, z: Points, p: Array, i: int, row: Array) -> None:
     """Fill the row of K as `_main_effects` does."""
     variance, inverse_alpha = p[0], max(p[1], FLAT) if p[1] >= 0.0 else np.nan
-    _half_square(x, z, p[2:], i, row)
+    _half_square(inputs, x, z, p[2:], i, row)
     for j in range(row.shape[0]):
         h = row[j]
         row[j] = variance * decay(log_above(inverse_alpha * h) / inverse_alpha) if h == h else h
 
 
-@separate(types.void, _POINTS, _POINTS, VECTOR, types.int64, VECTOR, VECTOR, _SLOPES, by=vectorized)
-def _rational_quadratic_gradient(x: Points, z: Points, p: Array, i: int, g: Array, work: Array, out: Slopes) -> None:
+@separate(types.void, _INPUTS, _POINTS, _POINTS, VECTOR, types.int64, VECTOR, VECTOR, _SLOPES, by=vectorized)
+def _rational_quadratic_gradient(
+    inputs: Inputs, x: Points, z: Points, p: Array, i: int, g: Array, work: Array, out: Slopes
+) -> None:
     """Add derivatives as `_main_effects_gradient` does; ``work`` is overwritten."""
     variance, inverse_alpha = p[0], max(p[1], FLAT)
     by_variance, by_inverse_alpha = 0.0, 0.0
-    _half_square(x, z, p[2:], i, work)
+    _half_square(inputs, x, z, p[2:], i, work)
     for j in range(g.shape[0]):
         h = work[j]
         s = inverse_alpha * h
@@ -179,17 +260,19 @@ def _rational_quadratic_gradient(x: Points, z: Points, p: Array, i: int, g: Arra
         work[j] = variance * value / (1.0 + s)
     out.by_p[0] += by_variance
     out.by_p[1] += variance * by_inverse_alpha
-    for k in range(x.numbers.shape[0]):
-        at, others, by_others, by_point = x.numbers[k, i], z.numbers[k], out.by_z[k], 0.0
+    for k in range(inputs.numbers.size):
+        at, others, by_others, by_point = x.numbers[k, i], z.numbers[k], out.by_z[inputs.numbers[k]], 0.0
         for j in range(g.shape[0]):
             pull = work[j] * (others[j] - at)
             by_point += pull
             by_others[j] -= pull
-        out.by_x[k, i] += by_point
+        out.by_x[inputs.numbers[k], i] += by_point
+    for k in range(inputs.first.size):
+        _pull_words(inputs, x, z, i, k, work, out)
     for q in range(x.levels.shape[0]):
         level, levels, total = x.levels[q, i], z.levels[q], 0.0
         for j in range(g.shape[0]):
-            total += work[j] * _apart(level, levels[j])
+            total += work[j] * 0.5 * _differ(level, levels[j])
         out.by_p[2 + q] -= total
 
 
@@ -205,33 +288,83 @@ def _mirror(K: Array) -> None:
 
 
 @compiled
-def _points(U: Array, C: Array) -> Points:
-    return Points(np.ascontiguousarray(U.T), np.ascontiguousarray(C.T))
+def _mark_words(A: Array, high: float, word: int, words: Array) -> bool:
+    """Give points (n,) with the larger value of an indicator its word; return False if one has another word."""
+    for i in range(A.size):
+        if A[i] == high:
+            if words[i] >= 0.0:
+                return False
+            words[i] = word
+    return True
 
 
 @compiled
-def matrix(which: int, x: Points, z: Points, p: Array, symmetric: bool) -> Array:
+def _group_at(k: int, A: Array, B: Array, variance: Array, a: Array, b: Array) -> tuple[int, float]:
+    """Return the number of indicators in a group that begins at the input k, and their step; fill words a (n,), b (m,).
+
+    Values of an indicator are two, or one if no point has it, or all have it.
+    """
+    a[:], b[:] = -1.0, -1.0
+    size, step = 0, 0.0
+    for c in range(k, A.shape[0]):
+        low, high = min(A[c].min(), B[c].min()), max(A[c].max(), B[c].max())
+        other = (step > 0.0 and high > low and abs(high - low - step) > _ROUNDING * step) or variance[c] != variance[k]
+        if other or not (((A[c] == low) | (A[c] == high)).all() and ((B[c] == low) | (B[c] == high)).all()):
+            break
+        if high > low and not (_mark_words(A[c], high, size, a) and _mark_words(B[c], high, size, b)):
+            a[a == size], b[b == size] = -1.0, -1.0
+            break
+        size, step = size + 1, max(step, high - low)
+    return size, step
+
+
+@compiled
+def _points(U: Array, V: Array, C: Array, E: Array, variance: Array) -> tuple[Inputs, Points, Points]:
+    """Arrange points; neighbouring inputs of one ``variance`` (d,) are a group if they are indicators of words.
+
+    The sum over a group then has two terms, however many indicators it has.
+    """
+    A, B, d = np.ascontiguousarray(U.T), np.ascontiguousarray(V.T), U.shape[1]
+    most = d // _FEWEST + 1
+    a, b, numbers = np.empty((most, len(U))), np.empty((most, len(V))), np.empty(d, dtype=np.int64)
+    first, sizes, steps = np.empty(most, dtype=np.int64), np.empty(most, dtype=np.int64), np.empty(most)
+    count, groups, k = 0, 0, 0
+    while k < d:
+        size, step = _group_at(k, A, B, variance, a[groups], b[groups])
+        if size >= _FEWEST:
+            first[groups], sizes[groups], steps[groups] = k, size, step
+            groups, k = groups + 1, k + size
+        else:
+            numbers[count] = k
+            count, k = count + 1, k + 1
+    inputs = Inputs(d, numbers[:count], first[:groups], sizes[:groups], steps[:groups])
+    x = Points(A[inputs.numbers], np.ascontiguousarray(C.T), a[:groups])
+    return inputs, x, Points(B[inputs.numbers], np.ascontiguousarray(E.T), b[:groups])
+
+
+@compiled
+def matrix(which: int, inputs: Inputs, x: Points, z: Points, p: Array, symmetric: bool) -> Array:
     """Return the matrix (n, m) of the kernel at the place ``which`` in `_KERNELS`; with ``symmetric`` z must be x."""
-    n, m = x.numbers.shape[1], z.numbers.shape[1]
-    K, work = np.empty((n, m)), np.empty((x.numbers.shape[0] + 2, m))
+    n, m = x.levels.shape[1], z.levels.shape[1]
+    K, work = np.empty((n, m)), np.empty((2 + x.numbers.shape[0], m))
     for i in range(n):
         row = K[i, : i + 1 if symmetric else m]
         if which == 0:
-            _main_effects(x, z, p, i, row, work)
+            _main_effects(inputs, x, z, p, i, row, work)
         else:
-            _rational_quadratic(x, z, p, i, row)
+            _rational_quadratic(inputs, x, z, p, i, row)
     if symmetric:
         _mirror(K)
     return K
 
 
 @compiled
-def contraction(which: int, x: Points, z: Points, p: Array, G: Array, symmetric: bool) -> Slopes:
+def contraction(which: int, inputs: Inputs, x: Points, z: Points, p: Array, G: Array, symmetric: bool) -> Slopes:
     """Sum the derivatives of the matrix times G (n, m); with ``symmetric`` all those by points are by x."""
-    n, m = x.numbers.shape[1], z.numbers.shape[1]
-    by_x, by_z = np.zeros_like(x.numbers), np.zeros_like(z.numbers)
+    n, m = G.shape
+    by_x, by_z = np.zeros((inputs.d, n)), np.zeros((inputs.d, m))
     out = Slopes(by_x, by_x if symmetric else by_z, np.zeros_like(p))
-    g, work = np.empty(m), np.empty((x.numbers.shape[0] + 2, m))
+    g, work = np.empty(m), np.empty((2 + x.numbers.shape[0], m))
     for i in range(n):
         last = i + 1 if symmetric else m
         for j in range(last):
@@ -239,9 +372,9 @@ def contraction(which: int, x: Points, z: Points, p: Array, G: Array, symmetric:
         for j in range(i if symmetric else 0):
             g[j] += G[j, i]
         if which == 0:
-            _main_effects_gradient(x, z, p, i, g[:last], work, out)
+            _main_effects_gradient(inputs, x, z, p, i, g[:last], work, out)
         else:
-            _rational_quadratic_gradient(x, z, p, i, g[:last], work[0, :last], out)
+            _rational_quadratic_gradient(inputs, x, z, p, i, g[:last], work[0, :last], out)
     return Slopes(by_x, by_z, out.by_p)
 
 
@@ -267,7 +400,8 @@ class KernelMatrix(_OfKernel):
         which, symmetric = _KERNELS.index(self.kernel), self.symmetric
 
         def of_matrix(U: Array, V: Array, C: Array, E: Array, p: Array) -> Array:
-            return matrix(which, _points(U, C), _points(V, E), p, symmetric)
+            inputs, x, z = _points(U, V, C, E, p if which == 0 else np.zeros(U.shape[1]))
+            return matrix(which, inputs, x, z, p, symmetric)
 
         return of_matrix
 
@@ -287,7 +421,8 @@ class KernelContraction(_OfKernel):
         which, symmetric = _KERNELS.index(self.kernel), self.symmetric
 
         def of_contraction(U: Array, V: Array, C: Array, E: Array, p: Array, G: Array) -> tuple[Array, ...]:
-            out = contraction(which, _points(U, C), _points(V, E), p, G, symmetric)
+            inputs, x, z = _points(U, V, C, E, p if which == 0 else np.zeros(U.shape[1]))
+            out = contraction(which, inputs, x, z, p, G, symmetric)
             return out.by_x.T.copy(), out.by_z.T.copy(), out.by_p
 
         return of_contraction

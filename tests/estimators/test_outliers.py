@@ -129,7 +129,8 @@ def rows_of_fits(fits, kept=None, y=None):
     """The rows that are chosen from fits with these gains of the log density and precisions, and the fits that ran."""
     tried = []
 
-    def fit(rows):
+    def fit(rows, last):
+        assert last == (len(tried) or None)
         gain, precision = fits[len(tried)]
         tried.append(np.flatnonzero(~rows).tolist())
         return ScaledFit(np.broadcast_to(gain, (20,)), np.asarray(precision), len(tried))

@@ -59,7 +59,7 @@ _ROWS = 2000  # training rows from which the weights are learned,
 _PRIOR, _LEAST = 10.0, 0.1  # prior numbers of rows for the noise of the model itself, and for each other scale,
 _RARE = 1e-3  # and mean probability below which a scale is left out
 _NONE = 1e-5  # probability at an input that counts as 0
-_TINY = 1e-300  # smallest weight
+_TINY, _LOWEST = 1e-300, -300.0  # smallest weight, and smallest log of a density or share relative to the largest
 _NEAREST = 64  # nearest rows whose densities are used
 _WORTH = 0.05  # nats a row that justify more rows in predictions,
 _GOLDEN = 0.5 * (5.0**0.5 - 1.0)  # turn after which the numbers of the first rows are even, however many they are
@@ -357,17 +357,21 @@ def _weigh(known: Array, given: Array, times: Array, before: NoiseScales | None 
     """Find weights of all scales, from any ``before``, and how far neighbours share them, by log densities (n, s)."""
     prior = np.where(_FACTORS == 1.0, _PRIOR, _LEAST) if before is None else np.full(before.weights.size, _LEAST)
     start = np.log(prior if before is None else before.weights)
+    densities, of_others = (each - each.max(axis=1, keepdims=True) for each in (known, given))
+    likelihood = np.exp(np.maximum(densities, _LOWEST))
 
-    def loss(logits: Array, shared: float) -> tuple[float, Array]:
+    def loss(logits: Array, shares: Array) -> tuple[float, Array]:
         """Return minus the log density of the rows and the log prior, and the gradient."""
-        chosen = log_softmax(logits + shared * given, axis=1)
-        joint, log_weights = chosen + known, log_softmax(logits)
-        total = logsumexp(joint, axis=1)
-        gradient = times @ (np.exp(joint - total[:, None]) - np.exp(chosen))
-        gradient += prior - prior.sum() * np.exp(log_weights)
-        return -float(times @ total + prior @ log_weights), -gradient
+        log_weights = log_softmax(logits)
+        chosen = shares * np.exp(log_weights)
+        chosen /= chosen.sum(axis=1, keepdims=True)
+        joint = chosen * likelihood
+        total = joint.sum(axis=1)
+        gradient = times @ (joint / total[:, None] - chosen) + prior - prior.sum() * np.exp(log_weights)
+        return -float(times @ np.log(total) + prior @ log_weights), -gradient
 
-    found = [minimize(loss, start, args=(shared,), jac=True, method="L-BFGS-B") for shared in _SHARED]
+    shares = [np.exp(np.maximum(shared * of_others, _LOWEST)) for shared in _SHARED]
+    found = [minimize(loss, start, args=(each,), jac=True, method="L-BFGS-B") for each in shares]
     best = int(np.argmin([each.fun for each in found]))
     factors = _FACTORS if before is None else before.factors
     return NoiseScales(factors, np.maximum(np.exp(log_softmax(found[best].x)), _TINY), _SHARED[best])
