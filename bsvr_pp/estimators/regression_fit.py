@@ -63,6 +63,7 @@ from bsvr_pp.model.slopes import SMOOTH_KERNELS, GivenSlopes, Slopes
 
 _EFFECTS = 200  # number of rows from which the kernel has main effects,
 _SCALES = 200  # and a dense fit several scales of the noise: fewer rows say little about them
+_SHARE, _LARGE = 0.02, 0.9  # of positive targets set aside, and quantile they exceed, if noise grows with the targets
 _ALIKE = 2.0  # largest ratio of the shares of rows of far wider noise in all rows and in the subset
 _INTEGRATED = 250  # largest number of rows whose hyperparameters are integrated out,
 _FEW = Integrated(points=32, kept=12)  # in this way: more points gain little (the benchmark "integrated")
@@ -438,7 +439,7 @@ def fit_targets(
         fits = spec.local.each_fit(fit_target, len(data), first=1, together=together)
     for fit, rows, name in zip(fits, data, columns.targets or [None], strict=True):
         where = "" if name is None else f"target {name!r}: "
-        _warn_of_targets(fit, spec.equal_targets(rows), spec.local, where)
+        _warn_of_targets(fit, rows, spec, where)
         warn_unless_converged(fit.found, fit.method, where)
     return fits
 
@@ -537,19 +538,22 @@ def _covered(fit: RegressionFit, local: LocalBlocks) -> float:
     return float(np.average((below > 0.05) & (below < 0.95), weights=rows.weight[some]))
 
 
-def _warn_of_targets(fit: RegressionFit, equal: bool, local: LocalBlocks, where: str) -> None:
+def _warn_of_targets(fit: RegressionFit, rows: TrainingData, spec: RegressionSpec, where: str) -> None:
     """Warn of targets that were set aside, of equal ones that predictions miss, and of those outside intervals."""
     if fit.outliers.size:
+        aside, growing = rows.y[rows.place[fit.outliers]], not spec.logarithm and rows.y.min() > 0.0
+        large = growing and aside.size > _SHARE * rows.y.size and np.median(aside) > np.quantile(rows.y, _LARGE)
+        logs = "; log_targets=True describes noise that grows with the targets" if large else ""
         warn(
             f"{where}gross errors among {fit.rows.place.size} targets, or targets with far wider noise than most, are "
-            f'set aside: {listed(fit.outliers)} (outliers="keep" keeps them)'
+            f'set aside: {listed(fit.outliers)} (outliers="keep" keeps them{logs})'
         )
-    if equal and not fit.found.scales.several:
+    if spec.equal_targets(rows) and not fit.found.scales.several:
         warn(
             f"{where}a third of the targets or more have one value, which f follows, and the noise is as wide below f "
             "as above, so that predictions may be far from the mean of such targets: noise='gaussian' fits the mean"
         )
-    if (share := _covered(fit, local)) < _TOO_FEW:
+    if (share := _covered(fit, spec.local)) < _TOO_FEW:
         kind = "function" if fit.slopes is None else "monotone function"
         warn(
             f"{where}intervals of 90 % hold only {100 * share:.0f} % of the targets: no noise around one {kind} "

@@ -167,10 +167,11 @@ def _refuse_clocks(name: str, zone: str | None, between: str, other: str | None)
 
 
 def _clock(times: pd.Series) -> tuple[Array, ...]:
-    """Return the parts of dates, with NaN where there is none."""
+    """Return the parts of dates, NaN where there is none; days are those of a leap year, so that 4 July is one value."""
     clock = times.dt.tz_localize(None).dt
     seconds = clock.second + clock.microsecond / 1e6 + clock.nanosecond / 1e9
-    parts = (clock.year, clock.day_of_year, clock.day_of_week, clock.hour + (clock.minute + seconds / 60) / 60)
+    day = clock.day_of_year.where((clock.month < 3) | clock.is_leap_year, clock.day_of_year + 1)
+    parts = (clock.year, day, clock.day_of_week, clock.hour + (clock.minute + seconds / 60) / 60)
     return tuple(part.to_numpy(dtype=np.float64, na_value=np.nan) for part in parts)
 
 
@@ -360,7 +361,7 @@ class Words(Column):
 
 
 class Dates(Column):
-    """Dates: year, day of the year, day of the week (Monday is 0) and hour with its fraction if they vary."""
+    """Dates: year, day of the (leap) year, day of the week (Monday is 0) and hour with its fraction if they vary."""
 
     key, plural, types = "date", "dates", "date datetime datetime64"
 

@@ -102,6 +102,20 @@ def test_long_tails_are_noise(noise, recwarn):
     assert sum(lost) <= 0.01 * 450
 
 
+@pytest.mark.parametrize("moved", [0.0, -50.0])
+def test_large_positive_targets_that_are_set_aside_may_need_logarithms(moved):
+    rng = np.random.default_rng(0)
+    X = rng.normal(size=(200, 1))
+    y = np.exp(0.5 * X[:, 0] + 1.5 * rng.normal(size=200)) + moved
+    end = (
+        r"\(outliers=\"keep\" keeps them; log_targets=True describes noise that grows"
+        if moved == 0.0
+        else "keeps them\\)"
+    )
+    with pytest.warns(UserWarning, match=end):
+        bp.BayesianSVR(kernel="rbf", **FAST).fit(X, y)
+
+
 @pytest.mark.parametrize("height", [5.0, 100.0])
 def test_a_narrow_peak_is_kept(height):
     y = targets()
