@@ -167,7 +167,7 @@ def _refuse_clocks(name: str, zone: str | None, between: str, other: str | None)
 
 
 def _clock(times: pd.Series) -> tuple[Array, ...]:
-    """Return the parts of dates, NaN where there is none; days are those of a leap year, so that 4 July is one value."""
+    """Return the parts of dates, NaN where there is none; in days of a leap year, so that 4 July has one value."""
     clock = times.dt.tz_localize(None).dt
     seconds = clock.second + clock.microsecond / 1e6 + clock.nanosecond / 1e9
     day = clock.day_of_year.where((clock.month < 3) | clock.is_leap_year, clock.day_of_year + 1)
