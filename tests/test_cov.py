@@ -160,6 +160,12 @@ def test_an_input_without_variance_has_no_effect():
     np.testing.assert_allclose(kernel(X).eval(), kernel(X, moved).eval(), rtol=1e-13)
 
 
+def test_no_points_have_an_empty_matrix():
+    for kernel in (bp.cov.MainEffects(3, 1.0, 1.0), bp.cov.RationalQuadratic(3, 1.0, 0.3)):
+        assert kernel(X, X[:0]).eval().shape == (70, 0)
+        assert kernel(X[:0]).eval().shape == (0, 0)
+
+
 def test_what_is_no_number_stays_no_number():
     kernel = bp.cov.RationalQuadratic(2, ls=1.0, inverse_alpha=0.7)
     assert np.isnan(kernel(np.array([[0.0, 1.0], [np.nan, 2.0]])).eval()[1]).all()

@@ -153,7 +153,7 @@ def _pull_words(inputs: Inputs, x: Points, z: Points, i: int, k: int, pull: Arra
 def _effects_of_words(
     inputs: Inputs, x: Points, z: Points, p: Array, i: int, k: int, g: Array, work: Array, out: Slopes
 ) -> None:
-    """Add the derivatives by the group k of indicators; ``work`` (2, m) has the sums, and is overwritten behind."""
+    """Add the derivatives by the group k of indicators; ``work`` (2, m) has the sums, and is overwritten below."""
     d, first, size, word, sums, pull = inputs.d, inputs.first[k], inputs.size[k], x.words[k, i], work[0], work[1]
     variance, share, product = p[first], p[d], p[d + 1]
     e = decay(0.5 * inputs.step[k] ** 2)
@@ -306,7 +306,7 @@ def _group_at(k: int, A: Array, B: Array, variance: Array, a: Array, b: Array) -
     """
     a[:], b[:] = -1.0, -1.0
     size, step = 0, 0.0
-    for c in range(k, A.shape[0]):
+    for c in range(k, A.shape[0] if A.size > 0 and B.size > 0 else k):
         low, high = min(A[c].min(), B[c].min()), max(A[c].max(), B[c].max())
         other = (step > 0.0 and high > low and abs(high - low - step) > _ROUNDING * step) or variance[c] != variance[k]
         if other or not (((A[c] == low) | (A[c] == high)).all() and ((B[c] == low) | (B[c] == high)).all()):
