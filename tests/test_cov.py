@@ -160,6 +160,12 @@ def test_an_input_without_variance_has_no_effect():
     np.testing.assert_allclose(kernel(X).eval(), kernel(X, moved).eval(), rtol=1e-13)
 
 
+def test_an_infinite_number_has_no_part_in_a_group():
+    rows = np.vstack([[np.inf, 0.0, 0.0], np.eye(3)])
+    for kernel in (bp.cov.MainEffects(3, 1.0, 1.0), bp.cov.RationalQuadratic(3, 1.0, 0.3)):
+        np.testing.assert_allclose(kernel(rows).eval()[1:, 1:], kernel(rows[1:]).eval(), rtol=1e-14)
+
+
 def test_no_points_have_an_empty_matrix():
     for kernel in (bp.cov.MainEffects(3, 1.0, 1.0), bp.cov.RationalQuadratic(3, 1.0, 0.3)):
         assert kernel(X, X[:0]).eval().shape == (70, 0)

@@ -34,6 +34,8 @@ if TYPE_CHECKING:
     from gpytorch.distributions import MultivariateNormal
     from pytensor.tensor import TensorLike
 
+_PROBES, _LINEAR = 100, 1e-9  # random points beside the rows, and relative error there, of a warp that is linear
+
 
 @contextmanager
 def _exactly() -> Iterator[None]:
@@ -124,22 +126,25 @@ class FixedGP(botorch.models.SingleTaskGP):
             return super().condition_on_observations(X, Y, **options)
 
 
-def fixed(kernel: pm.gp.cov.Covariance, value: Callable[[TensorLike], Array]) -> FixedKernel:
-    """Convert a PyMC kernel, with values of its parameters; a factor may be a number."""
+def fixed(kernel: pm.gp.cov.Covariance, value: Callable[[TensorLike], Array], X: Array) -> FixedKernel:
+    """Convert a PyMC kernel of inputs X (n, d), with values of its parameters; a factor may be a number."""
     name, columns = type(kernel).__name__, list(map(int, getattr(kernel, "active_dims", ())))
     if isinstance(kernel, pm.gp.cov.Combination):
-        return FixedKernel(name, {}, parts=[fixed(part, value) for part in kernel._factor_list])
+        return FixedKernel(name, {}, parts=[fixed(part, value, X) for part in kernel._factor_list])
     if not isinstance(kernel, pm.gp.cov.BaseCovariance) and np.ndim(number := value(kernel)) == 0:
         return FixedKernel("Constant", {"c": number})
     if isinstance(kernel, Warped):
         scales = {"constants": value(kernel.args[2]), "share": value(kernel.args[3])}
-        return FixedKernel(name, scales, columns, [fixed(kernel.cov_func, value)])
+        return FixedKernel(name, scales, columns, [fixed(kernel.cov_func, value, X[:, columns])])
     if isinstance(kernel, pm.gp.cov.WarpedInput):
-        points = np.vstack([np.zeros(len(columns)), np.eye(len(columns)), np.linspace(-3.0, 2.5, len(columns))])
-        origin, *corners, probe = value(kernel.w(pt.constant(points), kernel.args))
-        slope = np.array(corners) - origin
-        if np.allclose(probe, origin + points[-1] @ slope, rtol=1e-9):
-            return FixedKernel("Affine", {"slope": slope, "offset": origin}, columns, [fixed(kernel.cov_func, value)])
+        d, inside = len(columns), X[:, columns]
+        far = inside.mean(axis=0) + 10.0 * inside.std(axis=0) * np.random.default_rng(0).normal(size=(_PROBES, d))
+        points = np.vstack([np.zeros(d), np.eye(d), inside, far])
+        images = value(kernel.w(pt.constant(points), kernel.args))
+        origin, slope, rows = images[0], images[1 : 1 + d] - images[0], images[1 + d :]
+        if np.abs(origin + points[1 + d :] @ slope - rows).max() <= _LINEAR * np.abs(images - origin).max():
+            parts = [fixed(kernel.cov_func, value, rows[: len(X)])]
+            return FixedKernel("Affine", {"slope": slope, "offset": origin}, columns, parts)
     if not FORMS.get(name, ((),))[0] or type(kernel) not in (getattr(pm.gp.cov, name, None), getattr(cov, name, None)):
         known = ", ".join(each for each, (parameters, _) in FORMS.items() if parameters)
         raise ValueError(

@@ -38,7 +38,8 @@ def to_botorch(fitted: BayesianSVR | xr.DataTree, model: pm.Model | None = None)
     Parameters
     ----------
     fitted : BayesianSVR or DataTree
-        A fitted estimator, or a result of `bp.fit`, by mean field or Laplace. The hyperparameters are fixed.
+        A fitted estimator, or a result of `bp.fit`, by mean field or Laplace. The hyperparameters are fixed,
+        at their optimum if they are integrated out.
     model : pm.Model, optional
         The model of a result; by default the model of the surrounding ``with``.
 
@@ -108,7 +109,7 @@ def to_botorch(fitted: BayesianSVR | xr.DataTree, model: pm.Model | None = None)
     linear = strength < _LINEAR
     X, a, f, variance = centre + width * problem.inputs, a / unit, posterior.mean[~linear], 1.0 / precision[~linear]
     mean = location + unit * (float(value(m.c)) if isinstance(m, pm.gp.mean.Constant) else 0.0)
-    kernel = in_units(fixed(prior.cov_func, value), centre, width, unit)
+    kernel = in_units(fixed(prior.cov_func, value, problem.inputs), centre, width, unit)
     return FixedGP(
         X[~linear],
         location + unit * f + unit**2 * variance * a[~linear],

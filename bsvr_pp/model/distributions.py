@@ -22,11 +22,13 @@ from pymc.distributions.dist_math import check_icdf_parameters, check_icdf_value
 from pymc.distributions.distribution import SymbolicRandomVariable
 from pymc.distributions.shape_utils import implicit_size_from_params, rv_size_is_none
 from pymc.logprob.abstract import _logprob
+from pymc.logprob.utils import CheckParameterValue
 from pymc.pytensorf import normalize_rng_param
 from pytensor.compile.sharedvalue import SharedVariable
 from pytensor.configdefaults import config
 from pytensor.graph.basic import Variable
 from pytensor.graph.op import Op
+from pytensor.graph.traversal import ancestors
 from pytensor.tensor import TensorLike
 from pytensor.tensor.random.basic import LaplaceRV, NormalRV
 from pytensor.tensor.random.op import RandomVariable
@@ -37,7 +39,7 @@ from bsvr_pp.core.arrays import Tensor, check_positive
 from bsvr_pp.core.losses import LOSSES
 from bsvr_pp.core.losses.noise import unit_noise
 from bsvr_pp.core.losses.registry import LIKELIHOODS, NOISES, Loss
-from bsvr_pp.model.gaussian import above, value_of
+from bsvr_pp.model.gaussian import above, replace_in, value_of
 from bsvr_pp.model.operation import log_factor, noise_quantile
 
 # The losses with closed forms, each with its beta if beta is not a parameter.
@@ -49,13 +51,14 @@ _TO_PYMC: dict[str, Callable[..., tuple[type[Continuous], dict[str, Tensor]]]] =
     "absolute": lambda C: (pm.Laplace, {"b": 1 / C}),
     "pinball": lambda C, quantile: (pm.AsymmetricLaplace, {"b": C * (quantile * (1 - quantile)) ** 0.5, "q": quantile}),
 }
+# What PyMC does not allow is not allowed here either: signs are kept.
 _FROM_PYMC: dict[type[RandomVariable], Callable[..., tuple[str, Tensor, list[Tensor]]]] = {
-    NormalRV: lambda mu, sigma: ("gaussian", mu, [sigma**-2]),
+    NormalRV: lambda mu, sigma: ("gaussian", mu, [pt.sign(sigma) * sigma**-2]),
     LaplaceRV: lambda mu, b: ("absolute", mu, [1.0 / b]),
     AsymmetricLaplaceRV: lambda b, kappa, mu: (
         "pinball",
         mu,
-        [b * (kappa + 1 / kappa), kappa**2 / (1 + kappa**2)],
+        [b * (pt.abs(kappa) + 1 / pt.abs(kappa)), kappa * pt.abs(kappa) / (1 + kappa**2)],
     ),
 }
 
@@ -89,8 +92,15 @@ def noise_of(target: Tensor) -> tuple[Loss, Tensor, list[Tensor]] | None:
                 if argument != "mu" and (known or isinstance(value, SharedVariable)):
                     check_positive(f"{argument} of the noise", value_of(value))
             name, location, parameters = read(*given)
-            return LOSSES[name], location, parameters
+            return LOSSES[name], location, [_unchecked(parameter) for parameter in parameters]
     return None
+
+
+def _unchecked(graph: Tensor) -> Tensor:
+    """Return the graph with NaN where a check of PyMC would raise an error, as for q of the asymmetric Laplace."""
+    checks = [v for v in ancestors([graph]) if v.owner is not None and isinstance(v.owner.op, CheckParameterValue)]
+    known = {v: pt.switch(pt.all(pt.stack(v.owner.inputs[1:])), v.owner.inputs[0], np.nan) for v in checks}
+    return replace_in(graph, known)
 
 
 def has_labels(model: pm.Model) -> bool:

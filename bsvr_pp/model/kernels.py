@@ -302,13 +302,14 @@ def _mark_words(A: Array, high: float, word: int, words: Array) -> bool:
 def _group_at(k: int, A: Array, B: Array, variance: Array, a: Array, b: Array) -> tuple[int, float]:
     """Return the number of indicators in a group that begins at the input k, and their step; fill words a (n,), b (m,).
 
-    Values of an indicator are two, or one if no point has it, or all have it.
+    Values of an indicator are two finite ones, or one if no point has it, or all have it.
     """
     a[:], b[:] = -1.0, -1.0
     size, step = 0, 0.0
     for c in range(k, A.shape[0] if A.size > 0 and B.size > 0 else k):
         low, high = min(A[c].min(), B[c].min()), max(A[c].max(), B[c].max())
-        other = (step > 0.0 and high > low and abs(high - low - step) > _ROUNDING * step) or variance[c] != variance[k]
+        alike = step == 0.0 or high == low or abs(high - low - step) <= _ROUNDING * step
+        other = not (high - low < np.inf and alike and variance[c] == variance[k])
         if other or not (((A[c] == low) | (A[c] == high)).all() and ((B[c] == low) | (B[c] == high)).all()):
             break
         if high > low and not (_mark_words(A[c], high, size, a) and _mark_words(B[c], high, size, b)):

@@ -380,11 +380,17 @@ def latent_evidence(
     parameters: Sequence[TensorLike],
     start: TensorVariable | None = None,
 ) -> tuple[TensorVariable, TensorVariable, TensorVariable]:
-    """Return graphs of log evidence, convergence flag, and solution (2, n), a start for similar problems."""
+    """Return graphs of log evidence, convergence flag, and solution (2, n), a start for similar problems.
+
+    The log evidence is -inf where a parameter is not allowed.
+    """
     if approximation != "mean_field" and (refusal := LIKELIHOODS[loss].targets.refusal("mode", name=loss)):
         raise ValueError(refusal)
     known = targets if isinstance(targets, TargetsGraph) else TargetsGraph.of(targets)
-    rows = [pt.atleast_1d(pt.as_tensor_variable(p).astype("float64")) for p in parameters]
+    row = LIKELIHOODS[loss]
+    given = [pt.as_tensor_variable(p).astype("float64") for p in parameters]
+    allowed = [row.parameter(name).holds(p) for name, p in zip(row.parameters, given, strict=True)]
+    rows = [pt.atleast_1d(pt.switch(ok, p, np.nan)) for ok, p in zip(allowed, given, strict=True)]
     if any(row.type.shape != (1,) for row in rows):
         rows = [pt.broadcast_to(row, known.lower.shape) for row in rows]
     covariance = K if isinstance(K, CovarianceGraph) else CovarianceGraph(pt.as_tensor_variable(K))

@@ -186,7 +186,9 @@ def _word(value: object) -> str:
     if isinstance(value, date):
         time = pd.Timestamp(value)
         value = str(time.tz_convert("UTC") if time.tz else time).removesuffix(" 00:00:00")
-    return re.sub(_WHOLE, r"\1", str(float(value) if isinstance(value, Decimal) else value))
+    if isinstance(value, Decimal | float):
+        value = int(value) if float(value).is_integer() else float(value)
+    return re.sub(_WHOLE, r"\1", str(value))
 
 
 def refuse_written_numbers(name: str, words: Collection[str]) -> None:
@@ -350,8 +352,9 @@ class Words(Column):
 
     def _encoded(self, values: pd.Series) -> tuple[Sequence[NDArray[np.bool_]], tuple[str, ...]]:
         words = _words_of(values)
-        found = [words == part for part in self.parts]
-        unknown = values.notna().to_numpy() & ~np.isin(words.astype(str), self.parts)
+        place = pd.Index(self.parts, dtype=object).get_indexer(words)  # arrays of text would lose NUL at the end
+        found = [place == k for k in range(len(self.parts))]
+        unknown = values.notna().to_numpy() & (place < 0)
         if not unknown.any():
             return found, ()
         kinds = sorted(set(words[unknown].tolist()))
@@ -432,9 +435,9 @@ class Encoding:
     @property
     def tied(self) -> tuple[int, ...] | None:
         """Group number of each input, 0, 1, ..., shared by the inputs of one column of words; None without words."""
-        names = [column.name if column.tied else name for column in self.columns for name in column.names]
-        numbers = {name: number for number, name in enumerate(dict.fromkeys(names))}
-        return tuple(numbers[name] for name in names) if len(numbers) < len(names) else None
+        keys = [(k, "" if column.tied else name) for k, column in enumerate(self.columns) for name in column.names]
+        numbers = {key: number for number, key in enumerate(dict.fromkeys(keys))}
+        return tuple(numbers[key] for key in keys) if len(numbers) < len(keys) else None
 
     @property
     def plain(self) -> bool:

@@ -6,6 +6,7 @@ import warnings
 
 import numpy as np
 import pymc as pm
+import pytensor.tensor as pt
 import pytest
 
 import bsvr_pp as bp
@@ -47,7 +48,8 @@ AT = {
 
 
 def fitted(**options):
-    return bp.BayesianSVR("huber", **{"restarts": 1, "random_state": 0, "outliers": "keep", **options})
+    given = {"inference": "mean_field", "restarts": 1, "random_state": 0, "outliers": "keep", **options}
+    return bp.BayesianSVR("huber", **given)
 
 
 @pytest.fixture(scope="module")
@@ -241,7 +243,10 @@ def test_a_kernel_without_a_form_is_refused():
 
     square = pm.gp.cov.WarpedInput(2, pm.gp.cov.ExpQuad(2, ls=1.0), lambda x: x**2)
     bent = pm.gp.cov.WarpedInput(2, pm.gp.cov.ExpQuad(2, ls=1.0), lambda x: x * (x > 0))
-    for kernel in (Linear(2), square, bent, pm.gp.cov.Periodic(2, 1.0, ls=1.0), pm.gp.cov.ExpQuad(2, ls=1.0) ** 2):
+    waves = pm.gp.cov.WarpedInput(2, pm.gp.cov.ExpQuad(2, ls=1.0), lambda x: x + pt.sin(2.0 * np.pi * x))
+    slight = pm.gp.cov.WarpedInput(2, pm.gp.cov.ExpQuad(2, ls=1e-9), lambda x: 1e-9 * x**2)
+    known = pm.gp.cov.Periodic(2, 1.0, ls=1.0), pm.gp.cov.ExpQuad(2, ls=1.0) ** 2
+    for kernel in (Linear(2), square, bent, waves, slight, *known):
         with pm.Model() as model:
             f = bp.GP(cov_func=kernel + pm.gp.cov.Constant(1.0)).prior("f", X=Z)
             bp.Huber("y", mu=f, C=20.0, epsilon=0.1, observed=T)

@@ -64,6 +64,30 @@ def test_the_density_is_the_evidence_times_the_priors(noise, method):
     assert marginal.compile_logp(mode="FAST_COMPILE")(unconstrained) == pytest.approx(evidence + priors, rel=1e-9)
 
 
+@pytest.mark.parametrize(
+    ("likelihood", "good", "bad"),
+    [
+        (lambda f, p: pm.Normal("y", mu=f, sigma=p, observed=DATA.y), 0.2, -0.2),
+        (lambda f, p: pm.AsymmetricLaplace("y", mu=f, b=p, kappa=p, observed=DATA.y), 1.2, -1.2),
+        (lambda f, p: pm.AsymmetricLaplace("y", mu=f, b=5.0, q=p, observed=DATA.y), 0.4, 1.2),
+        (lambda f, p: bp.Huber("y", mu=f, C=5.0, epsilon=p, observed=DATA.y), 0.1, -0.1),
+        (lambda f, p: bp.SoftInsensitive("y", mu=f, C=5.0, epsilon=0.1, beta=p, observed=DATA.y), 0.5, 1.5),
+    ],
+    ids=["sigma", "b and kappa", "q", "epsilon", "beta"],
+)
+def test_noise_that_is_impossible_has_no_density(likelihood, good, bad):
+    with pm.Model() as model:
+        p = pm.Normal("p", 0.0, 1.0, initval=good)
+        likelihood(bp.GP(cov_func=pm.gp.cov.ExpQuad(1, ls=1.5)).prior("f", X=DATA.X), p)
+    marginal = bp.marginalize(bp.MeanField(), model)
+    density = marginal.compile_logp(vars=marginal.observed_RVs)
+    assert density({"p": bad}) == -np.inf and np.isfinite(density({"p": good}))
+    with pytest.raises(ValueError, match="must be finite and"):
+        bp.log_evidence(bp.MeanField(), model, hyperparameters={"p": bad})
+    found = bp.fit(bp.MeanField(), model, progressbar=False)["posterior"]["p"].values.ravel()[0]
+    assert np.isfinite(density({"p": found}))
+
+
 def test_quantile_noise_is_pinball():
     """The loss table's density of the asymmetric Laplace distribution is PyMC's."""
     noise = read_model(build("asymmetric")).at(AT)[2]

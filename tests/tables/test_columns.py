@@ -299,6 +299,19 @@ def test_the_categories_1_and_1_point_0_are_one():
         assert X.tolist() == [[1, 0, 0], [0, 0, 0]] and len(notes) == 1
 
 
+def test_words_that_end_in_nul_characters_are_words():
+    encoding = encoding_of(times(["a", "a\0", "a", "b\0\0"]))
+    X, notes = encoding.transform(times(["a", "a\0", "b\0\0", "b"]))
+    assert X.tolist() == [[1, 0, 0], [0, 1, 0], [0, 0, 1], [0, 0, 0]]
+    assert len(notes) == 1 and "('b') in 1 rows" in notes[0]
+
+
+def test_words_are_not_tied_to_a_part_of_another_column_that_has_their_name():
+    dates, words = pd.date_range("2020-01-01", periods=6, freq="300D"), ["a", "b", "c"] * 2
+    table = pd.DataFrame({"d": dates, "d year": words, "x": [1, np.nan, 3, 4, 5, 6], "x is missing": words[::-1]})
+    assert encoding_of(table).tied == (0, 1, 2, 3, 3, 3, 4, 5, 6, 6, 6)
+
+
 def test_categories_of_one_value_are_one():
     """Decimals, dates and the same instants in another zone, whatever class says them."""
     day = pd.to_datetime(["2020-01-01", "2020-01-02", "2020-01-01", "2020-01-02"])
@@ -310,6 +323,7 @@ def test_categories_of_one_value_are_one():
         ),
         (day, (day.date, day.strftime("%Y-%m-%d"), day.astype("datetime64[s]"))),
         (noon, (noon.tz_convert("Asia/Tokyo"), noon.to_pydatetime())),
+        ([-0.0, 10.0**16] * 2, ([0, 10**16] * 2, [0.0, 1e16] * 2, ["0", "10000000000000000"] * 2)),
     ):
         encoding = encoding_of(times(pd.Categorical(fitted)))
         for new in others:
