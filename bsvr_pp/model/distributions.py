@@ -40,7 +40,7 @@ from bsvr_pp.core.losses import LOSSES
 from bsvr_pp.core.losses.noise import unit_noise
 from bsvr_pp.core.losses.registry import LIKELIHOODS, NOISES, Loss
 from bsvr_pp.model.gaussian import above, replace_in, value_of
-from bsvr_pp.model.operation import log_factor, noise_quantile
+from bsvr_pp.model.operation import are_allowed, log_factor, noise_quantile
 
 # The losses with closed forms, each with its beta if beta is not a parameter.
 FIXED_BETA: dict[str, tuple[float, ...]] = {"soft_insensitive": (), "epsilon_insensitive": (0.0,), "huber": (1.0,)}
@@ -302,8 +302,7 @@ def as_float(value: TensorLike) -> Tensor:
 def valid_parameters(loss: str, values: Sequence[Tensor]) -> tuple[list[Tensor], list[Tensor]]:
     """Return whether each parameter is allowed, and allowed values for the branch that is not taken."""
     tensors = [pt.as_tensor_variable(value) for value in values]
-    known = [LOSSES[loss].parameter(name) for name in LOSSES[loss].parameters]
-    valid = [p.holds(x) & (x < np.inf) for p, x in zip(known, tensors, strict=True)]
+    valid = [ok & (x < np.inf) for ok, x in zip(are_allowed(loss, tensors), tensors, strict=True)]
     return valid, [pt.switch(ok, x, 0.5) for ok, x in zip(valid, tensors, strict=True)]
 
 

@@ -371,6 +371,13 @@ def _failed(
     return -np.inf, np.zeros_like(K), nothing, nothing.copy(), nothing.copy(), np.zeros_like(parameters), 0.0, start
 
 
+def are_allowed(loss: str, parameters: Sequence[TensorVariable]) -> list[TensorVariable]:
+    """Return whether each parameter of a likelihood is allowed, elementwise."""
+    known = LIKELIHOODS[loss]
+    pairs = zip(known.parameters, parameters, strict=True)
+    return [cast(TensorVariable, known.parameter(name).holds(p)) for name, p in pairs]
+
+
 def latent_evidence(
     approximation: str,
     loss: str,
@@ -387,10 +394,8 @@ def latent_evidence(
     if approximation != "mean_field" and (refusal := LIKELIHOODS[loss].targets.refusal("mode", name=loss)):
         raise ValueError(refusal)
     known = targets if isinstance(targets, TargetsGraph) else TargetsGraph.of(targets)
-    row = LIKELIHOODS[loss]
     given = [pt.as_tensor_variable(p).astype("float64") for p in parameters]
-    allowed = [row.parameter(name).holds(p) for name, p in zip(row.parameters, given, strict=True)]
-    rows = [pt.atleast_1d(pt.switch(ok, p, np.nan)) for ok, p in zip(allowed, given, strict=True)]
+    rows = [pt.atleast_1d(pt.switch(ok, p, np.nan)) for ok, p in zip(are_allowed(loss, given), given, strict=True)]
     if any(row.type.shape != (1,) for row in rows):
         rows = [pt.broadcast_to(row, known.lower.shape) for row in rows]
     covariance = K if isinstance(K, CovarianceGraph) else CovarianceGraph(pt.as_tensor_variable(K))
