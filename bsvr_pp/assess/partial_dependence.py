@@ -136,19 +136,19 @@ def effect(
     found = [_values_of(name, data[name].reset_index(drop=True), values, chosen) for name in names]
     grid, at_rows = [index for index, _ in found], [weights for _, weights in found]
     index = grid[0] if len(grid) == 1 else pd.MultiIndex.from_product(grid, names=names)
-    k, r = len(index), len(chosen)
-    check_memory("effect", k * r, "fewer values or rows", needed=8.0 * (k * r + r) ** 2 * _MATRICES)
-    moved = data.iloc[np.tile(chosen, k)].reset_index(drop=True)
-    for name in names:
-        moved[name] = index.get_level_values(name).repeat(r)
-    moved = pd.concat([moved, data.iloc[chosen]], ignore_index=True)
-    inputs = moved.to_numpy() if table is None else moved
+    pairs = data.iloc[chosen][names].dropna() if len(names) == 2 else None  # of the rows, for the share
+    k, r, s = len(index), len(chosen), 0 if pairs is None else len(pairs)
+    check_memory("effect", (k + s) * r, "fewer values or rows", needed=8.0 * ((k + s + 1) * r) ** 2 * _MATRICES)
+    moved = [_moved(data, chosen, each) for each in (index.to_frame(), pairs) if each is not None]
+    together = pd.concat([*moved, data.iloc[chosen]], ignore_index=True)
+    inputs = together.to_numpy() if table is None else together
     for step in steps:
         inputs = step.transform(inputs)
     single = np.unique(np.linspace(0, r - 1, min(ice, r)).astype(int))
     of_row = [np.full((1, r), 1.0 / r), *(np.eye(r)[[i]] for i in single)]
     averages = sparse.vstack([sparse.kron(sparse.eye_array(k), each) for each in of_row])
-    weights = sparse.block_diag([averages, sparse.eye_array(r)], format="csr")
+    of_pairs = sparse.kron(sparse.eye_array(s), of_row[0])
+    weights = sparse.block_diag([averages, of_pairs, sparse.eye_array(r)], format="csr")
     shares, gaussians = fitted._sums_of_f(inputs, weights)
     mean, variance = mixed(shares[:, None], *np.stack([(m, np.diag(C)) for m, C in gaussians], axis=1))
     sd = np.sqrt(np.maximum(variance, 0.0))
@@ -157,11 +157,11 @@ def effect(
     drawn = [draw(m[:k], C[:k, :k], size) for (m, C), size in zip(gaussians, sizes, strict=True)]
     largest = np.max(np.abs(np.concatenate(drawn) - mean[:k]) / np.where(sd[:k] > 0, sd[:k], 1.0), axis=1)
     reach = np.quantile(largest, coverage) * sd[:k]  # proportional to the deviation at each value
-    curves = {f"row {row}": curve for row, curve in zip(chosen[single], mean[k:-r].reshape(-1, k), strict=True)}
+    curves = {f"row {row}": curve for row, curve in zip(chosen[single], mean[k : averages.shape[0]].reshape(-1, k), strict=True)}
     band = {"mean": mean[:k], "sd": sd[:k], "lower": mean[:k] - reach, "upper": mean[:k] + reach}
     out = pd.DataFrame(band | curves, index)
     if values == default[0]:
-        out.attrs |= _shares_of_f(shares, gaussians, at_rows)
+        out.attrs |= _shares_of_f(shares, gaussians, at_rows, s)
     else:  # shares do not depend on the values that are shown
         out.attrs |= effect(estimator, X, feature, rows=min(rows, default[1])).attrs
     return out
@@ -213,24 +213,34 @@ def _variance(shares: Array, gaussians: Sequence[Moments], weights: Array) -> fl
     return float(shares @ each)
 
 
-def _shares_of_f(shares: Array, gaussians: Sequence[Moments], at_rows: Sequence[Array]) -> dict[str, float]:
+def _shares_of_f(
+    shares: Array, gaussians: Sequence[Moments], at_rows: Sequence[Array], n_pairs: int
+) -> dict[str, float]:
     """Return the share of the variance of f over the rows, and of two columns the share of what they do together.
 
-    The moments are of the effect at k values, and last of f at the rows; ``at_rows`` has the weights of values at rows.
+    The moments are of the effect at k values, and last of the effect at pairs of the rows, and of f at the rows;
+    ``at_rows`` has the weights of values at rows. Between few values of two columns a spline is too rough for a share.
     """
-    r = len(at_rows[0])
-    of_f = _variance(shares, [(m[-r:], C[-r:, -r:]) for m, C in gaussians], np.eye(r))
+    r, known = len(at_rows[0]), np.all([weights.any(axis=1) for weights in at_rows], axis=0)  # without gaps
 
-    def share(*weights: Array) -> float:
-        at_values = weights[0] if len(weights) == 1 else np.einsum("ij,ik->ijk", *weights).reshape(r, -1)
-        known, k = at_values[at_values.any(axis=1)], at_values.shape[1]
-        of_effect = _variance(shares, [(m[:k], C[:k, :k]) for m, C in gaussians], known) if len(known) else np.nan
-        return of_effect / of_f if of_f > 0 else np.nan
+    def variance(weights: Array, first: int = 0) -> float:
+        at = slice(first, first + weights.shape[1] or None)
+        return _variance(shares, [(m[at], C[at, at]) for m, C in gaussians], weights) if len(weights) else np.nan
 
-    found = {"share": share(*at_rows)}
-    if len(at_rows) == 2:
-        found["interaction"] = share(*(weights - weights.mean(axis=0) for weights in at_rows))
-    return found
+    of_f = variance(np.eye(r), -r) or np.nan
+    if len(at_rows) == 1:
+        return {"share": variance(at_rows[0][known]) / of_f}
+    centred = (weights - weights[known].sum(axis=0) / max(known.sum(), 1) for weights in at_rows)
+    both = np.einsum("ij,ik->ijk", *centred).reshape(r, -1)[known]
+    return {"share": variance(np.eye(n_pairs), -r - n_pairs) / of_f, "interaction": variance(both) / of_f}
+
+
+def _moved(table: pd.DataFrame, rows: Rows, values: pd.DataFrame) -> pd.DataFrame:
+    """Return rows of a table once for each of the values of one or two columns."""
+    moved = table.iloc[np.tile(rows, len(values))].reset_index(drop=True)
+    for name in values.columns:
+        moved[name] = values[name].repeat(len(rows)).reset_index(drop=True)
+    return moved
 
 
 def in_steps(estimator: Any) -> tuple[Any, list[Any]]:
