@@ -170,6 +170,22 @@ def free_targets(labels=False):
     return build_model
 
 
+def misused(how):
+    """A function of targets that changes them, or uses them elsewhere, or observes them twice."""
+
+    def build_model(y):
+        known = np.full(3, 0.5) if y is None else y
+        with pm.Model() as model:
+            s = pm.HalfNormal("s", known.std() + 1.0 if how == "prior" else 1.0)
+            f = bp.GP(cov_func=s * pm.gp.cov.ExpQuad(1, ls=1.0)).prior("f", X=X[:3])
+            pm.Normal("y", f, 0.3, observed=None if y is None else y - y.mean() if how == "centred" else y)
+            if how == "twice":
+                pm.Normal("z", f, 0.3, observed=None if y is None else 0.0 * y)
+        return model
+
+    return build_model
+
+
 def ordered(y):
     """A model with a transform that leaves out half of the prior."""
     with pm.Model() as model:
@@ -909,6 +925,14 @@ PUBLIC = {
         (lambda s: bp.calibrate(bp.NUTS(), free_targets(labels=True)), "y are labels, and the targets of build_model"),
         (lambda s: bp.calibrate(bp.NUTS(), free_targets()), "build_model must have free hyperparameters"),
         (lambda s: bp.calibrate(bp.NUTS(), ordered), "build_model must leave out the transform of a, which draws from"),
+        *[
+            (lambda s, how=how: bp.calibrate(bp.NUTS(latent=bp.MeanField()), misused(how)), rf"build_model\(y\) {said}")
+            for how, said in {
+                "centred": "must observe y as it is, .*observed=y, without a change such as standardising",
+                "prior": "may use y as observed=y alone, and a prior, a bound or another part depends on it",
+                "twice": "must observe one variable, got y, z",
+            }.items()
+        ],
         *options(lambda s, **o: bp.calibrate(bp.NUTS(), lambda y: s.model, **o), simulations=NO_COUNT, n_jobs=NO_COUNT),
         *seeds(lambda s, seed: bp.calibrate(bp.NUTS(), lambda y: s.model, random_seed=seed)),
     ],

@@ -23,7 +23,7 @@ from bsvr_pp.core.losses.registry import NUMBERS
 from bsvr_pp.inference.protocol import Normalises, Samples
 from bsvr_pp.inference.sampling.nuts import ADAPTATION, NUTS
 from bsvr_pp.model.distributions import noise_of
-from bsvr_pp.model.gaussian import above
+from bsvr_pp.model.gaussian import INTERPRETED, above, value_of
 from bsvr_pp.model.gp import copy_model, processes_of, set_initial_values
 from bsvr_pp.model.marginalize import marginalize
 from bsvr_pp.model.problem import restricted
@@ -50,8 +50,8 @@ def calibrate(
         NUTS with or without ``latent``. For each data set one chain with its ``draws`` and ``tune`` is run and thinned
         to 100.
     build_model : callable
-        Function that maps targets (n,) to the model with these observations, and None to the same model with unobserved
-        targets.
+        Function that maps targets y (n,) to the model with ``observed=y``, and None to the same model with unobserved
+        targets. Nothing else may depend on y: neither priors nor bounds, and no change of y, such as standardising.
     simulations : int
         Number of data sets, at least 2.
     n_jobs : int
@@ -74,7 +74,8 @@ def calibrate(
     ValueError
         If a number is out of range.
     ModelError
-        If build_model does not leave its targets free for None, or a transform leaves out a part of a prior.
+        If build_model does not leave its targets free for None, or observes anything but y as it is, or another part
+        of its model depends on y, or a transform leaves out a part of a prior.
 
     Examples
     --------
@@ -99,6 +100,7 @@ def calibrate(
         raise TypeError(f"build_model must be a function of the targets, got {build_model!r}")
     generator(random_seed)  # raises an error if it is invalid
     truth, targets = _simulate(build_model(None), int(simulations), random_seed)
+    _check_targets(build_model, targets)
     seeds = np.random.SeedSequence(random_seed).generate_state(simulations)
     shares = np.array_split(np.arange(simulations), n_jobs)
     parts = Parallel(n_jobs=n_jobs)(
@@ -149,6 +151,32 @@ def _simulate(model: pm.Model, simulations: int, random_seed: int | None) -> tup
     return {name: np.asarray(value) for name, value in zip(names, drawn[:-1], strict=True)}, np.asarray(drawn[-1])
 
 
+def _check_targets(build_model: Callable[[Array | None], pm.Model], targets: Array) -> None:
+    """Check that a model observes its targets as they are, and that no other part of it depends on them."""
+    densities, point = [], {}
+    for y in (targets[0], next((y for y in targets if (y != targets[0]).any()), targets[0])):
+        model = build_model(y)
+        if len(model.observed_RVs) != 1:
+            names = ", ".join(v.name for v in model.observed_RVs) or "none"
+            raise ModelError(f"build_model(y) must observe one variable, got {names}")
+        (target,) = model.observed_RVs
+        if not np.array_equal(value_of(model.rvs_to_values[target]), y):
+            raise ModelError(
+                f"build_model(y) must observe y as it is, and {target.name} has other values: give observed=y, "
+                "without a change such as standardising"
+            )
+        model = _with_free_targets(model)
+        model[_TARGETS].set_value(targets[0].astype(model[_TARGETS].dtype))
+        rng = np.random.default_rng(0)  # away from 0, where a scale of f does not matter
+        point = point or {
+            name: value + 0.1 * rng.normal(size=np.shape(value)) if np.asarray(value).dtype.kind == "f" else value
+            for name, value in model.initial_point(0).items()
+        }
+        densities.append(model.compile_logp(mode=INTERPRETED)(point))
+    if not np.isclose(*densities, rtol=1e-9, equal_nan=True):
+        raise ModelError("build_model(y) may use y as observed=y alone, and a prior, a bound or another part depends on it")
+
+
 def _posteriors(
     build_model: Callable[[Array | None], pm.Model], method: NUTS, targets: Array, seeds: Array, progressbar: bool
 ) -> list[tuple[dict[str, Array], dict[str, float]]]:
@@ -160,6 +188,7 @@ def _posteriors(
     if method.latent is not None:
         model = marginalize(method.latent, model)
     model = _with_free_targets(model)
+    kind = model[_TARGETS].dtype
     names = _hyperparameters(model)
     kept = np.unique(np.linspace(0, method.draws - 1, min(_RANKS, method.draws)).astype(int))
     found = []
@@ -168,7 +197,7 @@ def _posteriors(
         sets = list(zip(targets, seeds, strict=True))
         for y, seed in track(sets, description="calibrate", disable=not progressbar, transient=True):
             samples = nutpie.sample(
-                compiled.with_data(**{_TARGETS: y}),
+                compiled.with_data(**{_TARGETS: y.astype(kind)}),
                 draws=method.draws,
                 tune=method.tune,
                 chains=1,
@@ -188,14 +217,11 @@ def _posteriors(
 
 def _with_free_targets(model: pm.Model) -> pm.Model:
     """Return the model with its targets as data that can be replaced without a new compilation."""
-    target, *others = model.observed_RVs
-    if others:
-        names = ", ".join(v.name for v in model.observed_RVs)
-        raise ModelError(f"build_model must observe one variable, got {names}")
+    (target,) = model.observed_RVs
     fgraph, memo = copy_model(model, fgraph_from_model)
     observed = memo[target]
     variable, value = observed.owner.inputs
-    data = pytensor.shared(np.asarray(value.eval(), dtype=np.float64), name=_TARGETS, shape=(None,))
+    data = pytensor.shared(np.asarray(value.eval(), dtype=variable.dtype), name=_TARGETS, shape=(None,))
     free = model_observed_rv(variable, model_named(data, _TARGETS), target.name, *observed.owner.op.dims)
     toposort_replace(fgraph, ((observed, free),))
     return set_initial_values(model_from_fgraph(fgraph, mutate_fgraph=True), model)

@@ -9,9 +9,10 @@ import nutpie
 import pymc as pm
 import pytest
 import xarray as xr
-from scipy.stats import kstest, norm
+from scipy.stats import gamma, kstest, norm
 
 import bsvr_pp as bp
+from bsvr_pp.assess.calibrate import _simulate
 
 X = np.linspace(-2, 2, 12)[:, None]
 METHOD = bp.NUTS(latent=bp.MeanField(), draws=100, tune=150)
@@ -125,3 +126,33 @@ def test_coefficients_have_no_ranks_and_targets_need_not_come_last():
     few = bp.NUTS(latent=bp.MeanField(), draws=20, tune=20)
     found = bp.calibrate(few, build_model, simulations=2, random_seed=1, progressbar=False)
     assert set(found["prior_sbc"].data_vars) == {"C", "unused"}
+
+
+@pytest.mark.slow
+def test_targets_may_be_counts():
+    """The posterior of the rate is a gamma distribution."""
+
+    def counts(y):
+        with pm.Model() as model:
+            pm.Poisson("y", pm.Gamma("rate", 2.0, 1.0), shape=None if y is not None else 6, observed=y)
+        return model
+
+    found = bp.calibrate(bp.NUTS(draws=400, tune=100), counts, simulations=10, random_seed=1, progressbar=False)
+    truth, targets = _simulate(counts(None), 10, 1)
+    expected = gamma(2.0 + targets.sum(axis=1), scale=1.0 / 7.0).cdf(truth["rate"])
+    assert targets.dtype.kind == "i" and np.ptp(expected) > 0.5
+    np.testing.assert_allclose(found["prior_sbc"]["rate"].values[0], expected, atol=0.2)
+
+
+@pytest.mark.slow
+def test_targets_may_be_ordered_classes():
+    def classes(y):
+        with pm.Model() as model:
+            s = pm.HalfNormal("s", 1.0)
+            f = bp.GP(cov_func=s**2 * pm.gp.cov.ExpQuad(1, ls=1.0)).prior("f", X=X)
+            bp.Ordinal("y", f, cutpoints=[-0.5, 0.5], C=2.0, observed=y)
+        return model
+
+    few = bp.NUTS(latent=bp.MeanField(), draws=60, tune=100)
+    ranks = bp.calibrate(few, classes, simulations=8, random_seed=1, progressbar=False)["prior_sbc"]["s"].values[0]
+    assert kstest(ranks, "uniform").pvalue > 0.01
