@@ -39,7 +39,7 @@ from bsvr_pp.model.gaussian import (
     standardised,
     value_of,
 )
-from bsvr_pp.model.gp import Prior, localize
+from bsvr_pp.model.gp import Prior, copies_in, localize
 
 _SIMPLIFY = ("ShapeOpt", "canonicalize", "specialize")
 _STEPS = (scalar.Sign, scalar.Ceil, scalar.Floor, scalar.Trunc, scalar.RoundHalfToEven, scalar.RoundHalfAwayFromZero)
@@ -303,8 +303,8 @@ def _no_inputs(n: int) -> Tensor:
 
 
 def _nameless(graph: Tensor, model: pm.Model) -> Tensor:
-    """The graph with the model's random variables, and no names of copies: `localize` takes variables by names."""
-    copies = [v for v in above([graph]) if v.owner is not None and v is not model.named_vars.get(v.name, v)]
+    """The graph with the model's random variables, and no names of copies, which `localize` would replace."""
+    copies = [v for v in copies_in(graph, model) if v.owner is not None]
     basic = {v: model[v.name] for v in copies if model[v.name] in model.basic_RVs}
     for v in set(copies) - set(basic):
         v.name = None

@@ -123,7 +123,7 @@ class Columns:
         n, d = self.n, self.n_inputs
         found_above = ancestors([pt.as_tensor_variable(g) for g in graphs], blockers=set(self.model.free_RVs))
         for leaf in cast(Iterable[Tensor], found_above):
-            named = isinstance(leaf, SharedVariable) and leaf.name in self.model.named_vars
+            named = isinstance(leaf, SharedVariable) and self.model.named_vars.get(leaf.name) is leaf
             constant = leaf.owner is None and isinstance(leaf, pt.Constant)
             if leaf in self._places or not (named or constant) or not 1 <= getattr(leaf, "ndim", 0) <= 2:
                 continue

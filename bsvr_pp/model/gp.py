@@ -2,7 +2,7 @@
 
 `GP` is a `pm.gp.Latent` that also records its prior on the latent variable, for methods that integrate it out. Copies
 of the model keep the record; its kernel and mean function have the variables of the original model, and `localize`
-replaces them.
+replaces them. It knows them by a mark: another tensor may have the name of one.
 """
 
 from __future__ import annotations
@@ -132,6 +132,7 @@ class GP(pm.gp.Latent):
         if isinstance(X, np.ndarray):
             partition.check(len(X))
         model = pm.modelcontext(None)
+        mark_variables(model.root)
         prior = Prior(
             model.name_for(name),
             X,
@@ -200,11 +201,22 @@ def factor_of(variable: TensorVariable) -> TensorVariable | None:
     return None
 
 
+def mark_variables(model: pm.Model) -> None:
+    """Mark the variables of a model, so that `localize` finds them in graphs of its copies."""
+    for v in model.named_vars.values():
+        v.tag.of_model = True
+
+
+def copies_in(graph: Variable, model: pm.Model) -> list[TensorVariable]:
+    """Return variables of a graph that another copy of the model has instead of this one's."""
+    marked = [v for v in ancestors([graph]) if getattr(v.tag, "of_model", False)]
+    return [cast(Tensor, v) for v in marked if v is not model.named_vars.get(v.name, v)]
+
+
 def localize(graph: TensorLike, model: pm.Model) -> TensorVariable:
     """Return the graph with variables of this model instead of another copy's; observed ones have values."""
     graph = pt.as_tensor_variable(graph)
-    replace = {v: model[v.name] for v in ancestors([graph]) if v.name in model.named_vars and v is not model[v.name]}
-    graph = replace_in(graph, replace)
+    graph = replace_in(graph, {v: model[v.name] for v in copies_in(graph, model)})
     above = ancestors([graph], blockers=model.free_RVs)
     observed = {v: model.rvs_to_values[v] for v in above if v in model.observed_RVs}
     if not observed:
@@ -216,6 +228,7 @@ def localize(graph: TensorLike, model: pm.Model) -> TensorVariable:
 
 def copy_model[Made](model: pm.Model, copy: Callable[[pm.Model], Made]) -> Made:
     """Copy a model by a PyMC function, without what it refuses: initial values, and axes without a name."""
+    mark_variables(model)
     bare = object.__new__(type(model))
     dims = {name: each for name, each in model.named_vars_to_dims.items() if None not in each}
     without = {"rvs_to_initial_values": dict.fromkeys(model.rvs_to_initial_values), "named_vars_to_dims": dims}

@@ -26,7 +26,7 @@ from bsvr_pp.core.arrays import ModelError, NotRead, Tensor, check_size, check_s
 from bsvr_pp.model.affine import Affine, RowValues, affine_of, has_gaussian_mean
 from bsvr_pp.model.compiled import Columns, chosen_rows, data_of, functions_of, prior_at
 from bsvr_pp.model.gaussian import above, gaussian_variables, value_of
-from bsvr_pp.model.gp import Prior, localize, processes_of
+from bsvr_pp.model.gp import Prior, localize, mark_variables, processes_of
 from bsvr_pp.model.problem import Problem
 from bsvr_pp.model.row_kinds import noise_in, with_known_targets
 from bsvr_pp.model.sources import with_one_target
@@ -63,6 +63,7 @@ def read_model(model: pm.Model | None = None, *, samples_f: bool = False) -> Pro
 
 
 def _read(model: pm.Model) -> Problem:
+    mark_variables(model)
     processes = processes_of(model)
     target, *others = targets_of(model, processes or gaussian_variables(model))
     if others:

@@ -2,6 +2,7 @@
 
 import numpy as np
 import pymc as pm
+import pytensor
 import pytest
 from pymc.model.fgraph import clone_model
 
@@ -53,3 +54,24 @@ def test_inputs_are_those_of_the_call_if_their_array_changes():
         pm.Normal("y", f, 0.3, observed=X[:, 0])
     given *= 3.0
     np.testing.assert_array_equal(read_model(model).inputs, X)
+
+
+@pytest.mark.parametrize("copy", [lambda model: model, clone_model, lambda model: pm.do(model, {"unused": 1.0})])
+@pytest.mark.parametrize("place", ["kernel", "shared", "noise", "mu"])
+def test_another_tensor_may_have_the_name_of_a_variable(place, copy):
+    """Variables are those of the model, not those of a name."""
+    with pm.Model() as model:
+        s, b = pm.HalfNormal("s", 1.0), pm.Normal("b", 0.0, 1.0)
+        other = {"kernel": 3.0 * s, "shared": pytensor.shared(1.5), "noise": 2.0 * s, "mu": 2.0 * b}[place]
+        other.name = "unused" if place == "kernel" else "s"
+        gp = bp.GP(cov_func=pm.gp.cov.ExpQuad(1, ls=other if place in ("kernel", "shared") else 1.5))
+        f = gp.prior("f", X=X) + (other if place == "mu" else b) * X[:, 0]
+        pm.HalfNormal("unused", 1.0)
+        pm.Normal("y", f, other if place == "noise" else s, observed=X[:, 0])
+    factor, sd = (2.0 if place == "mu" else 1.0), (1.0 if place == "noise" else 0.5)
+    at = {"s": 0.5, "unused": 0.2}
+    problem = read_model(copy(model))
+    covariance, _, noise = problem.dense_at({name: at[name] for name in problem.hyperparameters})
+    expected = np.exp(-0.5 * ((X - X.T) / 1.5) ** 2) + factor**2 * X @ X.T
+    np.testing.assert_allclose(covariance.dense(), expected, atol=1e-5)  # of the jitter
+    np.testing.assert_allclose(noise.variance, sd**2)
