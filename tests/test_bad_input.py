@@ -926,10 +926,10 @@ PUBLIC = {
         (lambda s: bp.calibrate(bp.NUTS(), free_targets()), "build_model must have free hyperparameters"),
         (lambda s: bp.calibrate(bp.NUTS(), ordered), "build_model must leave out the transform of a, which draws from"),
         *[
-            (lambda s, how=how: bp.calibrate(bp.NUTS(latent=bp.MeanField()), misused(how)), rf"build_model\(y\) {said}")
+            (lambda s, how=how: bp.calibrate(bp.NUTS(latent=bp.MeanField()), misused(how)), f"build_model.* {said}")
             for how, said in {
-                "centred": "must observe y as it is, .*observed=y, without a change such as standardising",
-                "prior": "may use y as observed=y alone, and a prior, a bound or another part depends on it",
+                "centred": r"must observe y as it is \(observed=y\): leave out standardising",
+                "prior": "may use y as observed=y alone, and a prior, bound or other part depends on it",
                 "twice": "must observe one variable, got y, z",
             }.items()
         ],

@@ -23,7 +23,7 @@ from bsvr_pp.core.losses.registry import NUMBERS
 from bsvr_pp.inference.protocol import Normalises, Samples
 from bsvr_pp.inference.sampling.nuts import ADAPTATION, NUTS
 from bsvr_pp.model.distributions import noise_of
-from bsvr_pp.model.gaussian import INTERPRETED, above, value_of
+from bsvr_pp.model.gaussian import INTERPRETED, above
 from bsvr_pp.model.gp import copy_model, processes_of, set_initial_values
 from bsvr_pp.model.marginalize import marginalize
 from bsvr_pp.model.problem import restricted
@@ -74,8 +74,8 @@ def calibrate(
     ValueError
         If a number is out of range.
     ModelError
-        If build_model does not leave its targets free for None, or observes anything but y as it is, or another part
-        of its model depends on y, or a transform leaves out a part of a prior.
+        If build_model does not leave its targets free for None or uses y otherwise than as ``observed=y``, or a
+        transform leaves out a part of a prior.
 
     Examples
     --------
@@ -153,28 +153,20 @@ def _simulate(model: pm.Model, simulations: int, random_seed: int | None) -> tup
 
 def _check_targets(build_model: Callable[[Array | None], pm.Model], targets: Array) -> None:
     """Check that a model observes its targets as they are, and that no other part of it depends on them."""
-    densities, point = [], {}
-    for y in (targets[0], next((y for y in targets if (y != targets[0]).any()), targets[0])):
-        model = build_model(y)
-        if len(model.observed_RVs) != 1:
-            names = ", ".join(v.name for v in model.observed_RVs) or "none"
-            raise ModelError(f"build_model(y) must observe one variable, got {names}")
-        (target,) = model.observed_RVs
-        if not np.array_equal(value_of(model.rvs_to_values[target]), y):
+    first, point, found = targets[0], dict[str, Array](), list[float]()
+    for y in (first, next((y for y in targets if (y != first).any()), first)):
+        model = _with_free_targets(build_model(y))
+        data, rng = model[_TARGETS], np.random.default_rng(0)
+        if not np.array_equal(data.get_value(), y):
             raise ModelError(
-                f"build_model(y) must observe y as it is, and {target.name} has other values: give observed=y, "
-                "without a change such as standardising"
+                "build_model(y) must observe y as it is (observed=y): leave out standardising and the like"
             )
-        model = _with_free_targets(model)
-        model[_TARGETS].set_value(targets[0].astype(model[_TARGETS].dtype))
-        rng = np.random.default_rng(0)  # away from 0, where a scale of f does not matter
-        point = point or {
-            name: value + 0.1 * rng.normal(size=np.shape(value)) if np.asarray(value).dtype.kind == "f" else value
-            for name, value in model.initial_point(0).items()
-        }
-        densities.append(model.compile_logp(mode=INTERPRETED)(point))
-    if not np.isclose(*densities, rtol=1e-9, equal_nan=True):
-        raise ModelError("build_model(y) may use y as observed=y alone, and a prior, a bound or another part depends on it")
+        data.set_value(first.astype(data.dtype))
+        start = model.initial_point(0).items()  # where f is 0, whatever its scale
+        point = point or {name: v + (0.1 * rng.normal(size=v.shape)).astype(v.dtype) for name, v in start}
+        found.append(model.compile_logp(mode=INTERPRETED)(point))
+    if not np.isclose(found[0], found[1], rtol=1e-9, equal_nan=True):
+        raise ModelError("build_model(y) may use y as observed=y alone, and a prior, bound or other part depends on it")
 
 
 def _posteriors(
@@ -188,7 +180,6 @@ def _posteriors(
     if method.latent is not None:
         model = marginalize(method.latent, model)
     model = _with_free_targets(model)
-    kind = model[_TARGETS].dtype
     names = _hyperparameters(model)
     kept = np.unique(np.linspace(0, method.draws - 1, min(_RANKS, method.draws)).astype(int))
     found = []
@@ -197,7 +188,7 @@ def _posteriors(
         sets = list(zip(targets, seeds, strict=True))
         for y, seed in track(sets, description="calibrate", disable=not progressbar, transient=True):
             samples = nutpie.sample(
-                compiled.with_data(**{_TARGETS: y.astype(kind)}),
+                compiled.with_data(**{_TARGETS: y.astype(model[_TARGETS].dtype)}),
                 draws=method.draws,
                 tune=method.tune,
                 chains=1,
@@ -217,6 +208,9 @@ def _posteriors(
 
 def _with_free_targets(model: pm.Model) -> pm.Model:
     """Return the model with its targets as data that can be replaced without a new compilation."""
+    if len(model.observed_RVs) != 1:
+        names = ", ".join(v.name for v in model.observed_RVs) or "none"
+        raise ModelError(f"build_model must observe one variable, got {names}")
     (target,) = model.observed_RVs
     fgraph, memo = copy_model(model, fgraph_from_model)
     observed = memo[target]
