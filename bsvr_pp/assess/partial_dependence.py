@@ -136,18 +136,22 @@ def effect(
     found = [_values_of(name, data[name].reset_index(drop=True), values, chosen) for name in names]
     grid, at_rows = [index for index, _ in found], [weights for _, weights in found]
     index = grid[0] if len(grid) == 1 else pd.MultiIndex.from_product(grid, names=names)
-    pairs = data.iloc[chosen][names].dropna() if len(names) == 2 else None  # of the rows, for the share
-    k, r, s = len(index), len(chosen), 0 if pairs is None else len(pairs)
-    check_memory("effect", (k + s) * r, "fewer values or rows", needed=8.0 * ((k + s + 1) * r) ** 2 * _MATRICES)
-    moved = [_moved(data, chosen, each) for each in (index.to_frame(), pairs) if each is not None]
-    together = pd.concat([*moved, data.iloc[chosen]], ignore_index=True)
-    inputs = together.to_numpy() if table is None else together
+    at = index.to_frame(index=False)
+    if len(names) == 2:  # and at the pairs of the rows, for the share
+        at = pd.concat([at, data.iloc[chosen][names].dropna()], ignore_index=True)
+    k, m, r = len(index), len(at), len(chosen)
+    check_memory("effect", m * r, "fewer values or rows", needed=8.0 * (m * r + r) ** 2 * _MATRICES)
+    moved = data.iloc[np.tile(chosen, m)].reset_index(drop=True)
+    for name in names:
+        moved[name] = at[name].repeat(r).array
+    moved = pd.concat([moved, data.iloc[chosen]], ignore_index=True)
+    inputs = moved.to_numpy() if table is None else moved
     for step in steps:
         inputs = step.transform(inputs)
     single = np.unique(np.linspace(0, r - 1, min(ice, r)).astype(int))
     of_row = [np.full((1, r), 1.0 / r), *(np.eye(r)[[i]] for i in single)]
     averages = sparse.vstack([sparse.kron(sparse.eye_array(k), each) for each in of_row])
-    of_pairs = sparse.kron(sparse.eye_array(s), of_row[0])
+    of_pairs = sparse.kron(sparse.eye_array(m - k), of_row[0])
     weights = sparse.block_diag([averages, of_pairs, sparse.eye_array(r)], format="csr")
     shares, gaussians = fitted._sums_of_f(inputs, weights)
     mean, variance = mixed(shares[:, None], *np.stack([(m, np.diag(C)) for m, C in gaussians], axis=1))
@@ -157,11 +161,12 @@ def effect(
     drawn = [draw(m[:k], C[:k, :k], size) for (m, C), size in zip(gaussians, sizes, strict=True)]
     largest = np.max(np.abs(np.concatenate(drawn) - mean[:k]) / np.where(sd[:k] > 0, sd[:k], 1.0), axis=1)
     reach = np.quantile(largest, coverage) * sd[:k]  # proportional to the deviation at each value
-    curves = {f"row {row}": curve for row, curve in zip(chosen[single], mean[k : averages.shape[0]].reshape(-1, k), strict=True)}
+    alone = mean[k : k * len(of_row)].reshape(-1, k)
+    curves = {f"row {row}": curve for row, curve in zip(chosen[single], alone, strict=True)}
     band = {"mean": mean[:k], "sd": sd[:k], "lower": mean[:k] - reach, "upper": mean[:k] + reach}
     out = pd.DataFrame(band | curves, index)
     if values == default[0]:
-        out.attrs |= _shares_of_f(shares, gaussians, at_rows, s)
+        out.attrs |= _shares_of_f(shares, gaussians, at_rows, m - k)
     else:  # shares do not depend on the values that are shown
         out.attrs |= effect(estimator, X, feature, rows=min(rows, default[1])).attrs
     return out
@@ -213,15 +218,13 @@ def _variance(shares: Array, gaussians: Sequence[Moments], weights: Array) -> fl
     return float(shares @ each)
 
 
-def _shares_of_f(
-    shares: Array, gaussians: Sequence[Moments], at_rows: Sequence[Array], n_pairs: int
-) -> dict[str, float]:
+def _shares_of_f(shares: Array, gaussians: Sequence[Moments], at_rows: Sequence[Array], pairs: int) -> dict[str, float]:
     """Return the share of the variance of f over the rows, and of two columns the share of what they do together.
 
     The moments are of the effect at k values, and last of the effect at pairs of the rows, and of f at the rows;
-    ``at_rows`` has the weights of values at rows. Between few values of two columns a spline is too rough for a share.
+    ``at_rows`` has the weights of values at rows, 0 of gaps. Between few values of two columns a spline is too rough.
     """
-    r, known = len(at_rows[0]), np.all([weights.any(axis=1) for weights in at_rows], axis=0)  # without gaps
+    r, known = len(at_rows[0]), np.all([weights.any(axis=1) for weights in at_rows], axis=0)
 
     def variance(weights: Array, first: int = 0) -> float:
         at = slice(first, first + weights.shape[1] or None)
@@ -230,17 +233,9 @@ def _shares_of_f(
     of_f = variance(np.eye(r), -r) or np.nan
     if len(at_rows) == 1:
         return {"share": variance(at_rows[0][known]) / of_f}
-    centred = (weights - weights[known].sum(axis=0) / max(known.sum(), 1) for weights in at_rows)
+    centred = (weights - weights[known].sum(axis=0) / max(int(known.sum()), 1) for weights in at_rows)
     both = np.einsum("ij,ik->ijk", *centred).reshape(r, -1)[known]
-    return {"share": variance(np.eye(n_pairs), -r - n_pairs) / of_f, "interaction": variance(both) / of_f}
-
-
-def _moved(table: pd.DataFrame, rows: Rows, values: pd.DataFrame) -> pd.DataFrame:
-    """Return rows of a table once for each of the values of one or two columns."""
-    moved = table.iloc[np.tile(rows, len(values))].reset_index(drop=True)
-    for name in values.columns:
-        moved[name] = values[name].repeat(len(rows)).reset_index(drop=True)
-    return moved
+    return {"share": variance(np.eye(pairs), -r - pairs) / of_f, "interaction": variance(both) / of_f}
 
 
 def in_steps(estimator: Any) -> tuple[Any, list[Any]]:
