@@ -331,9 +331,9 @@ class Words(Column):
             raise DataError(f"column {name!r} has no values: leave it out")
         if not summary.categories:
             refuse_written_numbers(name, words)
-        if len(words) == 1:
+        if len(words) == 1 and not summary.gaps:
             raise DataError(f"column {name!r} is constant ({next(iter(words))!r}): leave it out")
-        if max(words.values()) == 1:
+        if len(words) > 1 and max(words.values()) == 1:
             raise DataError(
                 f"column {name!r} has another text in each row: leave it out if it identifies the rows, or convert "
                 "it if it has numbers"
@@ -375,7 +375,7 @@ class Dates(Column):
 
     @classmethod
     def _of(cls, name: str, summary: Summary) -> Column:
-        varying = [i for i, values in enumerate(summary.values) if values[0] < values[-1]]
+        varying = [i for i, values in enumerate(summary.values) if values[0] < values[-1]] or [0] * bool(summary.gaps)
         if not varying:
             raise DataError(f"column {name!r} is constant (one date): leave it out")
         medians = tuple(float(np.median(summary.values[i])) for i in varying)

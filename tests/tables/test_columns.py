@@ -177,6 +177,14 @@ def test_categories_nullable_numbers_and_time_zones_of_parquet_files():
     assert encoding.names[-4:] == ("c day of year", "c day of week", "c hour", "c is missing")
 
 
+def test_one_value_and_gaps_vary():
+    table = pd.DataFrame({"flag": ["Y", None, None], "day": pd.to_datetime(["2024-01-01", "2024-01-01", None])})
+    encoding = Encoding.from_json(encoding_of(table).to_json())
+    assert encoding.names == ("flag=Y", "flag is missing", "day year", "day is missing")
+    expected = [[1.0, 0.0, 2024.0, 0.0], [0.0, 1.0, 2024.0, 0.0], [0.0, 1.0, 2024.0, 1.0]]
+    assert encoding.transform(table)[0].tolist() == expected
+
+
 @pytest.mark.parametrize(
     ("columns", "message"),
     [
