@@ -209,9 +209,13 @@ class Problem(CompiledModel):
         K_star = CrossRoot(*given) if self.covariance.by_root else given[0]
         return K_star, np.broadcast_to(diagonal, (len(X_new),)), np.broadcast_to(mean, (len(X_new),))
 
-    def between(self, point: Mapping[str, ArrayLike], X: Array) -> Covariance:
-        """Prior covariance of inputs with one another, without jitter."""
-        return self._covariance(self.evaluate("between", lambda new: [self.prior_at(new)[0].given], point, X)[0])
+    def between(self, point: Mapping[str, ArrayLike], X: Array, training: int = 0) -> Covariance:
+        """Prior covariance of inputs with one another; the first ones are ``training`` rows, which have the jitter."""
+        (given,) = self.evaluate("between", lambda new: [self.prior_at(new)[0].given], point, X)
+        jitter = np.repeat([self.prior.jitter, 0.0], [training, len(X) - training])
+        if self.covariance.by_root:
+            return Covariance.from_root(given, jitter)
+        return self._covariance(given + np.diag(jitter))
 
     def prior_of_each(self, point: Mapping[str, ArrayLike], X: Array) -> tuple[Array, Array]:
         """Prior covariance (m, r, r), without jitter, and prior mean (m, r) of each of m sets of inputs (m, r, d)."""

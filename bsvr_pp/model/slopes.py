@@ -283,10 +283,10 @@ class GivenSlopes(Problem):
         old, (new, more) = self._of_rows_at(point)[0], self._explained(point, X_new)
         return K_star - new @ old.T, diagonal - (new * new).sum(axis=1), mean + more
 
-    def between(self, point: Mapping[str, ArrayLike], X: Array) -> Covariance:
+    def between(self, point: Mapping[str, ArrayLike], X: Array, training: int = 0) -> Covariance:
         """Compute as `Problem` does."""
         root = self._explained(point, X)[0]
-        return Covariance(super().between(point, X).dense() - root @ root.T)
+        return Covariance(super().between(point, X, training).dense() - root @ root.T)
 
     def prior_of_each(self, point: Mapping[str, ArrayLike], X: Array) -> tuple[Array, Array]:
         """Refuse fits on nearest rows, which have no slopes."""

@@ -71,11 +71,11 @@ class Component:
         out = np.empty((size, len(X)))
         for block, new in _by_block(self.problem, X):
             part, rows = self.problem.part(block), self.problem.blocks.rows(block)
-            precision = np.append(self.site_precision[rows], np.zeros(new.size))
-            joint = part.between(self.point, np.vstack([part.inputs, X[new]])).factor(precision)
-            out[:, new] = joint.draw(size, rng)[:, part.targets.size :]
+            n, precision = part.targets.size, np.append(self.site_precision[rows], np.zeros(new.size))
+            joint = part.between(self.point, np.vstack([part.inputs, X[new]]), n).factor(precision)
+            out[:, new] = joint.draw(size, rng)[:, n:]
             if variance is not None:
-                out[:, new] *= np.sqrt(variance[new] / joint.marginals()[0][part.targets.size :])
+                out[:, new] *= np.sqrt(variance[new] / joint.marginals()[0][n:])
         return out
 
     def linear(self, X: Array, weights: Any) -> tuple[Array, Array]:
