@@ -8,10 +8,12 @@ from functools import lru_cache
 from typing import Literal, NamedTuple, Self, get_args
 
 import numpy as np
+import pandas as pd
 from numpy.typing import ArrayLike, NDArray
 from scipy import stats
 from sklearn import get_config
 from sklearn.base import BaseEstimator, MetaEstimatorMixin, RegressorMixin, clone
+from sklearn.compose import ColumnTransformer
 from sklearn.model_selection import BaseCrossValidator, KFold, check_cv
 from sklearn.svm import SVR
 from sklearn.utils.metadata_routing import MetadataRouter, MethodMapping, process_routing
@@ -33,6 +35,7 @@ from bsvr_pp.estimators.base import CentralIntervals, HoldsFit, seeded
 from bsvr_pp.estimators.training_data import TrainingData, as_given, merge_rows
 from bsvr_pp.estimators.validation import Columns, Learned, new_inputs, training_arrays
 from bsvr_pp.inference.prediction.distribution import PredictiveDistribution
+from bsvr_pp.tables.columns import table_of
 
 Family = Literal["auto", "gaussian", "laplace", "laplace_trimmed", "histogram"]
 
@@ -97,7 +100,8 @@ class ResidualIntervals(HoldsFit, CentralIntervals, MetaEstimatorMixin, Regresso
     Parameters
     ----------
     estimator : regressor, optional
-        The regressor, which is not tuned; by default `sklearn.svm.SVR`. Sample weights are passed to its `fit`.
+        The regressor, which is not tuned; by default `sklearn.svm.SVR`. Sample weights are passed to its `fit`. It is
+        given the encoded columns of a DataFrame, or the DataFrame if one of its steps is a `ColumnTransformer`.
     family : {"auto", "gaussian", "laplace", "laplace_trimmed", "histogram"}
         Distribution of the residuals, by maximum likelihood. "auto" tests Gaussian against Laplace (Corollary 2).
         "laplace_trimmed" is Lap* of the paper: residuals beyond five standard deviations are first removed, once.
@@ -168,17 +172,19 @@ class ResidualIntervals(HoldsFit, CentralIntervals, MetaEstimatorMixin, Regresso
         takes_weights = self._takes_weights(regressor, sample_weight)
         rows = merge_rows(inputs, targets, times) if takes_weights else as_given(inputs, targets)
         check_varies("y", rows.y)
+        seen = _as_seen(regressor, X, inputs, columns)
+        first = np.unique(rows.place, return_index=True)[1][-len(rows.y) :]  # of equal rows
 
         def fit(weight: Array) -> BaseEstimator:
             """Return the regressor, fitted to rows with their weights."""
             used = weight > 0
             options = {} if (weight[used] == 1).all() else {"sample_weight": weight[used]}
-            return clone(regressor).fit(rows.X[used], rows.y[used], **options)
+            return clone(regressor).fit(seen.take(first[used], axis=0), rows.y[used], **options)
 
         residuals = np.full(len(targets), np.nan)
         for weight, tested in self._splits(inputs, targets, times if takes_weights else np.ones(times.size), rows):
             if tested.size:  # not a fold of rows whose weight is 0
-                residuals[tested] = targets[tested] - fit(weight).predict(inputs[tested])
+                residuals[tested] = targets[tested] - fit(weight).predict(seen.take(tested, axis=0))
         used = (times > 0) & np.isfinite(residuals)
         residuals[~used] = np.nan
         found, times = residuals[used], times[used]
@@ -239,7 +245,7 @@ class ResidualIntervals(HoldsFit, CentralIntervals, MetaEstimatorMixin, Regresso
 
     def predict(self, X: ArrayLike) -> Array:
         """Predict by the regressor; an (n_new,) array."""
-        new = new_inputs(self, X)
+        new = _as_seen(self.estimator_, X, new_inputs(self, X), self._columns)
         return np.asarray(self.estimator_.predict(new), dtype=np.float64)
 
     def predict_distribution(self, X: ArrayLike) -> PredictiveDistribution:
@@ -277,6 +283,15 @@ class ResidualIntervals(HoldsFit, CentralIntervals, MetaEstimatorMixin, Regresso
             raise ValueError(f"cv must be a number of folds, a splitter or an iterable of folds, got {self.cv!r}")
         check_share("alpha", self.alpha)
         seeded(self.random_state)  # raises an error for an invalid value
+
+
+def _as_seen(regressor: BaseEstimator, X: ArrayLike, inputs: Array, columns: Columns) -> Array | pd.DataFrame:
+    """Return what the regressor is given: the inputs, or the table whose columns one of its steps chooses."""
+    names = any(isinstance(value, ColumnTransformer) for value in regressor.get_params().values())
+    if not names or columns.encoding is None:
+        return inputs
+    table = table_of(X)
+    return pd.DataFrame(inputs, columns=columns.encoding.names) if table is None else table
 
 
 def _scale(residuals: Array, times: Array, family: str) -> float:
