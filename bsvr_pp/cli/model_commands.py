@@ -48,9 +48,7 @@ def fit(
     out: Annotated[
         str, Option("--out", "-o", help="File of the model (netCDF); with / at its end a folder for many rows.")
     ] = "model.nc",
-    noise: Annotated[
-        str, Option(help="Noise model, such as huber or gaussian; a wrong name lists all.")
-    ] = "soft_insensitive",
+    noise: Annotated[str, Option(help="Noise model, such as huber or gaussian; a wrong name lists all.")] = "auto",
     kernel: Annotated[
         str, Option(help="auto, main_effects, rational_quadratic, rbf, matern32, matern52 or linear.")
     ] = "auto",
@@ -86,19 +84,19 @@ def fit(
         check_writable("--out", out, folder=into_folder, read=[data], model=True)
     from bsvr_pp.estimators.base import blocks_from
 
-    options: dict[str, Any] = {"kernel": kernel, "inference": inference, "restarts": restarts}
+    options: dict[str, Any] = {"noise": noise, "kernel": kernel, "inference": inference, "restarts": restarts}
     options["ard"] = "auto" if ard is None else ard
     with failing(TypeError, ValueError):
         local = blocks_from("auto" if blocks is None else blocks)
         options["blocks"] = replace(local, n_jobs=jobs, progressbar=sys.stdout.isatty() and into_folder)
         if ordinal:
             options = {name: value for name, value in options.items() if value != "auto"}  # of regressions
-            model = bp.BayesianOrdinalSVC(noise, **options, random_state=seed)
+            model = bp.BayesianOrdinalSVC(**options, random_state=seed)
         else:
             options |= {"quantile": quantile, "log_targets": log_target}
             options["outliers"] = "keep" if keep_outliers else "set_aside"
             options["intervals"] = not into_folder and table.known.ndim == 2
-            model = bp.BayesianSVR(noise, **options, random_state=seed)
+            model = bp.BayesianSVR(**options, random_state=seed)
     if into_folder:
         with failing(OSError, place=out), failing(MemoryError, ValueError), noting(data, *_REPORTED):
             folder = bp.fit_folder(model, data, folder=out, target=target)

@@ -69,6 +69,7 @@ _INTEGRATED = 250  # largest number of rows whose hyperparameters are integrated
 _FEW = Integrated(points=32, kept=12)  # in this way: more points gain little (the benchmark "integrated")
 _EACH = 4  # rows for each lengthscale below which rows that are left out judge these (docs/defaults.md),
 _BEHIND = 1.6  # and a loss in one part, relative to the best, from which the others are not needed
+_VALUES, _ROWS = 3, 10  # largest number of values of targets that are few, and smallest number of rows that say so
 _CHECKED = 20, 60  # smallest number of rows whose coverage is checked, and largest number of those checked,
 _TOO_FEW = 0.7  # and share of them in intervals of 90 % that chance does not explain: of 29 real sets none has less
 
@@ -91,6 +92,12 @@ class RegressionSpec:
     shared: bool = False  # whether several targets share the kernel
     lengthscales: tuple[bool, ...] = ()  # of each input or of all, between which rows that are left out may decide
     size: int | None = None
+    chooses_noise: bool = False  # Gaussian for targets of few values
+
+    def with_noise(self, data: Sequence[TrainingData]) -> Self:
+        """Return the options with Gaussian noise if they choose it, and all these targets have few values."""
+        few = self.chooses_noise and all(map(few_values, data))
+        return replace(self, model=replace(self.model, noise="gaussian")) if few else self
 
     def for_rows(self, rows: TrainingData, columns: Columns) -> tuple[Self, TrainingData]:
         """Decide what depends on the number of rows; return the rows in the form that is fitted."""
@@ -428,18 +435,19 @@ def fit_targets(
     several.
     """
     together = not isinstance(spec.method, Samples)
+    specs = [spec.with_noise(data if spec.shared else [rows]) for rows in data]
 
     def fit_target(j: int) -> RegressionFit:
         local = replace(spec.local, n_jobs=1) if together and j > 0 else spec.local
-        return _fit_alone(data[j], replace(spec, local=local), columns, deepcopy(rng))
+        return _fit_alone(data[j], replace(specs[j], local=local), columns, deepcopy(rng))
 
     if spec.shared:
-        fits = _fit_sharing(data, spec, columns, rng)
+        fits = _fit_sharing(data, specs[0], columns, rng)
     else:
         fits = spec.local.each_fit(fit_target, len(data), first=1, together=together)
-    for fit, rows, name in zip(fits, data, columns.targets or [None], strict=True):
+    for fit, rows, own, name in zip(fits, data, specs, columns.targets or [None], strict=True):
         where = "" if name is None else f"target {name!r}: "
-        _warn_of_targets(fit, rows, spec, where)
+        _warn_of_targets(fit, rows, own, where)
         warn_unless_converged(fit.found, fit.method, where)
     return fits
 
@@ -538,8 +546,23 @@ def _covered(fit: RegressionFit, local: LocalBlocks) -> float:
     return float(np.average((below > 0.05) & (below < 0.95), weights=rows.weight[some]))
 
 
+def few_values(rows: TrainingData) -> int:
+    """Return the number of values of exact targets if they have at most three; 0 if they have more, or rows are few."""
+    count = np.unique(rows.y).size if rows.exact and len(rows.y) >= _ROWS else 0
+    return count if count <= _VALUES else 0
+
+
+def warn_of_few_values(rows: TrainingData, noise: str, where: str = "") -> bool:
+    """Warn of targets of few values, and return whether they are."""
+    if count := few_values(rows):
+        mean = "" if noise in ("gaussian", "pinball") else ", and noise='gaussian' their mean"
+        classes = "bp.BayesianSVC and bp.BayesianOrdinalSVC predict probabilities of classes"
+        warn(f"{where}targets have {count} values: {classes}{mean}")
+    return count > 0
+
+
 def _warn_of_targets(fit: RegressionFit, rows: TrainingData, spec: RegressionSpec, where: str) -> None:
-    """Warn of targets that were set aside, of equal ones that predictions miss, and of those outside intervals."""
+    """Warn of targets that were set aside, of few values or equal ones, and of those outside intervals."""
     if fit.outliers.size:
         aside, growing = rows.y[rows.place[fit.outliers]], not spec.logarithm and rows.y.min() > 0.0
         large = growing and aside.size > _SHARE * rows.y.size and np.median(aside) > np.quantile(rows.y, _LARGE)
@@ -548,6 +571,8 @@ def _warn_of_targets(fit: RegressionFit, rows: TrainingData, spec: RegressionSpe
             f"{where}gross errors among {fit.rows.place.size} targets, or targets with far wider noise than most, are "
             f'set aside: {listed(fit.outliers)} (outliers="keep" keeps them{logs})'
         )
+    if warn_of_few_values(rows, spec.model.noise, where):
+        return
     if spec.equal_targets(rows) and not fit.found.scales.several:
         warn(
             f"{where}a third of the targets or more have one value, which f follows, and the noise is as wide below f "

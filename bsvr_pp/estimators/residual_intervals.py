@@ -172,7 +172,7 @@ class ResidualIntervals(HoldsFit, CentralIntervals, MetaEstimatorMixin, Regresso
         takes_weights = self._takes_weights(regressor, sample_weight)
         rows = merge_rows(inputs, targets, times) if takes_weights else as_given(inputs, targets)
         check_varies("y", rows.y)
-        seen = _as_seen(regressor, X, inputs, columns)
+        seen = _as_seen(clone(regressor), X, inputs, columns)
         first = np.unique(rows.place, return_index=True)[1][-len(rows.y) :]  # of equal rows
 
         def fit(weight: Array) -> BaseEstimator:
@@ -245,8 +245,8 @@ class ResidualIntervals(HoldsFit, CentralIntervals, MetaEstimatorMixin, Regresso
 
     def predict(self, X: ArrayLike) -> Array:
         """Predict by the regressor; an (n_new,) array."""
-        new = _as_seen(self.estimator_, X, new_inputs(self, X), self._columns)
-        return np.asarray(self.estimator_.predict(new), dtype=np.float64)
+        new = new_inputs(self, X)
+        return np.asarray(self.estimator_.predict(_as_seen(self.estimator_, X, new, self._columns)), dtype=np.float64)
 
     def predict_distribution(self, X: ArrayLike) -> PredictiveDistribution:
         """Predict the distribution of new targets at inputs (n_new, d): the regressor's prediction plus a residual.
@@ -287,11 +287,9 @@ class ResidualIntervals(HoldsFit, CentralIntervals, MetaEstimatorMixin, Regresso
 
 def _as_seen(regressor: BaseEstimator, X: ArrayLike, inputs: Array, columns: Columns) -> Array | pd.DataFrame:
     """Return what the regressor is given: the inputs, or the table whose columns one of its steps chooses."""
-    names = any(isinstance(value, ColumnTransformer) for value in regressor.get_params().values())
-    if not names or columns.encoding is None:
+    if columns.encoding is None or not any(isinstance(v, ColumnTransformer) for v in regressor.get_params().values()):
         return inputs
-    table = table_of(X)
-    return pd.DataFrame(inputs, columns=columns.encoding.names) if table is None else table
+    return pd.DataFrame(inputs, columns=columns.encoding.names) if (table := table_of(X)) is None else table
 
 
 def _scale(residuals: Array, times: Array, family: str) -> float:

@@ -53,9 +53,9 @@ class BayesianSVR(TargetPredictions, SavedEstimator, RegressorMixin, BaseEstimat
 
     Parameters
     ----------
-    noise : {"soft_insensitive", "epsilon_insensitive", "huber", "absolute", "gaussian", "pinball"}
+    noise : {"auto", "soft_insensitive", "epsilon_insensitive", "huber", "absolute", "gaussian", "pinball"}
         A loss of residuals of `bsvr_pp.losses.LOSSES`. With "pinball" the latent function and `predict` are a quantile
-        of the target.
+        of the target. "auto" is "soft_insensitive"; or "gaussian", with ``beta="auto"`` and targets of 2 or 3 values.
     kernel : {"auto", "main_effects", "rational_quadratic", "rbf", "matern32", "matern52", "linear"} or callable
         "auto" is "main_effects" from 200 rows, and "rational_quadratic" with scales of the inputs below
         (`bp.default_model` has none). A function is called inside a PyMC model with the standardised inputs and returns
@@ -107,8 +107,8 @@ class BayesianSVR(TargetPredictions, SavedEstimator, RegressorMixin, BaseEstimat
 
     Attributes
     ----------
-    kernel_ : str
-        The kernel used; "function" for a function.
+    kernel_, noise_ : str
+        The kernel and the noise used; "function" for a function.
     factors_, shares_ : (q,) array
         For kernel matrices, the factor of each matrix in k, and its share of the prior variance.
     levels_ : (q,) array of int
@@ -190,7 +190,7 @@ class BayesianSVR(TargetPredictions, SavedEstimator, RegressorMixin, BaseEstimat
     )
     _of_predictions: ClassVar = ("blocks", "noise_scales")
 
-    noise: str = "soft_insensitive"
+    noise: str = "auto"
     _: KW_ONLY
     kernel: Kernel | MatrixOption | Literal["auto"] = "auto"
     beta: float | Literal["auto"] = "auto"
@@ -232,8 +232,8 @@ class BayesianSVR(TargetPredictions, SavedEstimator, RegressorMixin, BaseEstimat
         <not_converged>
         UserWarning
             If rows are set aside, or are fitted in blocks by default, or the weights sum to less than a fifth of the
-            rows. Also if a third of the targets have one value and predictions miss their mean, or two targets may be
-            ends.
+            rows. Also if the targets have two or three values, a third of them have one value and predictions miss
+            their mean, or two targets may be ends.
         """
         spec = self._check_options()
         data, columns = regression_data(self, X, y, sample_weight, log_targets=spec.logarithm)
@@ -292,7 +292,8 @@ class BayesianSVR(TargetPredictions, SavedEstimator, RegressorMixin, BaseEstimat
 
     def _check_options(self) -> RegressionSpec:
         """Check the options, and return them for a fit."""
-        check_choice("noise", self.noise, NOISES)
+        check_choice("noise", self.noise, ("auto", *NOISES))
+        noise = "soft_insensitive" if self.noise == "auto" else self.noise
         automatic = isinstance(self.beta, str) and self.beta == "auto"
         if not (automatic or (is_number(self.beta) and 0 <= float(self.beta) <= 1)):
             raise ValueError(f"beta must be 'auto' or lie between 0 and 1, got {self.beta!r}")
@@ -305,12 +306,12 @@ class BayesianSVR(TargetPredictions, SavedEstimator, RegressorMixin, BaseEstimat
         if isinstance(self.inference, Samples) and self.inference.latent is None:
             raise ValueError("inference must integrate the latent function out: NUTS(latent=...), got NUTS()")
         method = check_model_options(self, {"auto": MeanField()})
-        check_unused(self.noise, beta=self.beta, quantile=self.quantile)
+        check_unused(noise, beta=self.beta, quantile=self.quantile)
         local, beta = self._local(), BETA if automatic else float(self.beta)
         kernel = cast(Kernel, "rational_quadratic" if self.kernel == "auto" else self.kernel)
-        if self.inference == "laplace" and not unit_noise(self.noise, beta=beta).smooth:
+        if self.inference == "laplace" and not unit_noise(noise, beta=beta).smooth:
             raise ValueError(
-                f"inference='laplace' has no curvature to go by where noise={self.noise!r} has kinks: use 'mean_field'"
+                f"inference='laplace' has no curvature to go by where noise={noise!r} has kinks: use 'mean_field'"
             )
         monotone = Directions.of(self.monotone)
         if monotone and isinstance(method, Samples):
@@ -318,7 +319,7 @@ class BayesianSVR(TargetPredictions, SavedEstimator, RegressorMixin, BaseEstimat
         if self.shared and isinstance(method, Samples):
             raise ValueError(f"shared=True takes one optimum, and {method.name} has draws: use inference='auto'")
         return RegressionSpec(
-            StandardModel(self.noise, kernel, bool(self.ard), beta, float(self.quantile)),
+            StandardModel(noise, kernel, bool(self.ard), beta, float(self.quantile)),
             self.kernel == "auto",
             method,
             Options(self.restarts, progressbar=local.progressbar),
@@ -331,6 +332,7 @@ class BayesianSVR(TargetPredictions, SavedEstimator, RegressorMixin, BaseEstimat
             monotone,
             bool(self.shared),
             () if isinstance(method, Samples) or not self.ard else (True, False) if self.ard == "auto" else (True,),
+            chooses_noise=self.noise == "auto" and automatic,
         )
 
     def _read(self, rows: TrainingData, learned: Learned, columns: Columns, result: xr.DataTree) -> RegressionFit:
@@ -350,6 +352,8 @@ class BayesianSVR(TargetPredictions, SavedEstimator, RegressorMixin, BaseEstimat
                 raise ValueError(f"{CONSTANTS} of result must be an array of numbers, got bool")
             known["warping"] = Warping.of_array(numbers(f"{CONSTANTS} of result", constants, ("q", 7)))
         known["kernel"] = columns.kernel(learned["kernel_"])
+        if spec.chooses_noise and result.attrs.get("loss") == "gaussian":
+            known["noise"] = "gaussian"
         model = replace(spec.model, tied=columns.tied, **known)
         more = {"neighbours": learned["neighbours_"], "outliers": learned["outliers_"].astype(np.intp)}
         if (slopes := spec.slopes(columns)) is not None:
@@ -363,6 +367,7 @@ class BayesianSVR(TargetPredictions, SavedEstimator, RegressorMixin, BaseEstimat
         return hyperparameters(fit.problem.noise_at(fit.point), inverse, fit.units, columns) | {
             "beta_": fit.model.beta,
             "kernel_": columns.name_of(kernel),
+            "noise_": fit.model.noise,
             "levels_": np.array(fit.model.levels, dtype=np.intp),
             "outliers_": fit.outliers,
             "neighbours_": fit.neighbours,

@@ -21,7 +21,7 @@ from bsvr_pp.core.atomic_write import LOCK, SealedFile, check_writable, locked
 from bsvr_pp.core.compiler import threads_for
 from bsvr_pp.estimators.base import LocalBlocks, blocks_from, seeded
 from bsvr_pp.estimators.matrices import is_matrix
-from bsvr_pp.estimators.regression_fit import RegressionSpec
+from bsvr_pp.estimators.regression_fit import RegressionSpec, warn_of_few_values
 from bsvr_pp.estimators.svr import BayesianSVR
 from bsvr_pp.inference.prediction.neighbours import solved_rows
 from bsvr_pp.inference.protocol import IntegratesLatent, warn_unconverged
@@ -179,9 +179,11 @@ def _run_stages(
         raise
     spec, data = folder_model.spec_of(work)[0], work["data"]
     if "kernel" not in work:
-        model = replace(spec.model, kernel=spec.kernel_for(data["rows"]))
-        model = model.suited(rows_in(work.folder), warping=spec.warping, automatic=spec.automatic)
-        work["kernel"] = {name: getattr(model, name) for name in ("kernel", "levels", "warping", "pairs")}
+        rows = rows_in(work.folder)
+        model = replace(spec.with_noise([rows]).model, kernel=spec.kernel_for(data["rows"]))
+        warn_of_few_values(rows, model.noise)
+        model = model.suited(rows, warping=spec.warping, automatic=spec.automatic)
+        work["kernel"] = {name: getattr(model, name) for name in ("noise", "kernel", "levels", "warping", "pairs")}
         spec = folder_model.spec_of(work)[0]
     if "hyperparameters" not in work or not all_whole(work.folder / "partition.npz"):
         for name in ("row.npy", "solved.npy"):

@@ -212,10 +212,8 @@ class Problem(CompiledModel):
     def between(self, point: Mapping[str, ArrayLike], X: Array, training: int = 0) -> Covariance:
         """Prior covariance of inputs with one another; the first ones are ``training`` rows, which have the jitter."""
         (given,) = self.evaluate("between", lambda new: [self.prior_at(new)[0].given], point, X)
-        jitter = np.repeat([self.prior.jitter, 0.0], [training, len(X) - training])
-        if self.covariance.by_root:
-            return Covariance.from_root(given, jitter)
-        return self._covariance(given + np.diag(jitter))
+        jitter, by_root = np.repeat([self.prior.jitter, 0.0], [training, len(X) - training]), self.covariance.by_root
+        return Covariance.from_root(given, jitter) if by_root else self._covariance(given + np.diag(jitter))
 
     def prior_of_each(self, point: Mapping[str, ArrayLike], X: Array) -> tuple[Array, Array]:
         """Prior covariance (m, r, r), without jitter, and prior mean (m, r) of each of m sets of inputs (m, r, d)."""

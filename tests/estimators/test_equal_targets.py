@@ -143,3 +143,37 @@ def test_skewed_noise_does_not_move_predictions_from_the_mean():
     fit = machine._fit
     sampled = fit.changed(found=replace(fit.found, posteriors=[], draws=object()))  # of NUTS
     assert fit.is_skewed(True) and not sampled.is_skewed(True)
+
+
+def few(n=150, levels=(-0.6, 0.6)):
+    X = np.random.default_rng(0).normal(size=(n, 4))
+    return X[:, :3], np.digitize(X[:, 0] + X[:, 3], levels) - 1.0
+
+
+@pytest.mark.parametrize(
+    ("levels", "options", "noise"),
+    [
+        ((0.0,), {}, "gaussian"),
+        ((-0.6, 0.6), {"noise": "soft_insensitive"}, "soft_insensitive"),
+        ((0.0,), {"beta": 0.5}, "soft_insensitive"),
+        ((-0.9, 0.0, 0.9), {}, "soft_insensitive"),
+    ],
+)
+def test_few_values_have_gaussian_noise_by_default_and_a_warning(levels, options, noise):
+    X, y = few(levels=levels)
+    with warnings.catch_warnings(record=True, action="always") as caught:
+        machine = bp.BayesianSVR(**FAST | {"inference": "mean_field"} | options).fit(X, y)
+    said = [str(each.message) for each in caught if f"targets have {len(levels) + 1} values" in str(each.message)]
+    assert machine.noise_ == machine.result_.attrs["loss"] == noise
+    assert ["noise='gaussian'" in each for each in said] == [noise != "gaussian"] * (len(levels) < 3)
+    if noise == "gaussian":
+        assert machine.predict(X).std() > 0.3 * y.std()
+        np.testing.assert_allclose(bp.BayesianSVR.from_result(machine.result_).predict(X[:5]), machine.predict(X[:5]))
+
+
+def test_each_of_several_targets_chooses_its_noise_and_shared_ones_together():
+    X, y = few(60)
+    with pytest.warns(UserWarning, match="target 'y0': targets have 3 values"):
+        alone, together = (bp.BayesianSVR(shared=s, **FAST).fit(X, np.c_[y, y + X[:, 1]]) for s in (False, True))
+    assert [alone.noise_, together.noise_] == [["gaussian", "soft_insensitive"], ["soft_insensitive"] * 2]
+    assert bp.BayesianSVR(**FAST).fit(X[:9], y[:9]).noise_ == "soft_insensitive"  # few rows say nothing

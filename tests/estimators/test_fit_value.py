@@ -140,7 +140,7 @@ def test_a_result_has_the_options_of_its_fit():
     expected = svr.add([[1.0]], [0.8]).predict_interval(NEW)
     loaded = bp.BayesianSVR.from_result(svr.result_)
     np.testing.assert_allclose(loaded.predict_interval(NEW), expected)
-    assert (loaded.noise, loaded.log_targets, loaded.kernel) == ("soft_insensitive", False, "rbf")
+    assert (loaded.noise, loaded.log_targets, loaded.kernel) == ("auto", False, "rbf")
     assert loaded.noise_scales is False  # an option of predictions
 
 
