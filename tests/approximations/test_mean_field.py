@@ -5,7 +5,8 @@ import pytest
 from problems import LOSSES, from_the_box, moment_mismatch, smooth
 
 from bsvr_pp.core.approximations import laplace, mean_field, mean_field_gradient
-from bsvr_pp.losses import absolute, epsilon_insensitive, soft_insensitive
+from bsvr_pp.core.covariance.covariance import Covariance
+from bsvr_pp.losses import absolute, epsilon_insensitive, gaussian, soft_insensitive
 
 
 @pytest.mark.parametrize("noise", LOSSES, ids=repr)
@@ -158,3 +159,38 @@ def test_sweeps_end_where_rounding_errors_are_all_that_is_left():
     K = K @ K.T + 100.0 + 1e-6 * np.eye(40)
     posterior = mean_field(K, rng.normal(size=40), soft_insensitive(1e10, 1e-11, 0.8))
     assert posterior.n_iter < 150
+
+
+def longest_cholesky(matrix):
+    lower = np.zeros(matrix.shape, dtype=np.longdouble)
+    for j in range(len(matrix)):
+        left = matrix[j:, j] - lower[j:, :j] @ lower[j, :j]
+        lower[j:, j] = left / np.sqrt(left[0])
+    return lower
+
+
+@pytest.mark.parametrize("amplitude, atol", [(1.0, 1e-5), (30.0, 1e-4), (1e3, 5e-3), (1e4, 5e-2)])
+def test_large_priors_of_data_without_noise_keep_their_digits(amplitude, atol):
+    """Products with K would lose what noise of 1e-3 leaves of f: a matrix gets a root, whose sums do not cancel."""
+    rng = np.random.default_rng(0)
+    X = rng.uniform(-2, 2, (151, 4))
+    f = np.exp(X.mean(axis=1)) * np.sin(X[:, 0])
+    K = amplitude**2 / (1 + 0.5 * ((X[:, None] - X) ** 2).sum(axis=2) / amplitude**0.5)
+    prior, y = K[1:, 1:] + 1e-6 * np.eye(150), f[1:] + 1e-3 * rng.normal(size=150)
+    lower = longest_cholesky(prior.astype(np.longdouble) + np.eye(150) * np.longdouble(1e-6))
+    z, cross = np.zeros(150, dtype=np.longdouble), np.zeros(150, dtype=np.longdouble)
+    for i in range(150):
+        z[i], cross[i] = (np.array([y[i], K[0, i + 1]]) - lower[i, :i] @ np.stack([z, cross], axis=1)[:i]) / lower[i, i]
+    found = mean_field(Covariance(prior, jitter=1e-6), y, gaussian(C=1e6))
+    evidence = -0.5 * z @ z - np.log(np.diag(lower)).sum() - 75 * np.log(2 * np.pi)
+    assert found.converged and found.log_evidence == pytest.approx(float(evidence), abs=atol)
+    mean, variance = found.predict(K[:1, 1:], K[0, :1])
+    assert mean[0] == pytest.approx(float(z @ cross), abs=atol)
+    assert variance[0] == pytest.approx(float(K[0, 0] - cross @ cross), rel=1e-3)
+    sharp = mean_field(Covariance(prior, jitter=1e-6), y, soft_insensitive(1e3, 1e-3, 0.3))
+    assert sharp.converged and sharp.n_iter <= 40
+    again = mean_field(
+        *(Covariance(prior, jitter=1e-6), y, soft_insensitive(1e3, 1e-3, 0.3)),
+        start=np.stack([sharp.dual_coef, sharp.site_precision]),
+    )
+    assert again.n_iter <= 3

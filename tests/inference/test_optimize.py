@@ -180,6 +180,17 @@ def test_a_given_start_is_the_only_one(monkeypatch):
     np.testing.assert_allclose(found, problem.to_unconstrained(start))
 
 
+def test_a_start_without_evidence_is_not_the_only_one(monkeypatch):
+    """The optimum of some rows may have no value on others: then all starts are tried, not only the constant."""
+    climbs = Climbs(*[-5.0] * 5, converged=(True,) * 5)
+    monkeypatch.setattr(optimize, "ascend", climbs)
+    problem = read_model(line()[0])
+    start = {name: np.array(1e200) for name in problem.hyperparameters}
+    with np.errstate(all="ignore"):
+        optimize.maximize(problem, bp.MeanField(), {}, Options(5, start=start), np.random.default_rng(0))
+    assert len(climbs.calls) == 5
+
+
 def test_all_starts_of_a_discontinuous_evidence_end(monkeypatch):
     climbs = Climbs(-5.0, -1.0, -4.0, -2.0, -3.0)
     monkeypatch.setattr(optimize, "ascend", climbs)

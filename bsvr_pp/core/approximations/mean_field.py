@@ -37,7 +37,15 @@ from bsvr_pp.core.approximations.posterior import (
 from bsvr_pp.core.arrays import Array, check_share, numbers
 from bsvr_pp.core.compiler import MATRIX, VECTOR, compiled, separate
 from bsvr_pp.core.covariance.covariance import Covariance, check_covariance
-from bsvr_pp.core.covariance.sites import Sites, apply_inverse, factor_sites, marginals, pull_back, site_inverse
+from bsvr_pp.core.covariance.sites import (
+    Sites,
+    apply_inverse,
+    factor_sites,
+    marginals,
+    pull_back,
+    site_inverse,
+    solve_by_root,
+)
 from bsvr_pp.core.covariance.structure import (
     STRUCTURE,
     Structure,
@@ -47,6 +55,7 @@ from bsvr_pp.core.covariance.structure import (
     given_array,
     product,
     split,
+    whole_root,
     without_root,
 )
 from bsvr_pp.core.losses import NoiseModel
@@ -61,6 +70,7 @@ _STALLED = 30  # and after which damping is at most 0.5, without acceleration: l
 _DAMPING = 0.3  # smallest damping: 0.01 took up to twice the sweeps, and often did not converge with wrong labels
 _MEMORY = 3  # number of differences of sweeps in Anderson acceleration
 _NO_SITE = 1e-13  # precision of a site, relative to that of the prior, which changes nothing
+_DIGITS = 4e-16  # relative rounding error
 _NEAR = 0.1  # mismatch below which the acceleration is used
 
 
@@ -132,10 +142,17 @@ def mean_field_value(
 ) -> tuple[Outcome, Array]:
     """Find the `fixed_point` from ``start`` to a mismatch ``rough``, or else to the target from other starts.
 
-    The other starts are the prior and Laplace's sites, also without the root, which fails for very narrow sites.
+    The other starts are the prior and Laplace's sites, also without the root, which fails for very narrow sites. A
+    matrix whose products lose the digits that the noise leaves of f gets a root.
     """
-    found = fixed_point(K, t, pieces, rough, start)
     prior = np.zeros_like(start)
+    if _loses_digits(K, start[1], rough):
+        K = whole_root(K)
+    found = fixed_point(K, t, pieces, rough, start)
+    ended = not found[0].converged and found[0].iterations < _PATIENCE  # by rounding errors, or a failed factorisation
+    if ended and K.root.shape[1] == 0 and K.matrix.shape[0] > 0:
+        K = whole_root(K)
+        found = fixed_point(K, t, pieces, rough, start)
     if not found[0].converged and (rough > target or np.any(start != 0.0)):
         found = fixed_point(K, t, pieces, target, prior)
     if found[0].converged or pieces.labels[0] > 0.0:  # labels have no mode
@@ -145,6 +162,14 @@ def mean_field_value(
     if found[0].converged or K.root.shape[1] == 0 or K.matrix.shape[0] == 0:
         return found
     return fixed_point(without_root(K), t, pieces, target, sites)
+
+
+@compiled
+def _loses_digits(K: Structure, tau: Array, mismatch: float) -> bool:
+    """Return whether rounding errors of K·a, relative to deviations 1/√τ, may exceed a mismatch."""
+    if K.root.shape[1] > 0 or K.matrix.shape[0] == 0:
+        return False
+    return bool(_DIGITS * np.max(K.variance) * np.max(tau) * sqrt(tau.size) > mismatch)
 
 
 @compiled
@@ -186,7 +211,8 @@ def fixed_point(K: Structure, t: Array, pieces: Pieces, target: float, start: Ar
             out_a, out_tau = a.copy(), tau.copy()
         most = 0.5 if since >= _STALLED else most
         damping = min(most, 1.1 * damping if mismatch < last else max(0.7 * damping, _DAMPING))
-        if best <= target or (best <= TOLERANCE and since >= 8) or since >= _PATIENCE:
+        rounded = best <= TOLERANCE or _loses_digits(K, tau, best)
+        if best <= target or (rounded and since >= 8) or since >= _PATIENCE:
             break
         scale = np.concatenate((here.variance, np.sqrt(here.variance)))  # of τ and ν, so that all points count alike
         for i in range(n):
@@ -307,17 +333,19 @@ def mean_field_core(K: Structure, t: Array, pieces: Pieces, start: Array, target
 
 @compiled
 def _refine(K: Structure, tau: Array, nu: Array, a: Array, sites: Sites, steps: int) -> Array:
-    """Solve a + τ·K·a = ν in place from the last a, by steps of refinement; returns K·a.
+    """Solve a + τ·K·a = ν in place from the last a, by steps of refinement; returns K·a. A root needs neither.
 
     The correction (I - R·K)·missing is R·missing/τ, without cancellation for sites that are narrow relative to the
-    prior; with a root of K, R itself cancels. Without a site a = ν.
+    prior. Without a site a = ν.
     """
+    if K.root.shape[1] > 0 and sites.points.size > 0:
+        return solve_by_root(K, sites, tau, nu, a)
     mu = product(K, a)
     narrow, wide = np.zeros_like(a), np.zeros_like(a)
     for _ in range(steps):
         for i in range(a.shape[0]):
             missing = nu[i] - tau[i] * mu[i] - a[i]
-            if tau[i] * K.variance[i] > 1.0 and K.root.shape[1] == 0:
+            if tau[i] * K.variance[i] > 1.0:
                 narrow[i] = missing / tau[i]
             else:
                 wide[i] = missing
@@ -383,7 +411,10 @@ def _each(
             table = take(pieces, i * k, pieces.ends[i * k : (i + 1) * k], each)
         found, _ = mean_field_value(structure, t[i], table, start[i], mismatch, TARGET)
         mean[i] = np.dot(cross[i], found.dual_coef)
-        at_sites = cross[i][found.sites.points]
-        variance[i] = diagonal[i] - np.dot(at_sites, apply_inverse(found.sites, at_sites))
+        sites, at_sites = found.sites, cross[i][found.sites.points]
+        if sites.half.shape[1] > structure.root.shape[1] + 1:  # (K + τ⁻¹)⁻¹ by the root of the sweeps cancels digits
+            dense = factor_sites(structure, found.site_precision, sites.points)
+            sites = dense if dense.factored else sites
+        variance[i] = diagonal[i] - np.dot(at_sites, apply_inverse(sites, at_sites))
         converged[i] = 1.0 if found.mismatch <= _TOLERANCE else 0.0
     return mean, variance, converged

@@ -8,6 +8,7 @@ a `Covariance`, made when needed and not kept; solvers run block by block (`appr
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from copy import copy
 from dataclasses import dataclass
 from functools import cached_property
 from math import sqrt
@@ -16,15 +17,16 @@ import numpy as np
 from joblib import Parallel, delayed, effective_n_jobs
 from numpy.typing import ArrayLike, NDArray
 from rich.progress import track
-from scipy.linalg import LinAlgError, cholesky, solve_triangular
+from scipy.linalg import LinAlgError, cholesky, lstsq, solve_triangular
 
 from bsvr_pp.core.arrays import Array, Rows, check_jitter, numbers
 from bsvr_pp.core.compiler import compiled, threads_for
 from bsvr_pp.core.covariance.sites import Sites, factor_sites, marginals
-from bsvr_pp.core.covariance.structure import Structure, given_root, product, root_rows, split
+from bsvr_pp.core.covariance.structure import Structure, given_root, product, root_rows, split, whole_root
 
 _SINGULAR = (0.0, 1e-12, 1e-10)  # relative to the mean variance: numbers added to the diagonal until K can be factored
 _REFINEMENTS = 2
+_RANK = 1e-12  # relative size of a direction in which a root has no rows
 
 
 class Covariance:
@@ -202,6 +204,9 @@ class Factor:
     def __init__(self, covariance: Covariance, sites: Sites) -> None:
         if not sites.factored:
             raise ValueError("K must be positive semidefinite; add a jitter to its diagonal, centre the inputs")
+        if sites.half.shape[1] > 0 and covariance.structure.root.shape[1] == 0:
+            covariance = copy(covariance)
+            covariance.structure = whole_root(covariance.structure)
         self.covariance, self.sites = covariance, sites
         self.points, self.log_det = sites.points, float(sites.log_det)
 
@@ -248,7 +253,10 @@ class Factor:
             return np.asarray((cross.new**2).sum(axis=1) - (self._reduced(cross.new) ** 2).sum(axis=1))
         at_sites = cross[:, self.points]
         if self._by_root:
-            return np.einsum("ij,ij->i", at_sites, self.solve(at_sites))
+            # Rows of the root of new inputs, as of any others: no product with (K + τ⁻¹)⁻¹, which cancels digits.
+            rows = root_rows(self.covariance.structure, self.points)
+            new = lstsq(rows, at_sites.T, cond=_RANK, lapack_driver="gelsy", check_finite=False)[0].T
+            return np.asarray((new**2).sum(axis=1) - (self._reduced(new) ** 2).sum(axis=1))
         # As ‖L⁻¹(√τ∘k*)‖², a sum of squares.
         right = (at_sites * np.sqrt(self.sites.precision)).T
         half = solve_triangular(self.sites.triangle, right, lower=True, check_finite=False) if right.size else right

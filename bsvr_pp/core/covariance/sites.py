@@ -156,6 +156,20 @@ def apply_inverse(sites: Sites, x: Array) -> Array:
     return root * out[0]
 
 
+@compiled
+def solve_by_root(K: Structure, sites: Sites, tau: Array, nu: Array, a: Array) -> Array:
+    """Overwrite a by the solution of a + τ·K·a = ν; return K·a, which loses no digits, as large as the prior may be."""
+    root, share = root_rows(K, np.arange(a.shape[0])), 1.0 / (1.0 + K.diagonal * tau)
+    w = np.dot(root.T, share * nu).reshape(1, root.shape[1])
+    cholesky_solve(sites.triangle, w)
+    smooth = np.dot(root, w[0])
+    a[:] = share * (nu - tau * smooth)
+    missing = w - np.dot(root.T, a).reshape(1, root.shape[1])  # rounding errors of a that a new row would multiply
+    cholesky_solve(sites.triangle, missing)
+    a += share * tau * np.dot(root, missing[0])
+    return smooth + K.diagonal * a
+
+
 @separate(types.UniTuple(VECTOR, 2), STRUCTURE, SITES, MATRIX, types.float64)
 def marginals(K: Structure, sites: Sites, inverse: Array, accuracy: float) -> tuple[Array, Array]:
     """Return the marginal variances Σ_ii and cavity variances 1/(1/Σ_ii - τ_i) of all n inputs.

@@ -2,7 +2,8 @@
 
 A large constant of K multiplies only the sum of a. The sum has no rounding errors, since the terms of K·a cancel. A
 smooth kernel of few inputs is constant + root·rootᵀ + diagonal with r « n columns, by pivoted Cholesky factorisation:
-products cost n·r and factorisations n·r² (docs/explanation/mean-field.md).
+products cost n·r and factorisations n·r² (docs/explanation/mean-field.md). A root of up to n columns keeps the digits
+that products with K lose where there is hardly any noise.
 
 `numpy.linalg` in Numba raises an exception if a factorisation fails, but inside a sampler a failure must be a value.
 The wrappers below call the LAPACK of SciPy through named external symbols, which Numba can cache on disk. Arrays are
@@ -99,6 +100,22 @@ def without_root(K: Structure) -> Structure:
         return K
     n = K.matrix.shape[0]
     return Structure(K.matrix, K.matrix - K.constant, K.constant, np.empty((n, 0)), K.diagonal, K.variance)
+
+
+@separate(STRUCTURE, STRUCTURE)
+def whole_root(K: Structure) -> Structure:
+    """Return the structure of a matrix with a root of as many columns as its rank, from LAPACK's pivoted Cholesky."""
+    m, jitter = K.matrix.shape[0], K.diagonal[0]
+    L, work, least = K.matrix.copy(), np.empty(2 * m), np.array([_ROUNDING * np.max(K.variance)])
+    n, order, rank, info = np.full(1, m, np.int32), np.zeros(m, np.int32), np.zeros(1, np.int32), np.zeros(1, np.int32)
+    for i in range(m):
+        L[i, i] -= jitter
+    _dpstrf(_U.ctypes, n.ctypes, L.ctypes, n.ctypes, order.ctypes, rank.ctypes, least.ctypes, work.ctypes, info.ctypes)
+    root = np.zeros((m, rank[0]))
+    for p in range(m):
+        for q in range(min(p + 1, rank[0])):
+            root[order[p] - 1, q] = L[p, q]
+    return Structure(K.matrix, K.matrix, 0.0, root, K.diagonal, K.variance)
 
 
 @compiled
@@ -294,6 +311,7 @@ def _external(name: str, n_arguments: int) -> types.ExternalFunction:
 
 
 _dpotrf = _external("dpotrf", 5)
+_dpstrf = _external("dpstrf", 9)
 _dpotri = _external("dpotri", 5)
 _dpotrs = _external("dpotrs", 8)
 _dtrtri = _external("dtrtri", 6)

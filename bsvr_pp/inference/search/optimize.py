@@ -90,10 +90,11 @@ def maximize(
     check_continuous(problem, fixed)
     restarts, kept = options.restarts or method.search.starts, method.search.kept
     one_optimum, go_on = kept == 0, max(ceil(kept * restarts), 1)
-    known = options.start if one_optimum else None
-    levels = _halves(problem) if one_optimum and known is None else [problem]
     objective = partial(SearchObjective, method=method, fixed=fixed, objective=options.objective)
-    whole, part = objective(levels[0]), _part(levels[0])
+    whole = objective(problem)
+    known = whole.usable(options.start) if one_optimum else None
+    levels = _halves(problem) if one_optimum and known is None else [problem]
+    whole, part = whole if levels[0] is problem else objective(levels[0]), _part(levels[0])
     few = whole if part is None else objective(part)
     optima: list[Optimum] = []
     with Progress(transient=True, disable=not options.progressbar) as progress:
@@ -135,6 +136,7 @@ def maximize(
             for rows in levels[1:]:
                 level = objective(rows)
                 half = _sorted([level.restarted(found) for found in optima])[0]
+                half = half if level.usable(half.point) else level.restarted(level.half_way(starts[0], half))
                 second = level.second_derivatives(half, objective(_part(rows) or levels[0]))
                 optima, whole = [level.continued(half, second=second)], level
                 report()
@@ -329,6 +331,10 @@ class SearchObjective:
             return found
         more = self.climb(found.point, first_step=0.1, curvature=found.curvature, **options)
         return replace(more, n_evaluations=more.n_evaluations + found.n_evaluations)
+
+    def usable(self, start: Point | None) -> Point | None:
+        """Return the start if it has a value: the optimum of other rows may have none on these."""
+        return start if start is not None and np.isfinite(self(self.pack(start))[0]) else None
 
     def restarted(self, found: Optimum) -> Optimum:
         """Return the optimum of other rows, or a point near the optimum, as a start on these rows."""
