@@ -83,7 +83,7 @@ def _holding(problem: Problem, point: Point, found: LatentPosterior, slopes: Slo
     cross, place = of_slopes.with_values(problem.inputs), factor.points
     dual = found.dual_coef + found.site_precision * (found.mean - mean)
     dual[place] -= factor.solve(K.matvec(dual)[None, place])[0]
-    S = of_slopes.with_slopes(noise=WIDTH**2) - cross[:, place] @ factor.solve(cross[:, place]).T
+    S = of_slopes.with_slopes(noise=WIDTH**2) - factor.explained_together(cross[:, place])
     L = cholesky(S, lower=True)
     force, _ = nnls(L.T, solve_triangular(L, RISE - cross @ dual, lower=True), maxiter=10 * len(L))
     return force > 0.0

@@ -126,7 +126,7 @@ def moments_of_parts(
             covariance[own, own] += parts[name].K.dense()
     mean = flat[0] + cross @ posterior.dual_coef
     at_sites = cross[:, factor.points]
-    covariance -= at_sites @ factor.solve(at_sites).T
+    covariance -= factor.explained_together(at_sites)
     # The latents at unit vectors, and at one more vector, which shows whether a function is affine.
     probes = np.vstack([np.zeros(len(mean)), np.eye(len(mean)), np.random.default_rng(0).normal(0.0, 10.0, len(mean))])
     given = {

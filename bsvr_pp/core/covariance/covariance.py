@@ -145,7 +145,10 @@ class Covariance:
 
     def factor(self, site_precision: Array) -> Factor:
         """Factor I + √τK√τ for the precisions τ (n,) of Gaussian sites; 0 means no site."""
-        sites = factor_sites(self.structure, np.array(site_precision), np.flatnonzero(site_precision > 0))
+        K, given = self.structure, (np.array(site_precision), np.flatnonzero(site_precision > 0))
+        sites = factor_sites(K, *given)
+        if not sites.factored and K.matrix.size and K.root.shape[1] == 0:  # rounding errors of a prior far wider
+            sites = factor_sites(whole_root(K), *given)
         return Factor(self, sites)
 
     def draw(self, size: int, rng: np.random.Generator) -> Array:
@@ -250,17 +253,25 @@ class Factor:
     def explained(self, cross: Array | CrossRoot) -> Array:
         """Compute the variance that the sites explain, k*ᵀ(K + τ⁻¹)⁻¹k*, for each row k* of ``cross`` (k, n)."""
         if isinstance(cross, CrossRoot):
-            return np.asarray((cross.new**2).sum(axis=1) - (self._reduced(cross.new) ** 2).sum(axis=1))
-        at_sites = cross[:, self.points]
-        if self._by_root:
-            # Rows of the root of new inputs, as of any others: no product with (K + τ⁻¹)⁻¹, which cancels digits.
+            rows, left = cross.new, self._reduced(cross.new)
+        else:
+            rows, left = self._halves(cross[:, self.points])
+        return np.asarray((rows**2).sum(axis=1) - (left**2).sum(axis=1))
+
+    def explained_together(self, at_sites: Array) -> Array:
+        """Compute the covariance (k, k) that the sites explain, for rows k* at the sites (k, m)."""
+        rows, left = self._halves(at_sites)
+        return np.asarray(rows @ rows.T - left @ left.T)
+
+    def _halves(self, at_sites: Array) -> tuple[Array, Array]:
+        """Return rows whose products are explained, and rows whose products are not: none cancels digits of others."""
+        if self._by_root:  # rows of the root of new inputs, as of any others
             rows = root_rows(self.covariance.structure, self.points)
             new = lstsq(rows, at_sites.T, cond=_RANK, lapack_driver="gelsy", check_finite=False)[0].T
-            return np.asarray((new**2).sum(axis=1) - (self._reduced(new) ** 2).sum(axis=1))
-        # As ‖L⁻¹(√τ∘k*)‖², a sum of squares.
+            return new, self._reduced(new)
         right = (at_sites * np.sqrt(self.sites.precision)).T
         half = solve_triangular(self.sites.triangle, right, lower=True, check_finite=False) if right.size else right
-        return np.einsum("ij,ij->j", half, half)
+        return half.T, half.T[:, :0]
 
     def draw(self, size: int, rng: np.random.Generator) -> Array:
         """Return draws (size, n) from N(0, (K⁻¹ + diag(τ))⁻¹)."""

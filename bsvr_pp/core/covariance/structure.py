@@ -104,7 +104,7 @@ def without_root(K: Structure) -> Structure:
 
 @separate(STRUCTURE, STRUCTURE)
 def whole_root(K: Structure) -> Structure:
-    """Return the structure of a matrix with a root of as many columns as its rank, from LAPACK's pivoted Cholesky."""
+    """Return the structure of a matrix with a root of as many columns as its rank, by LAPACK; K if it is indefinite."""
     m, jitter = K.matrix.shape[0], K.diagonal[0]
     L, work, least = K.matrix.copy(), np.empty(2 * m), np.array([_ROUNDING * np.max(K.variance)])
     n, order, rank, info = np.full(1, m, np.int32), np.zeros(m, np.int32), np.zeros(1, np.int32), np.zeros(1, np.int32)
@@ -115,6 +115,8 @@ def whole_root(K: Structure) -> Structure:
     for p in range(m):
         for q in range(min(p + 1, rank[0])):
             root[order[p] - 1, q] = L[p, q]
+    if not _is_root(K.matrix, root, 0.0, jitter, _MISSED * np.max(K.variance)):
+        return K
     return Structure(K.matrix, K.matrix, 0.0, root, K.diagonal, K.variance)
 
 
@@ -194,16 +196,19 @@ def _root(K: Array, constant: float, jitter: float, most: int) -> Array:
         variance[pivot] = 0.0
         r += 1
     root = np.ascontiguousarray(columns[:r].T)
-    # The diagonal of an indefinite remainder may be zero: test with a vector of signs.
+    return root if _is_root(K, root, constant, jitter, _MISSED * largest + noise) else nothing
+
+
+@compiled
+def _is_root(K: Array, root: Array, constant: float, jitter: float, error: float) -> bool:
+    """Test a root with a vector of signs: the diagonal of an indefinite remainder may be zero."""
+    n = K.shape[0]
     signs = np.empty(n)
     for i in range(n):
         signs[i] = 1.0 if cos(i * i) > 0.0 else -1.0
     given, found = np.dot(K, signs), np.dot(root, np.dot(root.T, signs))
-    shift, allowed = constant * total(signs), n * (_MISSED * largest + noise)
-    for i in range(n):
-        if not abs(given[i] - shift - jitter * signs[i] - found[i]) <= allowed:
-            return nothing
-    return root
+    missed = np.abs(given - constant * total(signs) - jitter * signs - found)
+    return bool(np.all(missed <= n * error))
 
 
 @separate(VECTOR, STRUCTURE, VECTOR)

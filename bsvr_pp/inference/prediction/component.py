@@ -90,7 +90,7 @@ class Component:
             cross, own, w = np.asarray(K_star), part.between(self.point, X[new]).dense(), weights[:, new]
             mean += w @ (cross @ self.dual_coef[rows] + offset)
             at_sites = w @ cross[:, factor.points]
-            covariance += w @ own @ w.T - at_sites @ factor.solve(at_sites).T
+            covariance += w @ own @ w.T - factor.explained_together(at_sites)
         return mean, 0.5 * (covariance + covariance.T)
 
 
