@@ -53,6 +53,7 @@ from bsvr_pp.core.covariance.structure import (
     cholesky,
     cholesky_solve,
     given_array,
+    loses_digits,
     product,
     split,
     whole_root,
@@ -70,7 +71,6 @@ _STALLED = 30  # and after which damping is at most 0.5, without acceleration: l
 _DAMPING = 0.3  # smallest damping: 0.01 took up to twice the sweeps, and often did not converge with wrong labels
 _MEMORY = 3  # number of differences of sweeps in Anderson acceleration
 _NO_SITE = 1e-13  # precision of a site, relative to that of the prior, which changes nothing
-_DIGITS = 4e-16  # relative rounding error
 _NEAR = 0.1  # mismatch below which the acceleration is used
 
 
@@ -146,7 +146,7 @@ def mean_field_value(
     matrix whose products lose the digits that the noise leaves of f gets a root.
     """
     prior = np.zeros_like(start)
-    if _loses_digits(K, start[1], rough):
+    if loses_digits(K, start[1], rough):
         K = whole_root(K)
     found = fixed_point(K, t, pieces, rough, start)
     ended = not found[0].converged and found[0].iterations < _PATIENCE  # by rounding errors, or a failed factorisation
@@ -162,14 +162,6 @@ def mean_field_value(
     if found[0].converged or K.root.shape[1] == 0 or K.matrix.shape[0] == 0:
         return found
     return fixed_point(without_root(K), t, pieces, target, sites)
-
-
-@compiled
-def _loses_digits(K: Structure, tau: Array, mismatch: float) -> bool:
-    """Return whether rounding errors of K·a, relative to deviations 1/√τ, may exceed a mismatch."""
-    if K.root.shape[1] > 0 or K.matrix.shape[0] == 0:
-        return False
-    return bool(_DIGITS * np.max(K.variance) * np.max(tau) * sqrt(tau.size) > mismatch)
 
 
 @compiled
@@ -211,7 +203,7 @@ def fixed_point(K: Structure, t: Array, pieces: Pieces, target: float, start: Ar
             out_a, out_tau = a.copy(), tau.copy()
         most = 0.5 if since >= _STALLED else most
         damping = min(most, 1.1 * damping if mismatch < last else max(0.7 * damping, _DAMPING))
-        rounded = best <= TOLERANCE or _loses_digits(K, tau, best)
+        rounded = best <= TOLERANCE or loses_digits(K, tau, best)
         if best <= target or (rounded and since >= 8) or since >= _PATIENCE:
             break
         scale = np.concatenate((here.variance, np.sqrt(here.variance)))  # of τ and ν, so that all points count alike

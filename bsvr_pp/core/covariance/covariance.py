@@ -22,10 +22,11 @@ from scipy.linalg import LinAlgError, cholesky, lstsq, solve_triangular
 from bsvr_pp.core.arrays import Array, Rows, check_jitter, numbers
 from bsvr_pp.core.compiler import compiled, threads_for
 from bsvr_pp.core.covariance.sites import Sites, factor_sites, marginals
-from bsvr_pp.core.covariance.structure import Structure, given_root, product, root_rows, split, whole_root
+from bsvr_pp.core.covariance.structure import Structure, given_root, loses_digits, product, root_rows, split, whole_root
 
 _SINGULAR = (0.0, 1e-12, 1e-10)  # relative to the mean variance: numbers added to the diagonal until K can be factored
 _REFINEMENTS = 2
+_LOST = 1e-6  # rounding error of f, in its deviations, above which factors are of a root
 _RANK = 1e-12  # relative size of a direction in which a root has no rows
 
 
@@ -145,11 +146,9 @@ class Covariance:
 
     def factor(self, site_precision: Array) -> Factor:
         """Factor I + √τK√τ for the precisions τ (n,) of Gaussian sites; 0 means no site."""
-        K, given = self.structure, (np.array(site_precision), np.flatnonzero(site_precision > 0))
-        sites = factor_sites(K, *given)
-        if not sites.factored and K.matrix.size and K.root.shape[1] == 0:  # rounding errors of a prior far wider
-            sites = factor_sites(whole_root(K), *given)
-        return Factor(self, sites)
+        K, precision = self.structure, np.array(site_precision)
+        K = whole_root(K) if loses_digits(K, precision, _LOST) else K
+        return Factor(self, factor_sites(K, precision, np.flatnonzero(precision > 0)))
 
     def draw(self, size: int, rng: np.random.Generator) -> Array:
         """Draw (size, n) values from N(0, K)."""

@@ -25,6 +25,7 @@ from bsvr_pp.core.arrays import Array
 from bsvr_pp.core.compiler import MATRIX, VECTOR, compiled, separate
 
 _ROUNDING = 1e-14  # largest error of the root, relative to the largest variance
+_DIGITS = 4e-16  # relative rounding error
 _MISSED = 1e-13  # largest error of an entry, relative to the largest variance
 _LARGE = 1e3  # largest constant over the variance: beyond, rounding errors in K are not smooth
 _REFINEMENTS = 2
@@ -100,6 +101,14 @@ def without_root(K: Structure) -> Structure:
         return K
     n = K.matrix.shape[0]
     return Structure(K.matrix, K.matrix - K.constant, K.constant, np.empty((n, 0)), K.diagonal, K.variance)
+
+
+@compiled
+def loses_digits(K: Structure, tau: Array, error: float) -> bool:
+    """Return whether rounding errors of a matrix, relative to deviations 1/√τ of f, may exceed an error."""
+    if K.root.shape[1] > 0 or K.matrix.shape[0] == 0:
+        return False
+    return bool(_DIGITS * np.max(K.variance) * np.max(tau) * sqrt(tau.size) > error)
 
 
 @separate(STRUCTURE, STRUCTURE)
