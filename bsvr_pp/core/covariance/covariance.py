@@ -8,7 +8,6 @@ a `Covariance`, made when needed and not kept; solvers run block by block (`appr
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from copy import copy
 from dataclasses import dataclass
 from functools import cached_property
 from math import sqrt
@@ -146,9 +145,9 @@ class Covariance:
 
     def factor(self, site_precision: Array) -> Factor:
         """Factor I + √τK√τ for the precisions τ (n,) of Gaussian sites; 0 means no site."""
-        K, precision = self.structure, np.array(site_precision)
-        K = whole_root(K) if loses_digits(K, precision, _LOST) else K
-        return Factor(self, factor_sites(K, precision, np.flatnonzero(precision > 0)))
+        precision = np.array(site_precision)
+        K = self._rooted if loses_digits(self.structure, precision, _LOST) else self
+        return Factor(K, factor_sites(K.structure, precision, np.flatnonzero(precision > 0)))
 
     def draw(self, size: int, rng: np.random.Generator) -> Array:
         """Draw (size, n) values from N(0, K)."""
@@ -167,6 +166,13 @@ class Covariance:
     def solve(self, columns: Array) -> Array:
         """Return K⁻¹·columns."""
         return np.asarray(solve_triangular(self._cholesky, self.whiten(columns), lower=True, trans=1))
+
+    @cached_property
+    def _rooted(self) -> Covariance:
+        """The same covariance with a root of any number of columns, for factors that would lose digits."""
+        made = self.compact()
+        made.structure = whole_root(self.structure)
+        return made
 
     @cached_property
     def _cholesky(self) -> Array:
@@ -207,8 +213,7 @@ class Factor:
         if not sites.factored:
             raise ValueError("K must be positive semidefinite; add a jitter to its diagonal, centre the inputs")
         if sites.half.shape[1] > 0 and covariance.structure.root.shape[1] == 0:
-            covariance = copy(covariance)
-            covariance.structure = whole_root(covariance.structure)
+            covariance = covariance._rooted
         self.covariance, self.sites = covariance, sites
         self.points, self.log_det = sites.points, float(sites.log_det)
 
