@@ -146,8 +146,8 @@ class Covariance:
     def factor(self, site_precision: Array) -> Factor:
         """Factor I + √τK√τ for the precisions τ (n,) of Gaussian sites; 0 means no site."""
         precision = np.array(site_precision)
-        K = self._rooted if loses_digits(self.structure, precision, _LOST) else self
-        return Factor(K, factor_sites(K.structure, precision, np.flatnonzero(precision > 0)))
+        K = self._with_root if loses_digits(self.structure, precision, _LOST) else self.structure
+        return Factor(self, factor_sites(K, precision, np.flatnonzero(precision > 0)))
 
     def draw(self, size: int, rng: np.random.Generator) -> Array:
         """Draw (size, n) values from N(0, K)."""
@@ -168,11 +168,9 @@ class Covariance:
         return np.asarray(solve_triangular(self._cholesky, self.whiten(columns), lower=True, trans=1))
 
     @cached_property
-    def _rooted(self) -> Covariance:
-        """The same covariance with a root of any number of columns, for factors that would lose digits."""
-        made = self.compact()
-        made.structure = whole_root(self.structure)
-        return made
+    def _with_root(self) -> Structure:
+        """The structure with a root of any number of columns, for factors that would lose digits."""
+        return whole_root(self.structure)
 
     @cached_property
     def _cholesky(self) -> Array:
@@ -212,9 +210,9 @@ class Factor:
     def __init__(self, covariance: Covariance, sites: Sites) -> None:
         if not sites.factored:
             raise ValueError("K must be positive semidefinite; add a jitter to its diagonal, centre the inputs")
-        if sites.half.shape[1] > 0 and covariance.structure.root.shape[1] == 0:
-            covariance = covariance._rooted
         self.covariance, self.sites = covariance, sites
+        rooted = sites.half.shape[1] > 0 and covariance.structure.root.shape[1] == 0
+        self._structure = covariance._with_root if rooted else covariance.structure
         self.points, self.log_det = sites.points, float(sites.log_det)
 
     @property
@@ -228,9 +226,7 @@ class Factor:
 
     def marginals(self) -> tuple[Array, Array]:
         """Return the posterior and cavity variance of f at each input, (n,) each."""
-        variance, cavity_variance = marginals(
-            self.covariance.structure, self.sites, np.empty_like(self.sites.triangle), 0.0
-        )
+        variance, cavity_variance = marginals(self._structure, self.sites, np.empty_like(self.sites.triangle), 0.0)
         return np.maximum(variance, 0.0), cavity_variance
 
     def solve(self, right: Array) -> Array:
@@ -240,7 +236,7 @@ class Factor:
             root = np.sqrt(sites.precision)
             half = solve_triangular(sites.triangle, (right * root).T, lower=True, check_finite=False)
             return np.asarray(root * solve_triangular(sites.triangle, half, lower=True, trans=1, check_finite=False).T)
-        rows = root_rows(self.covariance.structure, sites.points)
+        rows = root_rows(self._structure, sites.points)
         solution, compliance = np.zeros_like(right), np.zeros_like(sites.weight)
         np.divide(1.0, sites.weight, out=compliance, where=sites.weight > 0)
         for _ in range(_REFINEMENTS + 1):  # T - T·G(I + GᵀT·G)⁻¹GᵀT cancels digits
@@ -270,7 +266,7 @@ class Factor:
     def _halves(self, at_sites: Array) -> tuple[Array, Array]:
         """Return rows whose products are explained, and rows whose products are not: none cancels digits of others."""
         if self._by_root:  # rows of the root of new inputs, as of any others
-            rows = root_rows(self.covariance.structure, self.points)
+            rows = root_rows(self._structure, self.points)
             new = lstsq(rows, at_sites.T, cond=_RANK, lapack_driver="gelsy", check_finite=False)[0].T
             return new, self._reduced(new)
         right = (at_sites * np.sqrt(self.sites.precision)).T
@@ -279,7 +275,7 @@ class Factor:
 
     def draw(self, size: int, rng: np.random.Generator) -> Array:
         """Return draws (size, n) from N(0, (K⁻¹ + diag(τ))⁻¹)."""
-        K, sites = self.covariance.structure, self.sites
+        K, sites = self._structure, self.sites
         if K.root.shape[1] > 0 and (self._by_root or not K.matrix.size or self.points.size == 0):
             share = np.ones(self.covariance.size)
             share[self.points] = 1.0 / (1.0 + K.diagonal[self.points] * sites.precision)
