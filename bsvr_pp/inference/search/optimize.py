@@ -105,7 +105,7 @@ def maximize(
             progress.update(task, advance=1, description=f"hyperparameters, best log objective {best:.3f}")
 
         try:
-            by = (lambda point: few(few.pack(point))[0]) if one_optimum else None
+            by = few.value_at if one_optimum else None
             starts = choose_starts(problem, restarts, rng, by) if known is None else [known]
             choose = one_optimum and len(starts) > 1
             for each in starts if choose or few is whole or not one_optimum else []:
@@ -140,7 +140,7 @@ def maximize(
                 second = level.second_derivatives(half, objective(_part(rows) or levels[0]))
                 optima, whole = [level.continued(half, second=second)], level
                 report()
-            optima = _judged(whole, problem, optima, fixed, constants=one_optimum)
+            optima = _judged(whole, problem, optima, fixed, few if one_optimum else None)
         except KeyboardInterrupt:
             if not optima:
                 raise
@@ -149,15 +149,20 @@ def maximize(
 
 
 def _judged(
-    whole: SearchObjective, problem: Problem, optima: list[Optimum], fixed: Point, constants: bool
+    whole: SearchObjective, problem: Problem, optima: list[Optimum], fixed: Point, few: SearchObjective | None
 ) -> list[Optimum]:
-    """Add the end of a search from the constant if that is better; the best has not converged without a maximum."""
-    constant = constant_of(problem, optima[0].point, fixed) if constants else None
-    if constant is not None and whole(whole.pack(constant))[0] > optima[0].objective + _ABOVE:
+    """Add the end of a search from the constant if that is better; the best has not converged without a maximum.
+
+    A constant that is far behind on few rows is not tried; None excludes constants.
+    """
+    best = optima[0]
+    constant = constant_of(problem, best.point, fixed) if few else None
+    close = few and constant and few.value_at(constant) >= few.value_at(best.point) - _CLOSE
+    if constant and close and whole.value_at(constant) > best.objective + _ABOVE:
         optima.append(whole.climb(constant))
     best, *others = _sorted(optima)
     for name, other, there in narrow_priors(problem, best.point, fixed):
-        if whole(whole.pack(there))[0] > best.objective + _ABOVE:
+        if whole.value_at(there) > best.objective + _ABOVE:
             best = replace(best, converged=False, message=_NO_MAXIMUM.format(name, other))
     return [best, *others]
 
@@ -289,6 +294,10 @@ class SearchObjective:
             self._sites = [sites for _, sites, *_ in found]
         return float(value), gradient
 
+    def value_at(self, point: Point) -> float:
+        """Return the value at a point of the hyperparameters."""
+        return self(self.pack(point))[0]
+
     def pack(self, point: Point) -> Array:
         """Return the free unconstrained values (k,) of a point of the hyperparameters."""
         return self._flat(self._problem.to_unconstrained({**point, **self._fixed})).data / self._units
@@ -334,11 +343,11 @@ class SearchObjective:
 
     def usable(self, start: Point | None) -> Point | None:
         """Return the start if it has a value: the optimum of other rows may have none on these."""
-        return start if start is not None and np.isfinite(self(self.pack(start))[0]) else None
+        return start if start is not None and np.isfinite(self.value_at(start)) else None
 
     def restarted(self, found: Optimum) -> Optimum:
         """Return the optimum of other rows, or a point near the optimum, as a start on these rows."""
-        return replace(found, objective=self(self.pack(found.point))[0], converged=False, curvature=())
+        return replace(found, objective=self.value_at(found.point), converged=False, curvature=())
 
     def half_way(self, start: Point, found: Optimum) -> Optimum:
         """Return the midpoint between a start and the optimum of other rows, as a start on these rows."""
