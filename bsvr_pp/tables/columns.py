@@ -27,7 +27,7 @@ from bsvr_pp.tables import DataError, unique
 
 _DATE_PARTS = ("year", "day of year", "day of week", "hour")
 _KEPT = 10_000  # number of values of a column that are kept for its median
-_MOST = 50  # largest number of words of a column that have an indicator
+_MOST, _CELLS, _ALWAYS = 1000, 10_000_000, 50  # words of a column with an indicator: most, cells if more than always
 _SHOWN = 5  # number of words that are named in a note
 _CODES = 10  # up to this number of words such as 3G, they are words
 _NINES = 999, 9999, 99999, 999999  # numbers, also with a minus, that people write where there is no value,
@@ -338,7 +338,8 @@ class Words(Column):
                 f"column {name!r} has another text in each row: leave it out if it identifies the rows, or convert "
                 "it if it has numbers"
             )
-        common = sorted(words, key=lambda word: (-words[word], word))[:_MOST]
+        most = max(_ALWAYS, min(_MOST, _CELLS // (summary.known + summary.gaps)))
+        common = sorted(words, key=lambda word: (-words[word], word))[:most]
         return cls(name, tuple(sorted(common)), (), summary.gaps, len(words) - len(common))
 
     @property

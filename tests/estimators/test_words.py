@@ -4,6 +4,10 @@ import numpy as np
 import pandas as pd
 import pytest
 from sklearn.base import clone
+from sklearn.compose import make_column_transformer
+from sklearn.linear_model import RidgeCV
+from sklearn.pipeline import make_pipeline
+from sklearn.preprocessing import OneHotEncoder, StandardScaler
 
 import bsvr_pp as bp
 from bsvr_pp.inference.search.starts import lengthscales
@@ -86,3 +90,16 @@ def test_the_covariance_depends_on_whether_words_are_equal(kernel):
     expected += 1e-6 * np.eye(N)
     K = problem.at(point)[0].dense()
     np.testing.assert_allclose(K, expected, rtol=1e-10)
+
+
+def test_persons_with_few_rows_each_have_effects():
+    """Many words, most in two rows or one: ridge regression on their indicators is not better."""
+    rng = np.random.default_rng(0)
+    person, x = rng.integers(120, size=480), rng.normal(size=480)
+    y = rng.normal(size=120)[person] + np.sin(2.0 * x) + 0.3 * rng.normal(size=480)
+    table, train = pd.DataFrame({"person": [f"p{k}" for k in person], "x": x}), np.arange(480) < 240
+    svr = bp.BayesianSVR(restarts=1, random_state=0).fit(table[train], y[train])
+    encode = make_column_transformer((OneHotEncoder(handle_unknown="ignore"), ["person"]), (StandardScaler(), ["x"]))
+    ridge = make_pipeline(encode, RidgeCV(np.logspace(-2, 2, 9))).fit(table[train], y[train])
+    ours, others = (np.mean((each.predict(table[~train]) - y[~train]) ** 2) for each in (svr, ridge))
+    assert ours < 0.8 * others

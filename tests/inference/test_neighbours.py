@@ -102,3 +102,15 @@ def test_failures_are_counted_in_a_warning(problem, monkeypatch):
     monkeypatch.setattr(neighbours, "nearest_moments", failing)
     with pytest.warns(bp.ConvergenceWarning, match="on the 8 nearest rows did not converge for 25 of 25 new inputs"):
         moments_from_neighbours(problem, problem.complete(AT), NEW, 8)[:2]
+
+
+@pytest.mark.parametrize("inputs", [4, 60])
+def test_nearest_rows_are_those_of_all_distances(inputs):
+    """A tree finds them, and all distances if there are many inputs; parts of the rows are searched one by one."""
+    rng = np.random.default_rng(0)
+    rows, new = rng.normal(size=(300, inputs)), rng.normal(size=(20, inputs))
+    expected = np.linalg.norm(new[:, None] - rows, axis=2)
+    parts = [(np.arange(100), rows[:100]), (np.arange(100, 300), rows[100:])]
+    distance, near = neighbours.nearest_in(parts, new, 7)
+    np.testing.assert_array_equal(near, np.argsort(expected, axis=1)[:, :7])
+    np.testing.assert_allclose(distance, np.sort(expected, axis=1)[:, :7], rtol=1e-9)

@@ -4,6 +4,7 @@ import datetime
 import itertools
 import json
 import re
+from dataclasses import replace
 from decimal import Decimal
 
 import numpy as np
@@ -157,11 +158,15 @@ def test_the_median_of_many_rows_is_found_by_parts():
 
 
 def test_of_many_words_the_most_frequent_have_an_indicator():
-    words = [f"w{i:03d}" for i in range(80) for _ in range(80 - i)]
-    encoding = encoding_of(pd.DataFrame({"word": words}))
-    assert encoding.names == tuple(f"word=w{i:03d}" for i in range(50))
+    frequent = [f"w{i:04d}" for i in range(1000)]
+    summaries = summarize(pd.DataFrame({"word": 2 * frequent + [f"v{i}" for i in range(30)]}))
+    encoding = Encoding.of(summaries)
+    assert encoding.names == tuple(f"word={word}" for word in frequent)
     (note,) = encoding.notes
-    assert "each of 50 (w000, w001, w002, w003, w004, …); 30 rarer words are encoded as none of them" in note
+    assert "each of 1000 (w0000, w0001, w0002, w0003, w0004, …); 30 rarer words are encoded as none of them" in note
+    for rows, count in ((100_000, 100), (3_000_000, 50)):  # indicators of many rows would need much memory
+        many = Encoding.of({"word": replace(summaries["word"], known=rows)})
+        assert many.names == tuple(f"word={word}" for word in frequent[:count])
 
 
 def test_categories_nullable_numbers_and_time_zones_of_parquet_files():

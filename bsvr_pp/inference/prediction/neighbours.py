@@ -10,10 +10,10 @@ has an offset, the mean residual of its rows. Predictions then have the mean of 
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from math import ceil
-from typing import NamedTuple, Self
+from typing import NamedTuple, Self, cast
 
 import numpy as np
 import pymc as pm
@@ -50,7 +50,8 @@ from bsvr_pp.model.reader import read_model
 
 _SMALL = 256  # rows of a small block: as cheap as fewer rows, with densities as good as from separate fits
 _ENTRIES = 65536  # number of entries of the covariances that are computed together; they fit into the cache
-_TREE = 200_000  # largest number of rows of a tree for training rows
+_TREE = 200_000  # largest number of rows of a tree for training rows,
+_FLAT = 30  # and number of inputs above which all distances are faster than a tree
 
 _FACTORS: Array = 2.0 ** np.arange(-4.0, 7.0)
 _WIDE: Array = 2.0 ** np.arange(0.0, 14.0)  # where a fit has no noise left, since it has as many inputs as rows
@@ -459,8 +460,18 @@ def _nearest(problem: Problem, point: Point, X: Array, count: int, rows: Rows) -
     apart, unit = _apart(problem, point, X), _unit(problem, point)
     if apart is not None:
         return np.asarray(rows[np.argsort(apart[:, rows], axis=1, kind="stable")[:, :count]])
-    tree = problem.cached(("tree", rows.size, *unit.tolist()), lambda: cKDTree(problem.inputs[rows] / unit))
-    return np.asarray(rows[tree.query(X / unit, k=np.arange(1, min(count, rows.size) + 1))[1]])
+    search = problem.cached(("search", rows.size, *unit.tolist()), lambda: _search_in(problem.inputs[rows] / unit))
+    return np.asarray(rows[search(X / unit, min(count, rows.size))[1]])
+
+
+def _search_in(inputs: Array) -> Callable[[Array, int], tuple[Array, Rows]]:
+    """Return the search for the nearest inputs: distances and numbers (m, count) for Z (m, d), nearest first."""
+    if inputs.shape[1] > _FLAT:
+        from sklearn.neighbors import NearestNeighbors  # slow to import
+
+        return cast(Callable[..., tuple[Array, Rows]], NearestNeighbors(algorithm="brute").fit(inputs).kneighbors)
+    tree = cKDTree(inputs)
+    return lambda Z, count: tree.query(Z, k=np.arange(1, count + 1))
 
 
 def nearest_others(problem: Problem, point: Point, rows: Rows, count: int) -> Rows:
@@ -483,7 +494,7 @@ def nearest_in(parts: Iterable[tuple[Rows, Array]], Z: Array, count: int) -> tup
     """Return distances and numbers (m, count) of the rows nearest to Z (m, d), among parts (numbers, inputs)."""
     distance, near = np.empty((len(Z), 0)), np.empty((len(Z), 0), dtype=np.int64)
     for of_rows, inputs in parts:
-        found = cKDTree(inputs).query(Z, k=np.arange(1, min(count, len(inputs)) + 1))
+        found = _search_in(inputs)(Z, min(count, len(inputs)))
         distance, near = np.hstack([distance, found[0]]), np.hstack([near, of_rows[found[1]]])
         kept = np.argsort(distance, axis=1, kind="stable")[:, :count]
         distance, near = np.take_along_axis(distance, kept, axis=1), np.take_along_axis(near, kept, axis=1)
