@@ -428,6 +428,7 @@ def LABELLED(cls):
             for y in [*(["a", bad] + ["b", "a"] * 9 for bad in missing), *columns, *words, np.array([1.0, np.nan] * 10)]
         ],
         (lambda s: fitted(cls, y=["a", 1] * 10), "y must have labels of one type, words or numbers, got int, str"),
+        (lambda s: fitted(cls, y=np.array([1, 2**64 - 1] * 10, np.uint64)), "numbers below 2\\*\\*63, got 1844674"),
         (lambda s: made().score(MANY, [None, "b"] * 10), "y must have a label in each row"),
         (lambda s: made().score(MANY, ["c", "b"] * 10), "y must hold the classes of fit, a"),
         (lambda s: made().score(MANY, AB, -np.ones(20)), "sample_weight must be >= 0, got -1"),
@@ -1746,6 +1747,8 @@ def test_bad_options_of_commands_leave_nothing_behind(tmp_path, monkeypatch):
     (tmp_path / "folder").mkdir()
     (tmp_path / "other.csv").write_text(rows())
     (tmp_path / "sd.csv").write_text(rows().replace("x,z,y", "x,z,sd"))
+    pd.DataFrame({"x": range(20), "y": 2**53 + np.arange(20)}).to_csv("large.csv", index=False)
+    pd.DataFrame({"x": range(20), "y": "low"}).to_csv("one.csv", index=False)
     (tmp_path / "ordered.csv").write_text(rows().replace("x,z,y", "x,P(1),y"))
     result = bp.BayesianSVR(inference="mean_field", restarts=1).fit(MANY, TARGETS).result_
     bp.save(result, "saved.nc")
@@ -1791,6 +1794,9 @@ def test_bad_options_of_commands_leave_nothing_behind(tmp_path, monkeypatch):
         (["fit", "good.csv", "--event", "x"], "column 'x' must have 1 (observed) or 0 (censored), it has"),
         (["fit", "good.csv", "--ordinal", "--log-target"], "--ordinal takes no --quantile, --keep-outliers"),
         (["fit", "good.csv", "--ordinal"], "must have whole numbers or words to be ordered classes, it has"),
+        (["fit", "large.csv", "--ordinal"], "it has 9.0072e+15 in row 2, which may be rounded"),
+        (["fit", "one.csv", "--ordinal"], "column 'y' must have at least two classes, got one, low"),
+        (["fit", "good.csv", "--kernel", "precomputed"], "--kernel must be one of auto, main_effects"),
         (["predict", "none.nc", "good.csv", "--survival", "1,b"], "--survival must be numbers separated by commas"),
         (["predict", "none.nc", "good.csv"], "none.nc: there is no such file"),
         (["predict", "good.csv", "good.csv"], "good.csv: is not a saved model"),

@@ -179,6 +179,7 @@ class ResultInUnits:
     parts: Sequence[Component]
     centre: Array | float = 0.0
     width: Array | float = 1.0
+    location: float = 0.0
     unit: float = 1.0
 
     @classmethod
@@ -195,7 +196,7 @@ class ResultInUnits:
 
     def _sums_of_f(self, X: ArrayLike | pd.DataFrame, weights: sparse.csr_array) -> tuple[Array, list[Moments]]:
         inputs = (np.asarray(X, dtype=np.float64) - self.centre) / self.width
-        return sums_of_f(self.parts, inputs, weights, unit=self.unit)
+        return sums_of_f(self.parts, inputs, weights, location=self.location, unit=self.unit)
 
 
 def sums_of_f(

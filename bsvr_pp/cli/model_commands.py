@@ -82,11 +82,14 @@ def fit(
             check_target(table.target, table.known.tolist() if ordinal else None)
             dataset, _ = table.encode()
         check_writable("--out", out, folder=into_folder, read=[data], model=True)
+    from bsvr_pp.core.arrays import check_choice
     from bsvr_pp.estimators.base import blocks_from
+    from bsvr_pp.model.priors import KERNELS
 
     options: dict[str, Any] = {"noise": noise, "kernel": kernel, "inference": inference, "restarts": restarts}
     options["ard"] = "auto" if ard is None else ard
     with failing(TypeError, ValueError):
+        check_choice("--kernel", kernel, ["auto", *KERNELS])
         local = blocks_from("auto" if blocks is None else blocks)
         options["blocks"] = replace(local, n_jobs=jobs, progressbar=sys.stdout.isatty() and into_folder)
         if ordinal:

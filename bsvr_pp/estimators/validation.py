@@ -481,6 +481,10 @@ def checked_labels(y: ArrayLike, *, warned: bool = False) -> Labels:
             "out, or give them a label of their own"
         )
     labels = column_or_1d(labels, warn=warned)
+    if labels.dtype.kind == "u" and labels.size and labels.max() > np.iinfo(np.int64).max:
+        raise ValueError(
+            f"y must have labels that are words or numbers below 2**63, got {labels.max()}: use their text"
+        )
     if labels.dtype.kind in "mM":
         raise ValueError(f"y must have labels that are words or numbers, got {labels.dtype}: use their text")
     if labels.dtype.kind != "O":

@@ -464,12 +464,15 @@ def _tree(
     of_f = latent if as_data or not problem.n_inputs else {**latent, "inputs": inputs}
     as_f = {name: [layout.row, f"{name}_dim_1"][: np.ndim(value)] for name, value in of_f.items()}
     named = {name: value for name, value in draws.items() if name in problem.model.named_vars}
+    kind = (
+        np.int64 if problem.loss.targets.values or problem.ends.cutpoints else np.float64
+    )  # ArviZ draws classes apart
     groups = {
         "posterior": drawn(named),
         **({} if len(named) == len(draws) else {"location": drawn({problem.prior.name: draws[problem.prior.name]})}),
         **({} if likelihood is None else {"log_likelihood": drawn({target: likelihood})}),
-        "posterior_predictive": drawn({target: predicted}),
-        "observed_data": layout.dataset({target: problem.targets}),
+        "posterior_predictive": drawn({target: predicted.astype(kind)}),
+        "observed_data": layout.dataset({target: problem.targets.astype(kind)}),
         "constant_data": layout._replace(dims={**layout.dims, **as_targets}).dataset(kept | of_targets),
         "latent_posterior": layout._replace(dims=as_f).dataset(of_f),
     }

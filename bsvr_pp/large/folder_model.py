@@ -99,7 +99,7 @@ class StoredRows:
     def check_solved(self, refusal: type[Exception]) -> Array:
         """Check that the blocks are solved, and return their log evidences."""
         if self.log_evidence is None:
-            cure = "FolderModel.solve, or bsvr-pp solve, solves them"
+            cure = "FolderModel.solve, or bsvr-pp solve before the folder is opened, solves them"
             raise refusal(f"{self.folder}: its blocks are not solved, which this needs: {cure}")
         return self.log_evidence
 

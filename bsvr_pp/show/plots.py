@@ -120,19 +120,19 @@ def plot_predictive(
             margin = 0.05 * np.ptp(X)
             at = np.linspace(X.min() - margin, X.max() + margin, 200)[:, None]
         elif X_test is not None and y_test is not None:
-            at, y = np.asarray(X_test), np.asarray(y_test)
+            at, y, data = np.asarray(X_test), np.asarray(y_test), {}
         seen = location + scale * predict(result, at, model=model)[["f_mean", "y_mean", "y_quantile"]]
         axis.set(title=_plain(name), xlabel=names[0] if along else f"predicted {names[1]}", ylabel=names[1])
+        ends = [location + scale * data.get(f"{side} ends", y) for side in ("lower", "upper")]
         if along:
             _draw_bands(axis, middle + width * at[:, 0], seen, scale * _tube(result, model))
-            ends = [location + scale * data.get(f"{side} ends", y) for side in ("lower", "upper")]
             latent = result["latent_posterior"].to_dataset()
             _draw_data(axis, middle + width * X[:, 0], location + scale * y, ends, latent)
             if X_test is not None and y_test is not None:
                 drawn = middle + width * np.asarray(X_test), location + scale * np.asarray(y_test)
                 axis.plot(*drawn, "x", ms=4, color="black", label="test data")
         else:
-            _draw_against(axis, seen, location + scale * y)
+            _draw_against(axis, seen, ends)
     figure.legend(*axes[0].get_legend_handles_labels(), loc="outside lower center", ncols=3, fontsize="small")
     return figure
 
@@ -179,16 +179,21 @@ def _tube(result: xr.DataTree, model: pm.Model | None) -> float:
     return float(half) if half.ndim == 0 and noise.name != "huber" else 0.0
 
 
-def _draw_against(axis: Axes, seen: xr.Dataset, y: Array) -> None:
+def _draw_against(axis: Axes, seen: xr.Dataset, ends: Sequence[Array]) -> None:
+    """Draw exact data, or the finite ends of intervals, against their predictions."""
     low, high = (seen["y_quantile"].sel(quantile=q, method="nearest").values for q in (0.1, 0.9))
     mean = seen["y_mean"].values
-    # The interval is drawn at its prediction; a target outside it is marked.
-    outside = (y < low) | (y > high)
+    # The interval is drawn at its prediction; a target outside it, or an interval that does not meet it, is marked.
+    exact, outside = ends[0] == ends[1], (ends[1] < low) | (ends[0] > high)
     axis.vlines(mean, low, high, color=_BAND, alpha=0.25, lw=1, label="80 % of y")
-    axis.plot(mean[~outside], y[~outside], "o", ms=3, color=_INK, label="inside")
-    axis.plot(mean[outside], y[outside], "o", ms=3, color=_OFF_BOUND, label="outside")
-    ends = [min(mean.min(), y.min()), max(mean.max(), y.max())]
-    axis.plot(ends, ends, color="0.6", lw=0.8, zorder=0)
+    for chosen, colour, label in ((~outside, _INK, "inside"), (outside, _OFF_BOUND, "outside")):
+        axis.plot(mean[chosen & exact], ends[0][chosen & exact], "o", ms=3, color=colour, label=label)
+        for end, mark in zip(ends, "^v", strict=True):
+            rows = chosen & ~exact & np.isfinite(end)
+            axis.plot(mean[rows], end[rows], mark, ms=4, mfc="none", color=colour)
+    known = np.concatenate([mean, *(end[np.isfinite(end)] for end in ends)])
+    whole = [known.min(), known.max()]
+    axis.plot(whole, whole, color="0.6", lw=0.8, zorder=0)
 
 
 @shared
@@ -440,10 +445,11 @@ def _draw_contours(axis: Axes, table: pd.DataFrame, target: str) -> None:
 
 
 def _name_dates(axis: Axis, values: pd.Index) -> None:
-    """Write short dates, if the values are dates."""
+    """Write short dates on the clock of their zone, if the values are dates."""
     if values.dtype.kind == "M":
-        axis.set_major_locator(AutoDateLocator(minticks=3, maxticks=7))
-        axis.set_major_formatter(ConciseDateFormatter(axis.get_major_locator()))
+        zone = getattr(values, "tz", None)
+        axis.set_major_locator(AutoDateLocator(zone, minticks=3, maxticks=7))
+        axis.set_major_formatter(ConciseDateFormatter(axis.get_major_locator(), zone))
 
 
 def hyperparameters_picture(results: Mapping[str, xr.DataTree], names: Mapping[str, Sequence[str]]) -> PlotCollection:
@@ -494,7 +500,7 @@ def calibration_picture(
     pit = {name: predict(result, X_test, model=model, y_new=y_test)["y_cdf"] for name, result in results.items()}
     shares = {f"{name}\nquantiles": u for name, u in pit.items()}
     shares |= {f"{name}\nintervals": abs(2 * u - 1) for name, u in pit.items()}
-    return az.plot_ecdf_pit(
+    picture = az.plot_ecdf_pit(
         xr.DataTree.from_dict({"calibration": xr.Dataset(shares)}),
         group="calibration",
         sample_dims=["obs_new"],
@@ -503,6 +509,10 @@ def calibration_picture(
         col_wrap=len(pit),
         figure_kwargs=dict(figsize=(max(2.7 * len(pit), 4.0), 5.6), sharex=True, sharey=True, layout="constrained"),
     )
+    picture.viz["figure"].item().axes[0].autoscale(
+        axis="y"
+    )  # ArviZ sets limits of each panel, of which the last remain
+    return picture
 
 
 def _colours(names: Iterable[str]) -> dict[str, str]:

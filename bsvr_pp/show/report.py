@@ -270,7 +270,8 @@ def make_pictures(
     if d > 1 and banded:
         facts["shown"] = min(banded, key=lambda name: name != comparison.recommendation.best)
         rows = pd.DataFrame(train.X, columns=train.inputs)
-        seen = ResultInUnits.of(results[facts["shown"]], known["model"], units.mean, units.scale, units.unit)
+        given = units.mean, units.scale, units.location, units.unit
+        seen = ResultInUnits.of(results[facts["shown"]], known["model"], *given)
         shares = [effect(seen, rows, i).attrs["share"] for i in range(d)]
         largest = np.argsort(-np.array(shares), kind="stable")[:4].tolist()
         drawn["effects"] = plots.plot_effect(seen, rows, largest, target=train.target)

@@ -17,6 +17,7 @@ from bsvr_pp.tables.files import open_table
 Rows = NDArray[np.intp]
 
 _FEWEST_ROWS = 10
+_ROUNDED = 2.0**53  # whole numbers from here on may be rounded
 
 
 @dataclass(frozen=True, slots=True)
@@ -125,7 +126,9 @@ def read_classes(path: str | Path, target: str | None = None) -> Table:
     values = _complete(str(path), chosen, frame[chosen])
     with of_file(path):
         labels = _labels(chosen, values)
-    classes, number = np.unique(labels, return_inverse=True)
+        classes, number = np.unique(labels, return_inverse=True)
+        if classes.size == 1:
+            raise DataError(f"column {chosen!r} must have at least two classes, got one, {classes[0]}")
     notes += (f"{path}: column {chosen!r} has {classes.size} classes, in this order: {', '.join(map(str, classes))}",)
     return Table(str(path), frame.drop(columns=chosen), number.astype(np.float64), chosen, notes, labels)
 
@@ -140,10 +143,11 @@ def _labels(name: str, values: pd.Series) -> NDArray[np.int64] | NDArray[np.str_
     if kind is not Numbers:
         raise DataError(f"column {name!r} must have numbers or words to be ordered classes, it has {kind.plural}")
     found = finite_numbers(name, values)
-    for row in np.flatnonzero(found != np.round(found)):
+    for row in np.flatnonzero((found != np.round(found)) | (np.abs(found) >= _ROUNDED)):
+        rounded = ", which may be rounded" if abs(found[row]) >= _ROUNDED else ""
         raise DataError(
             f"column {name!r} must have whole numbers or words to be ordered classes, it has {found[row]:g} in "
-            f"row {values.index[row]}"
+            f"row {values.index[row]}{rounded}"
         )
     return found.astype(np.int64)
 

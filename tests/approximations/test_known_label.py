@@ -116,6 +116,7 @@ def test_the_evidence_of_blocks_is_a_sum_and_C_is_chosen_without_a_normaliser():
     result = bp.fit(bp.MeanField(), made, random_seed=0, progressbar=False)
     C = result["posterior"]["C"][0, 0].item()
     y = result["observed_data"]["y"].values
+    assert {result[group]["y"].dtype.kind for group in ("observed_data", "posterior_predictive")} == {"i"}  # for ArviZ
     K = 4.0 * np.exp(-0.5 * (X - X.T) ** 2 / 0.7**2) + 1e-6 * np.eye(24)
     parts = [mean_field(K[s, s], y[s].astype(float), noise(C)).log_evidence for s in (slice(12), slice(12, 24))]
     assert result.attrs["converged"] and result.attrs["log_evidence"] == pytest.approx(sum(parts), abs=1e-4)

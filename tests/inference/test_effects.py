@@ -60,9 +60,11 @@ def test_two_inputs_of_two_have_the_whole_variance():
 def test_other_units(fitted):
     model, result = fitted
     found = bp.effect(result, X, 0, model=model, values=5)
-    scaled = bp.effect(ResultInUnits.of(result, model, 2.0, 3.0, 10.0), 2.0 + 3.0 * X, 0, values=5)
+    scaled = bp.effect(ResultInUnits.of(result, model, 2.0, 3.0, 5.0, 10.0), 2.0 + 3.0 * X, 0, values=5)
     np.testing.assert_allclose(scaled.index, 2.0 + 3.0 * found.index)
-    np.testing.assert_allclose(scaled.to_numpy(), 10.0 * found.to_numpy())
+    expected = 10.0 * found.to_numpy()
+    expected[:, found.columns != "sd"] += 5.0
+    np.testing.assert_allclose(scaled.to_numpy(), expected)
     assert scaled.attrs["share"] == pytest.approx(found.attrs["share"])
 
 

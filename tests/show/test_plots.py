@@ -66,6 +66,22 @@ def test_several_inputs_are_drawn_against_their_predictions(two_inputs):
     assert points == 4
 
 
+def test_intervals_against_their_predictions():
+    """A censored row that is predicted above its limit is inside."""
+    X = np.random.default_rng(0).uniform(-2.0, 2.0, (40, 2))
+    low, high = np.minimum(X[:, 0], 0.0), np.where(X[:, 0] < 0.0, X[:, 0], np.inf)
+    with pm.Model() as model:
+        f = bp.GP(cov_func=pm.gp.cov.ExpQuad(2, ls=2.0)).prior("f", X=X)
+        bp.Interval("y", f, low, high, C=20.0, epsilon=0.05, beta=0.3)
+        result = bp.fit(bp.MeanField(), progressbar=False)
+    axis = bp.plot_predictive({"mean field": result}, model=model).axes[0]
+    size = {line.get_label(): len(line.get_xdata()) for line in axis.lines}
+    assert size["outside"] <= 2 and size["inside"] + size["outside"] == np.sum(X[:, 0] < 0.0)
+    ends = [line for line in axis.lines if line.get_marker() == "^"]
+    colours = {line.get_color(): len(line.get_xdata()) for line in ends}
+    assert sum(colours.values()) == np.sum(X[:, 0] >= 0.0) and sorted(colours.values())[0] == 0
+
+
 def bars(axis):
     """The intervals of a forest, from its lowest row."""
     return [line for line in axis.lines if len(line.get_xdata()) == 2 and line.get_linestyle() != ":"]
@@ -110,6 +126,15 @@ def test_calibration_draws_the_shares(sinc_model, sinc_results):
         at = 0.5
         drawn = np.asarray(curve.get_ydata())[np.searchsorted(curve.get_xdata(), at, side="right") - 1]
         assert drawn == pytest.approx(np.mean(u <= at) - at, abs=0.08)
+
+
+def test_calibration_shows_the_whole_curves_of_each_method(sinc_model, sinc_results):
+    model, data = sinc_model
+    far = bp.fit(bp.MeanField(), model, hyperparameters={"C": 0.01}, progressbar=False)
+    picture = calibration_picture({"far": far, "near": sinc_results["mean field"]}, data.X, data.y, model)
+    for axis in picture.viz["figure"].item().axes:
+        (low, high), drawn = axis.get_ylim(), np.concatenate([line.get_ydata() for line in axis.lines])
+        assert low < drawn.min() and drawn.max() < high
 
 
 def test_evidence_along_one_hyperparameter(sinc_model):
@@ -203,6 +228,20 @@ def test_a_column_of_one_value_or_of_words_has_curves_and_no_formula():
     figure.canvas.draw()
     for axis, first in zip(figure.axes, ("1.5", "1.5", r"\$^\$"), strict=False):
         assert axis.get_xlabel() == "rooms" and axis.get_legend().get_texts()[0].get_text() == first
+
+
+def test_times_are_drawn_on_the_clock_of_their_zone():
+    times = pd.date_range("2024-07-01", periods=48, freq="30min", tz="America/Los_Angeles")
+    table = pd.DataFrame({"time": times})
+    noon = np.exp(-0.5 * ((times.hour + times.minute / 60 - 12.0) / 1.5) ** 2).to_numpy()
+    svr = bp.BayesianSVR(kernel="rbf", restarts=1).fit(table, noon + 0.01 * RNG.normal(size=48))
+    figure = bp.plot_effect(svr, table, "time")
+    figure.canvas.draw()
+    axis = figure.axes[0]
+    curve = max(axis.lines, key=lambda line: line.get_linewidth())
+    highest = axis.convert_xunits(curve.get_xdata())[np.argmax(curve.get_ydata())]
+    shown = axis.xaxis.get_major_formatter().format_data_short(highest)
+    assert shown.startswith("2024-07-01 12:") or shown.startswith("2024-07-01 11:30")
 
 
 def test_one_column_of_an_array():
