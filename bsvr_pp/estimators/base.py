@@ -35,8 +35,7 @@ from bsvr_pp.core.arrays import (
 )
 from bsvr_pp.core.covariance.covariance import each_block
 from bsvr_pp.core.docs import shared
-from bsvr_pp.estimators.matrices import PairwiseKernel, is_matrix
-from bsvr_pp.estimators.sparse_inputs import SparseInputs
+from bsvr_pp.estimators.matrices import PairwiseKernel, SparseInputs, is_matrix
 from bsvr_pp.estimators.training_data import TrainingData
 from bsvr_pp.estimators.validation import Columns, Learned, RandomState, checked_labels
 from bsvr_pp.inference.approximate import Laplace, MeanField

@@ -20,8 +20,7 @@ from bsvr_pp.classification.default_models import class_thresholds, standard_lab
 from bsvr_pp.core.arrays import Array
 from bsvr_pp.core.compiler import interruptible, rarely_collected, threads_for
 from bsvr_pp.estimators.base import HoldsFit, LocalBlocks, attribute_of_each, blocks_from, warn_unless_converged
-from bsvr_pp.estimators.matrices import MatrixOption, PairwiseKernel, new_rows, values_of
-from bsvr_pp.estimators.sparse_inputs import SparseInputs
+from bsvr_pp.estimators.matrices import MatrixOption, PairwiseKernel, SparseInputs, new_rows, values_of
 from bsvr_pp.estimators.training_data import TrainingData, Units
 from bsvr_pp.estimators.validation import new_inputs
 from bsvr_pp.inference.approximate import at_optimum, solve_at

@@ -27,8 +27,14 @@ from bsvr_pp.core.arrays import (
     warn,
 )
 from bsvr_pp.core.losses.noise import checked_ends
-from bsvr_pp.estimators.matrices import MatrixOption, PairwiseKernel, is_matrix, training_rows, values_of
-from bsvr_pp.estimators.sparse_inputs import SparseInputs
+from bsvr_pp.estimators.matrices import (
+    MatrixOption,
+    PairwiseKernel,
+    SparseInputs,
+    is_matrix,
+    training_rows,
+    values_of,
+)
 from bsvr_pp.estimators.training_data import IntervalData, TrainingData, Units, as_given, check_unweighted, merge_rows
 from bsvr_pp.model.matrices import MatrixKernel, ProductKernel
 from bsvr_pp.model.priors import Kernel, Tied, of_inputs
