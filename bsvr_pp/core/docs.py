@@ -64,6 +64,12 @@ sample_weight : (n,) array, optional
     "no_result": """\
 TypeError
     If result is not one of `fit`.""",
+    "curve": """\
+Examples
+--------
+>>> import numpy as np, bsvr_pp as bp
+>>> X = np.linspace(-3, 3, 30)[:, None]
+>>> y = np.sin(X[:, 0]) + 0.1 * np.cos(9 * X[:, 0])""",
     "sinc_model": """\
 Examples
 --------
@@ -90,8 +96,9 @@ def filled(text: str) -> str:
 
 
 def shared[T](documented: T) -> T:
-    """Put the passages into the docstrings of a function, or of the methods of a class."""
-    for each in vars(documented).values() if isinstance(documented, type) else (documented,):
-        if isinstance(each, FunctionType) and each.__doc__:
+    """Put the passages into the docstrings of a function, or of a class and its methods."""
+    members = vars(documented).values() if isinstance(documented, type) else ()
+    for each in (documented, *(member for member in members if isinstance(member, FunctionType))):
+        if each.__doc__:
             each.__doc__ = filled(each.__doc__)
     return documented

@@ -74,11 +74,8 @@ class LSSVR(SavedEstimator, RegressorMixin, BaseEstimator):  # type: ignore[misc
     -----
     Time grows as n³ and memory as n²: practical to about 4000 rows.
 
-    Examples
-    --------
-    >>> import numpy as np, bsvr_pp as bp
-    >>> X = np.linspace(-3, 3, 30)[:, None]
-    >>> svr = bp.LSSVR().fit(X, np.sin(X[:, 0]) + 3.0)
+    <curve>
+    >>> svr = bp.LSSVR().fit(X, y + 3.0)
     >>> svr.predict([[0.5]]).round(2).tolist()
     [3.48]
     """
@@ -214,6 +211,7 @@ class LSSVR(SavedEstimator, RegressorMixin, BaseEstimator):  # type: ignore[misc
         return options(np.clip(found.x, -12.0, 20.0))
 
 
+@shared
 @dataclass(eq=False, repr=False)
 class BayesianLSSVR(LSSVR):
     """A radial basis function network; its most probable weights approximate LS-SVR (Mesquita et al. 2019).
@@ -244,11 +242,8 @@ class BayesianLSSVR(LSSVR):
     standard deviation first increases. It then decreases to the standard deviation of the bias, where the kernels
     vanish.
 
-    Examples
-    --------
-    >>> import numpy as np, bsvr_pp as bp
-    >>> X = np.linspace(-3, 3, 20)[:, None]
-    >>> svr = bp.BayesianLSSVR(gamma=10.0, lengthscale=1.0).fit(X, 5 * np.sin(X[:, 0]))
+    <curve>
+    >>> svr = bp.BayesianLSSVR(gamma=10.0, lengthscale=1.0).fit(X, 5 * y)
     >>> mean, sd = svr.predict([[0.5]], return_std=True)
     >>> bool(sd[0] > np.sqrt(svr.noise_variance_))
     True

@@ -163,11 +163,7 @@ class BayesianSVR(TargetPredictions, SavedEstimator, RegressorMixin, BaseEstimat
     attributes of the support vector machine (``support_`` to ``intercept_``) are computed when one of them is first
     read.
 
-    Examples
-    --------
-    >>> import numpy as np, bsvr_pp as bp
-    >>> X = np.linspace(-3, 3, 40)[:, None]
-    >>> y = np.sin(X[:, 0]) + 0.1 * np.random.default_rng(0).laplace(size=40)
+    <curve>
     >>> svr = bp.BayesianSVR(restarts=2, random_state=0).fit(X, y)
     >>> mean, std = svr.predict([[0.0], [1.5]], return_std=True)
     >>> bool(np.all(np.abs(mean - np.sin([0.0, 1.5])) < 2 * std))
@@ -263,11 +259,8 @@ class BayesianSVR(TargetPredictions, SavedEstimator, RegressorMixin, BaseEstimat
         ConvergenceWarning
             If the solve did not converge.
 
-        Examples
-        --------
-        >>> import numpy as np, bsvr_pp as bp
-        >>> X = np.linspace(-3, 3, 30)[:, None]
-        >>> svr = bp.BayesianSVR(restarts=1, random_state=0).fit(X, np.sin(X[:, 0]) + 0.1 * np.cos(9 * X[:, 0]))
+        <curve>
+        >>> svr = bp.BayesianSVR(restarts=1, random_state=0).fit(X, y)
         >>> before = svr.predict_f([[3.5]])[1]
         >>> bool(svr.add([[3.4]], [-0.2]).predict_f([[3.5]])[1] < before)
         True

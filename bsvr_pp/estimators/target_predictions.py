@@ -68,11 +68,8 @@ class TargetPredictions(OfStandardModel, CentralIntervals):
         PredictiveDistribution
             Densities, probabilities, quantiles, draws and scores, in units of the target.
 
-        Examples
-        --------
-        >>> import numpy as np, bsvr_pp as bp
-        >>> X = np.linspace(-3, 3, 30)[:, None]
-        >>> svr = bp.BayesianSVR(restarts=1, random_state=0).fit(X, np.sin(X[:, 0]))
+        <curve>
+        >>> svr = bp.BayesianSVR(restarts=1, random_state=0).fit(X, y)
         >>> bool(svr.predict_distribution([[1.0]]).sf(0.5)[0] > 0.9)
         True
         """
@@ -109,11 +106,8 @@ class TargetPredictions(OfStandardModel, CentralIntervals):
             Columns "function" (f at given hyperparameters; more rows nearby lower it), "hyperparameters" (0 if they are
             not integrated out), "noise" (more rows do not lower it) and "total". With log_targets they are of log y.
 
-        Examples
-        --------
-        >>> import numpy as np, bsvr_pp as bp
-        >>> X = np.linspace(-3, 3, 30)[:, None]
-        >>> svr = bp.BayesianSVR(restarts=1, random_state=0).fit(X, np.sin(X[:, 0]) + 0.1 * np.cos(9 * X[:, 0]))
+        <curve>
+        >>> svr = bp.BayesianSVR(restarts=1, random_state=0).fit(X, y)
         >>> parts = svr.predict_uncertainty([[0.0], [6.0]])
         >>> bool(parts["function"][1] > 2 * parts["function"][0]), parts.columns.tolist()
         (True, ['function', 'hyperparameters', 'noise', 'total'])

@@ -15,6 +15,7 @@ from scipy.special import logsumexp, ndtri
 
 from bsvr_pp.core.arrays import Array, check_count, check_flag, check_share, checked_levels, generator, numbers
 from bsvr_pp.core.covariance.covariance import each_block
+from bsvr_pp.core.docs import shared
 from bsvr_pp.core.losses import NoiseModel, gaussian
 from bsvr_pp.core.losses.elementwise import mixture_quantiles
 from bsvr_pp.core.losses.noise import Cdf, interpolated_cdf
@@ -27,6 +28,7 @@ _DENSE = 1.5  # range in which the nodes of this integral are even; more misses 
 _POINT = 1e-100  # variance of f that stands for 0
 
 
+@shared
 @dataclass(frozen=True, eq=False, repr=False)
 class PredictiveDistribution:
     """Distribution of a new target at each of n new inputs, in closed form, with the names of `scipy.stats`.
@@ -53,11 +55,8 @@ class PredictiveDistribution:
     offsets : (components, 1) array or 0
         Part of the means that belongs to the noise instead of f.
 
-    Examples
-    --------
-    >>> import numpy as np, bsvr_pp as bp
-    >>> X = np.linspace(-3, 3, 30)[:, None]
-    >>> svr = bp.BayesianSVR(restarts=1, random_state=0).fit(X, np.sin(X[:, 0]) + 0.1 * np.cos(9 * X[:, 0]))
+    <curve>
+    >>> svr = bp.BayesianSVR(restarts=1, random_state=0).fit(X, y)
     >>> predicted = svr.predict_distribution([[0.5], [9.0]])
     >>> bool(predicted.std()[0] < predicted.std()[1]), predicted.cdf(predicted.ppf(0.25)).round(6).tolist()
     (True, [0.25, 0.25])
