@@ -38,7 +38,7 @@ from bsvr_pp.estimators.validation import Columns
 from bsvr_pp.inference.approximate import solve_at
 from bsvr_pp.inference.fitted import Fitted, fitted_at
 from bsvr_pp.inference.integrated import BY_DRAWS, Integrated
-from bsvr_pp.inference.monotone import ALLOWED, solve_monotone
+from bsvr_pp.inference.monotone import ALLOWED, SMOOTH_KERNELS, GivenSlopes, Slopes, solve_monotone
 from bsvr_pp.inference.prediction.component import Component, mixture_of
 from bsvr_pp.inference.prediction.distribution import PredictiveDistribution
 from bsvr_pp.inference.prediction.neighbours import (
@@ -59,7 +59,6 @@ from bsvr_pp.model.blocks import mostly_repeated
 from bsvr_pp.model.matrices import OfTrainingRows
 from bsvr_pp.model.priors import Kernel, mostly_equal
 from bsvr_pp.model.problem import Point, Problem
-from bsvr_pp.model.slopes import SMOOTH_KERNELS, GivenSlopes, Slopes
 
 _EFFECTS = 200  # number of rows from which the kernel has main effects,
 _SCALES = 200  # and a dense fit several scales of the noise: fewer rows say little about them

@@ -27,6 +27,7 @@ from bsvr_pp.inference.approximate import at_optimum, solve_at
 from bsvr_pp.inference.budget import check_budget
 from bsvr_pp.inference.fit import fit
 from bsvr_pp.inference.fitted import Fitted, fitted_draws, light, read_fitted
+from bsvr_pp.inference.monotone import GivenSlopes, Slopes
 from bsvr_pp.inference.prediction.component import Component
 from bsvr_pp.inference.protocol import Integrates, Method, Options, Samples
 from bsvr_pp.inference.result import blocks_of
@@ -38,7 +39,6 @@ from bsvr_pp.model.matrices import UNITS, MatrixKernel, ProductKernel
 from bsvr_pp.model.priors import Inputs, Kernel, Tied, standard_model, taken_by_main_effects
 from bsvr_pp.model.problem import Point, Problem
 from bsvr_pp.model.reader import read_model
-from bsvr_pp.model.slopes import GivenSlopes, Slopes
 
 FOLDS = 3  # parts of the rows that are left out in turn
 _LEAST = 20  # number of rows of which some can be left out

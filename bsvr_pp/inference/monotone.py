@@ -1,28 +1,43 @@
 """A posterior of f whose mean is monotone in some inputs: slopes are given where the mean would fall.
 
+The slope ∂f/∂t of a process is Gaussian together with f; its covariances are derivatives of the kernel (Riihimäki &
+Vehtari 2010). Here t is an input on the scale of the kernel: an increasing function of the input, so both slopes have
+the same sign. Given slopes, the prior of f is another Gaussian process, and all methods run on it.
+
 A fall is where the slope of the mean of f has the wrong sign. Points of falls are collected in rounds. Slopes are given
 at those points that keep the others monotone, until copies of rows with another value of the input are in order. The
-mean is then the nearest monotone function in the norm of the prior. Factors Φ(slope/ν) of Riihimäki & Vehtari (2010)
-instead make f steep where data are rare (docs/how-to/monotone-effects.md).
+mean is then the nearest monotone function in the norm of the prior. Factors Φ(slope/ν) of Riihimäki & Vehtari instead
+make f steep where data are rare (docs/how-to/monotone-effects.md).
 """
 
 from __future__ import annotations
 
-from dataclasses import replace
-from typing import NamedTuple
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, fields, replace
+from typing import NamedTuple, Self
 
 import numpy as np
-from numpy.typing import NDArray
+import pymc as pm
+import xarray as xr
+from numpy.typing import ArrayLike, NDArray
+from pymc.gp.cov import BaseCovariance
 from scipy.linalg import cholesky, solve_triangular
 from scipy.optimize import nnls
 
-from bsvr_pp.core.approximations import LatentPosterior
-from bsvr_pp.core.arrays import Array
+from bsvr_pp.core.approximations import Covariance, LatentPosterior
+from bsvr_pp.core.arrays import Array, Tensor, check_fields, numbers
+from bsvr_pp.core.losses import NoiseModel
 from bsvr_pp.inference.fitted import Fitted
 from bsvr_pp.inference.protocol import IntegratesLatent
+from bsvr_pp.model.gp import localize
+from bsvr_pp.model.inputs import Warped, WithLevels
+from bsvr_pp.model.kernels import FLAT, MainEffects, RationalQuadratic
 from bsvr_pp.model.problem import Point, Problem
-from bsvr_pp.model.slopes import RISE, WIDTH, GivenSlopes, SlopeCovariances, Slopes
 
+SMOOTH_KERNELS = "main_effects", "rational_quadratic", "rbf", "matern32", "matern52"  # with slopes of f
+WIDTH = 1e-2  # standard deviation of a given slope, per unit of the targets and of the input
+_CHUNK = 128  # rows whose covariances are computed together; they fit into the cache
+RISE = 2e-2  # its value: at 0, the mean falls slightly between the points, and many neighbours are needed
 ALLOWED = 1e-3  # largest fall of the mean along an input, in standard deviations of the targets
 _ROUNDS = 30  # largest number, in which points are collected,
 _CALM = 2  # consecutive rounds without falls that end the search
@@ -31,6 +46,265 @@ _APART = 0.3  # smallest distance between them, in standard deviations of the in
 _BEYOND = 0.1  # share of the range of an input by which copies extend beyond it
 _LEVELS = 8  # values of the input in the copies of a row,
 _COPIES = 4000  # number of copies, new ones in each round
+
+
+@dataclass(frozen=True, eq=False)
+class Slopes:
+    """Points at which the slope of f along an input, times its required sign, is `RISE`.
+
+    ``signs`` (d,) has the sign of each input, 0 for none; ``inputs`` (m,) has the input of each slope.
+    """
+
+    signs: Array
+    X: Array  # (m, d)
+    inputs: NDArray[np.intp]
+
+    @classmethod
+    def none(cls, signs: Array) -> Self:
+        """Return an empty set of slopes."""
+        return cls(signs, np.empty((0, signs.size)), np.empty(0, dtype=np.intp))
+
+    def joined(self, X: Array, inputs: NDArray[np.intp]) -> Self:
+        """Return these and further slopes."""
+        return replace(self, X=np.concatenate([self.X, X]), inputs=np.append(self.inputs, inputs))
+
+    def taken(self, kept: NDArray[np.bool_]) -> Self:
+        """Return some of the slopes."""
+        return replace(self, X=self.X[kept], inputs=self.inputs[kept])
+
+    def dataset(self) -> xr.Dataset:
+        """Return the points as a group of a result."""
+        return xr.Dataset({"points": (("slope", "input"), self.X), "inputs": ("slope", self.inputs)})
+
+    def read(self, held: xr.Dataset) -> Self:
+        """Return these and the checked slopes of a group of a result."""
+        given = check_fields("slopes of result", {str(k): v.values for k, v in held.items()}, ("points", "inputs"))
+        X = numbers("points of result", given["points"], ("m", self.signs.size))
+        inputs = numbers("inputs of result", given["inputs"], (len(X),)).astype(np.intp)
+        if not np.isin(inputs, np.flatnonzero(self.signs)).all():
+            raise ValueError(f"slopes of result must be along inputs with a sign, got {inputs.tolist()}: it is damaged")
+        return self.joined(X, inputs)
+
+
+class Gaps(NamedTuple):
+    """Distances of points U (m, d) from V (n, d), in lengthscales, along the input of each of U."""
+
+    own: Array  # (m, n)
+    each: Array  # (d, m, n), along every input
+    unlike: Array  # (q, m, n), of every category, the distance of levels: 1, or 1/2 for an unknown level
+    inputs: NDArray[np.intp]
+    ls: Array  # (m,)
+
+    @classmethod
+    def of(cls, U: Array, inputs: NDArray[np.intp], V: Array, ls: Array) -> Self:
+        """Return the distances; columns after those with lengthscales are levels, -1 for an unknown one."""
+        u, v = U.T[:, :, None], V.T[:, None]
+        each = (u[: ls.size] - v[: ls.size]) / ls[:, None, None]
+        u, v = u[ls.size :], v[ls.size :]
+        unlike = np.where(u == v, 0.0, np.where((u < 0) | (v < 0), 0.5, 1.0))
+        return cls(each[inputs, np.arange(len(U))], each, unlike, inputs, ls[inputs])
+
+
+class Radial(NamedTuple):
+    """v·g(h) with h = r²/2; ``profile`` has the two derivatives of g."""
+
+    ls: Array
+    variance: Array
+    profile: Callable[[Array], tuple[Array, Array]]
+    rate: Array = np.empty(0)  # of each category, in h
+
+    def _derivatives(self, gaps: Gaps) -> tuple[Array, Array]:
+        first, second = self.profile(0.5 * (gaps.each**2).sum(axis=0) + np.tensordot(self.rate, gaps.unlike, 1))
+        return self.variance * first, self.variance * second
+
+    def with_values(self, gaps: Gaps) -> Array:
+        """Return the covariance (m, n) of slopes with values of f, times the lengthscale."""
+        return self._derivatives(gaps)[0] * gaps.own
+
+    def with_slopes(self, gaps: Gaps) -> Array:
+        """Return the covariance (m, m) of slopes with one another, times both lengthscales."""
+        first, second = self._derivatives(gaps)
+        return second * gaps.own * gaps.own.T - first * np.equal.outer(gaps.inputs, gaps.inputs)
+
+
+class Effects(NamedTuple):
+    """The parameters of `MainEffects`; effects of levels have no slopes."""
+
+    ls: Array
+    variance: Array
+    detail: Array
+    pairs: Array
+
+    def _parts(self, gaps: Gaps) -> tuple[Array, Array, Array]:
+        """Return effects of the own input, the factor of products with all others, and details."""
+        variance = self.variance[gaps.inputs, None]
+        own = variance * np.exp(-0.5 * gaps.own**2)
+        total = np.tensordot(self.variance, np.exp(-0.5 * gaps.each**2), 1)
+        details = 16.0 * self.detail**2 * variance * np.exp(-8.0 * gaps.own**2)
+        return own, 1.0 + self.pairs**2 * (total - own), details
+
+    def with_values(self, gaps: Gaps) -> Array:
+        """Compute as `Radial` does."""
+        own, factor, details = self._parts(gaps)
+        return -gaps.own * (own * factor + details)
+
+    def with_slopes(self, gaps: Gaps) -> Array:
+        """Compute as `Radial` does."""
+        own, factor, details = self._parts(gaps)
+        square, pull = gaps.own**2, gaps.own * own
+        same = own * factor * (1.0 - square) + details * (1.0 - 16.0 * square)
+        return np.where(np.equal.outer(gaps.inputs, gaps.inputs), same, self.pairs**2 * pull * pull.T)
+
+
+Form = Radial | Effects  # a kernel with derivatives, of the parameters of its graph
+
+
+def _rational(inverse_alpha: float) -> Callable[[Array], tuple[Array, Array]]:
+    gamma = max(inverse_alpha, FLAT)
+
+    def profile(h: Array) -> tuple[Array, Array]:
+        s = 1.0 + gamma * h
+        e = np.exp(-np.log1p(gamma * h) / gamma) / s
+        return -e, (1.0 + gamma) * e / s
+
+    return profile
+
+
+def _matern32(h: Array) -> tuple[Array, Array]:
+    r = np.sqrt(6.0 * h)
+    e = 3.0 * np.exp(-r)
+    return -e, 3.0 * e / np.maximum(r, 1e-150)  # times a product of distances, which is 0 at r = 0
+
+
+def _matern52(h: Array) -> tuple[Array, Array]:
+    r = np.sqrt(10.0 * h)
+    e = 5.0 / 3.0 * np.exp(-r)
+    return -(1.0 + r) * e, 5.0 * e
+
+
+_STATIONARY = {pm.gp.cov.ExpQuad: _rational(0.0), pm.gp.cov.Matern32: _matern32, pm.gp.cov.Matern52: _matern52}
+
+
+class _Term(NamedTuple):
+    """A part of a kernel: its coordinates of rows as a graph, its parameters as graphs, and the form from them."""
+
+    rows: Tensor
+    parameters: list[Tensor]
+    form: Callable[..., Form]
+
+
+def _terms(kernel: BaseCovariance, X: Tensor) -> list[_Term]:
+    """Return the terms of a kernel of a default model."""
+    if isinstance(kernel, pm.gp.cov.Constant):
+        return []
+    if isinstance(kernel, pm.gp.cov.Add):
+        return [term for part in kernel._factor_list for term in _terms(part, X)]
+    if isinstance(kernel, Warped | WithLevels):
+        return _terms(kernel.cov_func, kernel.w(X, kernel.args))
+    if isinstance(kernel, MainEffects):
+        return [_Term(X, [kernel.scale, kernel.variance, kernel.detail, kernel.pairs], Effects)]
+    if isinstance(kernel, RationalQuadratic):
+        parameters = [kernel.scale, kernel.variance, kernel.inverse_alpha, kernel.level_rate]
+        return [_Term(X, parameters, lambda ls, v, gamma, rate: Radial(ls, v, _rational(float(gamma)), rate))]
+    base, variance = kernel._factor_list  # a kernel of PyMC times a variance
+    return [_Term(X, [base.ls, variance], lambda ls, v: Radial(ls, v, _STATIONARY[type(base)]))]
+
+
+class SlopeCovariances:
+    """Covariances of given slopes with f and with one another, at given hyperparameters."""
+
+    def __init__(self, problem: Problem, point: Mapping[str, ArrayLike], slopes: Slopes) -> None:
+        self._problem, self._point, self._slopes = problem, point, slopes
+        self._sign = slopes.signs[slopes.inputs, None]
+
+    def _forms(self, X: Array) -> list[tuple[Form, Array, Array]]:
+        """Return each part of the kernel, with the coordinates of the slopes and of other rows."""
+        problem = self._problem
+
+        def graphs(new: Tensor) -> list[Tensor]:
+            terms = _terms(problem.prior.cov_func, new)
+            return [localize(graph, problem.model) for term in terms for graph in (term.rows, *term.parameters)]
+
+        m, d = self._slopes.X.shape
+        values = iter(problem.evaluate("slopes", graphs, self._point, np.concatenate([self._slopes.X, X])))
+        inside = problem.matrix[:, : problem.width]
+        terms = problem.cached("slope terms", lambda: _terms(problem.prior.cov_func, inside), any_rows=True)
+        out = []
+        for term in terms:
+            rows, parameters = next(values), [next(values) for _ in term.parameters]
+            parameters[0] = np.broadcast_to(parameters[0], d)
+            out.append((term.form(*parameters), rows[:m], rows[m:]))
+        return out
+
+    def with_values(self, X: Array) -> Array:
+        """Return the covariance (m, n) with f at inputs (n, d)."""
+        out = np.zeros((len(self._slopes.X), len(X)))
+        for form, U, V in self._forms(X):
+            for at in range(0, len(X), _CHUNK):
+                gaps = Gaps.of(U, self._slopes.inputs, V[at : at + _CHUNK], form.ls)
+                out[:, at : at + _CHUNK] += form.with_values(gaps) / gaps.ls[:, None]
+        return self._sign * out
+
+    def with_slopes(self, noise: float = 0.0) -> Array:
+        """Return the covariance (m, m) of the slopes, and of independent noise."""
+        out = np.zeros((len(self._slopes.X),) * 2)
+        for form, U, _ in self._forms(self._slopes.X[:0]):
+            gaps = Gaps.of(U, self._slopes.inputs, U, form.ls)
+            out += form.with_slopes(gaps) / (gaps.ls[:, None] * gaps.ls)
+        return self._sign * out * self._sign.T + noise * np.eye(len(out))
+
+
+@dataclass(frozen=True, eq=False)
+class GivenSlopes(Problem):
+    """A dense problem with a prior of f given slopes, which has another covariance and mean."""
+
+    slopes: Slopes | None = None
+
+    @classmethod
+    def of(cls, problem: Problem, slopes: Slopes | None) -> Problem:
+        """Return the problem given slopes; unchanged without slopes."""
+        if slopes is None or not len(slopes.X):
+            return problem
+        kept = {each.name: getattr(problem, each.name) for each in fields(Problem) if not each.name.startswith("_")}
+        return cls(**kept, slopes=slopes)
+
+    def _explained(self, point: Mapping[str, ArrayLike], X: Array) -> tuple[Array, Array]:
+        """Return a root (n, m) of the reduction of the covariance at inputs by the slopes, and a mean shift (n,)."""
+        assert self.slopes is not None
+        given = SlopeCovariances(self, point, self.slopes)
+        L = cholesky(given.with_slopes(noise=WIDTH**2), lower=True)
+        root = solve_triangular(L, given.with_values(X), lower=True).T
+        return root, root @ solve_triangular(L, np.full(len(L), RISE), lower=True)
+
+    def _of_rows_at(self, point: Mapping[str, ArrayLike]) -> tuple[Array, Array]:
+        """Compute `_explained` for the training rows; all predictions at a point share it."""
+        key = "explained", *(np.asarray(point[name], dtype=np.float64).tobytes() for name in self.hyperparameters)
+        return self.cached(key, lambda: self._explained(point, self.inputs))
+
+    def dense_at(self, point: Mapping[str, ArrayLike]) -> tuple[Covariance, Array, NoiseModel]:
+        """Compute as `Problem` does."""
+        K, mean, noise = super().dense_at(point)
+        root, more = self._of_rows_at(point)
+        return Covariance(K.dense() - root @ root.T, jitter=self.prior.jitter), mean + more, noise
+
+    def mean_at(self, point: Mapping[str, ArrayLike]) -> Array:
+        """Compute as `Problem` does."""
+        return super().mean_at(point) + self._of_rows_at(point)[1]
+
+    def cross(self, point: Mapping[str, ArrayLike], X_new: Array) -> tuple[Array, Array, Array]:
+        """Compute as `Problem` does."""
+        K_star, diagonal, mean = super().cross(point, X_new)
+        old, (new, more) = self._of_rows_at(point)[0], self._explained(point, X_new)
+        return K_star - new @ old.T, diagonal - (new * new).sum(axis=1), mean + more
+
+    def between(self, point: Mapping[str, ArrayLike], X: Array, training: int = 0) -> Covariance:
+        """Compute as `Problem` does."""
+        root = self._explained(point, X)[0]
+        return Covariance(super().between(point, X, training).dense() - root @ root.T)
+
+    def prior_of_each(self, point: Mapping[str, ArrayLike], X: Array) -> tuple[Array, Array]:
+        """Refuse fits on nearest rows, which have no slopes."""
+        raise ValueError("fits on nearest rows take no slopes: use blocks=None")
 
 
 class Monotone(NamedTuple):

@@ -18,10 +18,10 @@ import xarray as xr
 from bsvr_pp.core.arrays import Array
 from bsvr_pp.estimators.svr import BayesianSVR
 from bsvr_pp.inference.fitted import read_fitted
+from bsvr_pp.inference.monotone import GivenSlopes
 from bsvr_pp.inference.result import is_mode
 from bsvr_pp.model.gp import localize
 from bsvr_pp.model.reader import read_model
-from bsvr_pp.model.slopes import GivenSlopes
 
 if TYPE_CHECKING:
     from botorch.models import SingleTaskGP

@@ -7,8 +7,8 @@ import pytest
 
 import bsvr_pp as bp
 from bsvr_pp.core.approximations import mean_field
+from bsvr_pp.inference.monotone import RISE, SMOOTH_KERNELS, WIDTH, GivenSlopes, SlopeCovariances, Slopes
 from bsvr_pp.model.reader import read_model
-from bsvr_pp.model.slopes import RISE, SMOOTH_KERNELS, WIDTH, GivenSlopes, SlopeCovariances, Slopes
 
 RNG = np.random.default_rng(0)
 N, M, D = 400, 8, 3  # enough rows for products of effects
