@@ -20,7 +20,6 @@ from bsvr_pp.core.approximations import LatentPosterior, Mode, find_mode
 from bsvr_pp.core.arrays import Array, warn
 from bsvr_pp.core.compiler import interruptible, threads_for
 from bsvr_pp.estimators.base import LocalBlocks, warn_unless_converged
-from bsvr_pp.estimators.monotone import NO_DIRECTIONS, Directions
 from bsvr_pp.estimators.outliers import (
     HALF,
     ROUNDS,
@@ -34,7 +33,7 @@ from bsvr_pp.estimators.outliers import (
 )
 from bsvr_pp.estimators.standard_fit import FOLDS, StandardFit, StandardModel, integrated
 from bsvr_pp.estimators.training_data import TrainingData, Units
-from bsvr_pp.estimators.validation import Columns
+from bsvr_pp.estimators.validation import NO_DIRECTIONS, Columns, Directions
 from bsvr_pp.inference.approximate import solve_at
 from bsvr_pp.inference.fitted import Fitted, fitted_at
 from bsvr_pp.inference.integrated import BY_DRAWS, Integrated

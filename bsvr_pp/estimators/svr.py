@@ -27,12 +27,20 @@ from bsvr_pp.estimators.base import (
     warn_unless_converged,
 )
 from bsvr_pp.estimators.matrices import MatrixOption
-from bsvr_pp.estimators.monotone import Directions, Monotone
 from bsvr_pp.estimators.regression_fit import RegressionFit, RegressionSpec, fit_targets
 from bsvr_pp.estimators.standard_fit import StandardModel, factors_of
 from bsvr_pp.estimators.target_predictions import TargetPredictions, hyperparameters
 from bsvr_pp.estimators.training_data import TrainingData, Units
-from bsvr_pp.estimators.validation import Columns, Learned, RandomState, new_inputs, regression_data, targets_of
+from bsvr_pp.estimators.validation import (
+    Columns,
+    Directions,
+    Learned,
+    Monotone,
+    RandomState,
+    new_inputs,
+    regression_data,
+    targets_of,
+)
 from bsvr_pp.inference.approximate import MeanField
 from bsvr_pp.inference.protocol import Method, Options, Samples
 from bsvr_pp.inference.result import hyperparameters_of
