@@ -79,10 +79,11 @@ def _differ(word: float, other: float) -> float:
 
 
 @vectorized
-def _add_effects(
+def _sum_effects(
     inputs: Inputs, x: Points, z: Points, p: Array, i: int, each: Array, sums: Array, squares: Array
 ) -> None:
-    """Add the effects of all inputs to ``sums``, and their squares to ``squares``; ``each`` (d, m) is e of numbers."""
+    """Fill sums of the effects of all inputs, and of their squares; ``each`` (d, m) is filled with e of numbers."""
+    sums[:], squares[:] = 0.0, 0.0
     for k in range(inputs.numbers.size):
         at, others, variance, found = x.numbers[k, i], z.numbers[k], p[inputs.numbers[k]], each[k]
         for j in range(sums.shape[0]):
@@ -108,8 +109,7 @@ def _main_effects(inputs: Inputs, x: Points, z: Points, p: Array, i: int, row: A
     m, d = row.size, inputs.d
     sums, squares, each = work[0, :m], work[1, :m], work[2:]
     share, half_product = p[d], 0.5 * p[d + 1]
-    sums[:], squares[:] = 0.0, 0.0
-    _add_effects(inputs, x, z, p, i, each, sums, squares)
+    _sum_effects(inputs, x, z, p, i, each, sums, squares)
     for j in range(m):
         row[j] = sums[j] + half_product * (sums[j] * sums[j] - squares[j])
     for k in range(inputs.numbers.size):
@@ -183,8 +183,7 @@ def _main_effects_gradient(
     m, d = g.size, inputs.d
     sums, squares, each = work[0, :m], work[1, :m], work[2:]
     share, product, of_product = p[d], p[d + 1], 0.0
-    sums[:], squares[:] = 0.0, 0.0
-    _add_effects(inputs, x, z, p, i, each, sums, squares)
+    _sum_effects(inputs, x, z, p, i, each, sums, squares)
     for j in range(m):
         of_product += g[j] * (sums[j] * sums[j] - squares[j])
     out.by_p[d + 1] += 0.5 * of_product
@@ -344,7 +343,7 @@ def _points(U: Array, V: Array, C: Array, E: Array, variance: Array) -> tuple[In
 
 
 @compiled
-def matrix(which: int, inputs: Inputs, x: Points, z: Points, p: Array, symmetric: bool) -> Array:
+def matrix(which: int, symmetric: bool, inputs: Inputs, x: Points, z: Points, p: Array) -> Array:
     """Return the matrix (n, m) of the kernel at the place ``which`` in `_KERNELS`; with ``symmetric`` z must be x."""
     n, m = x.levels.shape[1], z.levels.shape[1]
     K, work = np.empty((n, m)), np.empty((2 + x.numbers.shape[0], m))
@@ -360,7 +359,9 @@ def matrix(which: int, inputs: Inputs, x: Points, z: Points, p: Array, symmetric
 
 
 @compiled
-def contraction(which: int, inputs: Inputs, x: Points, z: Points, p: Array, G: Array, symmetric: bool) -> Slopes:
+def contraction(
+    which: int, symmetric: bool, inputs: Inputs, x: Points, z: Points, p: Array, G: Array
+) -> tuple[Array, Array, Array]:
     """Sum the derivatives of the matrix times G (n, m); with ``symmetric`` all those by points are by x."""
     n, m = G.shape
     by_x, by_z = np.zeros((inputs.d, n)), np.zeros((inputs.d, m))
@@ -376,7 +377,7 @@ def contraction(which: int, inputs: Inputs, x: Points, z: Points, p: Array, G: A
             _main_effects_gradient(inputs, x, z, p, i, g[:last], work, out)
         else:
             _rational_quadratic_gradient(inputs, x, z, p, i, g[:last], work[0, :last], out)
-    return Slopes(by_x, by_z, out.by_p)
+    return by_x.T.copy(), by_z.T.copy(), out.by_p
 
 
 class _OfKernel(CompiledOp):
@@ -386,25 +387,27 @@ class _OfKernel(CompiledOp):
     """
 
     __props__ = ("kernel", "symmetric")
+    compute: ClassVar[Callable[..., Array | tuple[Array, ...]]]  # of arranged points
 
     def __init__(self, kernel: str, symmetric: bool) -> None:
         self.kernel, self.symmetric = kernel, symmetric
+
+    def function(self) -> Callable[..., Array | tuple[Array, ...]]:
+        """Return the function on arrays, which Numba can compile."""
+        which, symmetric, compute = _KERNELS.index(self.kernel), self.symmetric, type(self).compute
+
+        def of_arrays(U: Array, V: Array, C: Array, E: Array, p: Array, *G: Array) -> Array | tuple[Array, ...]:
+            inputs, x, z = _points(U, V, C, E, p if which == 0 else np.zeros(U.shape[1]))
+            return compute(which, symmetric, inputs, x, z, p, *G)
+
+        return of_arrays
 
 
 class KernelMatrix(_OfKernel):
     """Matrix (n, m) of a kernel of unit lengthscales, differentiable by the points and the parameters."""
 
     signature = "(n,d),(m,d),(n,q),(m,q),(p)->(n,m)"
-
-    def function(self) -> Callable[..., Array]:
-        """Return the function on arrays, which Numba can compile."""
-        which, symmetric = _KERNELS.index(self.kernel), self.symmetric
-
-        def of_matrix(U: Array, V: Array, C: Array, E: Array, p: Array) -> Array:
-            inputs, x, z = _points(U, V, C, E, p if which == 0 else np.zeros(U.shape[1]))
-            return matrix(which, inputs, x, z, p, symmetric)
-
-        return of_matrix
+    compute = staticmethod(matrix)
 
     def pullback(self, inputs: Graphs, outputs: Graphs, cotangents: Graphs) -> list[Variable]:
         """Return the contraction of the derivatives."""
@@ -416,17 +419,7 @@ class KernelContraction(_OfKernel):
     """Derivatives of the sum of G (n, m), its last input, times a `KernelMatrix` by its inputs."""
 
     signature = "(n,d),(m,d),(n,q),(m,q),(p),(n,m)->(n,d),(m,d),(p)"
-
-    def function(self) -> Callable[..., tuple[Array, ...]]:
-        """Return the function on arrays, which Numba can compile."""
-        which, symmetric = _KERNELS.index(self.kernel), self.symmetric
-
-        def of_contraction(U: Array, V: Array, C: Array, E: Array, p: Array, G: Array) -> tuple[Array, ...]:
-            inputs, x, z = _points(U, V, C, E, p if which == 0 else np.zeros(U.shape[1]))
-            out = contraction(which, inputs, x, z, p, G, symmetric)
-            return out.by_x.T.copy(), out.by_z.T.copy(), out.by_p
-
-        return of_contraction
+    compute = staticmethod(contraction)
 
 
 def _of_each(name: str, value: TensorLike, d: int) -> Tensor:
