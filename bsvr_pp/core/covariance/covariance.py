@@ -210,8 +210,8 @@ class Factor:
     def __init__(self, covariance: Covariance, sites: Sites) -> None:
         if not sites.factored:
             raise ValueError("K must be positive semidefinite; add a jitter to its diagonal, centre the inputs")
-        self.covariance, self.sites = covariance, sites
-        rooted = sites.half.shape[1] > 0 and covariance.structure.root.shape[1] == 0
+        self.covariance, self.sites, self._by_root = covariance, sites, sites.half.shape[1] > 0
+        rooted = self._by_root and covariance.structure.root.shape[1] == 0
         self._structure = covariance._with_root if rooted else covariance.structure
         self.points, self.log_det = sites.points, float(sites.log_det)
 
@@ -219,10 +219,6 @@ class Factor:
     def nbytes(self) -> int:
         """Memory of K and of the factor."""
         return self.covariance.nbytes + self.sites.triangle.nbytes + self.sites.half.nbytes
-
-    @property
-    def _by_root(self) -> bool:
-        return self.sites.half.shape[1] > 0
 
     def marginals(self) -> tuple[Array, Array]:
         """Return the posterior and cavity variance of f at each input, (n,) each."""
