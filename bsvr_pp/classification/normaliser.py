@@ -76,11 +76,11 @@ class MeanKnown(Known):
     def __call__(self, f: ArrayLike) -> Array:
         """Log factor of each row of f (draws, n)."""
         draws, C, weight = self._at_points(f)
-        total = np.average(_known(draws, C), axis=1, weights=weight)
+        total = np.average(np.exp(_log_known_each(draws, C)), axis=1, weights=weight)
         return np.asarray(weight.sum() * np.log(total))
 
     def _share(self, draws: Array, C: Array, weight: Array) -> Array:
-        known = weight * _known(draws, C)
+        known = weight * np.exp(_log_known_each(draws, C))
         return np.asarray(weight.sum() * known / known.sum(axis=1, keepdims=True))
 
 
@@ -160,13 +160,6 @@ def _log_known_each(f: Array, C: Array) -> Array:
     size = np.abs(f)
     inside = np.minimum(size, 1.0)
     return np.log1p(np.exp(-C * (size + inside))) - C * (1.0 - inside) - np.log1p(np.exp(-2.0 * C))
-
-
-def _known(f: Array, C: Array) -> Array:
-    """Return ν(f), elementwise."""
-    size = np.abs(f)
-    inside = np.minimum(size, 1.0)
-    return np.exp(-C * (1.0 - inside)) * (1.0 + np.exp(-C * (size + inside))) / (1.0 + np.exp(-2.0 * C))
 
 
 @compiled
