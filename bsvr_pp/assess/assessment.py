@@ -387,8 +387,7 @@ def scores(prediction: xr.Dataset, y: ArrayLike) -> dict[str, float]:
     ValueError
         If the prediction lacks the targets' density or a quantile, or y is not the ``y_new`` of `predict`.
 
-    <sinc_model>
-    >>> result = bp.fit(bp.MeanField(), model, hyperparameters=at, progressbar=False)
+    <sinc_result>
     >>> prediction = bp.predict(result, [[0.0], [5.0]], model=model, y_new=[1.0, -0.2])
     >>> bp.scores(prediction, [1.0, -0.2])["coverage 95 %"]
     1.0

@@ -75,8 +75,7 @@ def loo(
         ``neighbours`` as in `predict` or with classes, or if result and model do not belong together.
     <no_result>
 
-    <sinc_model>
-    >>> result = bp.fit(bp.MeanField(), model, hyperparameters=at, progressbar=False)
+    <sinc_result>
     >>> bp.loo(result, model=model).n_data_points
     15
     """
@@ -152,8 +151,7 @@ def loo_predict(
         for MAP, which has no posterior of f.
     <no_result>
 
-    <sinc_model>
-    >>> result = bp.fit(bp.MeanField(), model, hyperparameters=at, progressbar=False)
+    <sinc_result>
     >>> left_out = bp.loo_predict(result, model=model)
     >>> bool(abs(left_out["y_log_density"].sum() - bp.loo(result, model=model).elpd) < 1e-10)
     True

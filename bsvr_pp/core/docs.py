@@ -15,6 +15,15 @@ Parameters
 X : (n_new, d) array
     New inputs."""
 
+_SINC_MODEL = """\
+Examples
+--------
+>>> import bsvr_pp as bp
+>>> from bsvr_pp.datasets import sinc
+>>> data = sinc(15, random_seed=1)
+>>> model = bp.default_model(data.X, data.y, kernel="rbf")
+>>> at = {"amplitude": 1.0, "inverse_lengthscale": 0.5, "C": 5.0, "epsilon": 0.1}"""
+
 PASSAGES = {
     "new_inputs": _NEW_INPUTS,
     "diagonal": """\
@@ -70,14 +79,9 @@ Examples
 >>> import numpy as np, bsvr_pp as bp
 >>> X = np.linspace(-3, 3, 30)[:, None]
 >>> y = np.sin(X[:, 0]) + 0.1 * np.cos(9 * X[:, 0])""",
-    "sinc_model": """\
-Examples
---------
->>> import bsvr_pp as bp
->>> from bsvr_pp.datasets import sinc
->>> data = sinc(15, random_seed=1)
->>> model = bp.default_model(data.X, data.y, kernel="rbf")
->>> at = {"amplitude": 1.0, "inverse_lengthscale": 0.5, "C": 5.0, "epsilon": 0.1}""",
+    "sinc_model": _SINC_MODEL,
+    "sinc_result": f"""{_SINC_MODEL}
+>>> result = bp.fit(bp.MeanField(), model, hyperparameters=at, progressbar=False)""",
     "pymc_model": """\
 Examples
 --------

@@ -158,8 +158,7 @@ def predict_distribution(
         As in `predict`; also for labels and ordered classes, which have only probabilities.
     <no_result>
 
-    <sinc_model>
-    >>> result = bp.fit(bp.MeanField(), model, hyperparameters=at, progressbar=False)
+    <sinc_result>
     >>> bp.predict_distribution(result, [[0.0]], model=model).interval(0.5)[1] > 0
     array([ True])
     """

@@ -27,11 +27,7 @@ from bsvr_pp.core.covariance.covariance import AnyCovariance, BlockDiagonal, Cro
 from bsvr_pp.core.losses import NoiseModel
 from bsvr_pp.model.affine import Affine
 from bsvr_pp.model.blocks import ONE_BLOCK, Blocks, Partition
-from bsvr_pp.model.compiled import (
-    Compiled,
-    CompiledModel,
-    quick,
-)
+from bsvr_pp.model.compiled import Compiled, CompiledModel, quick
 from bsvr_pp.model.gaussian import above, gradients, shape_of, value_of
 from bsvr_pp.model.gp import localize
 from bsvr_pp.model.sources import Sources

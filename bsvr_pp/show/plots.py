@@ -91,8 +91,7 @@ def plot_predictive(
     TypeError
         If results is not a dict of results of `fit`.
 
-    <sinc_model>
-    >>> result = bp.fit(bp.MeanField(), model, hyperparameters=at, progressbar=False)
+    <sinc_result>
     >>> bp.plot_predictive({"mean field": result}, model=model).axes[0].get_title()
     'mean field'
     """

@@ -190,8 +190,7 @@ def learn_noise_scales(
     ValueError
         If the result has draws, is a mode, or does not belong to the model, or the model has intervals or labels.
 
-    <sinc_model>
-    >>> result = bp.fit(bp.MeanField(), model, hyperparameters=at, progressbar=False)
+    <sinc_result>
     >>> scales = bp.learn_noise_scales(result, model=model, neighbours=8)
     >>> bp.predict(result, [[0.0], [5.0]], model=model, neighbours=scales)["y_variance"].shape
     (2,)
