@@ -88,14 +88,14 @@ def test_two_classes_that_a_line_separates():
     X, y = load_digits(return_X_y=True)
     chosen = np.random.default_rng(0).permutation(np.flatnonzero((y == 1) | (y == 7)))
     X, y = X[chosen], y[chosen]
-    svc = bp.BayesianSVC(random_state=0).fit(X[:150], y[:150])
-    P = svc.predict_proba(X[150:])
-    model = 1.0 / (1.0 + np.exp(-svc.decision_function(X[150:])))
-    assert log_loss(y[150:], P) < 0.7 * log_loss(y[150:], model)
+    svc = bp.BayesianSVC(random_state=0).fit(X[:200], y[:200])
+    P = svc.predict_proba(X[200:])
+    model = 1.0 / (1.0 + np.exp(-svc.decision_function(X[200:])))
+    assert log_loss(y[200:], P) < 0.7 * log_loss(y[200:], model)
     assert ((P[:, 1] > 0.5) == (model > 0.5)).all()
     svc.probability = "mean"
-    assert log_loss(y[150:], svc.predict_proba(X[150:])) == pytest.approx(
-        log_loss(y[150:], 1.0 / (1.0 + np.exp(-svc.decision_function(X[150:]))))
+    assert log_loss(y[200:], svc.predict_proba(X[200:])) == pytest.approx(
+        log_loss(y[200:], 1.0 / (1.0 + np.exp(-svc.decision_function(X[200:]))))
     )
 
 
