@@ -67,6 +67,7 @@ def compare(
     from bsvr_pp.estimators.training_data import Units
     from bsvr_pp.inference.protocol import Samples
     from bsvr_pp.inference.result import is_sampled
+    from bsvr_pp.model.blocks import mean_and_deviation
     from bsvr_pp.show.report import PICTURES, make_pictures, print_comparison, to_table
     from bsvr_pp.tables.files import without_formulas
 
@@ -76,7 +77,7 @@ def compare(
     print_notes(train.notes)
     counts = f"{len(train.y)} rows to train on, {len(test.y)} to test"
     console.print(f"[bold]{escape(title)}[/]: {counts}, {d} input{'s' * (d > 1)}, target {escape(train.target)}")
-    units = Units(train.X.mean(axis=0), train.X.std(axis=0), float(train.y.mean()), float(train.y.std()))
+    units = Units(*mean_and_deviation(train.X), float(train.y.mean()), float(train.y.std()))
     model = bp.default_model(units.inputs(train.X), units.targets(train.y))
     known = {"X_test": units.inputs(test.X), "y_test": units.targets(test.y), "model": model}
     made = [replace(m, **sampling) if isinstance(m, Samples) else m for m in map(make_method, chosen)]

@@ -273,5 +273,11 @@ def as_given(X: Array, y: Array) -> TrainingData:
 
 
 def width_of_tied(width: Array, tied: Tied) -> Array:
-    """Return widths of the columns; tied columns have the root of their sum of squares, as for one number."""
-    return width if tied is None else np.asarray(of_inputs(np.sqrt(np.bincount(tied, width**2)), tied))
+    """Return widths of the columns; tied columns have the root of their sum of squares, as for one number.
+
+    Tied columns are indicators: they vary by at most a half, and the width 1 is that of a constant, which adds nothing.
+    """
+    if tied is None:
+        return width
+    alone = np.bincount(tied)[np.array(tied)] == 1
+    return np.asarray(of_inputs(np.sqrt(np.bincount(tied, np.where(alone | (width < 1.0), width, 0.0) ** 2)), tied))

@@ -27,7 +27,8 @@ from bsvr_pp.tables import DataError, unique
 
 _DATE_PARTS = ("year", "day of year", "day of week", "hour")
 _KEPT = 10_000  # number of values of a column that are kept for its median
-_MOST, _CELLS, _ALWAYS = 1000, 10_000_000, 50  # words of a column with an indicator: most, cells if more than always
+FEW, _MOST, _CELLS = 50, 1000, 10_000_000  # words of a column with an indicator: always, most, and cells if more
+ANOTHER = " is another word"  # end of the name of an indicator of all other words, which no training row may have
 _SHOWN = 5  # number of words that are named in a note
 _CODES = 10  # up to this number of words such as 3G, they are words
 _NINES = 999, 9999, 99999, 999999  # numbers, also with a minus, that people write where there is no value,
@@ -171,7 +172,9 @@ def _clock(times: pd.Series) -> tuple[Array, ...]:
     clock = times.dt.tz_localize(None).dt
     seconds = clock.second + clock.microsecond / 1e6 + clock.nanosecond / 1e9
     day = clock.day_of_year.where((clock.month < 3) | clock.is_leap_year, clock.day_of_year + 1)
-    parts = (clock.year, day, clock.day_of_week, clock.hour + (clock.minute + seconds / 60) / 60)
+    hour = clock.hour + (clock.minute + seconds / 60) / 60
+    year = clock.year + (day - 1 + hour / 24) / 366  # a whole year would be a step at each New Year's Day
+    parts = (year, day, clock.day_of_week, hour)
     return tuple(part.to_numpy(dtype=np.float64, na_value=np.nan) for part in parts)
 
 
@@ -237,7 +240,8 @@ class Column(ABC):
     ``parts`` are the words that have an indicator, or the parts of a date that vary, in a ``zone`` or without one.
     ``medians`` fill gaps: of the number, or of each part of the date. ``gaps`` counts gaps in the training rows; if
     there are any, the last encoded column is their indicator. ``others`` counts the words of the training rows without
-    an indicator. ``regression`` fills gaps of the number: an intercept, and a slope of each encoded column.
+    an indicator; they, and words of other tables, share one if there is ``another``. ``regression`` fills gaps of the
+    number: an intercept, and a slope of each encoded column.
     """
 
     name: str
@@ -247,6 +251,7 @@ class Column(ABC):
     others: int = 0
     regression: tuple[float, ...] = ()
     zone: str | None = None
+    another: bool = False
 
     key: ClassVar[str]  # in files
     plural: ClassVar[str]  # in messages
@@ -263,14 +268,15 @@ class Column(ABC):
         """Return words with their numbers of rows, or numbers, or the parts of dates and their zone; without gaps."""
 
     @classmethod
-    def _of(cls, name: str, summary: Summary) -> Column:
-        """Return the encoding of a column, or why it has none."""
+    def _of(cls, name: str, summary: Summary, most: int) -> Column:
+        """Return the encoding of a column, with indicators of the ``most`` frequent words, or why it has none."""
         return cls(name, (), tuple(float(np.median(values)) for values in summary.values), summary.gaps)
 
     @property
     def names(self) -> tuple[str, ...]:
         """Names of the encoded columns."""
         names = [f"{self.name}{self.between}{part}" for part in self.parts] or [self.name]
+        names += [f"{self.name}{ANOTHER}"] * self.another
         return (*names, f"{self.name} is missing") if self.gaps else tuple(names)
 
     @property
@@ -282,7 +288,7 @@ class Column(ABC):
 
     def transform(self, values: pd.Series) -> tuple[list[Array], tuple[str, ...]]:
         """Return encoded columns, and notes on words and gaps that the training rows lack."""
-        missing, fills = values.isna().to_numpy(), self.medians or self.blank * len(self.parts)
+        missing, fills = values.isna().to_numpy(), self.medians or self.blank * (len(self.parts) + self.another)
         found, notes = ([np.full(len(values), np.nan)] * len(fills), ()) if missing.all() else self._encoded(values)
         encoded = [np.where(missing, fill, column) for fill, column in zip(fills, found, strict=True)]
         if self.gaps:
@@ -315,7 +321,7 @@ class Numbers(Column):
 
 
 class Words(Column):
-    """A column of words: each has an indicator (0 or 1), unknown ones have none, and all have one lengthscale."""
+    """A column of words: each has an indicator (0 or 1), others have none or share one; all have one lengthscale."""
 
     key, plural, types = "words", "words", "string empty categorical"
     between, tied, filled, blank = "=", True, "encoded as no word", (0.0,)
@@ -325,7 +331,7 @@ class Words(Column):
         return Counter(_words_of(values).tolist()), (), None
 
     @classmethod
-    def _of(cls, name: str, summary: Summary) -> Column:
+    def _of(cls, name: str, summary: Summary, most: int) -> Column:
         words = summary.words
         if not words:
             raise DataError(f"column {name!r} has no values: leave it out")
@@ -338,15 +344,17 @@ class Words(Column):
                 f"column {name!r} has another text in each row: leave it out if it identifies the rows, or convert "
                 "it if it has numbers"
             )
-        most = max(_ALWAYS, min(_MOST, _CELLS // (summary.known + summary.gaps)))
-        common = sorted(words, key=lambda word: (-words[word], word))[:most]
-        return cls(name, tuple(sorted(common)), (), summary.gaps, len(words) - len(common))
+        enough = max(FEW, min(most, _CELLS // (summary.known + summary.gaps)))
+        common = sorted(words, key=lambda word: (-words[word], word))[:enough]
+        others = len(words) - len(common)
+        another = len(words) > 2  # of two such as yes and no there is rarely a third
+        return cls(name, tuple(sorted(common)), (), summary.gaps, others, another=another)
 
     @property
     def notes(self) -> tuple[str, ...]:
         """Notes for the user on what the encoding does."""
         shown = ", ".join(self.parts[:_SHOWN]) + (", …" if len(self.parts) > _SHOWN else "")
-        rest = f"; {self.others} rarer words are encoded as none of them" if self.others else ""
+        rest = f"; {self.others} rarer words share one" if self.others else ""
         said = f"column {self.name!r} has words: an indicator for each of {len(self.parts)} ({shown}){rest}"
         gaps = f"column {self.name!r} has {self.gaps} gaps: an indicator is added"
         return (said, gaps) if self.gaps else (said,)
@@ -354,13 +362,14 @@ class Words(Column):
     def _encoded(self, values: pd.Series) -> tuple[Sequence[NDArray[np.bool_]], tuple[str, ...]]:
         words = _words_of(values)
         place = pd.Index(self.parts, dtype=object).get_indexer(words)  # arrays of text would lose NUL at the end
-        found = [place == k for k in range(len(self.parts))]
         unknown = values.notna().to_numpy() & (place < 0)
+        found = [place == k for k in range(len(self.parts))] + [unknown] * self.another
         if not unknown.any():
             return found, ()
         kinds = sorted(set(words[unknown].tolist()))
         shown = ", ".join(map(repr, kinds[:_SHOWN])) + (", …" if len(kinds) > _SHOWN else "")
-        note = f"has words without an indicator ({shown}) in {unknown.sum()} rows: they are encoded as none"
+        how = "another word" if self.another else "none"
+        note = f"has words without an indicator ({shown}) in {unknown.sum()} rows: they are encoded as {how}"
         return found, (f"column {self.name!r} {note}",)
 
 
@@ -375,8 +384,10 @@ class Dates(Column):
         return {}, _clock(times), zone
 
     @classmethod
-    def _of(cls, name: str, summary: Summary) -> Column:
-        varying = [i for i, values in enumerate(summary.values) if values[0] < values[-1]] or [0] * bool(summary.gaps)
+    def _of(cls, name: str, summary: Summary, most: int) -> Column:
+        # The year varies only with its number: within one, the day and the hour are enough.
+        ends = [(np.floor(v[0]), np.floor(v[-1])) if i == 0 else (v[0], v[-1]) for i, v in enumerate(summary.values)]
+        varying = [i for i, (first, last) in enumerate(ends) if first < last] or [0] * bool(summary.gaps)
         if not varying:
             raise DataError(f"column {name!r} is constant (one date): leave it out")
         medians = tuple(float(np.median(summary.values[i])) for i in varying)
@@ -407,16 +418,16 @@ class Encoding:
     columns: tuple[Column, ...]
 
     @classmethod
-    def of(cls, summaries: Mapping[str, Summary]) -> Encoding:
-        """Make the encoding from the summaries of the columns."""
-        encoding = cls(tuple(summary.kind._of(name, summary) for name, summary in summaries.items()))
+    def of(cls, summaries: Mapping[str, Summary], most: int = _MOST) -> Encoding:
+        """Make the encoding from the summaries of the columns; ``most`` words of each have an indicator."""
+        encoding = cls(tuple(summary.kind._of(name, summary, most) for name, summary in summaries.items()))
         unique(encoding.names, "encoded columns would")
         return encoding
 
     @classmethod
-    def of_table(cls, table: pd.DataFrame) -> Encoding:
-        """Make the encoding of a table, with the regressions that fill gaps of its numbers."""
-        encoding = cls.of(summarize(table))
+    def of_table(cls, table: pd.DataFrame, most: int = _MOST) -> Encoding:
+        """Make the encoding `of` a table, with the regressions that fill gaps of its numbers."""
+        encoding = cls.of(summarize(table), most)
         inputs, _ = encoding.transform(table)
         columns = []
         for column in encoding.columns:

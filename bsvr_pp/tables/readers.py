@@ -11,7 +11,17 @@ from numpy.typing import NDArray
 
 from bsvr_pp.core.arrays import Array, check_share, check_size, check_spread, generator
 from bsvr_pp.tables import DataError, check_columns, check_target, of_file
-from bsvr_pp.tables.columns import Column, Encoding, Numbers, Words, finite_numbers, kind_of, refuse_written_numbers
+from bsvr_pp.tables.columns import (
+    ANOTHER,
+    FEW,
+    Column,
+    Encoding,
+    Numbers,
+    Words,
+    finite_numbers,
+    kind_of,
+    refuse_written_numbers,
+)
 from bsvr_pp.tables.files import open_table
 
 Rows = NDArray[np.intp]
@@ -69,11 +79,11 @@ class Table:
         return checked(Dataset(X, self.y, encoding.names, self.target, notes), self.path), encoding
 
     def split(self, test_fraction: float, random_seed: int) -> tuple[Dataset, Dataset]:
-        """Split the rows at random into a training and a test set, and encode both by the training set."""
+        """Split the rows at random, and encode both sets by the training set, with few indicators of words."""
         whole, _ = self.encode()
         train, test = _split_rows(len(self.y), test_fraction, random_seed)
         with of_file(f"the training rows of {self.path}"):
-            encoding = Encoding.of_table(self.inputs.iloc[train])
+            encoding = Encoding.of_table(self.inputs.iloc[train], FEW)
             (X, _), (X_test, unknown) = (encoding.transform(self.inputs.iloc[rows]) for rows in (train, test))
         notes = whole.notes + tuple(f"test rows: {note}" for note in unknown)
         known = replace(whole, X=X, y=self.y[train], inputs=encoding.names, notes=notes)
@@ -208,6 +218,8 @@ def check_rows(path: str, n: int) -> None:
 
 def check_column(path: str, name: str, values: Array) -> None:
     """Check that a column varies, is not too large and not lost in rounding; smallest and largest values suffice."""
+    if np.ptp(values) == 0 and name.endswith(ANOTHER):
+        return
     if np.ptp(values) == 0:
         raise DataError(f"{path}: column {name!r} is constant ({values[0]:g})")
     try:

@@ -47,6 +47,7 @@ def test_the_words_of_a_column_and_its_gaps_have_one_lengthscale(fitted):
     assert list(machine.relevance_.index) == [
         "size",
         *(f"town={town}" for town in ("Bonn", "Jena", "Kiel", "Ulm")),
+        "town is another word",
         "town is missing",
     ]
     assert np.unique(machine.relevance_[1:]).size == np.unique(machine.lengthscale_[1:]).size == 1
@@ -103,3 +104,7 @@ def test_persons_with_few_rows_each_have_effects():
     ridge = make_pipeline(encode, RidgeCV(np.logspace(-2, 2, 9))).fit(table[train], y[train])
     ours, others = (np.mean((each.predict(table[~train]) - y[~train]) ** 2) for each in (svr, ridge))
     assert ours < 0.8 * others
+    new = ~train & ~np.isin(person, person[train])
+    low, high = svr.predict_interval(table[new], coverage=0.9).T
+    assert np.mean((low <= y[new]) & (y[new] <= high)) > 0.8 and new.sum() > 20
+    assert svr.relevance_.index[-2:].tolist() == ["person is another word", "x"]

@@ -65,7 +65,7 @@ _NEAREST = 64  # nearest rows whose densities are used
 _WORTH = 0.05  # nats a row that justify more rows in predictions,
 _GOLDEN = 0.5 * (5.0**0.5 - 1.0)  # turn after which the numbers of the first rows are even, however many they are
 _COST = 1.4  # and power of their number that reduces the rows compared
-_BIASED = 4.0  # standard errors by which the mean of targets must be missed
+_BIASED = 2.0  # standard errors by which the mean of targets must be missed
 _CLEAR = 2.0  # nats of all rows that several scales must gain where rows are left out
 _TURNS = 8  # of computing weights and offsets
 
