@@ -68,6 +68,7 @@ _FEW = Integrated(points=32, kept=12)  # in this way: more points gain little (t
 _EACH = 4  # rows for each lengthscale below which rows that are left out judge these (docs/defaults.md),
 _BEHIND = 1.6  # and a loss in one part, relative to the best, from which the others are not needed
 _VALUES, _ROWS = 3, 10  # largest number of values of targets that are few, and smallest number of rows that say so
+_SKEWED = 4.0  # standard errors by which few rows miss their mean if their noise has scales
 _CHECKED = 20, 60  # smallest number of rows whose coverage is checked, and largest number of those checked,
 _TOO_FEW = 0.7  # and share of them in intervals of 90 % that chance does not explain: of 29 real sets none has less
 
@@ -215,7 +216,7 @@ class RegressionFit(StandardFit):
         if self.model.noise in ("gaussian", "pinball") or not self.rows.exact or len(self.fitted.posteriors) != 1:
             return False
         mean, noise = self.fitted.posteriors[0].cavity_mean, self.problem.noise_at(self.point)
-        return equal or is_biased(mean, noise, self.problem.targets, self.rows.weight)
+        return equal or is_biased(mean, noise, self.problem.targets, self.rows.weight, _SKEWED)
 
     def with_scales(self, far: TrainingData) -> tuple[Self, Array, Array]:
         """Return the fit with noise scales learned from its rows and ``far`` ones; log densities, precisions of all."""

@@ -346,11 +346,11 @@ def _learned(
     return RowScales(scales, log_density, np.exp(joint - log_density[:, None]) @ (1.0 / scales.factors))
 
 
-def is_biased(mean: Array, noise: NoiseModel, targets: Array, weight: Array) -> bool:
-    """Return whether targets (n,) are not at their mean given the others, as where the noise is skewed."""
+def is_biased(mean: Array, noise: NoiseModel, targets: Array, weight: Array, errors: float = _BIASED) -> bool:
+    """Return whether targets (n,) miss their mean given the others by standard errors, as where noise is skewed."""
     known = np.isfinite(mean)
     residual, times = (targets - mean - noise.mean)[known], weight[known]
-    return abs(float(times @ residual)) > _BIASED * float(residual.std()) * float(times.sum()) ** 0.5
+    return abs(float(times @ residual)) > errors * float(residual.std()) * float(times.sum()) ** 0.5
 
 
 def _weigh(known: Array, given: Array, times: Array, before: NoiseScales | None = None) -> NoiseScales:
