@@ -20,9 +20,12 @@ from bsvr_pp.cli.messages import Output, Seed, Target, fail, failing, print_note
 from bsvr_pp.methods import METHODS, make_method
 
 if TYPE_CHECKING:
+    import pymc as pm
     import xarray as xr
 
+    from bsvr_pp.estimators.training_data import Units
     from bsvr_pp.inference.protocol import Method
+    from bsvr_pp.model.priors import Tied
     from bsvr_pp.tables.readers import Dataset
 
 _COMPILED_ROWS = 12  # a fit of these takes no time compared with compilation
@@ -64,10 +67,8 @@ def compare(
     # PyMC is slow to import; the input is checked before.
     import matplotlib
 
-    from bsvr_pp.estimators.training_data import Units
     from bsvr_pp.inference.protocol import Samples
     from bsvr_pp.inference.result import is_sampled
-    from bsvr_pp.model.blocks import mean_and_deviation
     from bsvr_pp.show.report import PICTURES, make_pictures, print_comparison, to_table
     from bsvr_pp.tables.files import without_formulas
 
@@ -77,12 +78,11 @@ def compare(
     print_notes(train.notes)
     counts = f"{len(train.y)} rows to train on, {len(test.y)} to test"
     console.print(f"[bold]{escape(title)}[/]: {counts}, {d} input{'s' * (d > 1)}, target {escape(train.target)}")
-    units = Units(*mean_and_deviation(train.X), float(train.y.mean()), float(train.y.std()))
-    model = bp.default_model(units.inputs(train.X), units.targets(train.y))
+    units, model = _default(train)
     known = {"X_test": units.inputs(test.X), "y_test": units.targets(test.y), "model": model}
     made = [replace(m, **sampling) if isinstance(m, Samples) else m for m in map(make_method, chosen)]
     console.print("  compilation …")
-    _compile([method for method in made if not isinstance(method, Samples)], d)
+    _compile([method for method in made if not isinstance(method, Samples)], d, train.tied)
     fit = partial(bp.fit, model=model, random_seed=seed, progressbar=progress and sys.stderr.isatty())
     results, skipped = _fit_all(made, fit, len(train.y), full_nuts, console, output)
     if not results:
@@ -130,12 +130,26 @@ def _read(data: Path | None, target: str | None, test_fraction: float, seed: int
     return checked(train, "the training rows"), test
 
 
-def _compile(methods: list[Method], d: int) -> None:
+def _default(train: Dataset) -> tuple[Units, pm.Model]:
+    """Return units of the data, and the default model in them: words of a column share a lengthscale, as in a fit."""
+    from bsvr_pp.estimators.training_data import Units, width_of_tied
+    from bsvr_pp.model.blocks import mean_and_deviation
+    from bsvr_pp.model.priors import Inputs, default_model_of
+
+    mean, deviation = mean_and_deviation(train.X)
+    units = Units(mean, width_of_tied(deviation, train.tied), float(train.y.mean()), float(train.y.std()))
+    inputs = Inputs.standardised(units.inputs(train.X), ard=True, tied=train.tied)
+    return units, default_model_of(inputs, units.targets(train.y))
+
+
+def _compile(methods: list[Method], d: int, tied: Tied) -> None:
     """Fit a few rows with ``d`` inputs, so that no time of a method includes the compilation of shared code."""
     import numpy as np
 
+    from bsvr_pp.model.priors import Inputs, default_model_of
+
     X = np.random.default_rng(0).normal(size=(_COMPILED_ROWS, d))
-    small = bp.default_model(X, X[:, 0])
+    small = default_model_of(Inputs.standardised(X, ard=True, tied=tied), X[:, 0])
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")  # these rows are not the user's
         for method in methods:

@@ -344,6 +344,13 @@ def default_model(
     return standard_model(known, targets, noise, kernel, of_noise=of_noise, scale=units, blocks=blocks)
 
 
+def default_model_of(inputs: Inputs, targets: Array) -> pm.Model:
+    """Make `default_model` of inputs that may be tied."""
+    location, scale = location_and_scale(targets)
+    of_noise, units = {"beta": BETA, "quantile": _MEDIAN}, (scale, location**2 + scale**2)
+    return standard_model(inputs, targets, "soft_insensitive", "rational_quadratic", of_noise=of_noise, scale=units)
+
+
 def standard_model(
     inputs: Inputs,
     y: Array,

@@ -39,6 +39,7 @@ class Dataset:
     inputs: tuple[str, ...]
     target: str
     notes: tuple[str, ...] = ()
+    tied: tuple[int, ...] | None = None  # numbers of groups of inputs, of which a column of words is one
 
     def split(
         self, test_fraction: float, random_seed: int | np.random.Generator | None = None
@@ -86,7 +87,7 @@ class Table:
             encoding = Encoding.of_table(self.inputs.iloc[train], FEW)
             (X, _), (X_test, unknown) = (encoding.transform(self.inputs.iloc[rows]) for rows in (train, test))
         notes = whole.notes + tuple(f"test rows: {note}" for note in unknown)
-        known = replace(whole, X=X, y=self.y[train], inputs=encoding.names, notes=notes)
+        known = replace(whole, X=X, y=self.y[train], inputs=encoding.names, notes=notes, tied=encoding.tied)
         return known, replace(known, X=X_test, y=self.y[test])
 
 

@@ -69,6 +69,8 @@ def test_test_rows_are_encoded_as_the_training_rows(tmp_path):
         path = write(FRAME.assign(town=np.where(np.arange(N) == test[0], "Kiel", towns)), tmp_path / f"{seed}.csv")
         train, held_out = read_data(path, "price").split(0.2, seed)
         assert train.inputs == held_out.inputs and "town=Kiel" not in train.inputs
+        of_town = [k for name, k in zip(train.inputs, train.tied, strict=True) if name.startswith("town")]
+        assert len(of_town) > len(set(of_town)) == 1  # words of a column share a lengthscale
         assert train.X.shape == (24, len(train.inputs)) and held_out.X.shape == (6, len(train.inputs))
         assert any("test rows: column 'town' has words without an indicator ('Kiel')" in note for note in train.notes)
 
