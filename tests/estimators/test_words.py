@@ -85,8 +85,8 @@ def test_the_covariance_depends_on_whether_words_are_equal(kernel):
     if kernel == "main_effects":
         e = np.exp(-0.5 * point["effect_inverse_lengthscale"] ** 2 * np.stack([squares[0], 0.5 * square]))
         detailed = e + point["effect_detail"] ** 2 * e**16
-        same = 1.0 + point["effect_detail"] ** 2  # of the three words that neither row has
-        effects = np.stack([detailed[0], 2.0 * detailed[1] + 3.0 * same])
+        same = 1.0 + point["effect_detail"] ** 2  # of the four words that neither row has, one of them no row
+        effects = np.stack([detailed[0], 2.0 * detailed[1] + 4.0 * same])
         expected += np.tensordot(point["effect_amplitude"] ** 2, effects, 1)
     expected += 1e-6 * np.eye(N)
     K = problem.at(point)[0].dense()
