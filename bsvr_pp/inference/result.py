@@ -464,9 +464,8 @@ def _tree(
     of_f = latent if as_data or not problem.n_inputs else {**latent, "inputs": inputs}
     as_f = {name: [layout.row, f"{name}_dim_1"][: np.ndim(value)] for name, value in of_f.items()}
     named = {name: value for name, value in draws.items() if name in problem.model.named_vars}
-    kind = (
-        np.int64 if problem.loss.targets.values or problem.ends.cutpoints else np.float64
-    )  # ArviZ draws classes apart
+    # ArviZ draws densities of real numbers, but not of classes.
+    kind = np.int64 if problem.loss.targets.values or problem.ends.cutpoints else np.float64
     groups = {
         "posterior": drawn(named),
         **({} if len(named) == len(draws) else {"location": drawn({problem.prior.name: draws[problem.prior.name]})}),

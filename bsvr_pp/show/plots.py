@@ -508,9 +508,8 @@ def calibration_picture(
         col_wrap=len(pit),
         figure_kwargs=dict(figsize=(max(2.7 * len(pit), 4.0), 5.6), sharex=True, sharey=True, layout="constrained"),
     )
-    picture.viz["figure"].item().axes[0].autoscale(
-        axis="y"
-    )  # ArviZ sets limits of each panel, of which the last remain
+    # ArviZ sets the limits of each panel, and those of the last would hold for all.
+    picture.viz["figure"].item().axes[0].autoscale(axis="y")
     return picture
 
 
