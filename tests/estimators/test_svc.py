@@ -321,3 +321,14 @@ def test_wrong_labels_in_separated_classes_leave_no_constant(apart, wrong, seed)
     assert np.mean((probability > 0.5) == classes) > 0.98
     assert svc.log_evidence_ > 300 * np.log(0.5) + 30.0
     assert probability[classes == 1].mean() == pytest.approx(1.0 - wrong, abs=0.06)
+
+
+def test_numbers_of_persons_are_found_as_an_input():
+    """A search from one start ends where they hardly count, at a log loss of .59."""
+    rng = np.random.default_rng(2017)
+    person = rng.integers(1, 41, 1400)
+    effect, x = 2.0 * rng.normal(size=41), rng.normal(size=(1400, 2))
+    p = 1.0 / (1.0 + np.exp(-effect[person] - x[:, 0]))
+    X, y = np.column_stack([person, x]), rng.random(1400) < p
+    svc = bp.BayesianSVC(random_state=0).fit(X[:400], y[:400])
+    assert log_loss(y[400:], svc.predict_proba(X[400:])) < 0.55

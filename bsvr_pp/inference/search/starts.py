@@ -100,7 +100,7 @@ def choose_starts(
     Then come draws from the priors, or around the first point if a prior is improper. None has a potential of -inf.
     A search finds a function that oscillates many times over the rows only from near its lengthscale. The short one is
     therefore that of largest ``value`` among halves down to the distance of rows. Labels have one start like this, or
-    one for wrong labels.
+    one for wrong labels, and one for a wave along an input.
     """
     initial, roles = initial_point(problem), find_roles(problem)
     y, X = problem.targets, problem.inputs
@@ -125,18 +125,23 @@ def choose_starts(
     short = _halves(spread, y.size ** (1.0 / d))
     slight, long = _SLIGHT * scale / d**0.5, spread * d**0.5
 
+    kept = _without_lengthscales(initial, roles)
+
     def of_wave(noise: float, each: float | None) -> Point:
         """Return a start with a lengthscale of all main effects, or of f if there are none."""
         ls, effects = each or long, "effect" in roles.values()
         more = {"effect": scale if each else slight, "effect inverse lengthscale": 1.0 / ls}
-        return guessed(2.0**0.5 / noise, 0.3 * noise, long if effects else ls, scale**2, **more)
+        found = guessed(2.0**0.5 / noise, 0.3 * noise, long if effects else ls, scale**2, **more)
+        return found | kept if labels else found
 
     several = 1 < widths.size < _FLAT and y.size > _FEWEST
     waves = list(_along_inputs(X, y, _value_of_each(problem), of_wave, value)) if value and several else []
     if labels:
         tried = [*(guessed(1.0, 0.0, each, 1.0) for each in short[1:]), *waves]
         steep = guessed(epsilon=0.0, lengthscale=long / _STEEPER, bias=1.0, **_WRONG)
-        known = [_of_labels(initial, roles, tried, steep, value)]
+        best = _of_labels(initial, roles, tried, steep, value)
+        known = _distinct([best, _best(waves, value)] if waves else [best])
+        restarts = max(restarts, len(known))
     else:
         narrow = [guessed(2.0**0.5 / least, 0.3 * least, each, scale**2, effect=slight) for each in short]
         known = [
@@ -146,12 +151,16 @@ def choose_starts(
             guessed(1.0 / scale, 0.05 * scale, 2.0**0.5 * spread, 100 * scale**2),
             guessed(10.0 / scale, 0.05 * scale, long, 100 * scale**2),
         ]
-    new = _distinct(known)
-    starts = [point for point in new if _is_possible(problem, point)][:restarts]
+    return _completed(problem, _distinct(known), restarts, rng)
+
+
+def _completed(problem: Problem, known: list[Point], restarts: int, rng: Generator) -> list[Point]:
+    """Return the known starts that are possible, and draws from the priors up to the number of ``restarts``."""
+    starts = [point for point in known if _is_possible(problem, point)][:restarts]
     for _ in range(_TRIED):
         if len(starts) == restarts:
             break
-        drawn = _draw(problem, rng, new[0])
+        drawn = _draw(problem, rng, known[0])
         if _is_possible(problem, drawn):
             starts.append(drawn)
     if not starts:
@@ -163,6 +172,11 @@ def choose_starts(
     return starts
 
 
+def _without_lengthscales(initial: Point, roles: Mapping[str, str]) -> Point:
+    """Return the initial values of all hyperparameters of a role that are no lengthscale."""
+    return {name: initial[name] for name, role in roles.items() if "lengthscale" not in role}
+
+
 def _of_labels(
     initial: Point, roles: Mapping[str, str], tried: list[Point], steep: Point, value: Callable[[Point], float] | None
 ) -> Point:
@@ -170,7 +184,7 @@ def _of_labels(
 
     It is ``steep``, with labels of which some are wrong, if that is clearly better, also than right steep ones.
     """
-    kept = {name: initial[name] for name, role in roles.items() if "lengthscale" not in role}
+    kept = _without_lengthscales(initial, roles)
     best = _best([initial, *(point | kept for point in tried)], value)
     wrong = steep | {name: each for name, each in kept.items() if roles[name] not in _WRONG}
     clearly = value is not None and value(wrong) - _CLEARLY > max(value(best), value(steep | kept))
