@@ -132,12 +132,11 @@ def _read(data: Path | None, target: str | None, test_fraction: float, seed: int
 
 def _default(train: Dataset) -> tuple[Units, pm.Model]:
     """Return units of the data, and the default model in them: words of a column share a lengthscale, as in a fit."""
-    from bsvr_pp.estimators.training_data import Units, width_of_tied
-    from bsvr_pp.model.blocks import mean_and_deviation
+    from bsvr_pp.estimators.training_data import Units, as_given
     from bsvr_pp.model.priors import Inputs, default_model_of
 
-    mean, deviation = mean_and_deviation(train.X)
-    units = Units(mean, width_of_tied(deviation, train.tied), float(train.y.mean()), float(train.y.std()))
+    of_inputs = Units.of(as_given(train.X, train.y), train.tied)
+    units = replace(of_inputs, location=float(train.y.mean()), unit=float(train.y.std()))
     inputs = Inputs.standardised(units.inputs(train.X), ard=True, tied=train.tied)
     return units, default_model_of(inputs, units.targets(train.y))
 

@@ -327,7 +327,7 @@ def default_model(
     >>> sorted(v.name for v in model.free_RVs)
     ['C', 'amplitude', 'epsilon', 'f_rotated_', 'inverse_alpha', 'inverse_lengthscale']
     """
-    inputs, targets, width, location, scale = _scales(X, y)
+    inputs, targets, width, *_ = _scales(X, y)
     check_choice("noise", noise, NOISES)
     check_kernel(kernel)
     check_ard(kernel, ard)
@@ -339,16 +339,24 @@ def default_model(
     if kernel == "main_effects":
         levels, scales, pairs = taken_by_main_effects(inputs, None, 1.0, warping)
         known = known._replace(levels=Levels.of(inputs, levels), warping=scales, pairs=pairs)
-    of_noise = {"beta": BETA if beta is None else beta, "quantile": quantile}
-    units = scale, location**2 + scale**2
-    return standard_model(known, targets, noise, kernel, of_noise=of_noise, scale=units, blocks=blocks)
+    beta = BETA if beta is None else beta
+    return default_model_of(known, targets, noise, kernel, beta=beta, quantile=quantile, blocks=blocks)
 
 
-def default_model_of(inputs: Inputs, targets: Array) -> pm.Model:
-    """Make `default_model` of inputs that may be tied."""
+def default_model_of(
+    inputs: Inputs,
+    targets: Array,
+    noise: str = "soft_insensitive",
+    kernel: Kernel = "rational_quadratic",
+    *,
+    beta: float = BETA,
+    quantile: float = _MEDIAN,
+    blocks: Blocks | None = None,
+) -> pm.Model:
+    """Make `default_model` without checks, of inputs that may be tied."""
     location, scale = location_and_scale(targets)
-    of_noise, units = {"beta": BETA, "quantile": _MEDIAN}, (scale, location**2 + scale**2)
-    return standard_model(inputs, targets, "soft_insensitive", "rational_quadratic", of_noise=of_noise, scale=units)
+    of_noise, units = {"beta": beta, "quantile": quantile}, (scale, location**2 + scale**2)
+    return standard_model(inputs, targets, noise, kernel, of_noise=of_noise, scale=units, blocks=blocks)
 
 
 def standard_model(

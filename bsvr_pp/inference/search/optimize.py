@@ -157,7 +157,7 @@ def _judged(
     """
     best = optima[0]
     constant = constant_of(problem, best.point, fixed) if few else None
-    close = few and constant and few.value_at(constant) >= few.value_at(best.point) - _CLOSE
+    close = few and constant and few.value_at(best.point) - _CLOSE <= few.value_at(constant)
     if constant and close and whole.value_at(constant) > best.objective + _ABOVE:
         optima.append(whole.climb(constant))
     best, *others = _sorted(optima)
