@@ -10,13 +10,13 @@ from collections.abc import Iterable, Sequence
 from copy import deepcopy
 from dataclasses import dataclass, replace
 from functools import cached_property
-from typing import Any, NamedTuple, Self, cast
+from typing import NamedTuple, Self, cast
 
 import numpy as np
 from numpy.typing import NDArray
 from sklearn.model_selection import KFold
 
-from bsvr_pp.core.approximations import LatentPosterior, Mode, find_mode
+from bsvr_pp.core.approximations import Mode, find_mode
 from bsvr_pp.core.arrays import Array, warn
 from bsvr_pp.core.compiler import interruptible, threads_for
 from bsvr_pp.estimators.base import LocalBlocks, warn_unless_converged
@@ -227,44 +227,16 @@ class RegressionFit(StandardFit):
         return self.changed(found=fitted), log_density, found.precision
 
     def with_rows(self, new: TrainingData) -> Self:
-        """Return the fit with more rows, in units of the data, at the same hyperparameters and scales of the noise.
-
-        A row changes the sites of all others: the solver starts at the current sites and runs until it converges. Only
-        blocks with new rows are solved.
-        """
-        new, before, fitted = new.in_units(self.units), self.problem, self.fitted
-        sites = "dual_coef", "site_precision"
-        rows, place = self.rows.joined(new, merge=not self.blocks.local)
-        blocks = self.blocks.grown(new.X)
-        problem, method = self.model.problem(rows, blocks), cast(IntegratesLatent, self.method.latent)
-
-        def solved(some: Problem, start: Array, point: Point = self.point) -> LatentPosterior:
-            K, mean, noise = some.at(point)
-            return method.solve(K, some.targets, noise, mean, start)
-
-        def spread(old: LatentPosterior, *names: str) -> Array:
-            found = np.zeros((len(names), len(rows.y)))
-            found[:, place] = [getattr(old, name) for name in names]
-            return found
-
+        """Return the fit with more rows, in units of the data, solved at the same hyperparameters and noise scales."""
+        new = new.in_units(self.units)
+        rows, blocks = self.rows.joined(new, merge=not self.blocks.local), self.blocks.grown(new.X)
+        problem, latent = self.model.problem(rows, blocks), cast(IntegratesLatent, self.method.latent)
         with threads_for(len(rows.y)):
-            if not blocks.several:
-                pairs = zip(fitted.posteriors, fitted.points, strict=True)
-                found = [solved(problem, spread(old, *sites), point) for old, point in pairs]
+            if blocks.several:  # solved at first use
+                state = replace(self.found, posteriors=[], log_evidence=np.nan)
             else:
-                (old,) = fitted.posteriors
-                names = *sites, "mean", "variance", "cavity_variance"
-                vectors: dict[str, Any] = dict(zip(names, spread(old, *names), strict=True))
-                start, value, converged = spread(old, *sites), fitted.log_evidence, old.converged
-                for block in np.unique(blocks.assign(new.X)):
-                    index, known = blocks.rows(block), place[before.blocks.rows(block)]
-                    part = solved(problem.part(block), start[:, index])
-                    value += part.log_evidence - solved(before.part(block), start[:, known]).log_evidence
-                    converged = converged and part.converged
-                    for name, values in vectors.items():
-                        values[index] = getattr(part, name)
-                found = [replace(old, **vectors, support=old.support[:0], log_evidence=value, converged=converged)]
-            state = fitted.updated(found, method).with_scales(problem, fitted.scales)
+                state = self.fitted.updated([solve_at(problem, latent, point) for point in self.fitted.points], latent)
+            state = state.with_scales(problem, self.found.scales)
         fit = replace(self, rows=rows, blocks=blocks, found=state).keeping(problem)
         return fit if self.slopes is None else fit.monotone(self.slopes)
 

@@ -281,10 +281,13 @@ class BayesianSVR(TargetPredictions, SavedEstimator, RegressorMixin, BaseEstimat
             raise ValueError(f"rows are added to inputs, and new rows change the columns of a {words}: fit again")
         inputs, targets = new_inputs(self, X), targets_of(y, allowed=True)
         weight, values = checked_weights(sample_weight, len(inputs)), numbers("y", targets.y, (len(inputs),))
-        new = fit.rows.like(targets.rows(inputs, values, weight, logs=fit.units.logarithm))
+        new = targets.rows(inputs, values, weight, logs=fit.units.logarithm)
+        if new.exact != fit.rows.exact:
+            kind, got = ("exact targets", "intervals") if fit.rows.exact else ("intervals", "exact targets")
+            raise ValueError(f"y must be {kind}, as for fit, got {got}")
         with self._local().threads():
             fit = fit.with_rows(new)
-        warn_unless_converged(fit.fitted, fit.method)
+        warn_unless_converged(fit.found, fit.method)
         return self._keep(fit, self._columns, self._given)
 
     def _check_predictions(self) -> None:

@@ -94,19 +94,13 @@ class TrainingData:
         """Return the targets (m,), or of intervals the values that are nearest to f."""
         return self.y
 
-    def like(self, new: TrainingData) -> TrainingData:
-        """Return new rows as rows of this kind."""
-        if not new.exact:
-            raise ValueError("y must be exact targets, as for fit, got intervals: fit all rows again")
-        return new
-
-    def joined(self, new: TrainingData, *, merge: bool) -> tuple[TrainingData, NDArray[np.intp]]:
-        """Append new rows; return all rows and the places of the new ones; with ``merge`` equal rows become one."""
+    def joined(self, new: TrainingData, *, merge: bool) -> TrainingData:
+        """Append new rows of the same kind; with ``merge`` equal rows become one."""
         m, found = len(self.y), self._stack(new, merge)
         given = np.concatenate([self.place, np.where(new.place < 0, -1, m + new.place)])
         place = np.append(found.place, -1)[given]
         weight = np.concatenate([self.given_weight, new.given_weight])
-        return replace(found, place=place, share=weight / found.weight[place]), found.place[:m]
+        return replace(found, place=place, share=weight / found.weight[place])
 
     def _stack(self, new: TrainingData, merge: bool) -> TrainingData:
         """Return these rows followed by new ones, and the place of each."""
@@ -174,16 +168,8 @@ class IntervalData(TrainingData):
         """Return f in the intervals, and beyond them their ends."""
         return np.clip(f, *self.ends.T)
 
-    def like(self, new: TrainingData) -> TrainingData:
-        """Return new rows as intervals; exact targets have equal ends."""
-        if isinstance(new, IntervalData):
-            return new
-        check_unweighted(new.counted)
-        rows = new.unmerged()
-        return IntervalData.of(rows, np.stack([rows.y, rows.y], axis=1))
-
     def _stack(self, new: TrainingData, merge: bool) -> TrainingData:
-        assert isinstance(new, IntervalData)  # by `like`
+        assert isinstance(new, IntervalData)
         return IntervalData.of(super()._stack(new, False), np.concatenate([self.ends, new.ends]))
 
     def in_units(self, units: Units) -> Self:

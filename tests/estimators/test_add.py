@@ -103,11 +103,13 @@ def pickle_of(machine):
     return bp.BayesianSVR.from_result(machine.result_)
 
 
-def test_intervals_take_intervals_and_exact_targets():
+def test_intervals_take_intervals():
     X, y = data()
     ends = np.stack([y, np.where(np.arange(y.size) % 3 == 0, np.inf, y)], axis=1)
-    machine = svr(intervals=True).fit(X[:N], ends[:N]).add(X[N:-1], ends[N:-1]).add(X[-1:], y[-1:])
+    machine = svr(intervals=True).fit(X[:N], ends[:N]).add(X[N:-1], ends[N:-1]).add(X[-1:], ends[-1:])
     assert_solved(machine)
+    with pytest.raises(ValueError, match="y must be intervals, as for fit, got exact targets"):
+        machine.add(X[-1:], y[-1:])
 
 
 def test_a_saved_estimator_goes_on():
