@@ -20,7 +20,6 @@ from sklearn.model_selection import StratifiedKFold
 from sklearn.utils.class_weight import compute_class_weight
 
 from bsvr_pp.classification.default_models import DEVIATION
-from bsvr_pp.classification.exchange import Exchange
 from bsvr_pp.classification.normalised_evidence import NormalisedEvidence
 from bsvr_pp.core.approximations import find_mode
 from bsvr_pp.core.arrays import Array, check_choice, check_count, checked_weights, is_number
@@ -46,15 +45,13 @@ from bsvr_pp.estimators.validation import (
 )
 from bsvr_pp.inference.approximate import MeanField
 from bsvr_pp.inference.budget import NO_BLOCKS, check_memory
-from bsvr_pp.inference.fitted import fitted_draws
 from bsvr_pp.inference.prediction.component import Component, Member, component, predictions
-from bsvr_pp.inference.protocol import Normalises, Options, Samples, attributes_of
+from bsvr_pp.inference.protocol import Options
 from bsvr_pp.methods import method_of
 from bsvr_pp.model.blocks import ONE_BLOCK, Blocks
 from bsvr_pp.model.priors import Kernel
 from bsvr_pp.model.problem import Point
 
-_INFERENCES = ("mean_field", "exchange")
 _NONE = 1e-12  # weight of a row without labels
 _STARTS = 3  # of a repeated search after one without success
 _EACH = 3  # rows for each lengthscale below which rows that are left out judge these: with four nothing was gained
@@ -64,14 +61,6 @@ _ALIKE = 3  # classes whose hyperparameters start the next search: half the time
 @dataclass(frozen=True)
 class BinaryFit(StandardFit):
     """A fit to labels -1 and +1, and what follows from it."""
-
-    @cached_property
-    def point(self) -> Point:
-        """Hyperparameters of the support vector machine, medians if they were sampled."""
-        if not self.found.sampled:
-            return self.found.points[0]
-        drawn = cast(xr.DataTree, self.found.draws)["posterior"].to_dataset()
-        return {name: np.median(drawn[name].values, axis=(0, 1)) for name in self.problem.hyperparameters}
 
     @cached_property
     def noise(self) -> NoiseModel:
@@ -191,9 +180,6 @@ class BayesianSVC(OfStandardModel, SavedClassifier, ClassifierMixin, BaseEstimat
     probability : {"average", "mean", "map"}
         The average over the posterior (33), or the probability at its mean (36), or by the machine (37). `predict`
         gives the most probable class.
-    inference : {"mean_field", "exchange"} or Exchange
-        The Gaussian posterior of f at the optimum of the hyperparameters; or `bp.classification.Exchange`, which draws
-        them under Sollich's conditional evidence in minutes for a hundred points.
     ard : bool or "auto"
         Whether each input has its own lengthscale. "auto" is True; with fewer than three rows for each input of a dense
         fit by the pointwise evidence, rows that are left out decide (docs/defaults.md).
@@ -214,8 +200,8 @@ class BayesianSVC(OfStandardModel, SavedClassifier, ClassifierMixin, BaseEstimat
         Labels, sorted.
     C_, amplitude_, linear_, offset_ : float, or (n_classes,) array for more than two classes
         Hyperparameters: the penalty, and the variances of the deviation, of the slopes of the linear part (for one
-        lengthscale) and of the offset. They are medians if sampled. A kernel function has neither amplitude_ nor
-        linear_; the linear kernel has no amplitude_.
+        lengthscale) and of the offset. A kernel function has neither amplitude_ nor linear_; the linear kernel has no
+        amplitude_.
     lengthscale_, relevance_ : (d,) array, or one row per class
         Lengthscales in units of the inputs on their scale, and 1/lengthscale² on the standardised inputs; absent for a
         kernel function.
@@ -234,7 +220,7 @@ class BayesianSVC(OfStandardModel, SavedClassifier, ClassifierMixin, BaseEstimat
         Blocks of the rows.
     log_evidence_, log_evidence_error_ : float
         Log of the evidence that was maximised, summed over one-vs-rest models, and the standard error of its
-        normaliser, 0 without one. NaN if the hyperparameters were sampled.
+        normaliser, 0 without one.
     converged_ : bool
         Whether the optimum was found.
     result_ : xarray.DataTree
@@ -266,7 +252,6 @@ class BayesianSVC(OfStandardModel, SavedClassifier, ClassifierMixin, BaseEstimat
     C: float | None = None
     evidence: Literal["pointwise", "conditional", "joint", "naive"] = "pointwise"
     probability: Literal["average", "mean", "map"] = "average"
-    inference: Literal["mean_field", "exchange"] | Exchange = "mean_field"
     ard: bool | Literal["auto"] = "auto"
     steps: int = 50
     class_weight: dict[Any, float] | Literal["balanced"] | None = None
@@ -286,8 +271,7 @@ class BayesianSVC(OfStandardModel, SavedClassifier, ClassifierMixin, BaseEstimat
         Raises
         ------
         ValueError
-            If an option is not allowed or would be ignored, the data are not finite, or there is only one class. Also
-            if the hyperparameters are sampled and a weight is not a whole number.
+            If an option is not allowed or would be ignored, the data are not finite, or there is only one class.
 
         Warns
         -----
@@ -303,9 +287,7 @@ class BayesianSVC(OfStandardModel, SavedClassifier, ClassifierMixin, BaseEstimat
         given, columns = in_products(given, columns, weight)
         rows, size = merge_rows(given, codes_of(labels, classes), weight), None
         rng, local = seeded(self.random_state), self._local()
-        if self._sampler() is not None:
-            rows = rows.repeated()  # labels are drawn for each row
-        elif self._likelihood() == "known_label":
+        if self._likelihood() == "known_label":
             rows, size = local.divided(rows, MeanField(), undivided=columns.undivided)
         if size is None:
             remedy = NO_BLOCKS if self._likelihood() == "hinge" else "blocks='auto' fits them in blocks"
@@ -368,29 +350,15 @@ class BayesianSVC(OfStandardModel, SavedClassifier, ClassifierMixin, BaseEstimat
         if self.C is not None and not (is_number(self.C) and 0 < self.C < np.inf):
             raise ValueError(f"C must be a number > 0, or None to learn it, got {self.C!r}")
         check_count("steps", self.steps, 0)
-        method = self.inference
-        named = isinstance(method, str) and method in _INFERENCES
-        if not named and not (isinstance(method, Normalises) and isinstance(method, Samples)):
-            raise ValueError(f"inference must be one of {', '.join(_INFERENCES)} or Exchange(...), got {method!r}")
-        if self._sampler() is not None and self.evidence in ("joint", "naive"):
-            raise ValueError(f"evidence must be 'conditional' where hyperparameters are sampled, got {self.evidence!r}")
         self._check_predictions()
 
     def _check_predictions(self) -> None:
         super()._check_predictions()
         check_choice("probability", self.probability, ("average", "mean", "map"))
-        if self._sampler() is not None and self.probability != "average":
-            raise ValueError(f"hyperparameters that are sampled have probability='average', got {self.probability!r}")
 
     def _likelihood(self) -> str:
         """Return the likelihood of the labels: normalised at each point, or for all rows together."""
-        return "known_label" if self.evidence == "pointwise" and self._sampler() is None else "hinge"
-
-    def _sampler(self) -> Any:
-        """Return the method that samples the hyperparameters; None if they are optimised."""
-        if isinstance(self.inference, str):
-            return Exchange() if self.inference == "exchange" else None
-        return self.inference
+        return "known_label" if self.evidence == "pointwise" else "hinge"
 
     def _weights(self, labels: Labels, sample_weight: ArrayLike | None) -> Array:
         """Return sample weights times class weights."""
@@ -447,11 +415,8 @@ class BayesianSVC(OfStandardModel, SavedClassifier, ClassifierMixin, BaseEstimat
                 if size is not None or found[-1].learned:
                     break
             return max(found, key=lambda each: (each.fitted.converged, each.fitted.log_evidence))
-        problem, kind = model.problem(rows), cast(Any, self.evidence)
-        method: Any = self._sampler() or NormalisedEvidence(kind, steps=self.steps)
+        problem, method = model.problem(rows), NormalisedEvidence(cast(Any, self.evidence), steps=self.steps)
         fitted = method.run(problem, {}, options, rng)
-        if self._sampler() is not None:
-            fitted = fitted_draws(problem, fitted.tree(problem, attributes_of(method) | fitted.diagnosis(), rng))
         return BinaryFit(model, units, rows, ONE_BLOCK, method, fitted).keeping(problem)
 
     def _read(self, rows: TrainingData, learned: Learned, columns: Columns, result: xr.DataTree) -> LabelFit:
@@ -468,7 +433,7 @@ class BayesianSVC(OfStandardModel, SavedClassifier, ClassifierMixin, BaseEstimat
     def _attributes(self, fit: LabelFit, columns: Columns) -> Learned:
         """Return classes and hyperparameters."""
         fitted = [each.fitted for each in fit.binaries]
-        errors = [each.more.get("log_evidence_error", 0.0) if each.posteriors else np.nan for each in fitted]
+        errors = [each.more.get("log_evidence_error", 0.0) for each in fitted]
         found: Learned = {
             "classes_": fit.classes,
             "mean_": fit.units.mean,
@@ -526,7 +491,7 @@ class BayesianSVC(OfStandardModel, SavedClassifier, ClassifierMixin, BaseEstimat
 
     def _log_odds(self, X: ArrayLike, diagonal: ArrayLike | None = None, *, chosen: bool = False) -> Array:
         """Return log odds of the positive class by each binary model, (n_new, models); or the ``chosen`` class."""
-        chosen = chosen and self._checked().classes.size == 2 and self._sampler() is None  # by the sign of the mean
+        chosen = chosen and self._checked().classes.size == 2  # by the sign of the mean
         moments = self.probability == "average" and not chosen
         inputs, local = self._new_rows(X, diagonal, moments=moments), self._local()
         neighbours = local.neighbours_of(None)  # a label has little information: the block has more of them

@@ -107,15 +107,6 @@ class TrainingData:
         X, y, weight = (np.concatenate([getattr(rows, name) for rows in (self, new)]) for name in ("X", "y", "weight"))
         return merge_rows(X, y, weight) if merge else replace(as_given(X, y), weight=weight)
 
-    def repeated(self) -> Self:
-        """Repeat each row by its weight, which must be a whole number."""
-        if (self.weight % 1 != 0).any():
-            odd = self.weight[self.weight % 1 != 0][0]
-            raise ValueError(f"sample_weight must be whole numbers where hyperparameters are sampled, got {odd}")
-        at = np.repeat(np.arange(len(self.y)), self.weight.astype(np.intp))
-        first = np.append(np.searchsorted(at, np.arange(len(self.y))), -1)
-        return self._at(at, weight=np.ones(at.size), place=first[self.place], share=self.given_weight)
-
     def in_units(self, units: Units) -> Self:
         """Return the rows in units of a model, whose targets are logs already."""
         return replace(self, X=units.inputs(self.X), y=units.targets(self.y))

@@ -10,6 +10,7 @@ import pytest
 
 import bsvr_pp as bp
 from bsvr_pp.estimators import base
+from bsvr_pp.estimators.training_data import as_given
 from bsvr_pp.inference.approximate import solve_at
 from bsvr_pp.inference.prediction.neighbours import NoiseScales
 from tests.helpers import small_stages, wave
@@ -179,12 +180,13 @@ def test_a_weight_in_blocks_is_a_number_of_equal_rows(small):
     weight = np.random.default_rng(1).integers(1, 4, 60)
     weighted = bp.BayesianSVR(blocks=30, restarts=1, random_state=0, kernel="rbf").fit(X, y, weight.astype(float))
     fit = weighted._fit
-    once = fit.rows.repeated()
-    label = np.repeat(fit.blocks.label, fit.rows.weight.astype(int))
+    times = fit.rows.weight.astype(int)
+    label, X, y = (np.repeat(each, times, axis=0) for each in (fit.blocks.label, fit.rows.X, fit.rows.y))
+    once = as_given(X, y)
     problem = fit.model.problem(once, replace(fit.blocks, label=label))
     posterior = solve_at(problem, bp.MeanField(), fit.point)
     assert posterior.log_evidence == pytest.approx(fit.fitted.log_evidence, abs=0.02 * 60)
-    means = posterior.mean[np.append(0, np.cumsum(fit.rows.weight.astype(int)))[:-1]]
+    means = posterior.mean[np.append(0, np.cumsum(times))[:-1]]
     np.testing.assert_allclose(fit.fitted.posteriors[0].mean, means, atol=0.05)
 
 

@@ -16,7 +16,6 @@ from sklearn.preprocessing import StandardScaler
 from sklearn.svm import SVR
 
 import bsvr_pp as bp
-from bsvr_pp import classification
 from bsvr_pp.model.priors import location_and_scale, quantiles_of
 
 
@@ -101,16 +100,6 @@ def test_weights_of_labels_are_repeated_rows(options):
     np.testing.assert_allclose(one.predict_proba(X), many.predict_proba(X), rtol=1e-6)
     assert one.log_evidence_ == pytest.approx(many.log_evidence_, rel=1e-9)
     assert (np.abs(one.dual_coef_) <= one.C_ * weight * (1 + 1e-9)).all()
-
-
-def test_hyperparameters_of_labels_are_sampled_with_whole_weights_only():
-    X, y, weight, _ = data(16)
-    labels = np.sign(y)
-    method = classification.Exchange(draws=4, tune=4, chains=1, steps=1)
-    machine = fitted(lambda: bp.BayesianSVC(inference=method, random_state=0), X, labels, weight)
-    assert machine.dual_coef_.shape == (16,) and np.isfinite(machine.predict_proba(X)).all()
-    with pytest.raises(ValueError, match=r"sample_weight must be whole numbers where .* sampled, got 0\.5"):
-        bp.BayesianSVC(inference=method).fit(X, labels, sample_weight=np.full(16, 0.5))
 
 
 def test_class_weights_multiply_sample_weights():
