@@ -272,36 +272,18 @@ class FitsOfTargets(NamedTuple):
             return pd.concat(parts, axis=1, keys=self.names)
         return np.stack(parts, axis=1) if isinstance(first, np.ndarray) else list(parts)
 
-    def attributes(self, parts: Sequence[Any]) -> Any:
-        """Join what each target has: arrays (k,) of numbers and (k, d) of vectors, rows of a DataFrame, or a list."""
-        first = parts[0]
-        if isinstance(first, dict):
-            return {name: self.attributes([part[name] for part in parts]) for name in first}
-        if isinstance(first, pd.Series):
-            return pd.DataFrame(list(parts), index=list(self.names))
-        if isinstance(first, pd.DataFrame):
-            return pd.concat(parts, keys=self.names)
-        scalars = all(isinstance(part, bool | int | float | np.number) for part in parts)
-        vectors = isinstance(first, np.ndarray) and first.ndim == 1 and first.dtype.kind == "f"
-        return np.array(parts) if scalars or vectors else list(parts)
 
+def predicts_each[Method: Callable[..., Any]](method: Method) -> Method:
+    """Return a method that predicts by one target, for all targets of an estimator."""
 
-def _joined(join: Callable[[FitsOfTargets, Sequence[Any]], Any]) -> Any:
-    def decorate[Method: Callable[..., Any]](method: Method) -> Method:
-        @wraps(method)
-        def of_each(self: Any, *args: Any, **options: Any) -> Any:
-            fit = self._checked()
-            if not isinstance(fit, FitsOfTargets):
-                return method(self, *args, **options)
-            return join(fit, [method(one, *args, **options) for one in self._each(fit)])
+    @wraps(method)
+    def of_each(self: Any, *args: Any, **options: Any) -> Any:
+        fit = self._checked()
+        if not isinstance(fit, FitsOfTargets):
+            return method(self, *args, **options)
+        return fit.predictions([method(one, *args, **options) for one in self._each(fit)])
 
-        return cast(Method, of_each)
-
-    return decorate
-
-
-predicts_each = _joined(FitsOfTargets.predictions)  # a method that predicts by one target, of all targets
-attribute_of_each = _joined(FitsOfTargets.attributes)  # an attribute of one target, of all
+    return cast(Method, of_each)
 
 
 class HoldsFit:
@@ -333,19 +315,19 @@ class HoldsFit:
             vars(each).update(options)
         return found
 
-    def _alone(self, what: str) -> Any:
+    def _alone(self, what: str, error: type[Exception] = ValueError) -> Any:
         """Return the fit if there is one target; with several, ``what`` is refused."""
         fit = self._checked()
         if isinstance(fit, FitsOfTargets):
-            raise ValueError(f"{what} of one target, got {len(fit.fits)}: take one of estimators_")
+            raise error(f"{what} of one target, got {len(fit.fits)}: take one of estimators_")
         return fit
 
     def _keep(self, fit: Any, columns: Columns, given: Mapping[str, Any] | None = None) -> Self:
         """Replace all that an earlier fit has learned, in one statement: an error before it changes nothing."""
         options = {name: value for name, value in vars(self).items() if not name.endswith("_")}
-        several = isinstance(fit, FitsOfTargets)
-        found = [self._attributes(one, columns) for one in (fit.fits if several else (fit,))]
-        learned = columns.attributes | (fit.attributes(found) if several else found[0])
+        learned = columns.attributes
+        if not isinstance(fit, FitsOfTargets):
+            learned |= self._attributes(fit, columns)
         private = {"_fit": fit, "_given": given or self.get_params(deep=False), "_columns": columns}
         self.__dict__ = options | copied(learned) | private
         return self

@@ -19,7 +19,7 @@ from bsvr_pp.assess.partial_dependence import sums_of_f
 from bsvr_pp.classification.default_models import class_thresholds, standard_label_model, standard_ordinal_model
 from bsvr_pp.core.arrays import Array
 from bsvr_pp.core.compiler import interruptible, rarely_collected, threads_for
-from bsvr_pp.estimators.base import HoldsFit, LocalBlocks, attribute_of_each, blocks_from, warn_unless_converged
+from bsvr_pp.estimators.base import HoldsFit, LocalBlocks, blocks_from, warn_unless_converged
 from bsvr_pp.estimators.matrices import MatrixOption, PairwiseKernel, SparseInputs, new_rows, values_of
 from bsvr_pp.estimators.training_data import TrainingData, Units
 from bsvr_pp.estimators.validation import new_inputs
@@ -320,9 +320,9 @@ class OfStandardModel(HoldsFit):
         return found if matrix is None else found[:, : found.shape[1] // (n + 1) * n]
 
     @property
-    @attribute_of_each
     def warping_(self) -> pd.DataFrame | list[pd.DataFrame]:
         """The learned scale of each input, in words, with the share and the power of its transform."""
+        self._alone("warping_ is", AttributeError)
         names, found = self._names_on_scales(), []
         for each in self._fits_on_scales():
             warping, share = each.model.warping, each.shares

@@ -21,7 +21,6 @@ from bsvr_pp.estimators.base import (
     FitsOfTargets,
     LocalBlocks,
     SavedEstimator,
-    attribute_of_each,
     check_model_options,
     seeded,
     warn_unless_converged,
@@ -159,7 +158,8 @@ class BayesianSVR(TargetPredictions, SavedEstimator, RegressorMixin, BaseEstimat
     converged_ : bool
         Whether the optimum or the chains converged, and any solved blocks.
     target_names_, estimators_ : list
-        For several targets, their names (y0, y1, ... for an array) and an estimator for each.
+        For several targets, their names (y0, y1, ... for an array) and an estimator for each, which has the other
+        attributes.
     result_ : xarray.DataTree
         Standardised result in the format of `bp.fit`; its attribute ``inference`` is the method. `from_result` loads
         it.
@@ -389,45 +389,41 @@ class BayesianSVR(TargetPredictions, SavedEstimator, RegressorMixin, BaseEstimat
         return self._each(fit, shared=False)
 
     @property
-    @attribute_of_each
     def converged_(self) -> bool:
         """Whether the search for the hyperparameters converged, and the solves of all blocks if they were needed."""
-        return self._checked().converged
+        return bool(self._alone("converged_ is", AttributeError).converged)
 
     @property
-    @attribute_of_each
     def log_evidence_(self) -> float:
         """Log evidence of the targets at the optimum of the hyperparameters; reading it solves blocks."""
-        fit = self._checked()
+        fit = self._alone("log_evidence_ is", AttributeError)
         with self._local().threads():
             return float(fit.fitted.at_optimum - fit.rows.n_exact * np.log(fit.units.unit))
 
     @property
-    @attribute_of_each
     def dual_coef_(self) -> Array:
         """Dual coefficients of the rows, (n,)."""
-        return np.asarray(self._fit.rows.spread(self._machine().dual_coef) / self._fit.units.unit)
+        fit, machine = self._machine()
+        return np.asarray(fit.rows.spread(machine.dual_coef) / fit.units.unit)
 
     @property
-    @attribute_of_each
     def intercept_(self) -> float:
         """Value where the kernel vanishes."""
-        return float(self._fit.units.location + self._fit.units.unit * BIAS * self._machine().dual_coef.sum())
+        fit, machine = self._machine()
+        return float(fit.units.location + fit.units.unit * BIAS * machine.dual_coef.sum())
 
     @property
-    @attribute_of_each
     def support_(self) -> NDArray[np.intp]:
         """Rows that are support vectors."""
-        return np.asarray(self._fit.rows.given(self._machine().support > 0))
+        fit, machine = self._machine()
+        return np.asarray(fit.rows.given(machine.support > 0))
 
     @property
-    @attribute_of_each
     def support_vectors_(self) -> Array | csr_array:
         """Their inputs."""
         return self._inputs_of(self.support_)
 
     @property
-    @attribute_of_each
     def n_support_(self) -> int:
         """Their number."""
         return int(self.support_.size)
@@ -438,11 +434,12 @@ class BayesianSVR(TargetPredictions, SavedEstimator, RegressorMixin, BaseEstimat
         tags.target_tags.multi_output = not self.intervals
         return tags
 
-    def _machine(self) -> Mode:
-        fit = self._checked()
+    def _machine(self) -> tuple[RegressionFit, Mode]:
+        """Return the fit, and its support vector machine."""
+        fit = self._alone("a support vector machine is", AttributeError)
         if fit.slopes is not None:
             raise AttributeError(
                 "a function that is monotone by slopes is no sum of kernels of rows: fit without monotone"
             )
         with self._local().threads():
-            return cast(Mode, fit.machine)
+            return fit, fit.machine

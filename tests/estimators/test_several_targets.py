@@ -61,20 +61,26 @@ def test_tables_and_distributions(svr, alone):
     np.testing.assert_allclose(found[2].sf(0.5), alone[2].predict_distribution(NEW).sf(0.5))
 
 
-def test_attributes_have_an_entry_for_each_target(svr, alone):
-    assert svr.target_names_ == ["height", "mass", "time"] and svr.kernel_ == ["rbf"] * 3
-    for name in ("C_", "epsilon_", "noise_variance_", "log_evidence_", "intercept_", "n_support_", "converged_"):
-        np.testing.assert_allclose(getattr(svr, name), [getattr(one, name) for one in alone], rtol=1e-10)
-    np.testing.assert_allclose(svr.lengthscale_, [one.lengthscale_ for one in alone], rtol=1e-10)
-    assert svr.dual_coef_.shape == (3, N) and (svr.dual_coef_[~SEEN.T] == 0.0).all()
-    for j, one in enumerate(alone):
-        np.testing.assert_allclose(svr.dual_coef_[j][SEEN[:, j]], one.dual_coef_, atol=1e-10)
-        np.testing.assert_array_equal(svr.support_[j], np.flatnonzero(SEEN[:, j])[one.support_])
-        np.testing.assert_array_equal(svr.support_vectors_[j], one.support_vectors_)
+def test_attributes_are_those_of_each_estimator(svr, alone):
+    assert svr.target_names_ == ["height", "mass", "time"]
+    numbers = "C_", "epsilon_", "noise_variance_", "log_evidence_", "intercept_", "n_support_", "lengthscale_"
+    for one, own, seen in zip(svr.estimators_, alone, SEEN.T, strict=True):
+        for name in numbers:
+            np.testing.assert_allclose(getattr(one, name), getattr(own, name), rtol=1e-10)
+        assert one.kernel_ == "rbf" and one.converged_ == own.converged_
+        assert one.dual_coef_.shape == (N,) and (one.dual_coef_[~seen] == 0.0).all()
+        np.testing.assert_allclose(one.dual_coef_[seen], own.dual_coef_, atol=1e-10)
+        np.testing.assert_array_equal(one.support_, np.flatnonzero(seen)[own.support_])
+        np.testing.assert_array_equal(one.support_vectors_, own.support_vectors_)
+    for name in (*numbers, "converged_", "dual_coef_", "support_", "support_vectors_", "warping_"):
+        assert not hasattr(svr, name)
+    with pytest.raises(AttributeError, match="machine is of one target, got 3: take one of estimators_"):
+        svr.support_vectors_  # noqa: B018
     with pytest.raises(AttributeError, match="estimators_ are of several targets"):
         alone[0].estimators_  # noqa: B018
     named = bp.BayesianSVR(**OPTIONS).fit(pd.DataFrame(X, columns=["a", "b"]), Y)
-    assert named.relevance_.index.tolist() == ["y0", "y1", "y2"] and named.relevance_.columns.tolist() == ["a", "b"]
+    assert named.target_names_ == ["y0", "y1", "y2"]
+    assert named.estimators_[0].relevance_.index.tolist() == ["a", "b"]
     assert named.predict(pd.DataFrame(NEW, columns=["a", "b"])).shape == (7, 3)
 
 

@@ -68,8 +68,8 @@ def test_the_sum_of_the_evidences_is_largest(svr):
     assert total(fits, points) == pytest.approx(brute, abs=0.03)  # where a search ends
     alone = fits_of(bp.BayesianSVR(**OPTIONS).fit(X, Y))
     assert not np.isclose(*(fit.point["inverse_lengthscale"] for fit in alone), rtol=0.05)
-    values = [svr.C_[0] != svr.C_[1], svr.epsilon_[0] != svr.epsilon_[1], svr.lengthscale_[0] == svr.lengthscale_[1]]
-    assert all(values) and svr.lengthscale_.shape == (2, 1)
+    one, other = svr.estimators_
+    assert one.C_ != other.C_ and one.epsilon_ != other.epsilon_ and one.lengthscale_ == other.lengthscale_
 
 
 @pytest.mark.parametrize("density", [False, True])
@@ -145,7 +145,7 @@ def test_hyperparameters_are_integrated_out_together():
     for one, other in zip(first.points, second.points, strict=True):
         assert all(one[name] == other[name] for name in KERNEL) and all(one[name] != other[name] for name in NOISE)
     svr.estimators_[1].add([[0.5]], [3.0])  # by the evidence of the new row
-    assert svr.converged_.all()
+    assert all(one.converged_ for one in svr.estimators_)
 
 
 @pytest.mark.slow
@@ -157,7 +157,8 @@ def test_the_remedy_of_points_that_do_not_follow_the_posterior_is_one_that_works
     y = options.pop("y")
     with pytest.warns(bp.ConvergenceWarning, match=r"% of the moves are accepted: use inference='auto'$"):
         svr = bp.BayesianSVR(**options).fit(X, y)
-    assert np.all(svr.set_params(inference="auto").fit(X, y).converged_)
+    svr.set_params(inference="auto").fit(X, y)
+    assert all(one.converged_ for one in (svr.estimators_ if "shared" in options else [svr]))
 
 
 def test_few_rows_learn_the_lengthscale_from_another_target():
@@ -167,8 +168,9 @@ def test_few_rows_learn_the_lengthscale_from_another_target():
     svr, alone = (bp.BayesianSVR(**OPTIONS, shared=each).fit(X, few) for each in (True, False))
     shared, own = (-each.estimators_[1].predict_distribution(X[7:]).logpdf(truth).mean() for each in (svr, alone))
     assert shared < own
-    np.testing.assert_array_equal(svr.mean_[0], svr.mean_[1])  # the inputs have one unit
-    assert svr.location_[0] != svr.location_[1] and (svr.dual_coef_[1, 7:] == 0.0).all()
+    first, second = svr.estimators_
+    np.testing.assert_array_equal(first.mean_, second.mean_)  # the inputs have one unit
+    assert first.location_ != second.location_ and (second.dual_coef_[7:] == 0.0).all()
 
 
 @pytest.mark.slow
@@ -184,13 +186,15 @@ def test_what_fits_of_one_target_do(tmp_path):
     weight[5] = 1.0
     with pytest.warns(UserWarning, match="gross errors"):
         svr = bp.BayesianSVR(**options).fit(inputs, table, sample_weight=weight)
-    assert [rows.tolist() for rows in svr.outliers_] == [[], [5]] and svr.kernel_ == ["rational_quadratic"] * 2
-    assert svr.relevance_.loc["a"].equals(svr.relevance_.loc["b"])
+    one, other = svr.estimators_
+    assert one.outliers_.size == 0 and other.outliers_.tolist() == [5]
+    assert one.kernel_ == other.kernel_ == "rational_quadratic" and one.relevance_.equals(other.relevance_)
     svr.save(tmp_path / "svr.nc")
     np.testing.assert_allclose(bp.BayesianSVR.load(tmp_path / "svr.nc").predict(inputs), svr.predict(inputs), rtol=1e-9)
     with pytest.warns(UserWarning, match="gross errors"):
         svr = bp.BayesianSVR(**options, monotone={"x": 1}).fit(inputs, table)
-    assert svr.kernel_ == ["main_effects"] * 2 and svr.noise_scales_[0].several
+    one, other = svr.estimators_
+    assert one.kernel_ == other.kernel_ == "main_effects" and one.noise_scales_.several
     line = inputs.iloc[:50].assign(x=np.linspace(-2.5, 2.5, 50), z=0.0)
     assert np.diff(svr.predict(line), axis=0).min() > -1e-3
 
