@@ -17,7 +17,6 @@ import pandas as pd
 import xarray as xr
 from numpy.typing import ArrayLike
 from sklearn.base import BaseEstimator
-from sklearn.metrics import accuracy_score, r2_score
 from sklearn.utils import Tags, check_random_state
 from sklearn.utils.validation import check_is_fitted
 
@@ -37,7 +36,7 @@ from bsvr_pp.core.covariance.covariance import each_block
 from bsvr_pp.core.docs import shared
 from bsvr_pp.estimators.matrices import PairwiseKernel, SparseInputs, is_matrix
 from bsvr_pp.estimators.training_data import TrainingData
-from bsvr_pp.estimators.validation import Columns, Learned, RandomState, checked_labels
+from bsvr_pp.estimators.validation import Columns, Learned, RandomState
 from bsvr_pp.inference.approximate import Laplace, MeanField
 from bsvr_pp.inference.fitted import Fitted
 from bsvr_pp.inference.netcdf import load, save
@@ -289,7 +288,6 @@ def predicts_each[Method: Callable[..., Any]](method: Method) -> Method:
 class HoldsFit:
     """An estimator with its fit, a value, and the options of the fit; ``_of_predictions`` may change after it."""
 
-    predict: Callable[..., Any]
     get_params: Callable[..., dict[str, Any]]
     __sklearn_tags__: Callable[..., Tags]
     _attributes: Callable[..., Learned]
@@ -335,15 +333,8 @@ class HoldsFit:
     def score(self, X: ArrayLike, y: ArrayLike, sample_weight: ArrayLike | None = None) -> float:
         """Return the coefficient of determination of the predictions; for labels the share of right ones."""
         check_unmasked("y", y)
-        predicted = self.predict(X)
-        weight = checked_weights(sample_weight, len(predicted))
-        if not hasattr(self, "classes_"):
-            return float(r2_score(y, predicted, sample_weight=weight))
-        labels = checked_labels(y)
-        unseen = np.setdiff1d(labels, self.classes_)
-        if unseen.size:
-            raise ValueError(f"y must hold the classes of fit, {', '.join(map(str, self.classes_))}, got {unseen[0]}")
-        return float(accuracy_score(labels, predicted, sample_weight=weight))
+        weight = checked_weights(sample_weight, np.size(y))
+        return float(super().score(X, y, weight))  # type: ignore[misc]  # of the mixin
 
 
 class SavedEstimator(HoldsFit):
