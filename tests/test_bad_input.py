@@ -150,11 +150,6 @@ def plain(X, y):
         return bp.fit(bp.MeanField(), progressbar=False)
 
 
-def least_squares():
-    """A fitted estimator."""
-    return bp.LSSVR(gamma=1.0, lengthscale=1.0).fit(MANY, TARGETS)
-
-
 def free_targets(labels=False):
     """A function of targets whose model has no hyperparameter, or labels."""
 
@@ -330,6 +325,10 @@ def kernel_of_rows(X):
 def several():
     """A fit of two targets."""
     return fitted(bp.BayesianSVR, y=ENDS - [[0.0, 3.0]], kernel="rbf", inference="mean_field")
+
+
+def one_target():
+    return several().estimators_[0]
 
 
 def of_objects(function, given=tuple(MANY)):
@@ -837,14 +836,15 @@ PUBLIC = {
         (lambda s: bp.effect(s.mode, X, 0, model=s.model), "this one has only its mode"),
         (lambda s: bp.effect(s.result, X, 0, model="a"), "model must be a pm.Model, got str"),
         (lambda s: bp.effect(s.result, MANY, 0, model=s.model), r"X must be a \(m, 1\) array, got shape \(\d+, 2\)"),
-        (lambda s: bp.effect(bp.LSSVR(), MANY, 0), "not fitted"),
-        (lambda s: bp.effect(least_squares(), "a", 0), r"X must be a table .* got shape \(\)"),
-        (lambda s: bp.effect(least_squares(), [[1], [1, 2]], 0), r"X must be a table .* got shape \(2,\)"),
-        (lambda s: bp.effect(least_squares(), [["u", 1.0]], 1), "must have finite numbers, got 'u'"),
-        (lambda s: bp.effect(least_squares(), MANY[:0], 0), r"X must be a table .* got shape \(0, 2\)"),
-        (lambda s: bp.effect(least_squares(), MANY + NAN[0], 0), "column 'x0' of X has no values"),
+        (lambda s: bp.effect(bp.BayesianSVR(), MANY, 0), "not fitted"),
+        (lambda s: bp.effect(fitted(bp.LSSVR), MANY, 0), "estimator must .* got LSSVR"),
+        (lambda s: bp.effect(one_target(), "a", 0), r"X must be a table .* got shape \(\)"),
+        (lambda s: bp.effect(one_target(), [[1], [1, 2]], 0), r"X must be a table .* got shape \(2,\)"),
+        (lambda s: bp.effect(one_target(), [["u", 1.0]], 1), "must have finite numbers, got 'u'"),
+        (lambda s: bp.effect(one_target(), MANY[:0], 0), r"X must be a table .* got shape \(0, 2\)"),
+        (lambda s: bp.effect(one_target(), MANY + NAN[0], 0), "column 'x0' of X has no values"),
         *options(
-            lambda s, feature=0, **o: bp.effect(least_squares(), MANY, feature, **o),
+            lambda s, feature=0, **o: bp.effect(one_target(), MANY, feature, **o),
             feature=(2, -1, "x2", True, (0, 0), (0, 1, 0), [0], None, "must be a column .* X has: x0, x1"),
             values=(1, 2.5, "must be an integer of at least 2"),
             rows=(0, "a", "must be an integer of at least 1"),
@@ -991,11 +991,11 @@ PUBLIC = {
     ],
     "plot_effect": [
         (lambda s: bp.plot_effect(LinearRegression(), MANY, 0), "estimator must .* got LinearRegression"),
-        (lambda s: bp.plot_effect(least_squares(), MANY, []), r"features must have at least one column of X, got \[\]"),
-        (lambda s: bp.plot_effect(least_squares(), MANY, [0, "x2"]), "feature must be a column .* got 'x2'"),
+        (lambda s: bp.plot_effect(one_target(), MANY, []), r"features must have at least one column of X, got \[\]"),
+        (lambda s: bp.plot_effect(one_target(), MANY, [0, "x2"]), "feature must be a column .* got 'x2'"),
     ],
     "plot_warping": [
-        (lambda s: bp.plot_warping(least_squares()), "estimator must be a BayesianSVR, SVC or OrdinalSVC, got LSSVR")
+        (lambda s: bp.plot_warping(fitted(bp.LSSVR)), "estimator must be a BayesianSVR, SVC or OrdinalSVC, got LSSVR")
     ],
     "report_page": [
         (lambda s: bp.report_page("a", title="x"), "table must be of compare.*got str"),

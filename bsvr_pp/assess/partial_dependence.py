@@ -67,7 +67,7 @@ def effect(
     Parameters
     ----------
     estimator : estimator or DataTree
-        A fitted estimator of this package, except `BayesianSVC` with several classes; a pipeline or search of
+        A fitted `BayesianSVR`, `BayesianOrdinalSVC`, or `BayesianSVC` of two classes; a pipeline or search of
         scikit-learn that ends in one; or a result of `fit` that integrates f out.
     X : (m, d) array or DataFrame
         Rows over which f is averaged, such as the training rows, in the form that the estimator takes.
@@ -119,7 +119,7 @@ def effect(
     fitted, steps = in_steps(estimator)
     if not isinstance(fitted, SumsOfF):
         raise TypeError(
-            "estimator must be a fitted estimator of this package that has a posterior of f, or end in one, got "
+            "estimator must be a fitted BayesianSVR, BayesianSVC or BayesianOrdinalSVC, or end in one, got "
             f"{type(estimator).__name__}"
         )
     table = table_of(X)

@@ -11,7 +11,6 @@ import xarray as xr
 from numpy.typing import ArrayLike
 from scipy.linalg import LinAlgError, cho_factor, cho_solve
 from scipy.optimize import minimize
-from scipy.sparse import sparray
 from scipy.spatial.distance import cdist, pdist
 from sklearn.base import BaseEstimator, RegressorMixin
 
@@ -155,11 +154,6 @@ class LSSVR(SavedEstimator, RegressorMixin, BaseEstimator):  # type: ignore[misc
         mean, variance = self._fit.moments(new)
         noise = gaussian(C=1.0 / self._fit.noise_variance)
         return PredictiveDistribution(np.ones((1, mean.size)), mean[None], variance[None], (noise,))
-
-    def _sums_of_f(self, X: ArrayLike, weights: sparray) -> tuple[Array, list[tuple[Array, Array]]]:
-        """Return the mean (k,) and covariance (k, k) of sparse weights (k, m) times f at X, of one member."""
-        new = new_inputs(self, X)
-        return np.ones(1), [self._fit.sums(new, weights)]
 
     def _check_options(self) -> None:
         for name in ("gamma", "lengthscale"):
@@ -323,14 +317,6 @@ class LSSVRFit:
         variance = prior - np.einsum("ij,ji->i", cross, solved) + (1.0 - solved.sum(axis=0)) ** 2 / self._total
         return cross @ self.alpha + self.b, self.scale * np.maximum(variance, 0.0)
 
-    def sums(self, new: Array, weights: sparray) -> tuple[Array, Array]:
-        """Return the mean and covariance of sparse weights (k, m) times the function at new inputs, as `moments`."""
-        cross, total = weights @ self._kernel(new, self.rows.X), weights.sum(axis=1)
-        solved = cho_solve(self._factor, cross.T)
-        rest = total - solved.sum(axis=0)
-        covariance = weights @ self._kernel(new, new) @ weights.T - cross @ solved + np.outer(rest, rest) / self._total
-        return cross @ self.alpha + self.b * total, self.scale * covariance
-
 
 class NetworkFit(LSSVRFit):
     """The posterior of the weights of a radial basis function network, and the solution of (6)."""
@@ -357,11 +343,6 @@ class NetworkFit(LSSVRFit):
         """Return the mean (15), and the variance (16) without the noise."""
         mean, root = self._posterior(self._kernel(new, self.rows.X), np.ones(len(new)))
         return mean, np.sum(root**2, axis=0)
-
-    def sums(self, new: Array, weights: sparray) -> tuple[Array, Array]:
-        """Return the mean and covariance of sparse weights (k, m) times the function at new inputs."""
-        mean, root = self._posterior(weights @ self._kernel(new, self.rows.X), weights.sum(axis=1))
-        return mean, root.T @ root
 
     def _posterior(self, cross: Array, total: Array) -> tuple[Array, Array]:
         """Return the mean of φᵀ[b, α], (m,), for φ = [total, cross], and a root (n + 1, m) of the covariance.

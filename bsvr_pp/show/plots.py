@@ -318,7 +318,7 @@ def plot_effect(
     --------
     >>> import numpy as np, bsvr_pp as bp
     >>> X = np.random.default_rng(0).normal(size=(40, 2))
-    >>> svr = bp.LSSVR(gamma=10.0, lengthscale=1.0).fit(X, X[:, 0] * X[:, 1])
+    >>> svr = bp.BayesianSVR(kernel="rbf", inference="mean_field", restarts=1).fit(X, X[:, 0] * X[:, 1])
     >>> figure = bp.plot_effect(svr, X, [0, (0, 1)], ice=5, target="y")
     >>> [axis.get_ylabel() for axis in figure.axes[:2]]
     ['effect on y', 'x1']

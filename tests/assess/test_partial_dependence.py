@@ -99,8 +99,6 @@ def fits():
         "log": bp.BayesianSVR(log_targets=True, inference="mean_field", restarts=1, random_state=0).fit(X, np.exp(Y)),
         "labels": bp.BayesianSVC(random_state=0).fit(X, Y > 0.5),
         "classes": bp.BayesianOrdinalSVC(restarts=1, random_state=0).fit(X, np.digitize(Y, [0.0, 1.0])),
-        "LSSVR": bp.LSSVR().fit(X, Y),
-        "BayesianLSSVR": bp.BayesianLSSVR(gamma=10.0, lengthscale=1.0).fit(X, 5.0 * Y),
     }
 
 
@@ -108,11 +106,8 @@ def moments(fit, rows):
     """Mean and standard deviation of f by the predictions of an estimator."""
     if hasattr(fit, "predict_f"):
         return fit.predict_f(rows)
-    if isinstance(fit, bp.LSSVR):
-        mean, variance = fit._fit.moments(rows)
-    else:
-        (part,) = fit._fit.function()
-        mean, variance = part.moments((rows - fit.mean_) / fit.scale_)[:2]
+    (part,) = fit._fit.function()
+    mean, variance = part.moments((rows - fit.mean_) / fit.scale_)[:2]
     return mean, np.sqrt(variance)
 
 
@@ -130,16 +125,16 @@ def test_the_effect_on_one_row_is_a_prediction():
 
 
 def test_pipelines_and_searches_end_in_an_estimator(of_arrays):
-    centred = make_pipeline(StandardScaler(), "passthrough", bp.LSSVR(gamma=10.0, lengthscale=1.0)).fit(X, Y)
+    centred = make_pipeline(StandardScaler(), "passthrough", clone(of_arrays)).fit(X, Y)
     found, scaler = bp.effect(centred, X, 0, values=5), centred[0]
     inner = bp.effect(centred[-1], scaler.transform(X), 0, values=5)
     np.testing.assert_allclose(found.to_numpy(), inner.to_numpy())
     np.testing.assert_allclose(found.index, inner.index * scaler.scale_[0] + scaler.mean_[0])
-    search = GridSearchCV(make_pipeline(bp.LSSVR(lengthscale=1.0)), {"lssvr__gamma": [1.0, 10.0]}, cv=2).fit(X, Y)
+    search = GridSearchCV(make_pipeline(clone(of_arrays)), {"bayesiansvr__ard": [False, True]}, cv=2).fit(X, Y)
     best = bp.effect(search.best_estimator_[-1], X, 0)
     pd.testing.assert_frame_equal(bp.effect(search, X, 0), best)
     with pytest.raises(TypeError, match="got GridSearchCV"):
-        bp.effect(GridSearchCV(bp.LSSVR(), {}), X, 0)
+        bp.effect(GridSearchCV(bp.BayesianSVR(), {}), X, 0)
 
 
 def test_values_of_columns(svr):
