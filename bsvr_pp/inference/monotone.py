@@ -1,8 +1,9 @@
 """A posterior of f whose mean is monotone in some inputs: slopes are given where the mean would fall.
 
-The slope ∂f/∂t of a process is Gaussian together with f; its covariances are derivatives of the kernel (Riihimäki &
-Vehtari 2010). Here t is an input on the scale of the kernel: an increasing function of the input, so both slopes have
-the same sign. Given slopes, the prior of f is another Gaussian process, and all methods run on it.
+The slope ∂f/∂t of a process is Gaussian together with f (Riihimäki & Vehtari 2010), as is its slope between two near
+points, whose covariances are differences of the kernel. Here t is an input on the scale of the kernel: an increasing
+function of the input, so both slopes have the same sign. Given slopes, the prior of f is another Gaussian process, and
+all methods run on it.
 
 A fall is where the slope of the mean of f has the wrong sign. Points of falls are collected in rounds. Slopes are given
 at those points that keep the others monotone, until copies of rows with another value of the input are in order. The
@@ -12,7 +13,7 @@ make f steep where data are rare (docs/how-to/monotone-effects.md).
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass, fields, replace
 from typing import NamedTuple, Self
 
@@ -29,15 +30,15 @@ from bsvr_pp.core.arrays import Array, Tensor, check_fields, numbers
 from bsvr_pp.core.losses import NoiseModel
 from bsvr_pp.inference.fitted import Fitted
 from bsvr_pp.inference.protocol import IntegratesLatent
+from bsvr_pp.model.compiled import quick
 from bsvr_pp.model.gp import localize
 from bsvr_pp.model.inputs import Warped, WithLevels
-from bsvr_pp.model.kernels import FLAT, MainEffects, RationalQuadratic
 from bsvr_pp.model.problem import Point, Problem
 
 SMOOTH_KERNELS = "main_effects", "rational_quadratic", "rbf", "matern32", "matern52"  # with slopes of f
 WIDTH = 1e-2  # standard deviation of a given slope, per unit of the targets and of the input
-_CHUNK = 128  # rows whose covariances are computed together; they fit into the cache
 RISE = 2e-2  # its value: at 0, the mean falls slightly between the points, and many neighbours are needed
+STEP = 2e-2  # distance of both sides of a slope from its point; below, rounding errors matter beside WIDTH
 ALLOWED = 1e-3  # largest fall of the mean along an input, in standard deviations of the targets
 _ROUNDS = 30  # largest number, in which points are collected,
 _CALM = 2  # consecutive rounds without falls that end the search
@@ -86,172 +87,51 @@ class Slopes:
         return self.joined(X, inputs)
 
 
-class Gaps(NamedTuple):
-    """Distances of points U (m, d) from V (n, d), in lengthscales, along the input of each of U."""
-
-    own: Array  # (m, n)
-    each: Array  # (d, m, n), along every input
-    unlike: Array  # (q, m, n), of every category, the distance of levels: 1, or 1/2 for an unknown level
-    inputs: NDArray[np.intp]
-    ls: Array  # (m,)
-
-    @classmethod
-    def of(cls, U: Array, inputs: NDArray[np.intp], V: Array, ls: Array) -> Self:
-        """Return the distances; columns after those with lengthscales are levels, -1 for an unknown one."""
-        u, v = U.T[:, :, None], V.T[:, None]
-        each = (u[: ls.size] - v[: ls.size]) / ls[:, None, None]
-        u, v = u[ls.size :], v[ls.size :]
-        unlike = np.where(u == v, 0.0, np.where((u < 0) | (v < 0), 0.5, 1.0))
-        return cls(each[inputs, np.arange(len(U))], each, unlike, inputs, ls[inputs])
-
-
-class Radial(NamedTuple):
-    """v·g(h) with h = r²/2; ``profile`` has the two derivatives of g."""
-
-    ls: Array
-    variance: Array
-    profile: Callable[[Array], tuple[Array, Array]]
-    rate: Array = np.empty(0)  # of each category, in h
-
-    def _derivatives(self, gaps: Gaps) -> tuple[Array, Array]:
-        first, second = self.profile(0.5 * (gaps.each**2).sum(axis=0) + np.tensordot(self.rate, gaps.unlike, 1))
-        return self.variance * first, self.variance * second
-
-    def with_values(self, gaps: Gaps) -> Array:
-        """Return the covariance (m, n) of slopes with values of f, times the lengthscale."""
-        return self._derivatives(gaps)[0] * gaps.own
-
-    def with_slopes(self, gaps: Gaps) -> Array:
-        """Return the covariance (m, m) of slopes with one another, times both lengthscales."""
-        first, second = self._derivatives(gaps)
-        return second * gaps.own * gaps.own.T - first * np.equal.outer(gaps.inputs, gaps.inputs)
-
-
-class Effects(NamedTuple):
-    """The parameters of `MainEffects`; effects of levels have no slopes."""
-
-    ls: Array
-    variance: Array
-    detail: Array
-    pairs: Array
-
-    def _parts(self, gaps: Gaps) -> tuple[Array, Array, Array]:
-        """Return effects of the own input, the factor of products with all others, and details."""
-        variance = self.variance[gaps.inputs, None]
-        own = variance * np.exp(-0.5 * gaps.own**2)
-        total = np.tensordot(self.variance, np.exp(-0.5 * gaps.each**2), 1)
-        details = 16.0 * self.detail**2 * variance * np.exp(-8.0 * gaps.own**2)
-        return own, 1.0 + self.pairs**2 * (total - own), details
-
-    def with_values(self, gaps: Gaps) -> Array:
-        """Compute as `Radial` does."""
-        own, factor, details = self._parts(gaps)
-        return -gaps.own * (own * factor + details)
-
-    def with_slopes(self, gaps: Gaps) -> Array:
-        """Compute as `Radial` does."""
-        own, factor, details = self._parts(gaps)
-        square, pull = gaps.own**2, gaps.own * own
-        same = own * factor * (1.0 - square) + details * (1.0 - 16.0 * square)
-        return np.where(np.equal.outer(gaps.inputs, gaps.inputs), same, self.pairs**2 * pull * pull.T)
-
-
-Form = Radial | Effects  # a kernel with derivatives, of the parameters of its graph
-
-
-def _rational(inverse_alpha: float) -> Callable[[Array], tuple[Array, Array]]:
-    gamma = max(inverse_alpha, FLAT)
-
-    def profile(h: Array) -> tuple[Array, Array]:
-        s = 1.0 + gamma * h
-        e = np.exp(-np.log1p(gamma * h) / gamma) / s
-        return -e, (1.0 + gamma) * e / s
-
-    return profile
-
-
-def _matern32(h: Array) -> tuple[Array, Array]:
-    r = np.sqrt(6.0 * h)
-    e = 3.0 * np.exp(-r)
-    return -e, 3.0 * e / np.maximum(r, 1e-150)  # times a product of distances, which is 0 at r = 0
-
-
-def _matern52(h: Array) -> tuple[Array, Array]:
-    r = np.sqrt(10.0 * h)
-    e = 5.0 / 3.0 * np.exp(-r)
-    return -(1.0 + r) * e, 5.0 * e
-
-
-_STATIONARY = {pm.gp.cov.ExpQuad: _rational(0.0), pm.gp.cov.Matern32: _matern32, pm.gp.cov.Matern52: _matern52}
-
-
-class _Term(NamedTuple):
-    """A part of a kernel: its coordinates of rows as a graph, its parameters as graphs, and the form from them."""
-
-    rows: Tensor
-    parameters: list[Tensor]
-    form: Callable[..., Form]
-
-
-def _terms(kernel: BaseCovariance, X: Tensor) -> list[_Term]:
-    """Return the terms of a kernel of a default model."""
-    if isinstance(kernel, pm.gp.cov.Constant):
-        return []
-    if isinstance(kernel, pm.gp.cov.Add):
-        return [term for part in kernel._factor_list for term in _terms(part, X)]
-    if isinstance(kernel, Warped | WithLevels):
-        return _terms(kernel.cov_func, kernel.w(X, kernel.args))
-    if isinstance(kernel, MainEffects):
-        return [_Term(X, [kernel.scale, kernel.variance, kernel.detail, kernel.pairs], Effects)]
-    if isinstance(kernel, RationalQuadratic):
-        parameters = [kernel.scale, kernel.variance, kernel.inverse_alpha, kernel.level_rate]
-        return [_Term(X, parameters, lambda ls, v, gamma, rate: Radial(ls, v, _rational(float(gamma)), rate))]
-    base, variance = kernel._factor_list  # a kernel of PyMC times a variance
-    return [_Term(X, [base.ls, variance], lambda ls, v: Radial(ls, v, _STATIONARY[type(base)]))]
-
-
 class SlopeCovariances:
-    """Covariances of given slopes with f and with one another, at given hyperparameters."""
+    """Covariances of given slopes with f and with one another, at given hyperparameters.
+
+    A slope is the difference of f at both sides of its point, divided by that of the scale of the kernel.
+    """
 
     def __init__(self, problem: Problem, point: Mapping[str, ArrayLike], slopes: Slopes) -> None:
-        self._problem, self._point, self._slopes = problem, point, slopes
-        self._sign = slopes.signs[slopes.inputs, None]
+        self._problem, self._point, self._count = problem, point, len(slopes.X)
+        step = STEP * np.eye(slopes.signs.size)[slopes.inputs]
+        self._sides = np.concatenate([slopes.X + step, slopes.X - step])
 
-    def _forms(self, X: Array) -> list[tuple[Form, Array, Array]]:
-        """Return each part of the kernel, with the coordinates of the slopes and of other rows."""
-        problem = self._problem
+        def graphs(X: Tensor) -> list[Tensor]:
+            return [localize(_on_scale(problem.prior.cov_func, X), problem.model)]
 
-        def graphs(new: Tensor) -> list[Tensor]:
-            terms = _terms(problem.prior.cov_func, new)
-            return [localize(graph, problem.model) for term in terms for graph in (term.rows, *term.parameters)]
+        (scaled,) = problem.evaluate("scale", graphs, point, self._sides)
+        rise = self._differences(scaled)[np.arange(self._count), slopes.inputs]
+        self._weight = (slopes.signs[slopes.inputs] / rise)[:, None]
 
-        m, d = self._slopes.X.shape
-        values = iter(problem.evaluate("slopes", graphs, self._point, np.concatenate([self._slopes.X, X])))
-        inside = problem.matrix[:, : problem.width]
-        terms = problem.cached("slope terms", lambda: _terms(problem.prior.cov_func, inside), any_rows=True)
-        out = []
-        for term in terms:
-            rows, parameters = next(values), [next(values) for _ in term.parameters]
-            parameters[0] = np.broadcast_to(parameters[0], d)
-            out.append((term.form(*parameters), rows[:m], rows[m:]))
-        return out
+    def _differences(self, of_sides: Array) -> Array:
+        """Return the differences (m, ...) of values (2m, ...) at both sides."""
+        return of_sides[: self._count] - of_sides[self._count :]
 
     def with_values(self, X: Array) -> Array:
         """Return the covariance (m, n) with f at inputs (n, d)."""
-        out = np.zeros((len(self._slopes.X), len(X)))
-        for form, U, V in self._forms(X):
-            for at in range(0, len(X), _CHUNK):
-                gaps = Gaps.of(U, self._slopes.inputs, V[at : at + _CHUNK], form.ls)
-                out[:, at : at + _CHUNK] += form.with_values(gaps) / gaps.ls[:, None]
-        return self._sign * out
+        problem = self._problem
+
+        def graphs(U: Tensor, V: Tensor) -> list[Tensor]:
+            return [quick(localize(problem.prior.cov_func(U, V), problem.model))]
+
+        (covariance,) = problem.evaluate("pairs", graphs, self._point, self._sides, X)
+        return self._weight * self._differences(covariance)
 
     def with_slopes(self, noise: float = 0.0) -> Array:
         """Return the covariance (m, m) of the slopes, and of independent noise."""
-        out = np.zeros((len(self._slopes.X),) * 2)
-        for form, U, _ in self._forms(self._slopes.X[:0]):
-            gaps = Gaps.of(U, self._slopes.inputs, U, form.ls)
-            out += form.with_slopes(gaps) / (gaps.ls[:, None] * gaps.ls)
-        return self._sign * out * self._sign.T + noise * np.eye(len(out))
+        found = self._weight * self._differences(self.with_values(self._sides).T)
+        return 0.5 * (found + found.T) + noise * np.eye(self._count)  # equal but for rounding errors
+
+
+def _on_scale(kernel: BaseCovariance, X: Tensor) -> Tensor:
+    """Return inputs on the scale of the kernel of a default model, which a constant is added to."""
+    if isinstance(kernel, pm.gp.cov.Add):
+        kernel = kernel._factor_list[0]
+    while isinstance(kernel, Warped | WithLevels):
+        X, kernel = kernel.w(X, kernel.args), kernel.cov_func
+    return X
 
 
 @dataclass(frozen=True, eq=False)
