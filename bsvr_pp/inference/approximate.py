@@ -22,7 +22,7 @@ from bsvr_pp.core.arrays import Array, warn
 from bsvr_pp.core.covariance.covariance import AnyCovariance
 from bsvr_pp.core.losses import NoiseModel
 from bsvr_pp.core.losses.noise import unit_noise
-from bsvr_pp.inference.fitted import Fitted, fitted_at, keep
+from bsvr_pp.inference.fitted import Fitted, fitted_at
 from bsvr_pp.inference.protocol import Evidence, IntegratesLatent, Options, Search
 from bsvr_pp.inference.search.optimize import Optimum, maximize
 from bsvr_pp.model.gaussian import value_of
@@ -31,17 +31,8 @@ from bsvr_pp.model.problem import Point, Problem
 _SMOOTH = 0.2  # smallest beta for which the jumps of exact Laplace are small
 
 
-def run_at_optimum(
-    method: IntegratesLatent, problem: Problem, given: Point, options: Options, rng: Generator
-) -> Fitted:
-    """Maximise the evidence over the hyperparameters that are not given, and solve there: ``run`` of a method."""
-    fitted = at_optimum(method, problem, given, options, rng)
-    keep(problem, fitted.posteriors[0])
-    return fitted
-
-
 def at_optimum(latent: IntegratesLatent, problem: Problem, given: Point, options: Options, rng: Generator) -> Fitted:
-    """Solve at the best optimum of the hyperparameters that are not given."""
+    """Solve at the best optimum of the hyperparameters that are not given: ``run`` of a method."""
     optima: list[Optimum] = []
     if set(given) != set(problem.hyperparameters):
         optima = maximize(problem, latent, given, options, rng)
@@ -106,7 +97,7 @@ class Laplace(IntegratesLatent):
         """Options of the search: with exact curvature the evidence has jumps, and the optimum depends on the start."""
         return Search(5, 0.5, 0.0) if self.curvature == "exact" else Search()
 
-    run = run_at_optimum
+    run = at_optimum
 
     def check_sampling(self, problem: Problem) -> None:
         """Warn if the evidence is discontinuous: chains then get stuck without divergences."""
@@ -135,7 +126,7 @@ class MeanField(IntegratesLatent):
     core: ClassVar[str] = "mean_field"
     mismatch: ClassVar[float] = TARGET
 
-    run = run_at_optimum
+    run = at_optimum
 
     def solve(
         self, K: AnyCovariance, y: Array, noise: NoiseModel, mean: Array, start: Array | None = None
@@ -156,7 +147,7 @@ class MAP:
 
     def run(self, problem: Problem, given: Point, options: Options, rng: Generator) -> Fitted:
         """Optimise the Laplace evidence, and return the mode."""
-        return replace(run_at_optimum(Laplace(), problem, given, options, rng), plug_in=True)
+        return replace(at_optimum(Laplace(), problem, given, options, rng), plug_in=True)
 
 
 @dataclass(frozen=True, slots=True)

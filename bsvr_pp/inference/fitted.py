@@ -1,7 +1,6 @@
 """The record of a fit: posteriors of f at one or several points of the hyperparameters, or draws.
 
-Estimators predict directly from a `Fitted`; its ``tree`` is the result, and `read_fitted` restores it. Results of a
-model share its last factorisations if vectors, prior covariance and prior mean are equal to the last bit.
+Estimators predict directly from a `Fitted`; its ``tree`` is the result, and `read_fitted` restores it.
 """
 
 from __future__ import annotations
@@ -10,14 +9,12 @@ import json
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any, NamedTuple, cast
-from weakref import WeakKeyDictionary
 
 import numpy as np
-import pymc as pm
 import xarray as xr
 from scipy.special import logsumexp
 
-from bsvr_pp.core.approximations import BlockDiagonal, Covariance, LatentPosterior
+from bsvr_pp.core.approximations import LatentPosterior
 from bsvr_pp.core.approximations.posterior import from_sites, without_factor
 from bsvr_pp.core.arrays import Array, Rows, check_count
 from bsvr_pp.core.covariance.covariance import BlockFactor
@@ -48,11 +45,7 @@ from bsvr_pp.model.problem import Point, Problem
 
 _DRAWS = 200  # largest number of draws of the hyperparameters in predictions
 _MATCHED = 1e-4  # moment mismatch, in posterior standard deviations, of no consequence for a result
-_MOST = 4  # largest number of posteriors of a model that are kept,
 _ATTRIBUTES = "at_size", "log_evidence_error", "k_hat", "effective_points"  # others of a result
-_BYTES = 2**30  # and their largest memory
-
-_KEPT: WeakKeyDictionary[pm.Model, tuple[LatentPosterior, ...]] = WeakKeyDictionary()
 
 
 class Cloud(NamedTuple):
@@ -268,7 +261,7 @@ def components(
     posterior = result["posterior"].to_dataset()
     if not is_sampled(result) or "members" in result.children:
         members = [each for each in _members(problem, result) if each.weight > 0.0]
-        alone = len(members) == 1 and not problem.blocks.several
+        alone = count is None and len(members) == 1 and not problem.blocks.several
         predict = latent_posterior(problem, result)[0].predict if alone else None
         options: dict[str, Any] = {"part": part, "neighbours": count, "scales": scales, "predict": predict}
         yield from (component(problem, each, plug_in=is_mode(result), **options) for each in members)
@@ -322,30 +315,4 @@ def latent_posterior(problem: Problem, result: xr.DataTree) -> tuple[LatentPoste
     """Return the Gaussian posterior of f and the noise of a checked result at one point of the hyperparameters."""
     (member,) = (each for each in _members(problem, result) if each.weight > 0.0)
     K, mean, noise = problem.at(member.point)
-    return posterior_of(problem, K, mean, member.dual_coef, member.site_precision), noise
-
-
-def posterior_of(
-    problem: Problem, K: Covariance | BlockDiagonal, mean: Array, dual_coef: Array, site_precision: Array
-) -> LatentPosterior:
-    """Return the posterior of f from the two vectors of a result, factored once."""
-    for kept in _KEPT.get(problem.model, ()):
-        same = np.array_equal(kept.dual_coef, dual_coef) and np.array_equal(kept.site_precision, site_precision)
-        if same and isinstance(K, Covariance) and kept.has_prior(K, mean):
-            return kept
-    found = from_sites(K, mean, dual_coef, site_precision)
-    keep(problem, found)
-    return found
-
-
-def keep(problem: Problem, posterior: LatentPosterior) -> None:
-    """Store a posterior of f while its model exists, unless newer posteriors replace it."""
-    if isinstance(posterior.factor, BlockFactor):  # it keeps no factors
-        return
-    kept: list[LatentPosterior] = []
-    total = 0
-    for each in (posterior.compact(), *_KEPT.get(problem.model, ())):
-        total += each.factor.nbytes  # type: ignore[union-attr]  # no BlockFactor is kept
-        if len(kept) < _MOST and total <= _BYTES:
-            kept.append(each)
-    _KEPT[problem.model] = tuple(kept)
+    return from_sites(K, mean, member.dual_coef, member.site_precision), noise

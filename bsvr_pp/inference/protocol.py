@@ -104,7 +104,7 @@ class IntegratesLatent(Integrator, Method, Protocol):
     """A Gaussian posterior of f at given hyperparameters: `Laplace`, `MeanField`, and classes that inherit from this.
 
     ``NUTS(latent=...)`` and other options of methods, `log_evidence`, plots and folders of rows require it. A class
-    that inherits from it needs a name, ``solve``, ``core`` or ``evidence_graph``, and ``run = run_at_optimum``.
+    that inherits from it needs a name, ``solve``, ``core`` or ``evidence_graph``, and ``run = at_optimum``.
     """
 
     @property

@@ -13,7 +13,7 @@ import pytest
 
 import bsvr_pp as bp
 from bsvr_pp.approximations import laplace
-from bsvr_pp.inference.approximate import run_at_optimum
+from bsvr_pp.inference.approximate import at_optimum
 from bsvr_pp.inference.protocol import Anneals, Integrates, IntegratesLatent, Method, Normalises, Samples, to_record
 from bsvr_pp.methods import METHODS, from_record, make_method, method_of
 
@@ -67,7 +67,7 @@ class Exact(IntegratesLatent):
     """The exact Gaussian process, for Gaussian noise."""
 
     name: ClassVar[str] = "exact"
-    run = run_at_optimum
+    run = at_optimum
 
     def solve(self, K, y, noise, mean):
         return laplace(K, y, noise, mean=mean)

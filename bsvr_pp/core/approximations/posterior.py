@@ -262,21 +262,6 @@ class LatentPosterior:
             raise ValueError(f"mean must be a number or a ({size},) array, got shape {offset.shape}")
         return cross @ self.dual_coef + offset, np.maximum(diagonal - self.factor.explained(cross), 0.0)
 
-    def has_prior(self, K: Covariance, mean: Array) -> bool:
-        """Return whether the prior covariance and mean of this posterior equal K and mean (n,) to the last bit."""
-        prior = self.factor.covariance
-        return (
-            isinstance(prior, Covariance)
-            and prior.equals(K)
-            and np.array_equal(self.mean, mean + prior.matvec(self.dual_coef))
-        )
-
-    def compact(self) -> LatentPosterior:
-        """Return the same posterior, without the factors made for draws."""
-        if isinstance(self.factor, BlockFactor):
-            return self
-        return replace(self, factor=Factor(self.factor.covariance.compact(), self.factor.sites))
-
     def draw(self, size: int, rng: np.random.Generator) -> Array:
         """Return draws (size, n) of f at the training inputs; a ValueError if K is not positive definite."""
         return self.mean + self.factor.draw(size, rng)

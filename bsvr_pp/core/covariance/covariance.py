@@ -119,25 +119,6 @@ class Covariance:
         K = self.structure
         return K.matrix.copy() if K.matrix.size else np.asarray(K.root @ K.root.T + np.diag(K.diagonal))
 
-    def equals(self, other: Covariance) -> bool:
-        """Return whether another covariance is equal to the last bit and was made in the same way."""
-        mine, theirs = self.structure, other.structure
-        return all(
-            np.array_equal(getattr(mine, part), getattr(theirs, part)) for part in ("matrix", "root", "diagonal")
-        )
-
-    def compact(self) -> Covariance:
-        """Return the same covariance, without cached factors of draws."""
-        made = Covariance.__new__(Covariance)
-        made.structure = self.structure
-        return made
-
-    @property
-    def nbytes(self) -> int:
-        """Memory of K in bytes, without cached factors of draws."""
-        arrays = {id(part): part.nbytes for part in self.structure if isinstance(part, np.ndarray)}
-        return sum(arrays.values())
-
     def matvec(self, x: Array) -> Array:
         """Compute K·x without loss of digits if K has a large constant part and x sums to 0."""
         out: Array = product(self.structure, np.ascontiguousarray(x))
@@ -214,11 +195,6 @@ class Factor:
         rooted = self._by_root and covariance.structure.root.shape[1] == 0
         self._structure = covariance._with_root if rooted else covariance.structure
         self.points, self.log_det = sites.points, float(sites.log_det)
-
-    @property
-    def nbytes(self) -> int:
-        """Memory of K and of the factor."""
-        return self.covariance.nbytes + self.sites.triangle.nbytes + self.sites.half.nbytes
 
     def marginals(self) -> tuple[Array, Array]:
         """Return the posterior and cavity variance of f at each input, (n,) each."""
