@@ -24,9 +24,10 @@ from bsvr_pp.core.covariance.covariance import Covariance
 from bsvr_pp.core.losses import hinge
 from bsvr_pp.core.losses.registry import label_probability
 from bsvr_pp.inference.approximate import MeanField
-from bsvr_pp.inference.fitted import Draws
-from bsvr_pp.inference.protocol import Options
+from bsvr_pp.inference.fitted import Fitted, fitted_draws
+from bsvr_pp.inference.protocol import Options, attributes_of
 from bsvr_pp.inference.recover import recover
+from bsvr_pp.inference.result import from_samples
 from bsvr_pp.inference.sampling.nuts import diagnosis
 from bsvr_pp.model.problem import Point, Problem
 
@@ -91,7 +92,7 @@ class Exchange:
         for name, value in least.items():
             check_count(name, getattr(self, name), value)
 
-    def run(self, problem: Problem, given: Point, options: Options, rng: np.random.Generator) -> Draws:
+    def run(self, problem: Problem, given: Point, options: Options, rng: np.random.Generator) -> Fitted:
         """Sample the hyperparameters that are not given, and f."""
         free = [name for name in problem.hyperparameters if name not in given]
         if not free:
@@ -107,8 +108,8 @@ class Exchange:
             for group, found in chains[0].items()
         }
         samples = recover(problem, from_dict(groups), self.latent, rng, options.progressbar)
-        found = diagnosis(samples, free, self.draws, _LEAST_ESS * self.chains)
-        return Draws(problem, samples, {}, found)
+        found = diagnosis(samples, free, self.draws, _LEAST_ESS * self.chains) | attributes_of(self)
+        return fitted_draws(problem, from_samples(problem, samples, {}, found, rng))
 
 
 class _State(NamedTuple):

@@ -211,25 +211,6 @@ def fitted_draws(problem: Problem, draws: xr.DataTree) -> Fitted:
     return Fitted([point], [], np.ones(1), [], converged, message, np.nan, draws=draws)
 
 
-class Draws(NamedTuple):
-    """Draws of a model without its given hyperparameters, as PyMC returns them, and attributes of the result."""
-
-    problem: Problem
-    samples: xr.DataTree
-    given: Point
-    diagnostics: dict[str, object]
-
-    def diagnosis(self) -> dict[str, object]:
-        """Return R-hat, effective sample size and other diagnostics of the sampler."""
-        return self.diagnostics
-
-    def tree(
-        self, problem: Problem, attributes: dict[str, object], rng: np.random.Generator, draws: int | None = None
-    ) -> xr.DataTree:
-        """Return the result."""
-        return from_samples(self.problem, self.samples, self.given, attributes, rng)
-
-
 def read_fitted(problem: Problem, result: xr.DataTree) -> Fitted:
     """Restore the record from the tree of `Fitted.tree`, or of `fit`."""
     check_match(problem, result)

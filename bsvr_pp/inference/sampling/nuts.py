@@ -21,9 +21,10 @@ from bsvr_pp.core import __version__
 from bsvr_pp.core.arrays import Array, ModelError, Rows, check_count, check_share, warn
 from bsvr_pp.core.compiler import interruptible
 from bsvr_pp.inference.approximate import MeanField
-from bsvr_pp.inference.fitted import Draws
-from bsvr_pp.inference.protocol import IntegratesLatent, Options, check_latent
+from bsvr_pp.inference.fitted import Fitted, fitted_draws
+from bsvr_pp.inference.protocol import IntegratesLatent, Options, attributes_of, check_latent
 from bsvr_pp.inference.recover import recover
+from bsvr_pp.inference.result import from_samples
 from bsvr_pp.inference.search.optimize import check_continuous, maximize
 from bsvr_pp.inference.search.starts import initial_point
 from bsvr_pp.model.distributions import NoiseRV
@@ -121,7 +122,7 @@ class NUTS:
         """Name in tables."""
         return "NUTS" if self.latent is None else f"NUTS ({self.latent.name})"
 
-    def run(self, problem: Problem, given: Point, options: Options, rng: np.random.Generator) -> Draws:
+    def run(self, problem: Problem, given: Point, options: Options, rng: np.random.Generator) -> Fitted:
         """Sample the variables that are not given."""
         rows = problem.targets.size
         if self.latent is None and problem.blocks.several and rows > _MOST_ROWS:
@@ -143,7 +144,8 @@ class NUTS:
         samples = samples.map_over_datasets(lambda data: data.drop_vars(_HIDDEN, errors="ignore"))
         if latent is not None:
             samples = recover(problem, samples, latent, rng, options.progressbar)
-        return Draws(problem, samples, given, diagnosis(samples, problem.hyperparameters, self.draws))
+        found = diagnosis(samples, problem.hyperparameters, self.draws) | attributes_of(self)
+        return fitted_draws(problem, from_samples(problem, samples, given, found, rng))
 
     def run_unread(self, model: pm.Model, given: Point, progressbar: bool, rng: np.random.Generator) -> xr.DataTree:
         """Sample a model that other methods refuse by PyMC; return its tree."""
