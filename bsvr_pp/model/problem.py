@@ -257,32 +257,23 @@ class Problem(CompiledModel):
     def to_constrained(self, values: Sequence[Array]) -> Point:
         """Hyperparameters at given values of the unconstrained variables."""
         # Bounds of a transform may depend on other hyperparameters.
-        found = self._at_values("backward", lambda: self.model.replace_rvs_by_values(self._backward()), values)
+        found = self._at_values("backward", lambda: self.model.replace_rvs_by_values(self.variables), values)
         return {name: np.asarray(value) for name, value in zip(self.hyperparameters, found, strict=True)}
 
-    def log_priors(self) -> list[Tensor]:
-        """Log prior density of each constrained hyperparameter, and further terms, as graphs of ``values``."""
+    def log_priors(self, without: Collection[str] = (), *, jacobian: bool = False) -> list[Tensor]:
+        """Log prior density of each hyperparameter, and further terms, but some names, as graphs of ``values``.
+
+        The densities are those of the constrained hyperparameters; with ``jacobian``, of ``values``.
+        """
         model, variables = self.model, [term for term in self.prior_terms if term not in self.model.potentials]
-        # One call, and not one for each: PyMC copies the parents of some, and knows copies by the values of all.
         # Without f and its targets: the graph of their density takes seconds.
         held = above(variables)
+        # All values, also of names left out: PyMC copies the parents of some, and knows copies by them.
         values = {v: value for v, value in model.rvs_to_values.items() if v in held}
         of_values = {"rvs_to_values": values, "rvs_to_transforms": {v: model.rvs_to_transforms[v] for v in values}}
-        densities = transformed_conditional_logp(variables, jacobian=False, **of_values)
-        found: list[Tensor] = model.replace_rvs_by_values([*densities, *self.prior_terms[len(variables) :]])
-        return found
-
-    def log_change(self, without: Collection[str], *, jacobian: bool) -> Tensor:
-        """Graph of what a log density changes by without some priors and terms, by name, and with others' Jacobian."""
-        total = pt.constant(0.0)
-        for term, density in zip(self.prior_terms, self.log_priors(), strict=True):
-            if term.name in without:
-                total = total - density.sum()
-        for value, variable in zip(self.values, self.variables, strict=True) if jacobian else ():
-            transform = self.model.rvs_to_transforms[variable]
-            if variable.name not in without and transform is not None:
-                total = total + transform.log_jac_det(value, *variable.owner.inputs).sum()
-        found: Tensor = self.model.replace_rvs_by_values([total])[0]
+        densities = transformed_conditional_logp(variables, jacobian=jacobian, **of_values)
+        graphs = zip(self.prior_terms, [*densities, *self.prior_terms[len(variables) :]], strict=True)
+        found: list[Tensor] = model.replace_rvs_by_values([graph for term, graph in graphs if term.name not in without])
         return found
 
     def log_prior_at(self, point: Mapping[str, ArrayLike]) -> list[Array]:
@@ -293,14 +284,6 @@ class Problem(CompiledModel):
     def _at_values(self, key: str, graphs: Callable[[], Sequence[Tensor]], values: Sequence[Array]) -> list[Array]:
         """As `evaluate`, of graphs of ``values``."""
         return self.function(key, lambda: self.compile_on(self.values, graphs()))(*values, *self.given_data)
-
-    def _backward(self) -> list[Tensor]:
-        """The hyperparameters as graphs of ``values``, and of other hyperparameters that bound them."""
-        graphs = []
-        for value, variable in zip(self.values, self.variables, strict=True):
-            transform = self.model.rvs_to_transforms[variable]
-            graphs.append(value if transform is None else transform.backward(value, *variable.owner.inputs))
-        return graphs
 
     def shape_of(self, name: str) -> tuple[int, ...]:
         """Shape of a hyperparameter."""

@@ -257,15 +257,16 @@ class SearchObjective:
     ) -> None:
         self._problem, self._method, self._fixed, self._warm_starts = problem, method, fixed, warm_starts
         self._parts = [problem.part(block) for block in range(len(problem.blocks))]
-        self._together = not problem.blocks.several and objective == "posterior"
         self._terms = []  # of the hyperparameters alone
-        if objective == "posterior" and not self._together:
-            self._terms.append(problem.function("priors", lambda: self._compiled([self._log_priors()])))
-        without = {*elsewhere, *(fixed if density else ())}
-        if density or without:
-            key = f"{'density' if density else 'objective'} without {sorted(without)}"
-            graph = partial(problem.log_change, without, jacobian=density)
-            self._terms.append(problem.function(key, lambda: self._compiled([graph()])))
+        if objective == "posterior":
+            without = {*elsewhere, *(fixed if density else ())}
+            key = f"{'densities' if density else 'priors'} without {sorted(without)}"
+
+            def compile_() -> Callable[..., list[Array]]:
+                each = problem.log_priors(without, jacobian=density)
+                return self._compiled([sum((term.sum() for term in each), start=pt.constant(0.0))])
+
+            self._terms.append(problem.function(key, compile_))
         self._sites = [np.zeros((2, part.targets.size)) for part in self._parts]
         self._known: tuple[Array, float, Array] | None = None
         template = problem.to_unconstrained({**initial_point(problem), **fixed})
@@ -376,8 +377,7 @@ class SearchObjective:
     def _of_blocks(self, values: list[Array]) -> list[list[Array]]:
         """Return the value, sites (2, m) and gradients of each block."""
         data = self._problem.data.values()
-        key = f"{'posterior' if self._together else 'evidence'} by {self._method!r}"
-        of_rows = self._problem.function(key, self._compile_rows)
+        of_rows = self._problem.function(f"evidence by {self._method!r}", self._compile_rows)
 
         def of_block(block: int) -> list[Array]:
             part = self._parts[block]
@@ -386,19 +386,13 @@ class SearchObjective:
         return self._problem.blocks.each(of_block, range(len(self._parts)))
 
     def _compile_rows(self) -> Callable[..., list[Array]]:
-        """Return the function of the rows of one block, together with the log priors if there are no blocks."""
+        """Return the function of the rows of one block."""
         problem = self._problem
         y, start = pt.vector(), pt.matrix()  # without names, which data may use
         targets = TargetsGraph.of(*problem.ends.graph(y), problem.weight)
         given = problem.loss.name, problem.covariance, problem.mean, targets, problem.parameters, start
         evidence, _, sites = self._method.evidence_graph(*given)
-        total, sites = problem.model.replace_rvs_by_values([evidence, sites])
-        if self._together:
-            total = total + self._log_priors()
-        return self._compiled([total, sites], [y, start])
-
-    def _log_priors(self) -> Variable:
-        return sum((density.sum() for density in self._problem.log_priors()), start=pt.constant(0.0))
+        return self._compiled(problem.model.replace_rvs_by_values([evidence, sites]), [y, start])
 
     def _compiled(self, graphs: list[Variable], extra: Sequence[Variable] = ()) -> Callable[..., list[Array]]:
         """Compile graphs, with the gradients of the first."""
