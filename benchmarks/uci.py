@@ -110,17 +110,29 @@ def scored(
     }
 
 
+SCORES = ["NLL", "CRPS", "RMSE"]
+
+
 def summary(rows: pd.DataFrame) -> list[Timing]:
     """Means over the splits with their standard errors, and mean ranks over the sets."""
+    packages = ["bsvr_pp", *sorted(set(rows["package"]) - {"bsvr_pp"})]
+    digits = {"NLL": ".3g", "CRPS": ".3g", "RMSE": ".3g", "cover": ".3f", "seconds": ".1f"}
     found = Timing(
-        "UCI tables: means over splits with standard errors, coverage of 90 % intervals, and seconds of a fit",
-        ("set", "package", "splits", "NLL", "CRPS", "RMSE", "cover", "seconds"),
+        f"UCI tables: means over splits of {', '.join(packages)} (standard error of the first in brackets), coverage of "
+        "90 % intervals, and seconds of a fit",
+        ("set", "splits", *digits),
     )
-    for (name, package), part in rows.groupby(["set", "package"]):
-        mean, error = (part[["NLL", "CRPS", "RMSE"]].agg(kind) for kind in ("mean", "sem"))
-        scores = ("–" if np.isnan(mean[key]) else f"{mean[key]:.3g} ± {error[key]:.1g}" for key in mean.index)
-        found.add(name, package, len(part), *scores, f"{part['cover'].mean():.3f}", f"{part['seconds'].mean():.1f}")
-    means = rows.groupby(["set", "package"])[["NLL", "CRPS", "RMSE"]].mean()
+    for name, part in rows.groupby("set"):
+        each = [part[part["package"] == package] for package in packages]
+        cells = []
+        for score, form in digits.items():
+            means = [of_package[score].mean() for of_package in each]
+            values = ["–" if np.isnan(mean) else f"{mean:{form}}" for mean in means]
+            if score in SCORES:
+                values[0] += f" ({each[0][score].sem():.1g})"
+            cells.append("; ".join(values))
+        found.add(name, len(each[0]), *cells)
+    means = rows.groupby(["set", "package"])[SCORES].mean()
     ranks = []
     for score in means:
         values = means[score].unstack("package").dropna(axis=1, how="all").dropna()
