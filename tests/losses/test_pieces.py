@@ -1,8 +1,5 @@
 """The table of pieces against mpmath quadrature, and its invariants."""
 
-import itertools
-from functools import cache
-
 import mpmath as mp
 import numpy as np
 import pytest
@@ -12,6 +9,7 @@ from hypothesis import strategies as st
 from bsvr_pp.core.losses.factors import tilted_moments
 from bsvr_pp.core.losses.pieces import row_at, tilted_row
 from bsvr_pp.losses import absolute, epsilon_insensitive, gaussian, hinge, huber, pinball, soft_insensitive
+from tests.losses.quadrature import tilted_by_mpmath
 
 NOISES = [
     soft_insensitive(10.0, 0.1, 0.3),
@@ -30,53 +28,20 @@ CAVITIES = [(0.3, 1.0), (-2.0, 1e-6), (1.31, 1e-10), (0.0, 1e4), (1000.0, 1.0), 
 
 
 def moments_by_mpmath(noise, mean, variance, y):
-    """log Z, mean, variance of f with 20 digits, by quadrature between knots."""
+    """log Z, mean, variance of f with 20 digits, from the table of pieces."""
+    pieces = noise.sites(np.array([y]))
+    knots = [mp.mpf(k) for k in pieces.knots[0]]
+
+    def log_factor(f):
+        j = sum(y - f >= k for k in knots)
+        anchor = max(j - 1, 0)
+        s = y - f - knots[anchor]
+        slope, curvature = mp.mpf(pieces.slope[0, j]), mp.mpf(pieces.curvature[0, j])
+        return -mp.mpf(pieces.value[0, anchor]) - s * (slope + curvature * s / 2)
+
     with mp.workdps(20):
-        pieces = noise.sites(np.array([y]))
-        knots = [mp.mpf(k) for k in pieces.knots[0]]
-        center, precision = mp.mpf(y) - mp.mpf(mean), 1 / mp.mpf(variance)
-
-        def minus_log(r):
-            j = sum(r >= k for k in knots)
-            anchor = max(j - 1, 0)
-            s = r - knots[anchor]
-            site = mp.mpf(pieces.value[0, anchor]) + s * (
-                mp.mpf(pieces.slope[0, j]) + mp.mpf(pieces.curvature[0, j]) * s / 2
-            )
-            return site + precision * (r - center) ** 2 / 2
-
-        low = min(knots[0], center) - 1
-        high = max(knots[-1], center) + 1
-        for _ in range(120):
-            third = (high - low) / 3
-            if minus_log(low + third) < minus_log(high - third):
-                high -= third
-            else:
-                low += third
-        peak = (low + high) / 2
-        level = minus_log(peak)
-        ends = []
-        for sign in (-1, 1):
-            step = mp.mpf(10) ** -25
-            while minus_log(peak + sign * step) - level < 80:
-                step *= 2
-            ends.append(peak + sign * step)
-        cuts = sorted({*ends, peak, *(k for k in knots if ends[0] < k < ends[1])})
-        grid = [a + (b - a) * i / 12 for a, b in itertools.pairwise(cuts) for i in range(12)]
-        grid.append(cuts[-1])
-
-        @cache  # the three integrals have the same points
-        def weight(r):
-            return mp.exp(level - minus_log(r))
-
-        def integral(g):
-            return mp.quad(lambda r: g(r - peak) * weight(r), grid)
-
-        mass = integral(lambda s: 1)
-        first = integral(lambda s: s) / mass
-        second = integral(lambda s: (s - first) ** 2) / mass
-        log_z = mp.log(mass) - level - mp.log(2 * mp.pi * variance) / 2 - mp.mpf(pieces.log_normalizer[0])
-        return float(log_z), float(mp.mpf(y) - peak - first), float(second)
+        log_z, *moments = tilted_by_mpmath(log_factor, mean, variance, [y - k for k in knots])
+        return float(log_z - mp.mpf(pieces.log_normalizer[0])), *map(float, moments)
 
 
 @pytest.mark.slow_cases("soft_insensitive(C=0.5, epsilon=1.5, beta=1)", *(repr(NOISES[i]) for i in (1, 3, 4, 5, 6, 7)))
