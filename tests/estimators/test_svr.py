@@ -1,6 +1,5 @@
 """The estimator: agreement with `bp.fit`, invariances, and what it saves."""
 
-import pickle
 from concurrent.futures import ThreadPoolExecutor
 
 import numpy as np
@@ -98,25 +97,6 @@ def test_intervals_of_every_noise_hold_new_targets(noise, inference):
     assert 0.68 < np.mean((low < y[100:]) & (y[100:] < high)) < 0.92
     assert machine.score(X[100:], y[100:]) > 0.8
     assert hasattr(machine, "epsilon_") == (noise in ("soft_insensitive", "huber"))
-
-
-@pytest.mark.slow_cases("options1", "options0", "options2")
-@pytest.mark.parametrize(
-    "options", [{}, {"inference": "mean_field"}, {"noise": "pinball", "quantile": 0.8, "kernel": "linear"}]
-)
-def test_it_is_saved_and_read_back(options, tmp_path):
-    X, y = data(30)
-    machine = bp.BayesianSVR(restarts=1, random_state=0, **options).fit(X, y)
-    machine.result_.to_netcdf(tmp_path / "machine.nc", engine="h5netcdf")
-    with xr.open_datatree(tmp_path / "machine.nc") as tree:
-        again = bp.BayesianSVR.from_result(tree.load())
-    machine.save(tmp_path / "saved.nc")
-    quantiles = machine.predict_quantiles(X[:3], [0.1, 0.9])
-    for other in (again, bp.BayesianSVR.load(tmp_path / "saved.nc"), pickle.loads(pickle.dumps(machine))):
-        np.testing.assert_allclose(other.predict_quantiles(X[:3], [0.1, 0.9]), quantiles, rtol=1e-10)
-        assert other.log_evidence_ == pytest.approx(machine.log_evidence_)
-        np.testing.assert_array_equal(other.support_, machine.support_)
-    assert again.get_params()["noise"] == machine.noise
 
 
 @pytest.mark.slow
