@@ -216,13 +216,6 @@ def test_draws_follow_the_distribution(distribution, parameters, noise, soft):
     assert not np.any(draws == pm.draw(variable, random_seed=9))
 
 
-def test_docstring_variances_of_the_special_cases():
-    C, e = 5.0, 0.4
-    np.testing.assert_allclose(epsilon_insensitive(C, e).variance, 2 / C**2 + e**2 * (C * e + 3) / (3 * (C * e + 1)))
-    Z = np.exp(huber(C, e).log_normalizer)
-    np.testing.assert_allclose(huber(C, e).variance, 2 * e / C + 4 * (1 + C * e) / (Z * C**3) * np.exp(-C * e))
-
-
 def test_shapes_broadcast():
     C, epsilon = np.array([1.0, 2.0, 3.0]), np.array([[0.1], [0.2]])
     variable = SoftInsensitive.dist(mu=0, C=C, epsilon=epsilon, beta=0)
@@ -299,7 +292,7 @@ def test_single_precision():
 
 
 @pytest.mark.slow
-def test_truncated_and_censored():
+def test_truncated():
     noise, base = (10.0, 0.1, 0.3), SoftInsensitive.dist(0.0, **PAPER)
     y = np.array([-0.1, 0.05, 0.3])
     lower, upper = np.exp(evaluate(pm.logcdf, [-0.1, 0.3], *noise)[0])
@@ -312,41 +305,3 @@ def test_truncated_and_censored():
     assert draws.min() >= -0.1 and draws.max() <= 0.3
     cdf = lambda r: (np.exp(evaluate(pm.logcdf, r, *noise)[0]) - lower) / (upper - lower)  # noqa: E731
     assert stats.kstest(draws, cdf).pvalue > 1e-3
-
-    censored = pm.Censored.dist(base, lower=-0.1, upper=0.3)
-    np.testing.assert_allclose(
-        pm.logp(censored, y).eval(mode="FAST_COMPILE"), [np.log(lower), inside[1], np.log(1 - upper)], rtol=1e-12
-    )
-    draws = pm.draw(censored, draws=4000, random_seed=3, mode="FAST_COMPILE")
-    assert abs(np.mean(draws == 0.3) - (1 - upper)) < 0.03
-
-
-@pytest.mark.slow
-@pytest.mark.filterwarnings("ignore:.*missing values")
-def test_model_with_missing_targets_predicts_and_gives_pointwise_log_likelihood():
-    y = np.array([0.1, np.nan, -0.3])
-    with pm.Model(coords={"obs": range(3)}) as model:
-        C = pm.LogNormal("C", 1.0, 1.0)
-        epsilon = pm.HalfNormal("epsilon")
-        SoftInsensitive("y", np.arange(3.0), C, epsilon, 0.3, observed=y, dims="obs")
-        EpsilonInsensitive("z", 0.0, C, epsilon, observed=[0.2])
-        Huber("h", 0.0, C, epsilon, observed=[0.2, 0.4])
-        start = model.initial_point()
-        assert start["y_unobserved"] == 1.0  # the support point is mu
-        assert np.all(np.isfinite(model.compile_dlogp(mode="FAST_COMPILE")(start)))
-        fast = {"mode": "FAST_COMPILE"}
-        prior = pm.sample_prior_predictive(5, random_seed=1, compile_kwargs=fast)
-        assert prior.prior_predictive["h"].shape == (1, 5, 2)
-        posterior = pm.sample(
-            draws=4, tune=4, chains=1, step=pm.Metropolis(), random_seed=1, progressbar=False, compile_kwargs=fast,
-            compute_convergence_checks=False,
-        )  # fmt: skip
-        predicted = pm.sample_posterior_predictive(
-            posterior, random_seed=1, progressbar=False, compile_kwargs=fast, var_names=["y", "z", "h"]
-        ).posterior_predictive
-        assert predicted["y"].shape == (1, 4, 3) and np.all(np.isfinite(predicted["y"]))
-        pm.compute_log_likelihood(posterior, progressbar=False)
-    found = posterior.log_likelihood["z"].values[0, :, 0]
-    draws = posterior.posterior
-    expected = evaluate(pm.logp, 0.2, draws["C"].values[0], draws["epsilon"].values[0], 0.0)[0]
-    np.testing.assert_allclose(found, expected, rtol=1e-10)
