@@ -12,10 +12,6 @@ from hypothesis.extra.numpy import arrays
 from bsvr_pp.core.covariance.structure import (
     add,
     cholesky,
-    cholesky_inverse,
-    cholesky_solve,
-    lower_inverse,
-    lower_solve,
     product,
     solve_block,
     split,
@@ -121,31 +117,6 @@ def test_a_constant_is_separated_in_any_unit(scale):
     assert parts.constant == scale * 0.5
     x = np.arange(6.0) - 2.0
     np.testing.assert_allclose(product(parts, x), K @ x, rtol=1e-13)
-
-
-@pytest.mark.parametrize("n", [1, 2, 5, 40, 200])
-@pytest.mark.parametrize("k", [1, 3])
-def test_factor_solve_and_invert(n, k):
-    rng = np.random.default_rng(n)
-    G = rng.normal(size=(n, n))
-    A, B = G @ G.T / n + np.eye(n), rng.normal(size=(k, n))
-    L = A.copy()
-    assert cholesky(L) == 0
-    lower = np.tril(L)
-    np.testing.assert_allclose(lower, np.linalg.cholesky(A), atol=1e-12)
-    x = B.copy()
-    cholesky_solve(L, x)
-    np.testing.assert_allclose(x, np.linalg.solve(A, B.T).T, atol=1e-12)
-    x = B.copy()
-    lower_solve(L, x)
-    np.testing.assert_allclose(x.T, np.linalg.solve(lower, B.T), atol=1e-12)
-    inverse = L.copy()
-    lower_inverse(inverse)
-    np.testing.assert_allclose(np.tril(inverse), np.linalg.inv(lower), atol=1e-12)
-    inverse = L.copy()
-    cholesky_inverse(inverse)
-    np.testing.assert_allclose(inverse, np.linalg.inv(A), atol=1e-12)
-    np.testing.assert_array_equal(inverse, inverse.T)
 
 
 def test_failure_is_a_code():
