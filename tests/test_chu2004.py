@@ -58,17 +58,6 @@ def test_robot_arm_on_mackays_points():
 
 @pytest.mark.slow
 @pytest.mark.skipif(not (data_folder() / "robot_arm.csv").is_file(), reason="the papers' data sets are not at hand")
-def test_robot_arm_with_hyperparameters_sampled():
-    """Table II, y1, again: what is sampled surrounds what is fitted."""
-    row = chu2004_robot_arm.sample("y1", 2, 0)
-    assert row["ASE 1e3"] == pytest.approx(2.491, rel=0.03)
-    assert row["σ_n² 1e3"] == pytest.approx(2.681, rel=0.1)
-    assert (row["κ1"], row["κ2"]) == pytest.approx((0.682, 0.248), rel=0.3)
-    assert row["R-hat"] < 1.05 and row["inside 95 %"] == pytest.approx(0.95, abs=0.04)
-
-
-@pytest.mark.slow
-@pytest.mark.skipif(not (data_folder() / "robot_arm.csv").is_file(), reason="the papers' data sets are not at hand")
 def test_robot_arm_switches_the_noise_inputs_off():
     """Table III, y1; x3 to x6 are another draw than the paper's, 2.477 and 0.03907."""
     row = chu2004_robot_arm.bayesian("y1", 6, 0, "BSVR")

@@ -49,13 +49,3 @@ def test_the_map_is_the_support_vector_machine(model):
     assert np.allclose(spread["log_likelihood"]["y"].values[0, 0], hinge(C=2.0).log_density(1 - Y * f))
     with pytest.raises(ValueError, match="y_new must hold the labels"):
         bp.predict(result, NEW, model=model, y_new=[1, 0, 1, 1])
-
-
-@pytest.mark.slow
-def test_sampling_agrees_with_mean_field(model):
-    fields = bp.fit(bp.MeanField(), model, hyperparameters=POINT, progressbar=False)
-    nuts = bp.fit(
-        bp.NUTS(draws=800, tune=400, chains=2), model, hyperparameters=POINT, random_seed=1, progressbar=False
-    )
-    sampled = bp.predict(nuts, NEW, model=model)["y_probability"].values
-    assert np.allclose(bp.predict(fields, NEW, model=model)["y_probability"], sampled, atol=0.05)

@@ -63,33 +63,6 @@ def test_two_hyperparameters_against_a_grid(grid, potential):
     np.testing.assert_allclose(drawn.std(axis=1), deviation, rtol=0.04)
 
 
-def bounded() -> pm.Model:
-    """Three hyperparameters, one of them with two bounds."""
-    with pm.Model() as model:
-        f = bp.GP(cov_func=pm.gp.cov.ExpQuad(1, ls=pm.HalfNormal("ls", 2.0))).prior("f", X=X)
-        C, epsilon = pm.Uniform("C", 0.0, 6.0), pm.HalfNormal("epsilon", 1.0)
-        bp.SoftInsensitive("y", mu=f, C=C, epsilon=epsilon, beta=0.3, observed=Y)
-    return model
-
-
-def line() -> pm.Model:
-    with pm.Model() as model:
-        mu = pm.Normal("intercept", 0.0, 2.0) + pm.Normal("slope", 0.0, 3.0) * X[:, 0]
-        bp.SoftInsensitive("y", mu=mu, C=pm.LogNormal("C", 1.0, 0.8), epsilon=0.1, beta=0.3, observed=Y)
-    return model
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize("make", [bounded, line])
-def test_the_evidence_against_sequential_monte_carlo(make):
-    model = make()
-    found = bp.fit(bp.Integrated(points=256), model, random_seed=0, progressbar=False).attrs["log_evidence"]
-    with bp.marginalize(bp.MeanField(), model):
-        drawn = pm.sample_smc(draws=1500, chains=2, cores=1, random_seed=1, progressbar=False)
-    values = [np.ravel(chain)[-1] for chain in drawn["sample_stats"]["log_marginal_likelihood"].values]
-    assert found == pytest.approx(np.mean(values), abs=0.15)
-
-
 @pytest.mark.slow
 def test_six_hyperparameters_against_nuts():
     rng = np.random.default_rng(1)
