@@ -118,8 +118,8 @@ def summary(rows: pd.DataFrame) -> list[Timing]:
     packages = ["bsvr_pp", *sorted(set(rows["package"]) - {"bsvr_pp"})]
     digits = {"NLL": ".3g", "CRPS": ".3g", "RMSE": ".3g", "cover": ".3f", "seconds": ".1f"}
     found = Timing(
-        f"UCI tables: means over splits of {', '.join(packages)} (standard error of the first in brackets), coverage of "
-        "90 % intervals, and seconds of a fit",
+        f"UCI tables: means over splits of {', '.join(packages)} (standard error of the first in brackets), coverage "
+        "of 90 % intervals, and seconds of a fit",
         ("set", "splits", *digits),
     )
     for name, part in rows.groupby("set"):

@@ -5,18 +5,32 @@ from __future__ import annotations
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import replace
+from functools import partial
 from typing import Any
 
 import numpy as np
+import pymc as pm
 import pytest
 from click.testing import Result
 from typer.testing import CliRunner
 
+import bsvr_pp as bp
 from bsvr_pp.cli import app
 from bsvr_pp.inference.search import at_size
 from bsvr_pp.inference.search.quasi_newton import Ascent
 
 STAGES = {"_SUBSET": 60, "_NEIGHBOURHOODS": 3, "_NEIGHBOURS": 40, "_HELD_OUT": 30, "_LIMIT": 8}
+
+soft = partial(bp.SoftInsensitive, epsilon=0.1, beta=0.3)
+
+
+def process_model(noise: Any, X: Any, /, ls: Any = 1.0, factor: Any = None, prior: Any = (), **given: Any) -> pm.Model:
+    """Return a model of one process, whose values are numbers, or functions that make a variable."""
+    with pm.Model() as model:
+        kernel = pm.gp.cov.ExpQuad(np.shape(X)[1], ls=ls() if callable(ls) else ls)
+        f = bp.GP(cov_func=kernel if factor is None else factor * kernel).prior("f", X=X, **dict(prior))
+        noise("y", f, **{name: value() if callable(value) else value for name, value in given.items()})
+    return model
 
 
 def wave(n: int, low: float = 0.0, high: float = 12.0, seed: int = 0) -> tuple[np.ndarray, np.ndarray]:

@@ -11,13 +11,12 @@ from scipy.stats import multivariate_normal, norm
 
 import bsvr_pp as bp
 from bsvr_pp.inference.protocol import to_record
+from tests.helpers import process_model
 
 
 def test_gaussian_noise_is_exact():
     X, y = np.linspace(-2, 2, 12)[:, None], np.sin(np.linspace(-2, 2, 12))
-    with pm.Model() as model:
-        f = bp.GP(cov_func=pm.gp.cov.ExpQuad(1, ls=1.0)).prior("f", X=X)
-        pm.Normal("y", mu=f, sigma=0.3, observed=y)
+    model = process_model(pm.Normal, X, sigma=0.3, observed=y)
     S = np.exp(-0.5 * (X - X.T) ** 2) + (0.09 + 1e-6) * np.eye(12)
     exact = multivariate_normal(cov=S).logpdf(y)
     for method in (bp.Laplace(), bp.MeanField()):
@@ -31,10 +30,7 @@ def test_integrated_evidence_is_that_of_quadrature(method):
     """One hyperparameter, Gaussian noise: p(y) by quadrature over its log, from draws of its exact posterior."""
     X = np.linspace(-2, 2, 10)[:, None]
     y = np.sin(2 * X[:, 0])
-    with pm.Model() as model:
-        lengthscale = pm.LogNormal("lengthscale", 0.0, 1.0)
-        f = bp.GP(cov_func=pm.gp.cov.ExpQuad(1, ls=lengthscale)).prior("f", X=X)
-        pm.Normal("y", mu=f, sigma=0.2, observed=y)
+    model = process_model(pm.Normal, X, ls=lambda: pm.LogNormal("lengthscale", 0.0, 1.0), sigma=0.2, observed=y)
     log_scale = np.linspace(-5, 5, 1001)
     distance = (X - X.T) ** 2
     values = []

@@ -15,6 +15,7 @@ from bsvr_pp.assess.evidence import latent_k_hat, pareto_weights
 from bsvr_pp.datasets import sinc
 from bsvr_pp.inference.protocol import to_record
 from bsvr_pp.model.reader import read_model
+from tests.helpers import process_model
 
 DATA = sinc(20, random_seed=4)
 
@@ -46,10 +47,8 @@ def with_latent(model, latent, drawn):
 def gaussian(center=1.5, spread=0.7):
     """A model of Gaussian noise whose only hyperparameter is C, and log p(y|C) in closed form."""
     K = np.exp(-0.5 * (DATA.X - DATA.X.T) ** 2)
-    with pm.Model() as model:
-        C = pm.LogNormal("C", center, spread)
-        f = bp.GP(cov_func=pm.gp.cov.ExpQuad(1, ls=1.0)).prior("f", X=DATA.X, jitter=0.0)
-        pm.Normal("y", mu=f, sigma=1 / C, observed=DATA.y)
+    scale = {"sigma": lambda: 1 / pm.LogNormal("C", center, spread)}
+    model = process_model(pm.Normal, DATA.X, prior={"jitter": 0.0}, **scale, observed=DATA.y)
 
     def log_evidence(C):
         return multivariate_normal.logpdf(DATA.y, cov=K + np.eye(len(K)) / C**2)
@@ -185,9 +184,7 @@ def test_without_a_tail_they_are_the_ratios_themselves(ratio):
 def test_an_exact_posterior_has_a_k_hat_of_zero():
     """Under Gaussian noise mean field is exact, and all ratios are equal."""
     X = np.linspace(-2, 2, 12)[:, None]
-    with pm.Model() as model:
-        f = bp.GP(cov_func=pm.gp.cov.ExpQuad(1, ls=1.0)).prior("f", X=X)
-        pm.Normal("y", mu=f, sigma=pm.HalfNormal("sigma"), observed=np.sin(X[:, 0]))
+    model = process_model(pm.Normal, X, sigma=lambda: pm.HalfNormal("sigma"), observed=np.sin(X[:, 0]))
     result = bp.fit(bp.MeanField(), model, hyperparameters={"sigma": 0.2}, progressbar=False)
     table = bp.compare({"mean field": result}, model=model, loo=False)
     assert table.loc["mean field", "k-hat"] == 0.0

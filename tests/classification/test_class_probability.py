@@ -1,7 +1,6 @@
 """Class probabilities: averages over the posterior against quadrature."""
 
 import numpy as np
-import pymc as pm
 import pytest
 from problems import factor_grid
 from scipy.special import expit, logsumexp
@@ -12,6 +11,7 @@ from bsvr_pp.approximations import Covariance
 from bsvr_pp.core.losses.noise import noise_likelihood
 from bsvr_pp.core.losses.registry import average_probability, label_probability
 from bsvr_pp.losses import hinge
+from tests.helpers import process_model
 
 X2, Y2, NEW = np.array([[0.0], [1.0]]), np.array([1, -1]), np.array([[-0.5], [0.3], [0.9], [3.0]])
 
@@ -44,9 +44,7 @@ def test_predictions_against_quadrature():
     np.testing.assert_allclose(
         label_probability(draws.mean(K_star), 2.0), label_probability(weight @ means, 2.0), atol=0.02
     )
-    with pm.Model() as built:
-        f = bp.GP(cov_func=1.5 * pm.gp.cov.ExpQuad(1, ls=0.8)).prior("f", X=X2)
-        bp.SVMLabel("y", f=f, C=2.0, observed=Y2)
+    built = process_model(bp.SVMLabel, X2, ls=0.8, factor=1.5, C=2.0, observed=Y2)
     found = bp.predict(bp.fit(bp.MeanField(), built, progressbar=False), NEW, model=built)
     field, at_mean = found["y_probability"].values, label_probability(found["f_mean"].values, 2.0)
     np.testing.assert_allclose(field, average, atol=0.03)

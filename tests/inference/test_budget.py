@@ -12,6 +12,7 @@ import bsvr_pp as bp
 from bsvr_pp.cli import app
 from bsvr_pp.inference import budget
 from bsvr_pp.inference.budget import available_memory, check_budget
+from tests.helpers import process_model, soft
 
 N = 20_000
 
@@ -20,11 +21,7 @@ N = 20_000
 def large():
     rng = np.random.default_rng(0)
     X = rng.standard_normal((N, 1))
-    with pm.Model() as model:
-        C = pm.LogNormal("C", 1, 1.5)
-        f = bp.GP(cov_func=pm.gp.cov.ExpQuad(1, ls=1.0)).prior("f", X=X)
-        bp.SoftInsensitive("y", mu=f, C=C, epsilon=0.1, beta=0.3, observed=np.sin(X[:, 0]))
-    return model, X
+    return process_model(soft, X, C=lambda: pm.LogNormal("C", 1, 1.5), observed=np.sin(X[:, 0])), X
 
 
 @pytest.fixture

@@ -14,6 +14,7 @@ from bsvr_pp.inference.prediction.component import Component
 from bsvr_pp.inference.prediction.distribution import PredictiveDistribution
 from bsvr_pp.inference.result import problem_of
 from bsvr_pp.losses import absolute, epsilon_insensitive, gaussian, huber, pinball, soft_insensitive
+from tests.helpers import process_model
 
 NOISES = [
     soft_insensitive(C=12.0, epsilon=0.2, beta=0.8),
@@ -237,9 +238,7 @@ def test_the_estimator_uses_it(svr):
 @pytest.mark.parametrize("method", [bp.MAP(), bp.MeanField()])
 def test_joint_draws_have_the_noise_of_new_rows_and_the_variance_of_f(method):
     X, scale = np.linspace(-2, 2, 6)[:, None], np.repeat([0.1, 2.0], 3)
-    with pm.Model() as model:
-        f = bp.GP(cov_func=pm.gp.cov.ExpQuad(1, ls=1.0)).prior("f", X=X)
-        pm.Laplace("y", mu=f, b=pm.Data("scale", scale), observed=np.sin(X[:, 0]))
+    model = process_model(pm.Laplace, X, b=lambda: pm.Data("scale", scale), observed=np.sin(X[:, 0]))
     result = bp.fit(method, model, progressbar=False)
     for n in (6, 2):
         found = bp.predict_distribution(result, X[:n], model=model, data={"scale": scale[::-1][:n]})

@@ -7,6 +7,7 @@ import pytest
 import bsvr_pp as bp
 from bsvr_pp.approximations import laplace, mean_field
 from bsvr_pp.model.reader import read_model
+from tests.helpers import process_model, soft
 
 POINT = {"amplitude": 1.0, "inverse_lengthscale": 0.5, "C": 5.0, "epsilon": 0.1}
 
@@ -72,19 +73,15 @@ def test_optima_are_reported(sinc_results):
 
 def test_a_discrete_hyperparameter_is_given():
     X = np.linspace(-2, 2, 6)[:, None]
-    with pm.Model():
-        degree, C = pm.Poisson("degree", 3.0), pm.LogNormal("C", 0, 1)
-        f = bp.GP(cov_func=pm.gp.cov.ExpQuad(1, ls=1.0 + degree)).prior("f", X=X)
-        bp.SoftInsensitive("y", mu=f, C=C, epsilon=0.1, beta=0.3, observed=np.sin(X[:, 0]))
-        result = bp.fit(bp.MeanField(), hyperparameters={"degree": 2}, restarts=1, progressbar=False)
+    free = {"ls": lambda: 1.0 + pm.Poisson("degree", 3.0), "C": lambda: pm.LogNormal("C", 0, 1)}
+    model = process_model(soft, X, **free, observed=np.sin(X[:, 0]))
+    result = bp.fit(bp.MeanField(), model, hyperparameters={"degree": 2}, restarts=1, progressbar=False)
     assert result["posterior"].to_dataset()["degree"].values.ravel()[0] == 2
 
 
 @pytest.mark.slow
 def test_non_convergence_is_reported_and_nothing_is_printed_without_a_progress_bar(capfd, caplog):
-    with pm.Model() as model:
-        f = bp.GP(cov_func=pm.gp.cov.ExpQuad(1, ls=1.0)).prior("f", X=np.zeros((1, 1)))
-        bp.SoftInsensitive("y", mu=f, C=pm.LogNormal("C", 0, 1), epsilon=0.1, beta=0.3, observed=[0.2])
+    model = process_model(soft, np.zeros((1, 1)), C=lambda: pm.LogNormal("C", 0, 1), observed=[0.2])
     with pytest.warns(bp.ConvergenceWarning, match="NUTS did not converge"):
         result = bp.fit(bp.NUTS(draws=10, tune=10, chains=2), model, random_seed=1, progressbar=False)
     assert result.attrs["converged"] == 0 and result.attrs["message"]

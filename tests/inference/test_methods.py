@@ -16,6 +16,7 @@ from bsvr_pp.approximations import laplace
 from bsvr_pp.inference.approximate import at_optimum
 from bsvr_pp.inference.protocol import Anneals, Integrates, IntegratesLatent, Method, Normalises, Samples, to_record
 from bsvr_pp.methods import METHODS, from_record, make_method, method_of
+from tests.helpers import process_model
 
 
 def test_names_are_unique():
@@ -82,11 +83,8 @@ class Exact(IntegratesLatent):
 @pytest.fixture(scope="module")
 def gaussian_model():
     X = np.linspace(-2, 2, 12)[:, None]
-    with pm.Model() as model:
-        lengthscale = pm.LogNormal("lengthscale", 0.0, 0.5)
-        f = bp.GP(cov_func=pm.gp.cov.ExpQuad(1, ls=lengthscale)).prior("f", X=X)
-        pm.Normal("y", mu=f, sigma=0.2, observed=np.sin(2 * X[:, 0]))
-    return model
+    y = np.sin(2 * X[:, 0])
+    return process_model(pm.Normal, X, ls=lambda: pm.LogNormal("lengthscale", 0.0, 0.5), sigma=0.2, observed=y)
 
 
 @pytest.mark.slow

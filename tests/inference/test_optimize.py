@@ -11,6 +11,7 @@ from bsvr_pp.inference.search.optimize import SearchObjective, maximize
 from bsvr_pp.inference.search.quasi_newton import Ascent, ascend
 from bsvr_pp.inference.search.starts import lengthscales
 from bsvr_pp.model.reader import read_model
+from tests.helpers import process_model, soft
 
 
 def run(model, method=None, fixed=None, objective="posterior", restarts=2):
@@ -62,11 +63,9 @@ def test_optima_come_best_first_and_survive_the_jumps_of_laplace(sinc_model):
 
 def test_improper_priors_start_from_the_data():
     X = np.linspace(-3, 3, 15)[:, None]
-    with pm.Model() as model:
-        lengthscale, C = pm.HalfFlat("lengthscale"), pm.HalfFlat("C")
-        f = bp.GP(cov_func=pm.gp.cov.ExpQuad(1, ls=lengthscale)).prior("f", X=X)
-        y = np.sin(X[:, 0]) + 0.1 * np.cos(40 * X[:, 0])
-        bp.SoftInsensitive("y", mu=f, C=C, epsilon=0.05, beta=0.3, observed=y)
+    y = np.sin(X[:, 0]) + 0.1 * np.cos(40 * X[:, 0])
+    free = {"ls": lambda: pm.HalfFlat("lengthscale"), "C": lambda: pm.HalfFlat("C")}
+    model = process_model(soft, X, **free, epsilon=0.05, observed=y)
     optima = run(model, restarts=4)
     assert optima[0].converged
     assert 0.5 < optima[0].point["lengthscale"] < 5

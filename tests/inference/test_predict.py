@@ -13,6 +13,7 @@ from bsvr_pp.inference.prediction.distribution import PredictiveDistribution
 from bsvr_pp.inference.result import from_samples
 from bsvr_pp.losses import hinge
 from bsvr_pp.model.reader import read_model
+from tests.helpers import process_model
 
 NEW = np.array([[-8.0], [0.3], [4.0], [30.0]])
 X = np.linspace(-2, 2, 7)[:, None]
@@ -116,9 +117,7 @@ def test_far_from_the_data_the_prior_returns(sinc_model, sinc_results):
 def test_error_bars_are_those_of_the_paper():
     """Gao, Gunn & Harris 2002, (5.1) and (5.3), the noise variance of the latter as it should be."""
     X, C, epsilon = np.linspace(-3, 3, 15)[:, None], 6.0, 0.2
-    with pm.Model() as model:
-        f = bp.GP(cov_func=pm.gp.cov.ExpQuad(1, ls=1.0)).prior("f", X=X)
-        bp.EpsilonInsensitive("y", mu=f, C=C, epsilon=epsilon, observed=np.sin(X[:, 0]))
+    model = process_model(bp.EpsilonInsensitive, X, C=C, epsilon=epsilon, observed=np.sin(X[:, 0]))
     result = bp.fit(bp.MeanField(), model, progressbar=False)
     new = np.array([[0.3], [2.0], [7.0]])
     prediction = bp.predict(result, new, model=model)

@@ -8,6 +8,7 @@ import pymc as pm
 import pytest
 
 import bsvr_pp as bp
+from tests.helpers import process_model, soft
 
 N = 30
 X = np.linspace(-3.0, 3.0, N)[:, None]
@@ -109,10 +110,7 @@ def test_labels_of_any_kind_can_be_saved(labels, tmp_path):
 
 
 def test_initial_values_are_kept_by_copies():
-    with pm.Model() as made:
-        C = pm.LogNormal("C", 1.0, 1.0, initval=7.0)
-        f = bp.GP(cov_func=pm.gp.cov.ExpQuad(1, ls=1.0)).prior("f", X=X)
-        bp.SoftInsensitive("y", mu=f, C=C, epsilon=0.1, beta=0.3, observed=Y)
+    made = process_model(soft, X, C=lambda: pm.LogNormal("C", 1.0, 1.0, initval=7.0), observed=Y)
     marginal = bp.marginalize(bp.MeanField(), made)
     assert float(np.exp(marginal.initial_point()["C_log__"])) == pytest.approx(7.0)
     assert float(np.exp(made.initial_point()["C_log__"])) == pytest.approx(7.0)

@@ -10,6 +10,7 @@ import bsvr_pp as bp
 from bsvr_pp.datasets import sinc
 from bsvr_pp.model.marginalize import LATENT_COORDINATES, can_whiten, whiten
 from bsvr_pp.model.reader import read_model
+from tests.helpers import process_model, soft
 
 DATA = sinc(12, random_seed=3)
 
@@ -81,9 +82,7 @@ def test_names_and_dims():
 def test_models_that_stay_as_they_are():
     assert can_whiten(read_model(build()))
     assert not can_whiten(read_model(build(initval=2.0)))
-    with pm.Model() as centred:
-        f = bp.GP(cov_func=pm.gp.cov.ExpQuad(1, ls=1.0)).prior("f", X=DATA.X, reparameterize=False)
-        bp.SoftInsensitive("y", mu=f, C=2.0, epsilon=0.1, beta=0.3, observed=DATA.y)
+    centred = process_model(soft, DATA.X, prior={"reparameterize": False}, C=2.0, observed=DATA.y)
     assert not can_whiten(read_model(centred))
 
 

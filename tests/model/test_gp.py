@@ -9,6 +9,7 @@ from pymc.model.fgraph import clone_model
 import bsvr_pp as bp
 from bsvr_pp.model.gp import prior_of
 from bsvr_pp.model.reader import read_model
+from tests.helpers import process_model
 
 X = np.linspace(-2, 2, 6)[:, None]
 
@@ -49,9 +50,7 @@ def test_f_is_fixed_if_it_or_its_coordinates_are(change, name):
 
 def test_inputs_are_those_of_the_call_if_their_array_changes():
     given = X.copy()
-    with pm.Model() as model:
-        f = bp.GP(cov_func=pm.gp.cov.ExpQuad(1, ls=1.0)).prior("f", X=given)
-        pm.Normal("y", f, 0.3, observed=X[:, 0])
+    model = process_model(pm.Normal, given, sigma=0.3, observed=X[:, 0])
     given *= 3.0
     np.testing.assert_array_equal(read_model(model).inputs, X)
 

@@ -13,6 +13,7 @@ import bsvr_pp as bp
 from bsvr_pp.losses import soft_insensitive
 from bsvr_pp.model.reader import read_model
 from bsvr_pp.show.report import print_comparison
+from tests.helpers import process_model
 
 RNG = np.random.default_rng(0)
 X = np.sort(RNG.uniform(-3, 3, (24, 1)), axis=0)
@@ -67,10 +68,9 @@ def test_gaussian_ordinal_is_the_ordered_probit():
     below = norm.cdf([-np.inf, -1.0, 0.4, 1.5, np.inf], loc=0.3, scale=0.5)
     np.testing.assert_allclose(np.exp(pm.logp(ordinal, np.arange(4)).eval()), np.diff(below), rtol=1e-10)
     # Integrated over a Gaussian f it is a probit of larger scale.
-    with pm.Model():
-        f = bp.GP(cov_func=pm.gp.cov.ExpQuad(1, ls=1.0)).prior("f", X=np.zeros((1, 1)), jitter=0.0)
-        bp.Ordinal("y", mu=f, cutpoints=[-1.0, 0.4], C=4.0, noise="gaussian", observed=[1])
-        found = bp.log_evidence(bp.MeanField()).value
+    given = {"cutpoints": [-1.0, 0.4], "C": 4.0, "noise": "gaussian", "observed": [1]}
+    model = process_model(bp.Ordinal, np.zeros((1, 1)), prior={"jitter": 0.0}, **given)
+    found = bp.log_evidence(bp.MeanField(), model).value
     expected = norm.cdf(0.4 / 1.25**0.5) - norm.cdf(-1.0 / 1.25**0.5)
     assert found == pytest.approx(np.log(expected), abs=1e-9)
 
@@ -164,27 +164,12 @@ def test_class_probabilities_sum_to_one_and_score_new_classes(models):
 
 
 def test_cut_points_without_order_have_no_mass():
-    with pm.Model() as model:
-        f = bp.GP(cov_func=pm.gp.cov.ExpQuad(1, ls=1.0)).prior("f", X=X)
-        cut = pm.Normal("cut", 0, 1, shape=2)
-        bp.Ordinal("y", mu=f, cutpoints=cut, C=5.0, observed=np.digitize(Y, [-0.5, 0.5]))
+    y = np.digitize(Y, [-0.5, 0.5])
+    model = process_model(bp.Ordinal, X, cutpoints=lambda: pm.Normal("cut", 0, 1, shape=2), C=5.0, observed=y)
     marginal = bp.marginalize(bp.MeanField(), model)
     logp = marginal.compile_logp()
     assert logp({"cut": np.array([0.3, 0.3])}) == -np.inf
     assert np.isfinite(logp({"cut": np.array([-0.3, 0.3])}))
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize("kind", ["censored", "interval", "ordinal"])
-def test_sampling_with_and_without_f(models, kind):
-    model = models[kind]
-    marginal = bp.fit(bp.NUTS(latent=bp.MeanField(), draws=200, tune=200, chains=2), model, random_seed=1)
-    full = bp.fit(bp.NUTS(draws=300, tune=300, chains=2), model, random_seed=1)
-    assert bp.verify(marginal, model=model, draws=50, particles=200, random_seed=1).k_hat < 0.7
-    logs = [np.log(result["posterior"]["C"].values) for result in (marginal, full)]
-    assert abs(logs[0].mean() - logs[1].mean()) < 0.5 * logs[1].std()
-    table = bp.compare({"mean field": bp.fit(bp.MeanField(), model), "NUTS": full}, model=model, reference="NUTS")
-    assert list(table.index) == ["mean field", "NUTS"]
 
 
 def test_marginal_draws_respect_bounds(models):

@@ -11,6 +11,7 @@ import pytest
 
 import bsvr_pp as bp
 from bsvr_pp import classification
+from tests.helpers import process_model, soft
 
 
 @pytest.mark.slow
@@ -162,10 +163,8 @@ def test_known_labels_are_compared_without_laplace():
 @pytest.mark.filterwarnings("ignore")  # of few draws
 def test_given_hyperparameters_and_those_at_one_point_are_not_integrated_out():
     x = np.random.default_rng(0).normal(size=(8, 2))
-    with pm.Model() as model:
-        scale, C = pm.LogNormal("scale", shape=2), pm.LogNormal("C")
-        f = bp.GP(cov_func=pm.gp.cov.ExpQuad(2, ls=scale)).prior("f", X=x)
-        bp.SoftInsensitive("y", mu=f, C=C, epsilon=0.1, beta=0.3, observed=x[:, 0])
+    free = {"ls": lambda: pm.LogNormal("scale", shape=2), "C": lambda: pm.LogNormal("C")}
+    model = process_model(soft, x, **free, observed=x[:, 0])
     nuts = bp.NUTS(latent=bp.MeanField(), draws=5, tune=5, chains=1, nuts_sampler="pymc")
     given, options = {"scale": [1.0, 2.0]}, {"random_seed": 0, "progressbar": False}
     sampled = bp.fit(nuts, model, hyperparameters=given, **options)

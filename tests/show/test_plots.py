@@ -2,7 +2,6 @@
 
 import numpy as np
 import pandas as pd
-import pymc as pm
 import pytest
 from arviz_plots import PlotCollection
 from matplotlib.collections import FillBetweenPolyCollection
@@ -10,6 +9,7 @@ from matplotlib.contour import ContourSet
 
 import bsvr_pp as bp
 from bsvr_pp.show.plots import calibration_picture, hyperparameters_picture
+from tests.helpers import process_model
 
 pytestmark = pytest.mark.usefixtures("closed")
 AT = {"amplitude": 1.0, "inverse_lengthscale": 0.5, "C": 5.0, "epsilon": 0.1}
@@ -49,11 +49,10 @@ def test_predictive_bands_mark_the_support_vectors(sinc_model, sinc_results):
 
 def test_the_ends_of_intervals_are_marked():
     X, low = np.arange(6.0)[:, None], np.array([-np.inf, *np.arange(1.0, 6.0)])
-    with pm.Model():
-        f = bp.GP(cov_func=pm.gp.cov.ExpQuad(1, ls=1.0)).prior("f", X=X)
-        bp.Interval("y", f, low, [0.5, 1.0, 2.0, 3.5, np.inf, np.inf], C=5.0, epsilon=0.1, beta=0.3)
-        results = {"mean field": bp.fit(bp.MeanField(), progressbar=False)}
-        lines = bp.plot_predictive(results).axes[0].lines
+    limits = {"lower": low, "upper": [0.5, 1.0, 2.0, 3.5, np.inf, np.inf]}
+    model = process_model(bp.Interval, X, **limits, C=5.0, epsilon=0.1, beta=0.3)
+    results = {"mean field": bp.fit(bp.MeanField(), model, progressbar=False)}
+    lines = bp.plot_predictive(results, model=model).axes[0].lines
     drawn = {line.get_label(): np.transpose(line.get_data()).tolist() for line in lines}
     assert drawn["data"] == [[1, 1], [2, 2]] and drawn["upper end"] == [[0, 0.5], [3, 3.5]]
     assert drawn["lower end"] == [[3, 3], [4, 4], [5, 5]]
@@ -70,10 +69,8 @@ def test_intervals_against_their_predictions():
     """A censored row that is predicted above its limit is inside."""
     X = np.random.default_rng(0).uniform(-2.0, 2.0, (40, 2))
     low, high = np.minimum(X[:, 0], 0.0), np.where(X[:, 0] < 0.0, X[:, 0], np.inf)
-    with pm.Model() as model:
-        f = bp.GP(cov_func=pm.gp.cov.ExpQuad(2, ls=2.0)).prior("f", X=X)
-        bp.Interval("y", f, low, high, C=20.0, epsilon=0.05, beta=0.3)
-        result = bp.fit(bp.MeanField(), progressbar=False)
+    model = process_model(bp.Interval, X, ls=2.0, lower=low, upper=high, C=20.0, epsilon=0.05, beta=0.3)
+    result = bp.fit(bp.MeanField(), model, progressbar=False)
     axis = bp.plot_predictive({"mean field": result}, model=model).axes[0]
     size = {line.get_label(): len(line.get_xdata()) for line in axis.lines}
     assert size["outside"] <= 2 and size["inside"] + size["outside"] == np.sum(X[:, 0] < 0.0)
