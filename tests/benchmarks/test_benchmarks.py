@@ -1,7 +1,6 @@
 """The benchmarks: their processes, protocols and kernels, and the page of their results."""
 
 import itertools
-from pathlib import Path
 
 import numpy as np
 import pandas as pd
@@ -13,7 +12,7 @@ from sklearn.gaussian_process.kernels import RBF, ConstantKernel, WhiteKernel
 
 import benchmarks.coverage as coverage
 import benchmarks.outliers as outliers
-from benchmarks import page, uci
+from benchmarks import page
 from benchmarks.finished import finished
 from benchmarks.gaps import Integrated
 from benchmarks.tables import Process
@@ -127,19 +126,6 @@ def test_a_robust_peer_ignores_an_error_and_finished_parts_are_kept(tmp_path, mo
 def test_the_page_is_made_from_the_files_of_results():
     text = page.PAGE.read_text()
     assert page.filled(text) == text
-
-
-def test_the_numbers_of_readme_are_those_of_the_files():
-    text = Path(page.PAGE.parents[1], "README.md").read_text().replace("−", "-")
-    means = pd.read_csv(uci.FILE).groupby(["set", "package"]).mean(numeric_only=True)
-    ours, others = means.xs("bsvr_pp", level="package"), means.xs("CatBoost", level="package")
-    energy, concrete = (f"{ours['NLL'][name]:.2f}" for name in ("energy", "concrete"))
-    ratio = (ours["seconds"] / others["seconds"])[["kin8nm", "naval", "power", "protein"]].median()
-    assert f"| {energy} and {concrete} |" in text
-    assert f"TabPFN v2 has {uci.TABPFN['energy'][0]:.2f} and {uci.TABPFN['concrete'][0]:.2f} " in text
-    assert f"| {ratio:.1f} |" in text
-    assert sum(ours["NLL"][name] > density for name, (density, *_) in uci.TABPFN.items()) == 6
-    assert "on six of eight" in text
 
 
 @pytest.mark.parametrize("name", page.PARTS)

@@ -30,16 +30,12 @@ def fitted(small):
 
 
 def test_attributes_are_in_the_order_of_the_rows(fitted):
-    svr, X, y = fitted
+    svr, X, _ = fitted
     assert svr.blocks_.n == len(X)
     assert svr.blocks_.sizes.max() <= 60
     assert svr.dual_coef_.shape == (300,)
     assert set(svr.support_) == set(np.flatnonzero(svr.dual_coef_))
     assert np.abs(svr.dual_coef_).max() <= svr.C_ * (1 + 1e-8)
-    # A dual coefficient has the sign of its residual where the point is outside the tube.
-    residual = y - (svr.location_ + svr.unit_ * svr._fit.fitted.posteriors[0].mean)
-    outside = np.abs(residual) > 3 * svr.epsilon_ + 0.1
-    assert (np.sign(svr.dual_coef_[outside]) == np.sign(residual[outside])).mean() > 0.95
 
 
 @pytest.mark.parametrize(

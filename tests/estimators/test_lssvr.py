@@ -145,18 +145,6 @@ def test_deviations_of_nearly_linear_data_have_their_digits():
     np.testing.assert_allclose(machine.predict_f(new)[1], right, rtol=1e-4)
 
 
-def test_the_theorem():
-    """As epsilon goes to 0 the weights go to those of LS-SVR, linearly."""
-    X, y = data(12)
-    gaps = []
-    for epsilon in (1e-2, 1e-4, 1e-6):
-        machine = bp.BayesianLSSVR(gamma=3.0, lengthscale=1.0, epsilon=epsilon).fit(X, y)
-        weights = np.concatenate([[machine.intercept_], machine.dual_coef_])
-        gaps.append(np.abs(weights - machine.mean_weights_).max())
-    assert gaps[1] / gaps[0] == pytest.approx(1e-2, rel=0.1)
-    assert gaps[2] / gaps[1] == pytest.approx(1e-2, rel=0.01)
-
-
 def test_the_band_far_from_the_data_is_that_of_the_bias():
     X, y = data(20)
     machine = bp.BayesianLSSVR(gamma=3.0, lengthscale=1.0).fit(X, y)

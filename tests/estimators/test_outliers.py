@@ -6,7 +6,6 @@ import pytest
 import bsvr_pp as bp
 from bsvr_pp.estimators.outliers import ScaledFit, determining_rows, gross_errors, listed
 from bsvr_pp.estimators.training_data import merge_rows
-from tests.helpers import wave
 
 LINE = np.linspace(-3.0, 3.0, 80)[:, None]
 TRUTH = np.sin(2.0 * LINE[:, 0])
@@ -92,14 +91,14 @@ NOISES = {
 @pytest.mark.slow_cases("student", "laplace")
 @pytest.mark.parametrize("noise", NOISES)
 def test_long_tails_are_noise(noise, recwarn):
-    """At most one row in a hundred is set aside."""
+    """At most one row in a hundred is set aside, also of a fit with noise scales, from 200 rows on."""
     lost = []
-    for seed in range(3):
+    for seed, n in enumerate([150, 150, 220]):
         rng = np.random.default_rng(seed)
-        X = rng.normal(size=(150, 2))
-        y = np.sin(X[:, 0]) + X[:, 1] + 0.3 * NOISES[noise](rng, 150)
+        X = rng.normal(size=(n, 2))
+        y = np.sin(X[:, 0]) + X[:, 1] + 0.3 * NOISES[noise](rng, n)
         lost.append(bp.BayesianSVR(ard=False, **FAST).fit(X, y).outliers_.size)
-    assert sum(lost) <= 0.01 * 450
+    assert sum(lost) <= 0.01 * 520
 
 
 @pytest.mark.parametrize("moved", [0.0, -50.0])
@@ -227,28 +226,3 @@ def test_equal_targets_and_quantiles_lose_no_row():
     rng = np.random.default_rng(1)
     equal = np.where(rng.random(220) < 0.6, 1.0, 2.0 + np.sin(X[:, 0]) + 0.3 * rng.normal(size=220))
     assert bp.BayesianSVR(**FAST).fit(X, equal).outliers_.size == 0
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize("noise", NOISES)
-def test_long_tails_lose_few_rows_to_the_scales(noise):
-    rng = np.random.default_rng(0)
-    X = rng.normal(size=(220, 2))
-    y = np.sin(X[:, 0]) + X[:, 1] + 0.3 * NOISES[noise](rng, 220)
-    assert bp.BayesianSVR(ard=False, **FAST).fit(X, y).outliers_.size <= 4
-
-
-@pytest.mark.slow
-def test_gross_errors_in_blocks_are_those_of_a_dense_fit():
-    """Before, 2 of 60 errors were found in blocks of 200 of 700 rows."""
-    X, y = wave(440)
-    rng = np.random.default_rng(0)
-    bad = np.sort(rng.choice(440, 36, replace=False))
-    y[bad] += rng.choice([-1.0, 1.0], 36) * rng.uniform(1.0, 8.0, 36)
-    with pytest.warns(UserWarning, match="are set aside"):
-        svr = bp.BayesianSVR(blocks=150, random_state=0).fit(X, y)
-    assert len(svr.blocks_) > 2
-    assert np.isin(bad, svr.outliers_).sum() >= 34
-    assert svr.outliers_.size <= 40
-    new = np.linspace(0.2, 11.8, 200)[:, None]
-    assert np.sqrt(np.mean((svr.predict(new) - np.sin(2 * new[:, 0])) ** 2)) < 0.05

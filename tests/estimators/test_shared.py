@@ -199,11 +199,6 @@ def test_what_fits_of_one_target_do(tmp_path):
     assert np.diff(svr.predict(line), axis=0).min() > -1e-3
 
 
-def test_the_number_of_threads_changes_nothing(svr):
-    other = bp.BayesianSVR(**OPTIONS, shared=True, blocks=bp.LocalBlocks(n_jobs=2)).fit(X, Y)
-    np.testing.assert_array_equal(other.predict(NEW), svr.predict(NEW))
-
-
 @pytest.mark.slow
 def test_kernel_matrices_have_one_amplitude():
     svr = bp.BayesianSVR(**OPTIONS | {"kernel": "precomputed"}, shared=True).fit(np.exp(-2.0 * (X - X.T) ** 2), Y)

@@ -138,17 +138,6 @@ def test_weights_are_routed():
     assert np.abs(asked.predict(X) - refused.predict(X)).max() > 1e-3
 
 
-def test_folds_may_be_given():
-    X, y, weight, _ = data()
-    halves = np.arange(len(y)) < 20
-    folds = [(np.flatnonzero(halves), np.flatnonzero(~halves)), (np.flatnonzero(~halves), np.flatnonzero(halves))]
-    found = bp.ResidualIntervals(bp.LSSVR(gamma=10.0, lengthscale=1.0), cv=folds).fit(X, y, sample_weight=weight)
-    first = bp.LSSVR(gamma=10.0, lengthscale=1.0).fit(X[halves], y[halves], sample_weight=weight[halves])
-    at = ~halves & (weight > 0)
-    np.testing.assert_allclose(found.residuals_[at], (y - first.predict(X))[at], rtol=1e-9)
-    assert np.isnan(found.residuals_[weight == 0]).all()
-
-
 @pytest.mark.slow
 def test_sampled_hyperparameters_have_weights():
     X, y, weight, rows = data(16)

@@ -45,14 +45,6 @@ def dense():
     return np.where(BLOCKS.label[:, None] == BLOCKS.label, K.dense(), 0.0), mean, noise
 
 
-def test_a_fit_is_that_of_the_matrix_with_zeros(result, dense):
-    K, mean, noise = dense
-    exact = mean_field(K, Y, noise, mean=mean)
-    assert result.attrs["log_evidence"] == pytest.approx(exact.log_evidence, abs=1e-6)
-    for name in ("mean", "variance", "dual_coef", "site_precision"):
-        np.testing.assert_allclose(result["latent_posterior"][name], getattr(exact, name), rtol=1e-5, atol=1e-6)
-
-
 def test_one_block_is_the_dense_model_bit_for_bit():
     one = make(bp.local_blocks(X, rows=60))
     assert not read_model(one).blocks.several
@@ -62,14 +54,6 @@ def test_one_block_is_the_dense_model_bit_for_bit():
             np.testing.assert_array_equal(values, fits[1][group][name])
     one_prediction, prediction = (bp.predict(f, NEW, model=m) for f, m in zip(fits, (one, make()), strict=True))
     np.testing.assert_array_equal(one_prediction["f_mean"], prediction["f_mean"])
-
-
-@pytest.mark.slow
-def test_draws_of_the_prior_are_independent_between_blocks(model, dense):
-    f = pm.draw(pm.do(model, AT)["f"], 3000, random_seed=0)
-    K, mean, _ = dense
-    np.testing.assert_allclose(f.mean(axis=0), mean, atol=5 * (K.max() / 3000) ** 0.5)
-    np.testing.assert_allclose(np.cov(f.T), K, atol=6 * K.max() / 3000**0.5)
 
 
 def test_the_own_block_alone_is_the_model(model, result, dense):
@@ -92,13 +76,6 @@ def test_results_of_other_partitions_are_not_compared(model, result):
             bp.compare({"three": result, "other": changed}, model=model)
     with pytest.raises(ValueError, match="was computed with other blocks than the model has"):
         bp.predict(result, NEW, model=make())
-
-
-def test_a_comparison_in_blocks(model, result):
-    exact = bp.fit(bp.Laplace(curvature="local"), model, hyperparameters=AT, random_seed=0, progressbar=False)
-    table = bp.compare({"mean field": result, "Laplace": exact}, model=model, annealed=bp.Annealed(particles=50))
-    found = table.comparison.evidence
-    assert abs(found["mean field"].value - found["annealed"].value) < 0.3 + 5 * found["annealed"].standard_error
 
 
 def test_other_data_need_other_blocks():
@@ -129,22 +106,3 @@ def test_full_nuts_names_its_limit():
     large = make(bp.local_blocks(many, rows=1001), many, many[:, 0])
     with pytest.raises(ModelError, match="2001 rows, and takes at most 2000 rows in blocks: use NUTS"):
         bp.fit(bp.NUTS(), large)
-
-
-@pytest.mark.slow
-def test_hyperparameters_sampled_with_f_integrated_out_agree_with_full_nuts():
-    model = make(BLOCKS)
-    options = {"draws": 500, "tune": 500, "chains": 2}
-    full, marginal = (
-        bp.fit(m, model, random_seed=1, progressbar=False)
-        for m in (bp.NUTS(**options), bp.NUTS(latent=bp.MeanField(), **options))
-    )
-    for name in AT:
-        one, other = (np.log(r["posterior"][name].values.ravel()) for r in (full, marginal))
-        assert abs(one.mean() - other.mean()) < 0.35 * one.std()
-        assert 0.7 < one.std() / other.std() < 1.4
-    assert bp.verify(marginal, model=model, progressbar=False).k_hat < 0.7
-    prediction = bp.predict(marginal, NEW[::8], model=model)
-    reference = bp.predict(full, NEW[::8], model=model)
-    scale = float(np.sqrt(reference["f_variance"]).max())
-    np.testing.assert_allclose(prediction["f_mean"], reference["f_mean"], atol=0.5 * scale)

@@ -188,12 +188,6 @@ def test_the_same_data_are_taken(point, sampled, tmp_path):
     assert bp.predict(sampled, X, model=build())["f_mean"].size == N
 
 
-def test_compared_results_have_the_same_data(point):
-    other = of_point(build(X[::-1], Y[::-1]))
-    with pytest.raises(ValueError, match=r"results\['b'\] was computed with other .* than results\['a'\]"):
-        bp.compare({"a": point, "b": other})
-
-
 def test_samples_are_recovered_on_their_own_data():
     marginal = bp.marginalize(bp.MeanField(), build())
     posterior = xr.Dataset({name: (("chain", "draw"), [[value]]) for name, value in AT.items()})

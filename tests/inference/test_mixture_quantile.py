@@ -30,15 +30,12 @@ def cdf(y, weights, means, variances, noises):
     return sum(w * n.predictive_cdf(y, m, v) for w, m, v, n in zip(weights, means, variances, noises, strict=True))
 
 
-@pytest.mark.parametrize("noise", NOISES, ids=repr)
-def test_the_cdf_of_a_quantile_is_its_level(noise):
-    rng = np.random.default_rng(0)
-    noises = [widen(noise, factor) for factor in (1 / 16, 1.0, 16.0)]
-    weights = rng.dirichlet(np.ones(3), 20).T
-    means, variances = rng.normal(size=(3, 20)), rng.exponential(size=(3, 20)) * 10.0 ** rng.integers(-8, 1, (3, 20))
-    found = quantiles(LEVELS, weights, means, variances, noises)
-    for level, row in zip(LEVELS, found, strict=True):
-        np.testing.assert_allclose(cdf(row, weights, means, variances, noises), level, rtol=1e-9, atol=1e-11)
+@settings(max_examples=100, deadline=None)
+@given(st.floats(1e-12, 1 - 1e-12), st.floats(-6, 6), st.floats(0, 1), st.floats(-12, 8))
+def test_the_cdf_of_a_quantile_is_its_level(level, log_C_epsilon, beta, log_share):
+    noise, one = soft_insensitive(2.0, 10.0**log_C_epsilon / 2, beta), np.ones((1, 1))
+    mixture = one, 0.0 * one, noise.variance * 10.0**log_share * one, [noise]
+    assert cdf(quantiles([level], *mixture)[0], *mixture) == pytest.approx(level, abs=1e-11)
 
 
 def test_a_search_that_would_go_to_and_fro():

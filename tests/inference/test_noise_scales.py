@@ -206,14 +206,6 @@ def test_a_dense_fit_has_scales_where_one_noise_is_not_enough(in_one):
     np.testing.assert_allclose(svr.predict(new), again.set_params(noise_scales=False).predict(new), rtol=1e-9)
 
 
-@pytest.mark.slow
-def test_draws_have_the_quantiles_of_the_predictions(in_one):
-    new, levels = np.array([[4.0], [16.0]]), [0.05, 0.25, 0.5, 0.9]
-    drawn = np.quantile(in_one.sample_y(new, 20_000), levels, axis=1).T
-    exact = in_one.predict_quantiles(new, levels)
-    assert (np.abs(drawn - exact) < 0.04 * np.ptp(exact, axis=1)[:, None]).all()
-
-
 @pytest.mark.slow_cases("options1")
 @pytest.mark.parametrize("options", [{"inference": "laplace"}, {"noise_scales": False}])
 def test_other_dense_fits_have_one_noise(options):

@@ -6,9 +6,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from scipy import stats
-from scipy.special import ndtri
 
-from bsvr_pp.core.losses.elementwise import mixture_quantiles
 from bsvr_pp.losses import absolute, epsilon_insensitive, gaussian, hinge, huber, pinball, soft_insensitive
 
 
@@ -136,38 +134,6 @@ def test_vector_parameters_are_one_noise_model_a_point():
         )
     assert noise.sample((5, 3), random_seed=1).shape == (5, 3)
     assert noise.sample(random_seed=1).shape == (3,)
-
-
-def predictive_quantile(noise, q, mean, variance):
-    """Quantile of f + noise for Gaussian f, whose last axis is that of the points of the noise."""
-    levels, means, variances, rows = np.broadcast_arrays(
-        np.asarray(q, float), mean, np.asarray(variance, float), np.arange(noise.n_points or 1)
-    )
-    of_one_component = levels, ndtri(levels), np.ones(rows.shape), np.zeros(rows.shape), variances, rows
-    found = mixture_quantiles(*(np.array(each).reshape(1, -1) for each in of_one_component), noise._pieces)
-    return means + found.reshape(means.shape)
-
-
-@settings(max_examples=100, deadline=None)
-@given(
-    level=st.floats(1e-12, 1 - 1e-12),
-    log_C_epsilon=st.floats(-6, 6),
-    beta=st.one_of(st.sampled_from([0.0, 1.0]), st.floats(0, 1)),
-    log_share=st.floats(-12, 8),
-)
-def test_a_predictive_quantile_inverts_the_predictive_cdf(level, log_C_epsilon, beta, log_share):
-    noise = soft_insensitive(2.0, 10.0**log_C_epsilon / 2, beta)
-    variance = noise.variance * 10.0**log_share
-    quantile = predictive_quantile(noise, level, 0.0, variance)
-    assert noise.predictive_cdf(quantile, 0.0, variance) == pytest.approx(level, abs=1e-11)
-
-
-def test_quantiles_for_noise_of_each_point():
-    C = np.array([0.5, 2.0, 2.0, 9.0])
-    noise, variance = absolute(C), np.array([0.3, 0.3, 0.301, 0.0])
-    found = predictive_quantile(noise, [[0.1], [0.9]], 1.0, variance)
-    for i in range(4):
-        np.testing.assert_allclose(found[:, i], predictive_quantile(absolute(C[i]), [0.1, 0.9], 1.0, variance[i]))
 
 
 @pytest.mark.parametrize("rows", [slice(1, 3), np.array([False, True, True, False]), np.array([2, 2, 0])], ids=str)
