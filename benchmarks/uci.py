@@ -110,29 +110,21 @@ def scored(
     }
 
 
-SCORES = ["NLL", "CRPS", "RMSE"]
-
-
 def summary(rows: pd.DataFrame) -> list[Timing]:
     """Means over the splits with their standard errors, and mean ranks over the sets."""
     packages = ["bsvr_pp", *sorted(set(rows["package"]) - {"bsvr_pp"})]
-    digits = {"NLL": ".3g", "CRPS": ".3g", "RMSE": ".3g", "cover": ".3f", "seconds": ".1f"}
+    digits = {"NLL": ".3g", "CRPS": ".3g", "RMSE": ".3g", "cover": ".2f", "seconds": ".1f"}
     found = Timing(
-        f"UCI tables: means over splits of {', '.join(packages)} (standard error of the first in brackets), coverage "
-        "of 90 % intervals, and seconds of a fit",
+        f"UCI tables: means over splits of {'; '.join(packages)} (± standard error of bsvr_pp); 90 % intervals",
         ("set", "splits", *digits),
     )
     for name, part in rows.groupby("set"):
-        each = [part[part["package"] == package] for package in packages]
-        cells = []
-        for score, form in digits.items():
-            means = [of_package[score].mean() for of_package in each]
-            values = ["–" if np.isnan(mean) else f"{mean:{form}}" for mean in means]
-            if score in SCORES:
-                values[0] += f" ({each[0][score].sem():.1g})"
-            cells.append("; ".join(values))
-        found.add(name, len(each[0]), *cells)
-    means = rows.groupby(["set", "package"])[SCORES].mean()
+        each = part.groupby("package")[list(digits)]
+        mean, error = each.mean().reindex(packages), each.sem().loc["bsvr_pp"]
+        cells = {score: "; ".join(f"{value:{form}}" for value in mean[score]) for score, form in digits.items()}
+        cells = {score: f"{cell} (± {error[score]:.1g})".replace("nan", "–") for score, cell in cells.items()}
+        found.add(name, (part["package"] == "bsvr_pp").sum(), *cells.values())
+    means = rows.groupby(["set", "package"])[["NLL", "CRPS", "RMSE"]].mean()
     ranks = []
     for score in means:
         values = means[score].unstack("package").dropna(axis=1, how="all").dropna()
