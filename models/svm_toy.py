@@ -26,7 +26,6 @@ from scipy.special import expit
 from bsvr_pp.approximations import Covariance, annealed, find_mode, laplace
 from bsvr_pp.classification.normaliser import Known, MeanKnown, averaged_gradient
 from bsvr_pp.core.approximations.smc import Annealing
-from bsvr_pp.core.losses.noise import noise_likelihood
 from bsvr_pp.core.losses.registry import label_probability
 from bsvr_pp.losses import hinge
 from bsvr_pp.tables.readers import Dataset
@@ -132,6 +131,23 @@ class Logistic:
         return self.C * self.y * against, {"C": by_C if np.ndim(self.C) else by_C.sum(axis=1)}
 
 
+class Hinge(Logistic):
+    """The same in classification by a support vector machine, -Σ (log(1 + exp(-2·C)) + C·max(0, 1 - y·f))."""
+
+    def __call__(self, f):
+        """Log likelihood of each row of f (draws, n)."""
+        return -(np.log1p(np.exp(-2.0 * self.C)) + self.C * self._missing(f)).sum(axis=1)
+
+    def slopes(self, f):
+        """Derivatives by f and C, as for logistic classification."""
+        missing = self._missing(f)
+        by_C = 2.0 * expit(-2.0 * self.C) - missing
+        return self.C * self.y * (missing > 0), {"C": by_C if np.ndim(self.C) else by_C.sum(axis=1)}
+
+    def _missing(self, f):
+        return np.maximum(1.0 - self._margins(f), 0.0)
+
+
 def prior(C=C, amplitude=AMPLITUDE, lengthscale=LENGTHSCALE):
     """The true prior, or one with another hyperparameter."""
     return Prior(C, amplitude, lengthscale)
@@ -159,7 +175,7 @@ def evidences(X, y, at, particles=100, seed=0):
 def scores(X, y, at, particles=100, seed=0):
     """Derivatives of the three evidences by log C and log length scale, (3, 2), divided by n."""
     K, runs = masses(X, y, at, particles, seed)
-    kinds = (noise_likelihood(hinge(at.C), y), Known(at.C), MeanKnown(at.C))
+    kinds = (Hinge(at.C, y), Known(at.C), MeanKnown(at.C))
     each = [at.scores(X, averaged_gradient(K, kind, run.f)) for kind, run in zip(kinds, runs, strict=True)]
     return np.array([each[0], each[0] - each[1], each[0] - each[2]]) / len(y)
 

@@ -19,7 +19,6 @@ from bsvr_pp.core.approximations.posterior import Gradient
 from bsvr_pp.core.arrays import Array, check_choice, numbers
 from bsvr_pp.core.compiler import compiled, vectorized
 from bsvr_pp.core.covariance.covariance import Covariance, as_covariance
-from bsvr_pp.core.losses.factors import NoiseLikelihood
 from bsvr_pp.core.losses.pieces import decay
 
 EvidenceKind = Literal["naive", "conditional", "joint"]
@@ -101,7 +100,7 @@ def check_kind(kind: str) -> None:
     check_choice("kind", kind, KINDS)
 
 
-def averaged_gradient(K: ArrayLike | Covariance, likelihood: NoiseLikelihood | Known, f: ArrayLike) -> Gradient:
+def averaged_gradient(K: ArrayLike | Covariance, likelihood: Known, f: ArrayLike) -> Gradient:
     """Return the gradient of log ∫ N(f; 0, K) q(f) df from draws (draws, n) of the density under the integral."""
     covariance = as_covariance(K)
     draws = numbers("f", f, ("draws", covariance.size))

@@ -83,6 +83,11 @@ def assert_gradient_matches_differences(
         assert analytic == pytest.approx((up - down) / (2 * h), rel=rel, abs=abs), name
 
 
+def likelihood_of(noise, y):
+    """Log likelihood of draws of f (draws, n)."""
+    return lambda f: (noise.log_likelihood(y, f) * noise.weight).sum(axis=1)
+
+
 def factor_grid(K, factor):
     """Nodes of Gauss-Legendre between the kinks, and the log of prior times factor times weight (up to 3 points)."""
     x, w = np.polynomial.legendre.leggauss(12)

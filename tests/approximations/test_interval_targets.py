@@ -2,12 +2,11 @@
 
 import numpy as np
 import pytest
-from problems import assert_gradient_matches_differences, factor_grid, smooth
+from problems import assert_gradient_matches_differences, factor_grid, likelihood_of, smooth
 from scipy.special import logsumexp
 
 from bsvr_pp.core.approximations import annealed, find_mode, laplace, laplace_gradient, mean_field, mean_field_gradient
 from bsvr_pp.core.approximations.smc import Annealing
-from bsvr_pp.core.losses.noise import noise_likelihood
 from bsvr_pp.losses import NoiseModel, absolute, epsilon_insensitive, gaussian, huber, soft_insensitive
 
 NOISES = [
@@ -41,7 +40,7 @@ def test_mode_is_optimal(noise, exact):
     between = noise.between(*mixed_ends(y, noise, exact))
     mode = find_mode(K, y, between)
     assert mode.converged and mode.duality_gap <= 1e-8
-    likelihood = noise_likelihood(between, y)
+    likelihood = likelihood_of(between, y)
 
     def objective(f):
         return 0.5 * f @ np.linalg.solve(K, f) - float(likelihood(f[None])[0])
@@ -65,7 +64,7 @@ def test_every_method_against_quadrature(noise, n):
     K = np.exp(-0.5 * (X - X.T) ** 2) + 1e-6 * np.eye(n)
     y = np.array([0.4, -0.3, 1.0])[:n]
     between = noise.between([0.4, -np.inf, 0.7][:n], [np.inf, -0.3, 1.3][:n])
-    f, log_weight = factor_grid(K, noise_likelihood(between, y))
+    f, log_weight = factor_grid(K, likelihood_of(between, y))
     exact = float(logsumexp(log_weight))
     share = np.exp(log_weight - exact)
     mean = share @ f

@@ -2,13 +2,12 @@
 
 import numpy as np
 import pytest
-from problems import LOSSES, exact_gaussian_process, reverse_annealed, smooth
+from problems import LOSSES, exact_gaussian_process, likelihood_of, reverse_annealed, smooth
 from scipy.integrate import quad
 from scipy.stats import multivariate_normal
 
 from bsvr_pp.approximations import Covariance, annealed
 from bsvr_pp.core.approximations.smc import Annealing, Path, bridge
-from bsvr_pp.core.losses.noise import noise_likelihood
 from bsvr_pp.losses import gaussian, hinge, soft_insensitive
 
 
@@ -50,7 +49,7 @@ def test_the_standard_error_is_one():
 def test_both_paths_lead_to_the_same_evidence(noise):
     """From the mean-field Gaussian and from the prior, forwards and back."""
     K, y = smooth(5, noise=noise)
-    likelihood = noise_likelihood(noise, y)
+    likelihood = likelihood_of(noise, y)
     near = annealed(K, y, noise, Annealing(particles=250), random_seed=1)
     log_density = noise.log_density(1 - y * near.f if noise.name == "hinge" else y - near.f)
     np.testing.assert_allclose(likelihood(near.f), log_density.sum(axis=1), rtol=1e-12)

@@ -4,11 +4,10 @@ import numpy as np
 import pytest
 from problems import factor_grid
 from scipy.special import expit, logsumexp
-from svm_toy import LatentDraws
+from svm_toy import Hinge, LatentDraws
 
 import bsvr_pp as bp
 from bsvr_pp.approximations import Covariance
-from bsvr_pp.core.losses.noise import noise_likelihood
 from bsvr_pp.core.losses.registry import average_probability, label_probability
 from bsvr_pp.losses import hinge
 from tests.helpers import process_model
@@ -31,7 +30,7 @@ def test_draws_of_the_prior_give_the_prior_back():
 
 def test_predictions_against_quadrature():
     K, K_star = kernel(X2, X2) + 1e-6 * np.eye(2), kernel(NEW, X2)
-    f, level = factor_grid(K, noise_likelihood(hinge(2.0), Y2))
+    f, level = factor_grid(K, Hinge(2.0, Y2))
     weight = np.exp(level - logsumexp(level))
     means = f @ np.linalg.solve(K, K_star.T)
     rest = 1.5 - np.einsum("ij,ij->i", K_star @ np.linalg.inv(K), K_star)

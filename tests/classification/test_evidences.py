@@ -8,11 +8,11 @@ import pytest
 from problems import factor_grid
 from scipy.special import logsumexp
 from scipy.stats import multivariate_normal
+from svm_toy import Hinge
 
 import bsvr_pp as bp
 from bsvr_pp.approximations import find_mode
 from bsvr_pp.classification.normaliser import Known, MeanKnown
-from bsvr_pp.core.losses.noise import noise_likelihood
 from bsvr_pp.losses import hinge
 from bsvr_pp.model.distributions import observe_weighted
 
@@ -45,7 +45,7 @@ POINT = {"C": 2.0, "lengthscale": 0.7, "amplitude": 1.5}
 @cache
 def quadrature(part, C, **kernel):
     """Log of the naive evidence or of a normaliser; several tests need each of them."""
-    factor = {"naive": lambda C: noise_likelihood(hinge(C), Y3), "conditional": Known, "joint": MeanKnown}[part](C)
+    factor = {"naive": lambda C: Hinge(C, Y3), "conditional": Known, "joint": MeanKnown}[part](C)
     return logsumexp(factor_grid(covariance(X3, **kernel), factor)[1])
 
 

@@ -6,11 +6,11 @@ import pytest
 from problems import factor_grid
 from scipy.special import logsumexp
 from scipy.stats import kstest
+from svm_toy import Hinge
 
 import bsvr_pp as bp
 from bsvr_pp import classification
 from bsvr_pp.classification.normaliser import Known
-from bsvr_pp.core.losses.noise import noise_likelihood
 from bsvr_pp.inference.protocol import Options
 from bsvr_pp.losses import hinge
 from bsvr_pp.model.reader import read_model
@@ -33,7 +33,7 @@ def moments(normalised):
     line = np.linspace(CENTRE - 4, CENTRE + 4, 25)
     level = -0.5 * (line - CENTRE) ** 2
     for i, C in enumerate(np.exp(line)):
-        level[i] += logsumexp(factor_grid(K, noise_likelihood(hinge(C), Y2))[1])
+        level[i] += logsumexp(factor_grid(K, Hinge(C, Y2))[1])
         if normalised:
             level[i] -= logsumexp(factor_grid(K, Known(C))[1])
     weight = np.exp(level - logsumexp(level))

@@ -3,18 +3,17 @@
 import numpy as np
 import pytest
 from scipy.special import expit
-from svm_toy import Logistic
+from svm_toy import Hinge, Logistic
 
 from bsvr_pp.approximations import annealed
 from bsvr_pp.classification.normaliser import Known, MeanKnown
-from bsvr_pp.core.losses.noise import noise_likelihood
 from bsvr_pp.losses import hinge
 
 Y = np.array([1.0, -1.0, 1.0, -1.0])
 F = np.array([[0.3, -0.2, 1.4, 2.0], [-1.7, 0.6, 0.0, -3.0]])
 
 FACTORS = {
-    "hinge": lambda C: noise_likelihood(hinge(C), Y),
+    "hinge": lambda C: Hinge(C, Y),
     "known": Known,
     "mean known": MeanKnown,
     "logistic": lambda C: Logistic(C, Y),
@@ -31,7 +30,7 @@ def test_the_logs_are_those_of_the_paper(C):
     assert np.allclose(
         FACTORS["hinge"](C)(F), (kappa - C * np.maximum(0, 1 - Y * F)).sum(axis=1), rtol=1e-12, atol=1e-13
     )
-    assert np.allclose(noise_likelihood(hinge(C), Y)(F), hinge(C=C).log_density(1 - Y * F).sum(axis=1), rtol=1e-12)
+    assert np.allclose(Hinge(C, Y)(F), hinge(C=C).log_density(1 - Y * F).sum(axis=1), rtol=1e-12)
     assert np.allclose(Logistic(C, Y)(F), np.log(expit(C * Y * F)).sum(axis=1), rtol=1e-12)
     nu = known(F, C)
     assert np.allclose(Known(C)(F), np.log(nu).sum(axis=1), rtol=1e-12, atol=1e-14)
@@ -47,7 +46,7 @@ def test_the_power_of_the_mean():
 
 def test_a_label_is_known_at_the_margin_and_nu_is_the_sum_over_labels():
     assert np.allclose(Known(3.0)([[1.0, -1.0]]), 0.0, atol=1e-15)
-    parts = [noise_likelihood(hinge(3.0), [s])([[0.4]])[0] for s in (-1, 1)]
+    parts = [Hinge(3.0, [s])([[0.4]])[0] for s in (-1, 1)]
     assert np.isclose(np.logaddexp(*parts), Known(3.0)([[0.4]])[0], rtol=1e-14)
 
 
@@ -79,7 +78,6 @@ def test_slopes_against_differences(kind):
         (lambda: Logistic(1.0, [1.0])(np.zeros((1, 3))), "y must have 3 values"),
         (lambda: Known([1.0, 2.0])(np.zeros((1, 3))), "C must be one number or 3"),
         (lambda: annealed(np.eye(4), None, Known([1.0, 2.0])), "C must be one number or 4"),
-        (lambda: noise_likelihood(hinge(1.0), [0.5]), "y must hold the labels"),
     ],
 )
 def test_errors_name_the_argument(make, words):

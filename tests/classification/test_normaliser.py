@@ -6,12 +6,12 @@ import numpy as np
 import pytest
 from problems import factor_grid
 from scipy.special import logsumexp
+from svm_toy import Hinge
 
 from bsvr_pp.approximations import annealed
 from bsvr_pp.classification.normaliser import KINDS, Known, MeanKnown, NormaliserCloud
 from bsvr_pp.core.approximations.smc import Annealing
 from bsvr_pp.core.covariance.covariance import Covariance
-from bsvr_pp.core.losses.noise import noise_likelihood
 from bsvr_pp.losses import hinge
 
 K3 = np.array([[2.0, 1.0, 0.3], [1.0, 1.5, 0.6], [0.3, 0.6, 1.0]])
@@ -25,7 +25,7 @@ def test_a_start_from_mean_field_has_the_same_mass_with_a_smaller_error():
     x = np.sort(rng.random(30))
     K = 2.0 * np.exp(-((x[:, None] - x) ** 2) / 0.02) + 1e-6 * np.eye(30)
     y = np.where(np.sin(12 * x) > 0, 1.0, -1.0)
-    plain = annealed(K, None, noise_likelihood(hinge(2.0), y), MORE, random_seed=1)
+    plain = annealed(K, None, Hinge(2.0, y), MORE, random_seed=1)
     quick = annealed(K, y, hinge(2.0), FINE, random_seed=2)
     assert quick.standard_error < 0.5 * plain.standard_error
     assert abs(quick.log_evidence - plain.log_evidence) < 4 * plain.standard_error

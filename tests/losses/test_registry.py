@@ -1,16 +1,14 @@
 """Each loss, written once: its table in Python and in compiled code, exact derivatives, probabilities of labels."""
 
 import doctest
-from dataclasses import replace
 
 import numpy as np
 import pytest
 from numba import njit
 
 from bsvr_pp import losses
-from bsvr_pp.core.losses.noise import noise_likelihood
-from bsvr_pp.core.losses.registry import LIKELIHOODS, average_probability, label_probability
-from bsvr_pp.losses import LOSSES, NoiseModel, gaussian, hinge, soft_insensitive
+from bsvr_pp.core.losses.registry import average_probability, label_probability
+from bsvr_pp.losses import LOSSES, hinge
 
 Y = np.array([1.0, -1.0, 1.0, -1.0])
 VALUES = {"C": [3.0, 0.2, 1e3, 7.0], "epsilon": [0.4, 0.0, 1e-3, 0.1], "beta": [0.3, 0.5, 0.0, 1.0]}
@@ -54,30 +52,6 @@ def test_a_noise_function_is_documented_by_its_row(loss):
 
 F = np.array([[0.3, -0.2, 1.4, 2.0], [-1.7, 0.6, 0.0, -3.0]])
 LINE = np.linspace(-4, 4, 81)
-
-
-@pytest.mark.parametrize(
-    "noise",
-    [
-        soft_insensitive(3.0, 0.5, 0.4),
-        gaussian(np.array([0.5, 1.0, 2.0, 3.0])),
-        soft_insensitive(5.0, 0.3, 0.4).between([0.1, -np.inf, 0.2, 0.0], [np.inf, 0.3, 0.2, 0.5]),
-        NoiseModel(LIKELIHOODS["known_label"], {"C": 1.5, "reach": 2.5}).weighted([1.0, 2.5, 0.3, 1.0]),
-    ],
-    ids=["one", "of each row", "intervals", "weights"],
-)
-def test_slopes_of_any_noise_against_differences(noise):
-    likelihood, h = noise_likelihood(noise, Y), 1e-6
-    assert np.allclose(likelihood(F), (noise.log_likelihood(Y, F) * noise.weight).sum(axis=1), rtol=1e-12)
-    by_f, by_parameter = likelihood.slopes(F)
-    for i in range(4):
-        e = h * np.eye(4)[i]
-        assert np.allclose(by_f[:, i], (likelihood(F + e) - likelihood(F - e)) / (2 * h), atol=1e-7)
-    for name, value in noise.parameters.items():
-        moved = [replace(noise, parameters={**noise.parameters, name: value + s * h}) for s in (1, -1)]
-        change = np.subtract(*(noise_likelihood(other, Y)(F) for other in moved)) / (2 * h)
-        found = by_parameter[name] if np.ndim(value) == 0 else by_parameter[name].sum(axis=1)
-        assert found.shape == (2,) and np.allclose(found, change, atol=1e-7)
 
 
 @pytest.mark.parametrize("C", [0.3, 2.0, 8.0])

@@ -20,7 +20,7 @@ from bsvr_pp.core.approximations.posterior import checked_mean, checked_problem
 from bsvr_pp.core.arrays import Array, check_count, check_share, generator
 from bsvr_pp.core.covariance.covariance import BlockDiagonal, Covariance, Factor, as_covariance
 from bsvr_pp.core.losses import NoiseModel
-from bsvr_pp.core.losses.factors import NoiseLikelihood
+from bsvr_pp.core.losses.factors import log_factors
 
 LogLikelihood = Callable[[Array], Array]  # also the log ratio of two densities
 
@@ -206,11 +206,10 @@ def bridge(
     tilt = field.dual_coef + precision * centre  # gives the Gaussian the mean-field mean
     factor = covariance.factor(precision)
     log_mass = float(0.5 * tilt @ centre - 0.5 * factor.log_det)
-    log_likelihood = NoiseLikelihood(residual, pieces, likelihood.parameters)
 
     def beyond_sites(f: Array) -> Array:
         sites = np.einsum("pi,pi->p", f, tilt - 0.5 * precision * f)
-        return log_likelihood(f) - sites
+        return log_factors(f, residual, pieces).sum(axis=1) - sites
 
     return Path(beyond_sites, centre, factor, log_mass, offset)
 

@@ -8,13 +8,10 @@ The factor of a known label is (1 + exp(E))^-w, with E minus its log odds, linea
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from dataclasses import dataclass
 from math import copysign, exp, inf, log, log1p, pi, sqrt
 
 import numpy as np
 from numba import types
-from numpy.typing import ArrayLike
 
 from bsvr_pp.core.arrays import Array
 from bsvr_pp.core.compiler import MATRIX, VECTOR, compiled, separate
@@ -150,30 +147,6 @@ def tilted_moments(mean: Array, variance: Array, pieces: Pieces) -> tuple[Array,
     return log_mass, score, residual, tilted_variance, derivatives
 
 
-@dataclass(frozen=True, slots=True)
-class NoiseLikelihood:
-    """Log p(y|f) of a noise model for draws of f; ``residual`` (n,) is y, or y - prior mean if f is relative to it."""
-
-    residual: Array
-    pieces: Pieces
-    parameters: Mapping[str, float | Array]
-
-    def __call__(self, f: Array) -> Array:
-        """Log likelihood of each row of f (draws, n)."""
-        each = log_factors(np.ascontiguousarray(f, dtype=np.float64), self.residual, self.pieces)
-        return np.asarray(each.sum(axis=1))
-
-    def slopes(self, f: ArrayLike) -> tuple[Array, dict[str, Array]]:
-        """Return derivatives by f, (draws, n), and by each parameter, (draws,) if it is a number, else (draws, n).
-
-        At a kink they are from the right.
-        """
-        draws = np.ascontiguousarray(f, dtype=np.float64)
-        by_f, by_parameter = _slopes(draws, self.residual, self.pieces)
-        named = zip(self.parameters.items(), by_parameter, strict=True)
-        return by_f, {name: slope if np.ndim(value) else slope.sum(axis=1) for (name, value), slope in named}
-
-
 @compiled
 def log_factors(f: Array, t: Array, pieces: Pieces) -> Array:
     """Return the log of each factor p(y_i|f_i), for draws of f (draws, n)."""
@@ -189,18 +162,6 @@ def log_factors(f: Array, t: Array, pieces: Pieces) -> Array:
                 at_s = -count * log_share(at_s)[0]
             out[p, i] = -at_s - pieces.log_normalizer[k]
     return out
-
-
-@compiled
-def _slopes(f: Array, residual: Array, pieces: Pieces) -> tuple[Array, Array]:
-    n_parameters = pieces.d_energy.shape[0]
-    by_f, by_parameter, here = np.empty(f.shape), np.empty((n_parameters, *f.shape)), np.empty(n_parameters)
-    for p in range(f.shape[0]):
-        for i in range(f.shape[1]):
-            by_f[p, i] = -site_derivatives(residual[i] - f[p, i], row_of(i, pieces), pieces, here)[1]
-            for q in range(n_parameters):
-                by_parameter[q, p, i] = here[q]
-    return by_f, by_parameter
 
 
 @compiled

@@ -18,7 +18,7 @@ from scipy.ndimage import map_coordinates
 
 from bsvr_pp.core.arrays import Array, Values, check_positive, generator, numbers
 from bsvr_pp.core.losses import elementwise
-from bsvr_pp.core.losses.factors import NoiseLikelihood, log_factors, of_rows, tilted_moments
+from bsvr_pp.core.losses.factors import log_factors, of_rows, tilted_moments
 from bsvr_pp.core.losses.pieces import Pieces
 from bsvr_pp.core.losses.registry import LOSSES, PARAMETERS, Loss
 
@@ -488,12 +488,6 @@ Examples
 {unit_noise(loss)}
 """
     return make
-
-
-def noise_likelihood(noise: NoiseModel, y: ArrayLike) -> NoiseLikelihood:
-    """Make the log likelihood of targets (n,), of labels -1 and +1 for `hinge`, under a noise model."""
-    pieces = noise.sites(y)
-    return NoiseLikelihood(noise.reference(np.asarray(y, dtype=np.float64)), pieces, noise.parameters)
 
 
 def unit_noise(loss: str, **parameters: float) -> NoiseModel:
