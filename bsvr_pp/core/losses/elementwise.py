@@ -13,6 +13,7 @@ from bsvr_pp.core.arrays import Array
 from bsvr_pp.core.compiler import VECTOR, compiled, separate, vectorized
 from bsvr_pp.core.losses.intervals import mass_row, tilted_interval
 from bsvr_pp.core.losses.pieces import (
+    PIECES,
     Pieces,
     Row,
     decay,
@@ -87,41 +88,6 @@ def _tail(r: float, upper_tail: bool, k: int, pieces: Pieces, moments: Array) ->
     low, high = (0.0, inf) if upper_tail else (-inf, 0.0)
     log_mass, _, _, at_low, at_high = mass_row(r, low, high, row_at(k, pieces), moments)
     return log_mass - pieces.log_normalizer[k], at_low if upper_tail else at_high
-
-
-@compiled
-def _solve_tail(log_q: float, upper_tail: bool, k: int, pieces: Pieces, moments: Array) -> float:
-    """Find the residual whose tail has the log mass log_q: Newton's method is monotonic for a concave log tail."""
-    knots = pieces.knots[k]
-    sign = -1.0 if upper_tail else 1.0
-    r = knots[0] if not upper_tail else knots[-1]
-    # Start from the last knot that still lies beyond the root, if there is one.
-    for j in range(knots.shape[0]):
-        knot = knots[knots.shape[0] - 1 - j] if upper_tail else knots[j]
-        if _tail(knot, upper_tail, k, pieces, moments)[0] > log_q:
-            break
-        r = knot
-    for _ in range(200):
-        log_mass, hazard = _tail(r, upper_tail, k, pieces, moments)
-        moved = r + sign * (log_q - log_mass) / hazard
-        if abs(moved - r) <= 4e-16 * abs(moved) or abs(log_q - log_mass) < 1e-15:
-            return moved
-        r = moved
-    return r
-
-
-@compiled
-def quantile(q: Array, rows: Rows, pieces: Pieces) -> Array:
-    """Return the residual with mass q below it, elementwise."""
-    out, moments = np.empty(q.shape[0]), np.empty((pieces.slope.shape[1], 3))
-    for i in range(q.shape[0]):
-        upper_tail = q[i] > 0.5
-        share = 1.0 - q[i] if upper_tail else q[i]
-        if share > 0.0:
-            out[i] = _solve_tail(log(share), upper_tail, rows[i], pieces, moments)
-        else:
-            out[i] = inf if upper_tail else -inf
-    return out
 
 
 @vectorized
@@ -320,3 +286,10 @@ def mixture_quantiles(
                     cubic = missing / step**2 + step * quartic
             out[q, i] = z
     return out
+
+
+@separate(VECTOR, VECTOR, types.int64[::1], PIECES)
+def quantile(q: Array, rows: Rows, pieces: Pieces) -> Array:
+    """Return the residual with mass q below it, elementwise: a quantile of a mixture of one, with f = 0."""
+    one, zero = np.ones((1, q.size)), np.zeros((1, q.size))
+    return mixture_quantiles(q.reshape(one.shape), zero, one, zero, zero, rows.reshape(one.shape), pieces)[0]

@@ -309,10 +309,9 @@ def _cells(interval: tuple[float, float, float], sd: float, row: Row) -> tuple[A
     Each row (cells, 7) has piece, lower and upper end, place of the largest integrand, log of it, steepness, curvature.
     Also the row of most mass, and the log of this mass.
     """
-    knots, _, slope, curvature = row
-    below, above, _ = interval
+    knots, below, above = row[0], interval[0], interval[1]
     cuts = _cuts(below, above, sd)
-    n_cuts, least = cuts.shape[0], _least_level(interval, sd, row)
+    n_cuts = cuts.shape[0]
     cells = np.empty((knots.shape[0] + 1 + n_cuts, 7))
     n_cells, best, best_cell = 0, -inf, 0
     for j in range(knots.shape[0] + 1):
@@ -322,33 +321,17 @@ def _cells(interval: tuple[float, float, float], sd: float, row: Row) -> tuple[A
             upper = last if q == n_cuts else min(cuts[q] - anchor, last)
             if not lower < upper:
                 continue
-            lowest = peak(lower, upper, -slope[j], curvature[j])[0]
-            nearest = max(max(below - (anchor + upper), (anchor + lower) - above), 0.0) / sd
-            if -energy_on(lowest, j, row) - 0.5 * nearest * nearest >= least:
-                outer = q == 0 or q == n_cuts
-                place, level, steepness, bend = _peak((lower, upper, anchor), interval, sd, j, outer, row)
-                farthest = reach(steepness, bend)
-                score = level + log(min(farthest, upper - place) + min(farthest, place - lower))
-                cells[n_cells, 0], cells[n_cells, 1], cells[n_cells, 2], cells[n_cells, 3] = j, lower, upper, place
-                cells[n_cells, 4], cells[n_cells, 5], cells[n_cells, 6] = level, steepness, bend
-                if score > best:
-                    best, best_cell = score, n_cells
-                n_cells += 1
+            outer = q == 0 or q == n_cuts
+            place, level, steepness, bend = _peak((lower, upper, anchor), interval, sd, j, outer, row)
+            farthest = reach(steepness, bend)
+            score = level + log(min(farthest, upper - place) + min(farthest, place - lower))
+            cells[n_cells, 0], cells[n_cells, 1], cells[n_cells, 2], cells[n_cells, 3] = j, lower, upper, place
+            cells[n_cells, 4], cells[n_cells, 5], cells[n_cells, 6] = level, steepness, bend
+            if score > best:
+                best, best_cell = score, n_cells
+            n_cells += 1
             lower = upper
     return cells[:n_cells], best_cell, best
-
-
-@compiled
-def _least_level(interval: tuple[float, float, float], sd: float, row: Row) -> float:
-    """Return the log of a negligible integrand, from its log at 0 and where its slope equals the Gaussian tail's."""
-    (below, above, width), slope = interval, row[2]
-    edge = min(max(0.0, below), above)
-    steepest = max(abs(slope[0]), abs(slope[-1])) * sd * sd
-    largest = -inf
-    for shrunk in (0.0, edge, edge - min(steepest, edge) if edge > 0.0 else edge + min(steepest, -edge)):
-        log_inner = _window((below - shrunk) / sd, (above - shrunk) / sd, width)[0]
-        largest = max(largest, log_inner - energy(shrunk, row)[0])
-    return largest - _NEGLIGIBLE - 15.0
 
 
 @compiled
