@@ -9,11 +9,11 @@ from hypothesis import given
 from hypothesis import strategies as st
 from hypothesis.extra.numpy import arrays
 
+from bsvr_pp.core.covariance.sites import solve_block
 from bsvr_pp.core.covariance.structure import (
     add,
     cholesky,
     product,
-    solve_block,
     split,
     total,
 )

@@ -33,8 +33,8 @@ from bsvr_pp.core.approximations.posterior import (
 from bsvr_pp.core.arrays import Array, numbers
 from bsvr_pp.core.compiler import MATRIX, VECTOR, compiled, separate
 from bsvr_pp.core.covariance.covariance import Covariance
-from bsvr_pp.core.covariance.sites import factor_sites, pull_back, site_inverse
-from bsvr_pp.core.covariance.structure import STRUCTURE, Structure, given_array, product, solve_block
+from bsvr_pp.core.covariance.sites import factor_sites, pull_back, site_inverse, solve_block
+from bsvr_pp.core.covariance.structure import STRUCTURE, Structure, given_array, product
 from bsvr_pp.core.losses import NoiseModel
 from bsvr_pp.core.losses.factors import is_interval, row_of, site_energy
 from bsvr_pp.core.losses.intervals import mass_gradients

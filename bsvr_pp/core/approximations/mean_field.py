@@ -342,7 +342,7 @@ def _refine(K: Structure, tau: Array, nu: Array, a: Array, sites: Sites, steps: 
             else:
                 wide[i] = missing
         change = wide.copy()
-        change[sites.points] += apply_inverse(sites, (narrow - product(K, wide))[sites.points])
+        change[sites.points] += apply_inverse(K, sites, (narrow - product(K, wide))[sites.points])
         add(a, 1.0, change, sites.points, K.constant)
         mu = product(K, a)
     return mu
@@ -406,7 +406,10 @@ def _each(
         sites, at_sites = found.sites, cross[i][found.sites.points]
         if sites.half.shape[1] > structure.root.shape[1] + 1:  # (K + τ⁻¹)⁻¹ by the root of the sweeps cancels digits
             dense = factor_sites(structure, found.site_precision, sites.points)
-            sites = dense if dense.factored else sites
-        variance[i] = diagonal[i] - np.dot(at_sites, apply_inverse(sites, at_sites))
+            if dense.factored:
+                sites = dense
+            else:
+                structure = whole_root(structure)
+        variance[i] = diagonal[i] - np.dot(at_sites, apply_inverse(structure, sites, at_sites))
         converged[i] = 1.0 if found.mismatch <= _TOLERANCE else 0.0
     return mean, variance, converged

@@ -19,7 +19,8 @@ from bsvr_pp.core.approximations.posterior import blockwise, check_mode, checked
 from bsvr_pp.core.arrays import Array
 from bsvr_pp.core.compiler import VECTOR, compiled, separate
 from bsvr_pp.core.covariance.covariance import Covariance
-from bsvr_pp.core.covariance.structure import STRUCTURE, Structure, add, product, solve_block
+from bsvr_pp.core.covariance.sites import solve_block
+from bsvr_pp.core.covariance.structure import STRUCTURE, Structure, add, product
 from bsvr_pp.core.losses import NoiseModel
 from bsvr_pp.core.losses.factors import is_interval, row_of, site_energy
 from bsvr_pp.core.losses.pieces import PIECES, Pieces, energy, row_at, width_of

@@ -22,14 +22,15 @@ from bsvr_pp.core.covariance.structure import (
     cholesky,
     cholesky_inverse,
     cholesky_solve,
-    factor_root,
     given_array,
     lower_inverse,
     lower_solve,
     root_rows,
+    total,
 )
 
 _ROUNDING = 1e-10  # (1 - B⁻¹_ii)/τ is more accurate than this, relative to k_ii, where τ·k_ii is 1
+_REFINEMENTS = 2
 _WIDE = 1e-2  # value of τ·k_ii below which k_ii - ... is as accurate
 
 
@@ -54,9 +55,17 @@ def factor_sites(K: Structure, precision: Array, points: NDArray[np.int64]) -> S
     tau = precision[points]
     m, log_det = points.shape[0], 0.0
     if K.root.shape[1] > 0 and m > 0:
-        half, weight, _, triangle, factored = factor_root(K, tau, points)
+        half, weight = root_rows(K, points), np.empty(m)
+        weighted = np.empty_like(half)
         for p in range(m):
             log_det += log1p(K.diagonal[points[p]] * tau[p])
+            weight[p] = tau[p] / (1.0 + K.diagonal[points[p]] * tau[p])
+            for q in range(half.shape[1]):
+                weighted[p, q] = weight[p] * half[p, q]
+        triangle = np.dot(half.T, weighted)
+        for q in range(triangle.shape[0]):
+            triangle[q, q] += 1.0
+        factored = cholesky(triangle) == 0
         for q in range(triangle.shape[0]):
             log_det += 2.0 * log(triangle[q, q])
         lower_solve(triangle, half)
@@ -144,16 +153,34 @@ def pull_back(K: Structure, points: NDArray[np.int64], inverse: Array, a: Array,
 
 
 @compiled
-def apply_inverse(sites: Sites, x: Array) -> Array:
-    """Return R·x for an x over the sites."""
-    if sites.half.shape[1] > 0:
-        weighted = sites.weight * x
-        return weighted - sites.weight * np.dot(sites.half, np.dot(sites.half.T, weighted))
-    root = np.sqrt(sites.weight)
-    out = (root * x).reshape(1, x.shape[0])
-    if x.shape[0] > 0:
-        cholesky_solve(sites.triangle, out)
-    return root * out[0]
+def apply_inverse(K: Structure, sites: Sites, x: Array) -> Array:
+    """Return R·x for an x over the sites; by a root with steps of refinement, since R·x = T·x - ... cancels digits."""
+    if sites.half.shape[1] == 0:
+        root = np.sqrt(sites.weight)
+        out = (root * x).reshape(1, x.shape[0])
+        if x.shape[0] > 0:
+            cholesky_solve(sites.triangle, out)
+        return root * out[0]
+    rows, solution, compliance = root_rows(K, sites.points), np.zeros_like(x), 1.0 / sites.weight
+    for _ in range(_REFINEMENTS + 1):
+        explained = np.dot(rows.T, solution)
+        if K.constant > 0.0:
+            explained[0] = sqrt(K.constant) * total(solution)
+        weighted = sites.weight * (x - np.dot(rows, explained) - solution * compliance)
+        solution += weighted - sites.weight * np.dot(sites.half, np.dot(sites.half.T, weighted))
+    return solution
+
+
+@separate(types.boolean, STRUCTURE, VECTOR, VECTOR, types.int64[::1])
+def solve_block(K: Structure, rate: Array, right: Array, block: NDArray[np.int64]) -> bool:
+    """Overwrite ``right`` (m,) by the solution x of (K + 1/rate) x = right on the block; return the success."""
+    precision = np.zeros(K.variance.shape[0])
+    for p in range(block.shape[0]):
+        precision[block[p]] = rate[p]
+    sites = factor_sites(K, precision, block)
+    if sites.factored:
+        right[:] = apply_inverse(K, sites, right)
+    return sites.factored
 
 
 @compiled

@@ -28,7 +28,6 @@ _ROUNDING = 1e-14  # largest error of the root, relative to the largest variance
 _DIGITS = 4e-16  # relative rounding error
 _MISSED = 1e-13  # largest error of an entry, relative to the largest variance
 _LARGE = 1e3  # largest constant over the variance: beyond, rounding errors in K are not smooth
-_REFINEMENTS = 2
 _HALF_WAY = 0.03  # largest remainder after half of the columns, relative to the largest variance
 
 
@@ -143,24 +142,6 @@ def root_rows(K: Structure, points: NDArray[np.int64]) -> Array:
 
 
 @compiled
-def factor_root(K: Structure, precision: Array, points: NDArray[np.int64]) -> tuple[Array, Array, Array, Array, bool]:
-    """Return rows G of the root at points with precisions τ (m,), T = τ/(1 + D·τ), T·G, lower L with L·Lᵀ = I + GᵀT·G.
-
-    Also returns whether the factorisation worked.
-    """
-    rows, weight = root_rows(K, points), np.empty(points.shape[0])
-    weighted = np.empty_like(rows)
-    for p in range(points.shape[0]):
-        weight[p] = precision[p] / (1.0 + K.diagonal[points[p]] * precision[p])
-        for q in range(rows.shape[1]):
-            weighted[p, q] = weight[p] * rows[p, q]
-    triangle = np.dot(rows.T, weighted)
-    for q in range(rows.shape[1]):
-        triangle[q, q] += 1.0
-    return rows, weight, weighted, triangle, cholesky(triangle) == 0
-
-
-@compiled
 def _range(K: Array) -> tuple[float, float]:
     """Return the smallest entry, and the difference between the largest and the smallest."""
     low, high = K[0, 0], K[0, 0]
@@ -236,55 +217,6 @@ def product(K: Structure, x: Array) -> Array:
     if K.constant > 0.0:
         out += K.constant * total(x)
     return out
-
-
-@separate(types.boolean, STRUCTURE, VECTOR, VECTOR, types.int64[::1])
-def solve_block(K: Structure, rate: Array, right: Array, block: NDArray[np.int64]) -> bool:
-    """Overwrite ``right`` (m,) by the solution x of (K + 1/rate) x = right on the block; return the success.
-
-    Scaled as I + √rate K √rate, which is well conditioned for soft pieces. ``rate`` (m,) belongs to the block.
-    """
-    m, r = block.shape[0], K.root.shape[1]
-    if r > 0 and (r < m or K.matrix.shape[0] == 0):
-        return _solve_by_root(K, rate, right, block)
-    scaled, solution = np.empty((m, m)), np.empty((1, m))
-    root = np.sqrt(rate)
-    for p in range(m):
-        i = block[p]
-        solution[0, p] = root[p] * right[p]
-        for q in range(p + 1):
-            scaled[p, q] = root[p] * K.matrix[i, block[q]] * root[q]
-        scaled[p, p] += 1.0
-    if cholesky(scaled) != 0:
-        return False
-    cholesky_solve(scaled, solution)
-    for p in range(m):
-        right[p] = solution[0, p] * root[p]
-    return True
-
-
-@compiled
-def _solve_by_root(K: Structure, rate: Array, right: Array, block: NDArray[np.int64]) -> bool:
-    """Solve as `solve_block` by D - D·R(I + RᵀD·R)⁻¹RᵀD, D = 1/(diagonal + 1/rate), R rows of the root only.
-
-    The difference cancels digits; steps of refinement restore them.
-    """
-    rows, weight, weighted, small, factored = factor_root(K, rate, block)
-    if not factored:
-        return False
-    missing, solution = right.copy(), np.zeros(right.shape[0])
-    for step in range(_REFINEMENTS + 1):
-        if step > 0:
-            explained = np.dot(rows.T, solution)
-            if K.constant > 0.0:
-                explained[0] = sqrt(K.constant) * total(solution)
-            missing = right - np.dot(rows, explained) - solution / weight
-        inner = np.dot(weighted.T, missing).reshape(1, rows.shape[1])
-        cholesky_solve(small, inner)
-        solution += weight * missing - np.dot(weighted, inner[0])
-    for i in range(right.shape[0]):
-        right[i] = solution[i]
-    return True
 
 
 @compiled
