@@ -21,12 +21,12 @@ from pytensor.graph.traversal import ancestors
 
 from bsvr_pp.core.approximations import Covariance, LatentPosterior
 from bsvr_pp.core.arrays import Array, Rows, Tensor
-from bsvr_pp.core.covariance.covariance import Factor
+from bsvr_pp.core.covariance.covariance import CrossRoot, Factor
 from bsvr_pp.model.affine import Affine
 from bsvr_pp.model.problem import Point, Problem
 
 # Maps prior covariance of new and training rows, prior variance and prior mean to mean and variance of f.
-Gaussian = Callable[[Array, Array, Array], tuple[Array, Array]]
+Gaussian = Callable[[Array | CrossRoot, Array, Array], tuple[Array, Array]]
 
 _SAME = 1e-8  # relative and absolute tolerance of the test for affine functions
 
@@ -193,7 +193,7 @@ def sum_of_parts(problem: Problem, points: list[Point]) -> Array:
     return np.stack([np.broadcast_to(f, problem.targets.shape) for f in values])
 
 
-def part_cross(problem: Problem, name: str, point: Point, X_new: Array) -> tuple[Array, Array, Array]:
+def part_cross(problem: Problem, name: str, point: Point, X_new: Array) -> tuple[Array | CrossRoot, Array, Array]:
     """Compute `Problem.cross` for the share of a part: covariance with f, prior variance and prior mean."""
     affine = cast(Affine, problem.composite)
 
@@ -206,14 +206,14 @@ def part_cross(problem: Problem, name: str, point: Point, X_new: Array) -> tuple
         return [affine.share(process, new, problem.matrix), affine.variance(process, new), mean]
 
     *given, diagonal, mean = problem.evaluate(f"cross {name}", graphs, point, X_new)
-    K_star = given[0] if len(given) == 1 else given[0] @ given[1].T
+    K_star = given[0] if len(given) == 1 else CrossRoot(*given) if problem.covariance.by_root else given[0] @ given[1].T
     return K_star, np.broadcast_to(diagonal, (len(X_new),)), np.broadcast_to(mean, (len(X_new),))
 
 
 def given_white(K: Covariance, white: Array) -> Gaussian:
     """Return the Gaussian of a process at new rows, given a draw at the training rows, whitened by its covariance K."""
 
-    def at_draw(K_star: Array, diagonal: Array, offset: Array) -> tuple[Array, Array]:
+    def at_draw(K_star: Array | CrossRoot, diagonal: Array, offset: Array) -> tuple[Array, Array]:
         half = K.whiten(np.asarray(K_star).T)
         return half.T @ white + offset, np.maximum(diagonal - np.einsum("ij,ij->j", half, half), 0.0)
 

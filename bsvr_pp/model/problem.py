@@ -23,7 +23,7 @@ from pytensor.graph.traversal import ancestors, toposort
 
 from bsvr_pp.core.approximations import Covariance
 from bsvr_pp.core.arrays import Array, ModelError, Tensor, check_unmasked, warn
-from bsvr_pp.core.covariance.covariance import AnyCovariance, BlockDiagonal
+from bsvr_pp.core.covariance.covariance import AnyCovariance, BlockDiagonal, CrossRoot
 from bsvr_pp.core.losses import NoiseModel
 from bsvr_pp.model.affine import Affine
 from bsvr_pp.model.blocks import ONE_BLOCK, Blocks, Partition
@@ -193,7 +193,7 @@ class Problem(CompiledModel):
         return np.asarray(self.evaluate("cutpoints", lambda: self.ends.cutpoints, point)[0], dtype=np.float64)
 
     def cross(self, point: Mapping[str, ArrayLike], X_new: Array) -> tuple[Any, Array, Array]:
-        """Covariance of new and training inputs, (n_new, n), and prior variance and mean there."""
+        """Covariance of new and training inputs, (n_new, n) or a `CrossRoot`, and prior variance and mean there."""
 
         def graphs(new: Tensor) -> list[Tensor]:
             covariance, training = self.prior.cov_func, self.matrix[:, : self.width]
@@ -202,7 +202,7 @@ class Problem(CompiledModel):
             return [quick(localize(graph, self.model)) for graph in each]
 
         *given, diagonal, mean = self.evaluate("cross", graphs, point, X_new)
-        K_star = given[0] @ given[1].T if self.covariance.by_root else given[0]
+        K_star = CrossRoot(*given) if self.covariance.by_root else given[0]
         return K_star, np.broadcast_to(diagonal, (len(X_new),)), np.broadcast_to(mean, (len(X_new),))
 
     def between(self, point: Mapping[str, ArrayLike], X: Array, training: int = 0) -> Covariance:

@@ -22,6 +22,7 @@ from bsvr_pp.core.covariance.covariance import (
     BlockDiagonal,
     BlockFactor,
     Covariance,
+    CrossRoot,
     Factor,
     as_covariance,
     scatter,
@@ -217,12 +218,14 @@ class LatentPosterior:
         log_density: Array = noise.tilted(self.cavity_mean, self.cavity_variance, targets)[0]
         return log_density
 
-    def predict(self, K_star: ArrayLike, k_star_diag: ArrayLike, mean: ArrayLike = 0.0) -> tuple[Array, Array]:
+    def predict(
+        self, K_star: ArrayLike | CrossRoot, k_star_diag: ArrayLike, mean: ArrayLike = 0.0
+    ) -> tuple[Array, Array]:
         """Return the mean and variance of f at new inputs.
 
         Parameters
         ----------
-        K_star : (n_new, n) array
+        K_star : (n_new, n) array or CrossRoot
             Prior covariance between the new and the training inputs.
         k_star_diag : (n_new,) array
             Prior variance at the new inputs.
@@ -248,7 +251,7 @@ class LatentPosterior:
         >>> mean.round(6).tolist(), variance.round(6).tolist()
         ([0.25], [0.875])
         """
-        n, cross = self.dual_coef.size, numbers("K_star", K_star)
+        n, cross = self.dual_coef.size, K_star if isinstance(K_star, CrossRoot) else numbers("K_star", K_star)
         if cross.shape[1:] != (n,):
             raise ValueError(f"K_star must be an (n_new, {n}) array, got shape {cross.shape}")
         diagonal, size = numbers("k_star_diag", k_star_diag), cross.shape[0]

@@ -8,6 +8,7 @@ a `Covariance`, made when needed and not kept; solvers run block by block (`appr
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 from functools import cached_property
 from math import sqrt
 
@@ -19,10 +20,11 @@ from scipy.linalg import LinAlgError, cholesky, lstsq, solve_triangular
 
 from bsvr_pp.core.arrays import Array, Rows, check_jitter, numbers
 from bsvr_pp.core.compiler import compiled, threads_for
-from bsvr_pp.core.covariance.sites import Sites, apply_inverse, factor_sites, marginals
+from bsvr_pp.core.covariance.sites import Sites, factor_sites, marginals
 from bsvr_pp.core.covariance.structure import Structure, given_root, loses_digits, product, root_rows, split, whole_root
 
 _SINGULAR = (0.0, 1e-12, 1e-10)  # relative to the mean variance: numbers added to the diagonal until K can be factored
+_REFINEMENTS = 2
 _LOST = 1e-6  # rounding error of f, in its deviations, above which factors are of a root
 _RANK = 1e-12  # relative size of a direction in which a root has no rows
 
@@ -166,6 +168,23 @@ class Covariance:
         raise ValueError("K must be positive definite; add a jitter of 1e-6 to its diagonal")
 
 
+@dataclass(frozen=True, slots=True)
+class CrossRoot:
+    """The covariance new·rootᵀ of new inputs with the inputs of `Covariance.from_root`, as two roots."""
+
+    new: Array
+    root: Array
+
+    @property
+    def shape(self) -> tuple[int, int]:
+        """Numbers of new inputs and of inputs."""
+        return len(self.new), len(self.root)
+
+    def __matmul__(self, x: Array) -> Array:
+        """Compute the product with an array, without the matrix."""
+        return np.asarray(self.new @ (self.root.T @ x))
+
+
 class Factor:
     """The factorisation of K with Gaussian sites at some points, and everything computed from I + √τK√τ."""
 
@@ -184,7 +203,18 @@ class Factor:
 
     def solve(self, right: Array) -> Array:
         """Compute (K + τ⁻¹)⁻¹x over the sites, for each row x of ``right`` (k, m)."""
-        return np.stack([apply_inverse(self._structure, self.sites, x) for x in np.ascontiguousarray(right)])
+        sites = self.sites
+        if not self._by_root:
+            root = np.sqrt(sites.precision)
+            half = solve_triangular(sites.triangle, (right * root).T, lower=True, check_finite=False)
+            return np.asarray(root * solve_triangular(sites.triangle, half, lower=True, trans=1, check_finite=False).T)
+        rows = root_rows(self._structure, sites.points)
+        solution, compliance = np.zeros_like(right), np.zeros_like(sites.weight)
+        np.divide(1.0, sites.weight, out=compliance, where=sites.weight > 0)
+        for _ in range(_REFINEMENTS + 1):  # T - T·G(I + GᵀT·G)⁻¹GᵀT cancels digits
+            weighted = sites.weight * (right - (solution @ rows) @ rows.T - solution * compliance)
+            solution += weighted - sites.weight * ((weighted @ sites.half) @ sites.half.T)
+        return solution
 
     def _reduced(self, rows: Array) -> Array:
         """Return rows b of a root as b·L⁻ᵀ, whose products are the posterior covariances."""
@@ -192,9 +222,12 @@ class Factor:
             return rows
         return np.asarray(solve_triangular(self.sites.triangle, rows.T, lower=True, check_finite=False).T)
 
-    def explained(self, cross: Array) -> Array:
+    def explained(self, cross: Array | CrossRoot) -> Array:
         """Compute the variance that the sites explain, k*ᵀ(K + τ⁻¹)⁻¹k*, for each row k* of ``cross`` (k, n)."""
-        rows, left = self._halves(cross[:, self.points])
+        if isinstance(cross, CrossRoot):
+            rows, left = cross.new, self._reduced(cross.new)
+        else:
+            rows, left = self._halves(cross[:, self.points])
         return np.asarray((rows**2).sum(axis=1) - (left**2).sum(axis=1))
 
     def explained_together(self, at_sites: Array) -> Array:
@@ -338,9 +371,10 @@ class BlockFactor:
     def __init__(self, covariance: BlockDiagonal, site_precision: Array) -> None:
         self.covariance, self.site_precision = covariance, site_precision
 
-    def explained(self, cross: Array) -> Array:
+    def explained(self, cross: Array | CrossRoot) -> Array:
         """Compute the variance that the sites explain for each row k* of ``cross`` (k, n)."""
-        parts = self.covariance.each(lambda K, rows: K.factor(self.site_precision[rows]).explained(cross[:, rows]))
+        K_star = np.asarray(cross)
+        parts = self.covariance.each(lambda K, rows: K.factor(self.site_precision[rows]).explained(K_star[:, rows]))
         return np.sum(parts, axis=0)
 
     def draw(self, size: int, rng: np.random.Generator) -> Array:
