@@ -875,8 +875,6 @@ PUBLIC = {
         (lambda s: bp.loo(s.mode, model=s.model), "result must have a posterior of f, and MAP has none"),
         (lambda s: bp.loo(s.result, model=s.labels), "model must have targets that are not labels"),
         (lambda s: bp.loo(s.result, model=s.other), "different numbers of training points"),
-        *NEAREST(bp.loo),
-        *CLASSES(partial(bp.loo, neighbours=3), "leave neighbours out"),
     ],
     "loo_predict": [
         (lambda s: bp.loo_predict("a", model=s.model), f"result {BY_FIT} str"),
@@ -884,7 +882,6 @@ PUBLIC = {
         (lambda s: bp.loo_predict(s.mode, model=s.model), "result must have a posterior of f, and MAP has none"),
         (lambda s: bp.loo_predict(s.result, model=s.labels), "model must have targets that are not labels"),
         (lambda s: bp.loo_predict(s.result, model=s.model, quantiles=[1.5]), "quantiles must lie strictly between 0"),
-        *NEAREST(bp.loo_predict),
         *CLASSES(bp.loo_predict, "use loo"),
     ],
     "calibrate": [

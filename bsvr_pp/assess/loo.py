@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import ClassVar
 
 import arviz as az
@@ -17,12 +17,11 @@ from bsvr_pp.core.approximations.posterior import from_sites
 from bsvr_pp.core.arrays import Array, checked_levels
 from bsvr_pp.core.docs import shared
 from bsvr_pp.core.losses import NoiseModel
-from bsvr_pp.inference.fitted import check_neighbours, components, latent_posterior
+from bsvr_pp.inference.fitted import latent_posterior
 from bsvr_pp.inference.integrated import pareto_weights
-from bsvr_pp.inference.predict import check_real, predict_distribution
-from bsvr_pp.inference.prediction.component import Component, mixture_of, new_targets
+from bsvr_pp.inference.predict import check_real
+from bsvr_pp.inference.prediction.component import new_targets
 from bsvr_pp.inference.prediction.distribution import QUANTILES, PredictiveDistribution
-from bsvr_pp.inference.prediction.neighbours import NoiseScales, moments_given, nearest_others
 from bsvr_pp.inference.result import is_mode, is_sampled, latent_draws
 
 _DRAWS = 500  # largest number of draws that are reweighted
@@ -41,12 +40,7 @@ class CavityLOO(ELPDData):
 
 
 @shared
-def loo(
-    result: xr.DataTree,
-    *,
-    model: pm.Model | None = None,
-    neighbours: int | NoiseScales | None = None,
-) -> ELPDData:
+def loo(result: xr.DataTree, *, model: pm.Model | None = None) -> ELPDData:
     """Return the expected log predictive density of each target given the others.
 
     Laplace and mean field use the cavities, at fixed hyperparameters (fitted to all targets): log ∫ N(f_i; mean_i -
@@ -60,8 +54,6 @@ def loo(
     result : DataTree
         Result of `fit`.
     <model>
-    neighbours
-        As in `predict`: each target is predicted from its nearest other rows.
 
     Returns
     -------
@@ -71,15 +63,15 @@ def loo(
     Raises
     ------
     ValueError
-        For MAP, which has no posterior of f, for `SVMLabel`, whose naive evidence gives no probabilities, for
-        ``neighbours`` as in `predict` or with classes, or if result and model do not belong together.
+        For MAP, which has no posterior of f, for `SVMLabel`, whose naive evidence gives no probabilities, or if result
+        and model do not belong together.
     <no_result>
 
     <sinc_result>
     >>> bp.loo(result, model=model).n_data_points
     15
     """
-    fitted, count = _checked(result, model, neighbours)
+    fitted = _checked(result, model)
     if "leave_one_out" in result.children:
         densities = result["leave_one_out"].to_dataset()
         # ArviZ refuses a tail of equal values, which are draws of one point.
@@ -88,20 +80,13 @@ def loo(
         return az.loo(likelihood, var_name=fitted.target, pointwise=True)
     if is_sampled(result):
         return az.loo(result, var_name=fitted.target, pointwise=True)
-    in_sample: Array
-    if neighbours is None:
-        posterior, noise = latent_posterior(fitted.problem, result)
-        pointwise = posterior.log_loo(fitted.targets, noise)
-        in_sample = noise.tilted(posterior.mean, posterior.variance, fitted.targets)[0]
-    else:
-        check_real(fitted.problem, "loo with neighbours", "leave neighbours out")
-        pointwise = _of_nearest(fitted, neighbours).logpdf(fitted.targets)
-        found = predict_distribution(result, fitted.problem.inputs, model=model, neighbours=neighbours)
-        in_sample = found.logpdf(fitted.targets)
+    posterior, noise = latent_posterior(fitted.problem, result)
+    pointwise = posterior.log_loo(fitted.targets, noise)
+    in_sample = noise.tilted(posterior.mean, posterior.variance, fitted.targets)[0]
     observed = result["observed_data"].to_dataset()[fitted.target]
     source, blocks = f"{result.attrs['inference']} at fixed hyperparameters, ", len(fitted.problem.blocks)
-    if count or blocks > 1:
-        source += f"each target from its {f'{count} nearest rows' if count else f'own block of {blocks}'}, "
+    if blocks > 1:
+        source += f"each target from its own block of {blocks}, "
     return CavityLOO(
         elpd=float(pointwise.sum()),
         se=float(np.sqrt(pointwise.size) * pointwise.std()),
@@ -122,7 +107,6 @@ def loo_predict(
     *,
     model: pm.Model | None = None,
     quantiles: Sequence[float] = QUANTILES,
-    neighbours: int | NoiseScales | None = None,
 ) -> xr.Dataset:
     """Predict each target from the others, as `predict` does for a row that is not in the data.
 
@@ -132,7 +116,7 @@ def loo_predict(
 
     Parameters
     ----------
-    result, model, neighbours
+    result, model
         As in `loo`.
     quantiles : sequence of float
         Levels of quantiles, between 0 and 1.
@@ -157,12 +141,10 @@ def loo_predict(
     True
     """
     levels = checked_levels(quantiles)
-    fitted, _ = _checked(result, model, neighbours)
+    fitted = _checked(result, model)
     check_real(fitted.problem, "loo_predict", "use loo")
     reliability = {}
-    if neighbours is not None:
-        distribution = _of_nearest(fitted, neighbours)
-    elif is_sampled(result):
+    if is_sampled(result):
         means, variances, noises, density = _of_draws(fitted)
         each = [pareto_weights(-column) for column in density.T]
         reliability["pareto_k"] = np.array([k for _, k in each])
@@ -177,20 +159,6 @@ def loo_predict(
     dims = {"y_quantile": ("quantile", row)}
     coords = dict(observed.coords) | ({"quantile": levels} if levels.size else {})
     return xr.Dataset({name: (dims.get(name, (row,)), values) for name, values in found.items()}, coords=coords)
-
-
-def _of_nearest(fitted: Judged, neighbours: int | NoiseScales) -> PredictiveDistribution:
-    """Return the distribution of each target given its nearest other rows."""
-    problem, (count, _) = fitted.problem, check_neighbours(fitted.result, neighbours)
-    assert count is not None
-
-    def without_own(part: Component) -> Component:
-        near = nearest_others(problem, part.point, np.arange(fitted.targets.size), count)
-        moments = moments_given(problem, part.point, problem.inputs, near)
-        return replace(part, moments=lambda _: (*moments, part.scales.near(near)))
-
-    parts = components(problem, fitted.result, neighbours=neighbours)
-    return mixture_of(map(without_own, parts), problem.inputs, problem.noise_at)[0]
 
 
 def _of_draws(fitted: Judged) -> tuple[Array, Array, tuple[NoiseModel, ...], Array]:
@@ -208,14 +176,12 @@ def _of_draws(fitted: Judged) -> tuple[Array, Array, tuple[NoiseModel, ...], Arr
     return means, variances, noises, fitted.rows_of("leave_one_out", fitted.target)[chosen]
 
 
-def _checked(
-    result: xr.DataTree, model: pm.Model | None, neighbours: int | NoiseScales | None
-) -> tuple[Judged, int | None]:
-    """Check that a result has a posterior of f and targets that are not labels; check the number of nearest rows."""
+def _checked(result: xr.DataTree, model: pm.Model | None) -> Judged:
+    """Check that a result has a posterior of f and targets that are not labels."""
     fitted = Judged(result, model, purpose="leave one out")
     if is_mode(result):
         name = result.attrs["inference"]
         raise ValueError(
             f"result must have a posterior of f, and {name} has none: use Laplace(), MeanField() or NUTS()"
         )
-    return fitted, check_neighbours(result, neighbours)[0]
+    return fitted

@@ -11,7 +11,6 @@ from scipy import stats
 
 import bsvr_pp as bp
 from bsvr_pp.approximations import annealed, laplace, mean_field
-from bsvr_pp.inference.prediction.neighbours import NoiseScales
 from bsvr_pp.inference.protocol import to_record
 from bsvr_pp.inference.recover import recover
 from bsvr_pp.inference.result import from_samples
@@ -167,30 +166,3 @@ def test_draws_are_weighted(drawn, kind):
     np.testing.assert_allclose(seen["y_log_density"][good], np.log(density)[good], atol=0.1)
     np.testing.assert_allclose(seen["y_cdf"][good], cdf[good], atol=0.05)
     np.testing.assert_allclose(seen["y_log_density"][good], found.elpd_i[good], atol=0.1)
-
-
-@pytest.mark.parametrize("scaled", [False, True])
-def test_from_nearest_rows_is_the_gaussian_of_these_rows(scaled):
-    rng = np.random.default_rng(0)
-    X = np.sort(rng.uniform(0, 6, 20))[:, None]
-    y, noise = np.sin(X[:, 0]) + 0.1 * rng.normal(size=20), 0.04
-    with pm.Model() as model:
-        f = bp.GP(cov_func=pm.gp.cov.ExpQuad(1, ls=1.0)).prior("f", X=X)
-        pm.Normal("y", mu=f, sigma=pm.HalfNormal("sigma"), observed=y)
-        result = bp.fit(bp.MeanField(), hyperparameters={"sigma": noise**0.5}, progressbar=False)
-    scales = NoiseScales(np.array([1.0, 2.0]), np.array([0.8, 0.2]), 0.0, neighbours=5) if scaled else 5
-    factors = [(1.0, 0.8), (4.0, 0.2)] if scaled else [(1.0, 1.0)]
-    expected = np.empty(20)
-    for i in range(20):
-        near = np.argsort(np.where(np.arange(20) == i, np.inf, np.abs(X[:, 0] - X[i, 0])))[:5]
-        at = X[[*near, i], 0]
-        K = np.exp(-0.5 * (at[:, None] - at) ** 2)
-        gain = np.linalg.solve(K[:5, :5] + noise * np.eye(5), K[:5, 5])
-        variance = 1 - gain @ K[:5, 5]
-        density = [w * stats.norm(gain @ y[near], (variance + noise * s) ** 0.5).pdf(y[i]) for s, w in factors]
-        expected[i] = np.log(sum(density))
-    options = {"model": model, "neighbours": scales}
-    found = bp.loo(result, **options)
-    np.testing.assert_allclose(found.elpd_i, expected, atol=1e-4)
-    assert "each target from its 5 nearest rows" in str(found) and found.p > 0
-    np.testing.assert_allclose(bp.loo_predict(result, **options)["y_log_density"], expected, atol=1e-4)
