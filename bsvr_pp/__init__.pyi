@@ -22,7 +22,6 @@ from .inference.integrated import Integrated
 from .inference.netcdf import load, save
 from .inference.predict import predict, predict_distribution
 from .inference.prediction.distribution import PredictiveDistribution
-from .inference.prediction.neighbours import learn_noise_scales
 from .inference.protocol import ConvergenceWarning
 from .inference.recover import recover_latent
 from .inference.sampling.nuts import NUTS
@@ -73,7 +72,6 @@ __all__ = [
     "fit",
     "fit_folder",
     "integrated_evidence",
-    "learn_noise_scales",
     "load",
     "local_blocks",
     "log_evidence",

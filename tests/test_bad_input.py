@@ -237,12 +237,6 @@ def with_another_kernel():
     return bp.predict(observed(beta=0.3), X, model=process_model(soft, X, ls=1.1, C=5.0, observed=Y))
 
 
-def fitted_in_intervals():
-    """Fit a model of intervals, and return it with its result."""
-    model = process_model(bp.Interval, X, lower=Y - 0.5, upper=Y + 0.5, C=5.0, epsilon=0.1, beta=0.3)
-    return {"model": model, "result": bp.fit(bp.MeanField(), model, progressbar=False)}
-
-
 @cache
 def of_classes(noise):
     """A model of classes, known labels or two that are ordered, and its result."""
@@ -340,16 +334,6 @@ def options(call, **bad):
         for value in values:
             cases.append((lambda s, name=name, value=value: call(s, **{name: value}), f"{name} {message}"))
     return cases
-
-
-def NEAREST(call):
-    """Cases of the options of fits on nearest rows, of what takes a result."""
-    unknown = NoiseScales(np.ones(1), np.ones(1), 0.0)  # which have no number of rows
-    return [
-        *options(lambda s, **o: call(s.result, model=s.model, **o), neighbours=NO_COUNT_OR_NONE),
-        (lambda s: call(s.result, model=s.model, neighbours=unknown), "neighbours must be an integer .*got None"),
-        (lambda s: call(sampled(), model=s.model, neighbours=3), "neighbours=3 takes the result of an approximation"),
-    ]
 
 
 def evidence_of_kernel(factor=None, offset=0.0):
@@ -732,7 +716,10 @@ PUBLIC = {
                 ({"target": "one", "data": {"h": [1.0]}}, "data has 'h', on which one does not depend"),
             )
         ],
-        *NEAREST(lambda result, **options: bp.predict(result, X, **options)),
+        (
+            lambda s: bp.predict(sampled(), X, model=s.model, neighbours=3),
+            "neighbours=3 takes the result of an approximation",
+        ),
     ],
     "predict_distribution": [
         *each(lambda s, bad: bp.predict_distribution(s.result, bad, model=s.model), NO_MATRIX, "X_new"),
@@ -782,15 +769,6 @@ PUBLIC = {
         (lambda s: NoiseScales(np.array([1.0, -2.0]), np.ones(2), 1.0), "factors must be > 0, got -2.0"),
         (lambda s: NoiseScales(np.ones(2), np.zeros(2), 1.0), "weights must be > 0, got 0.0"),
         (lambda s: NoiseScales(np.ones(2), np.ones(2), -1.0), "shared must be a number of at least 0, got -1.0"),
-    ],
-    "learn_noise_scales": [
-        (lambda s: bp.learn_noise_scales("a", model=s.model), f"result {BY_FIT} str"),
-        (lambda s: bp.learn_noise_scales(s.result, model="a"), "model must be a pm.Model, got str"),
-        (lambda s: bp.learn_noise_scales(s.result, model=s.other), "different numbers of training points"),
-        (lambda s: bp.learn_noise_scales(s.mode, model=s.model), "result must be of an approximation that integrates"),
-        (lambda s: bp.learn_noise_scales(**fitted_in_intervals()), "model must have exact targets: scales"),
-        *options(lambda s, **o: bp.learn_noise_scales(s.result, model=s.model, **o), neighbours=NO_COUNT),
-        *seeds(lambda s, seed: bp.learn_noise_scales(s.result, model=s.model, random_seed=seed)),
     ],
     "MainEffects": [
         (lambda s: bp.cov.MainEffects(0, 1.0, 1.0), "input_dim must"),

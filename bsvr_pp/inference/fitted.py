@@ -231,20 +231,18 @@ def read_fitted(problem: Problem, result: xr.DataTree) -> Fitted:
 
 
 def components(
-    problem: Problem, result: xr.DataTree, part: str | None = None, neighbours: int | NoiseScales | None = None
+    problem: Problem, result: xr.DataTree, part: str | None = None, neighbours: int | None = None
 ) -> Iterator[Component]:
     """Yield the components of a result, or of a part of f: one, its members, or at most 200 of its draws."""
     check_match(problem, result)
-    count, scales = check_neighbours(result, neighbours, part)
-    known, n = scales.densities, problem.targets.size
-    if known is not None and len(known) != n:
-        raise ValueError(f"neighbours must be scales of a result of this model, with {n} rows, they have {len(known)}")
+    if neighbours is not None:
+        _check_neighbours(result, neighbours, part)
     posterior = result["posterior"].to_dataset()
     if not is_sampled(result) or "members" in result.children:
         members = [each for each in _members(problem, result) if each.weight > 0.0]
         alone = count is None and len(members) == 1 and not problem.blocks.several
         predict = latent_posterior(problem, result)[0].predict if alone else None
-        options: dict[str, Any] = {"part": part, "neighbours": count, "scales": scales, "predict": predict}
+        options: dict[str, Any] = {"part": part, "neighbours": neighbours, "predict": predict}
         yield from (component(problem, each, plug_in=is_mode(result), **options) for each in members)
         return
     points = points_of(posterior, problem.hyperparameters)
@@ -261,23 +259,16 @@ def components(
             yield component_of_draw(problem, points[s], drawn[s], part)
 
 
-def check_neighbours(
-    result: xr.DataTree, neighbours: int | NoiseScales | None, part: str | None = None
-) -> tuple[int | None, NoiseScales]:
-    """Check and return number and scales of fits on nearest rows, for a result or a part of its f."""
-    if neighbours is None:
-        return None, NoiseScales.one()
-    scales = neighbours if isinstance(neighbours, NoiseScales) else NoiseScales.one()
-    count = neighbours.neighbours if isinstance(neighbours, NoiseScales) else neighbours
-    check_count("neighbours", count, 1)
+def _check_neighbours(result: xr.DataTree, neighbours: int, part: str | None) -> None:
+    """Check the number of rows of fits on nearest rows, for a result or a part of its f."""
+    check_count("neighbours", neighbours, 1)
     if part is not None:
-        raise ValueError(f"neighbours={count} takes the whole f, and component is a part: give one of the two")
+        raise ValueError(f"neighbours={neighbours} takes the whole f, and component is a part: give one of the two")
     if is_sampled(result) or is_mode(result):
         raise ValueError(
-            f"neighbours={count} takes the result of an approximation that integrates f out at one point of the "
+            f"neighbours={neighbours} takes the result of an approximation that integrates f out at one point of the "
             "hyperparameters, not draws or MAP"
         )
-    return count, scales
 
 
 def _members(problem: Problem, result: xr.DataTree) -> list[Member]:

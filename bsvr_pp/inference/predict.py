@@ -21,7 +21,6 @@ from bsvr_pp.inference.fitted import components
 from bsvr_pp.inference.parts import check_part
 from bsvr_pp.inference.prediction.component import mixture_of, new_rows, noise_of_rows, predictions, rowwise_data
 from bsvr_pp.inference.prediction.distribution import QUANTILES, PredictiveDistribution, mixed
-from bsvr_pp.inference.prediction.neighbours import NoiseScales
 from bsvr_pp.inference.result import NamesOfRows, dim_of_new_rows, problem_of
 from bsvr_pp.model.problem import Problem
 
@@ -40,7 +39,7 @@ def predict(
     data: Mapping[str, ArrayLike] | None = None,
     target: str | None = None,
     component: str | None = None,
-    neighbours: int | NoiseScales | None = None,
+    neighbours: int | None = None,
     **names: Unpack[NamesOfRows],
 ) -> xr.Dataset:
     """Predict the latent function and new targets.
@@ -65,11 +64,11 @@ def predict(
     component : str, optional
         Name of one process of a sum, or of the coefficients of a linear term. Only ``f_mean`` and ``f_variance`` of
         this part of f are returned.
-    neighbours : int or NoiseScales, optional
+    neighbours : int, optional
         Number of nearest training rows. f then has a separate mean-field fit on these at each new input (Gramacy &
         Apley 2015). The result must come from an approximation at one point of the hyperparameters. 64 rows take about
-        a millisecond for each input. `learn_noise_scales` returns their number with scales of the noise. By default f
-        comes from the model; with blocks, from the block whose region contains the input.
+        a millisecond for each input. By default f comes from the model; with blocks, from the block whose region
+        contains the input.
     dims, coords : str, dict, optional
         Name of the dimension of the new rows, by default "obs_new", and its coordinate by this name, by default row
         numbers.
@@ -138,7 +137,7 @@ def predict_distribution(
     model: pm.Model | None = None,
     data: Mapping[str, ArrayLike] | None = None,
     target: str | None = None,
-    neighbours: int | NoiseScales | None = None,
+    neighbours: int | None = None,
 ) -> PredictiveDistribution:
     """Predict the whole distribution of new targets.
 

@@ -11,6 +11,7 @@ import bsvr_pp as bp
 from bsvr_pp.approximations import mean_field
 from bsvr_pp.core.losses.noise import widen
 from bsvr_pp.inference.prediction import neighbours
+from bsvr_pp.inference.prediction.component import fits_on_nearest, mixture_of
 from bsvr_pp.inference.prediction.neighbours import (
     NoiseScales,
     choose_neighbours,
@@ -168,27 +169,21 @@ def test_probabilities_of_scales():
 
 
 @pytest.mark.slow
-def test_a_model_predicts_as_the_estimator():
+def test_predictions_mix_the_scales_at_each_input():
     X, y = simulated(300, two_regions)
     model = bp.default_model(X, y, kernel="rbf", noise="absolute")
     at = {"amplitude": 1.0, "inverse_lengthscale": 0.5, "C": 3.0}
-    result = bp.fit(bp.MeanField(), model, hyperparameters=at, progressbar=False)
-    scales = bp.learn_noise_scales(result, model=model, neighbours=20, random_seed=0)
     problem = read_model(model)
     point, new = problem.complete(at), np.array([[4.0], [16.0]])
-    same = choose_neighbours(problem, point, [20], np.random.default_rng(0))[1]
-    np.testing.assert_array_equal(scales.weights, same.weights)
-    assert scales.shared == same.shared
-    found = bp.predict(result, new, model=model, neighbours=scales, y_new=[0.0, 0.0])
+    scales = choose_neighbours(problem, point, [20], np.random.default_rng(0))[1]
+    scales = scales.of_rows(problem, point, solved_rows(problem, point))
+    found = mixture_of([fits_on_nearest(problem, point, 20, scales)], new, problem.noise_at)[0]
     mean, variance = moments_from_neighbours(problem, point, new, 20)
-    np.testing.assert_allclose(found["f_mean"], mean, rtol=1e-9)
     share, noise = scales.at(scales.near(nearest_rows(problem, point, new, 20))), problem.noise_at(point)
     each = [np.exp(widen(noise, factor).tilted(mean, variance, np.zeros(2))[0]) for factor in scales.factors]
-    np.testing.assert_allclose(found["y_log_density"], np.log(np.sum(share * np.array(each), axis=0)), rtol=1e-9)
+    np.testing.assert_allclose(found.pdf(np.zeros(2)), np.sum(share * np.array(each), axis=0), rtol=1e-9)
     spread = share.T @ scales.factors**2 * noise.variance
-    np.testing.assert_allclose(found["y_variance"], variance + spread, rtol=1e-9)
-    with pytest.raises(ValueError, match="neighbours must be scales of a result of this model, with 300 rows"):
-        bp.predict(result, new, model=model, neighbours=replace(scales, densities=scales.densities[:9]))
+    np.testing.assert_allclose(found.var(), variance + spread, rtol=1e-9)
 
 
 def test_a_dense_fit_has_scales_where_one_noise_is_not_enough(in_one):

@@ -16,8 +16,6 @@ from math import ceil
 from typing import NamedTuple, Self, cast
 
 import numpy as np
-import pymc as pm
-import xarray as xr
 from numpy.typing import ArrayLike, NDArray
 from scipy.optimize import minimize
 from scipy.spatial import cKDTree
@@ -28,25 +26,20 @@ from bsvr_pp.core.approximations.mean_field import MISMATCH, NearestMoments, mea
 from bsvr_pp.core.arrays import (
     Array,
     Rows,
-    check_count,
     check_fields,
     check_positive,
-    generator,
     is_number,
     numbers,
     warn,
 )
 from bsvr_pp.core.covariance.covariance import each_block, scatter
-from bsvr_pp.core.docs import shared
 from bsvr_pp.core.losses import NoiseModel
 from bsvr_pp.core.losses.noise import widen
 from bsvr_pp.inference.protocol import warn_unconverged
-from bsvr_pp.inference.result import check_match, is_mode, is_sampled, points_of
 from bsvr_pp.inference.search.starts import lengthscales
 from bsvr_pp.model.blocks import local_blocks
 from bsvr_pp.model.priors import mostly_equal
 from bsvr_pp.model.problem import Point, Problem
-from bsvr_pp.model.reader import read_model
 
 _SMALL = 256  # rows of a small block: as cheap as fewer rows, with densities as good as from separate fits
 _ENTRIES = 65536  # number of entries of the covariances that are computed together; they fit into the cache
@@ -84,13 +77,12 @@ Cavities = SolvedRows | LatentPosterior  # moments of f at each row given the ot
 
 @dataclass(frozen=True)
 class NoiseScales:
-    """Scales of the noise and their probabilities, as `learn_noise_scales` finds them."""
+    """Scales of the noise and their probabilities, as `choose_neighbours` finds them."""
 
     factors: Array  # (s,), of the width of the noise
     weights: Array  # (s,), without the neighbours' densities; the sum is one
     shared: float  # effective number of rows of a neighbourhood whose densities weigh the scales
     offsets: ArrayLike = 0.0  # (s,), mean of the noise of each scale, on the scale of the model's targets
-    neighbours: int | None = None  # number of nearest rows with which `learn_noise_scales` has learned them
     densities: Array | None = field(default=None, repr=False)  # (n, s), log densities of the rows given the others
 
     def __post_init__(self) -> None:
@@ -154,59 +146,6 @@ class RowScales(NamedTuple):
     scales: NoiseScales
     log_density: Array
     precision: Array
-
-
-@shared
-def learn_noise_scales(
-    result: xr.DataTree,
-    *,
-    model: pm.Model | None = None,
-    neighbours: int = 64,
-    random_seed: int | np.random.Generator | None = 0,
-    progressbar: bool = False,
-) -> NoiseScales:
-    """Learn the scales of the noise for predictions from nearest rows, ``bp.predict(neighbours=scales)``.
-
-    The scales are learned from 2000 random training rows, each given its nearest other rows.
-
-    Parameters
-    ----------
-    result : DataTree
-        Result of an approximation that integrates f out at one point of the hyperparameters.
-    <model>
-    neighbours : int
-        Number of nearest rows.
-    random_seed : int or Generator
-        Random seed, of the choice of rows.
-    progressbar : bool
-        Whether to show progress.
-
-    Returns
-    -------
-    NoiseScales
-
-    Raises
-    ------
-    ValueError
-        If the result has draws, is a mode, or does not belong to the model, or the model has intervals or labels.
-
-    <sinc_result>
-    >>> scales = bp.learn_noise_scales(result, model=model, neighbours=8)
-    >>> bp.predict(result, [[0.0], [5.0]], model=model, neighbours=scales)["y_variance"].shape
-    (2,)
-    """
-    problem = read_model(model)
-    check_match(problem, result)
-    check_count("neighbours", neighbours, 1)
-    rng = generator(random_seed)
-    if is_sampled(result) or is_mode(result):
-        raise ValueError("result must be of an approximation that integrates f out, not draws or MAP")
-    labels = problem.loss.targets.refusal("scales of the noise")
-    if labels or not problem.ends.exact:
-        raise ValueError("model must have exact targets: scales of the noise are learned from them")
-    (point,) = points_of(result["posterior"].to_dataset().isel(chain=[0], draw=[0]), problem.hyperparameters)
-    found = choose_neighbours(problem, point, [neighbours], rng, progressbar)[1]
-    return replace(found.of_rows(problem, point, solved_rows(problem, point)), neighbours=neighbours)
 
 
 class OtherRows(NamedTuple):
