@@ -142,38 +142,31 @@ def plain(X, y):
     return bp.fit(bp.MeanField(), process_model(pm.Normal, X, sigma=1.0, observed=y), progressbar=False)
 
 
-def free_targets(labels=False):
-    """A function of targets whose model has no hyperparameter, or labels."""
-
-    def build_model(y):
-        if labels:
-            return process_model(classification.KnownLabel, X[:3], C=lambda: pm.LogNormal("C", 0, 1), observed=y)
-        return process_model(bp.Huber, X[:3], C=1.0, epsilon=0.1, observed=y)
-
-    return build_model
-
-
-def misused(how):
-    """A function of targets that changes them, or uses them elsewhere, or observes them twice."""
-
-    def build_model(y):
-        known = np.full(3, 0.5) if y is None else y
-        with pm.Model() as model:
-            s = pm.HalfNormal("s", known.std() + 1.0 if how == "prior" else 1.0)
-            f = bp.GP(cov_func=s * pm.gp.cov.ExpQuad(1, ls=1.0)).prior("f", X=X[:3])
-            pm.Normal("y", f, 0.3, observed=None if y is None else y - y.mean() if how == "centred" else y)
-            if how == "twice":
-                pm.Normal("z", f, 0.3, observed=None if y is None else 0.0 * y)
-        return model
-
-    return build_model
+def observing(how):
+    """A model that `calibrate` refuses for what it observes, or for what draws from it ignore."""
+    with pm.Model() as model:
+        s = 1.0 if how == "no hyperparameter" else pm.HalfNormal("s")
+        f = bp.GP(cov_func=s * pm.gp.cov.ExpQuad(1, ls=1.0)).prior("f", X=X)
+        if how == "labels":
+            bp.classification.KnownLabel("y", f=f, C=1.0, observed=SIGNS)
+        elif how == "interval":
+            bp.Interval("y", f, Y - 0.5, Y + 0.5, C=5.0, epsilon=0.1, beta=0.3)
+        elif how == "gaps":
+            bp.Huber("y", f, C=1.0, epsilon=0.1, observed=np.where(Y > 0.5, np.nan, Y))
+        elif how != "none":
+            pm.Normal("y", f, 0.3, observed=Y)
+        if how == "twice":
+            pm.Normal("z", f, 0.3, observed=Y)
+        if how == "potential":
+            pm.Potential("rest", -s)
+    return model
 
 
-def ordered(y):
+def ordered():
     """A model with a transform that leaves out half of the prior."""
     with pm.Model() as model:
         a = pm.Normal("a", shape=2, transform=pm.distributions.transforms.ordered, initval=[0.0, 1.0])
-        pm.Normal("y", bp.GP(cov_func=pm.gp.cov.ExpQuad(1, ls=1.0)).prior("f", X=X), pm.math.exp(a[0]), observed=y)
+        pm.Normal("y", bp.GP(cov_func=pm.gp.cov.ExpQuad(1, ls=1.0)).prior("f", X=X), pm.math.exp(a[0]), observed=Y)
     return model
 
 
@@ -863,23 +856,23 @@ PUBLIC = {
         *CLASSES(bp.loo_predict, "use loo"),
     ],
     "calibrate": [
-        (lambda s: bp.calibrate(bp.MAP(), lambda y: s.model), r"method must be NUTS.*got MAP\(\)"),
-        (lambda s: bp.calibrate(bp.NUTS(), "a"), "build_model must be a function .*got 'a'"),
-        (lambda s: bp.calibrate(bp.NUTS(), lambda y: None), "build_model must give a pm.Model, got NoneType"),
-        (lambda s: bp.calibrate(bp.NUTS(), lambda y: s.model), "must leave the targets free"),
-        (lambda s: bp.calibrate(bp.NUTS(), free_targets(labels=True)), "y are labels, and the targets of build_model"),
-        (lambda s: bp.calibrate(bp.NUTS(), free_targets()), "build_model must have free hyperparameters"),
-        (lambda s: bp.calibrate(bp.NUTS(), ordered), "build_model must leave out the transform of a, which draws from"),
+        (lambda s: bp.calibrate(bp.MAP(), s.model), r"method must be NUTS.*got MAP\(\)"),
+        (lambda s: bp.calibrate(bp.NUTS(), "a"), "model must be a pm.Model, got str"),
+        (lambda s: bp.calibrate(bp.NUTS(), ordered()), "model must leave out the transform of a, which draws from"),
         *[
-            (lambda s, how=how: bp.calibrate(bp.NUTS(latent=bp.MeanField()), misused(how)), f"build_model.* {said}")
+            (lambda s, how=how: bp.calibrate(bp.NUTS(latent=bp.MeanField()), observing(how)), said)
             for how, said in {
-                "centred": r"must observe y as it is \(observed=y\): leave out standardising",
-                "prior": "may use y as observed=y alone, and a prior, bound or other part depends on it",
-                "twice": "must observe one variable, got y, z",
+                "none": "model must observe one variable, got none",
+                "twice": "model must observe one variable, got y, z",
+                "labels": "y are labels, and the targets of the model must be numbers",
+                "interval": "y are intervals or have gaps, and targets that replace",
+                "gaps": "y_observed are intervals or have gaps, and targets that replace",
+                "no hyperparameter": "model must have free hyperparameters",
+                "potential": "model must leave out the potential rest, which draws from the prior ignore",
             }.items()
         ],
-        *options(lambda s, **o: bp.calibrate(bp.NUTS(), lambda y: s.model, **o), simulations=NO_COUNT, n_jobs=NO_COUNT),
-        *seeds(lambda s, seed: bp.calibrate(bp.NUTS(), lambda y: s.model, random_seed=seed)),
+        *options(lambda s, **o: bp.calibrate(bp.NUTS(), s.model, **o), simulations=NO_COUNT, n_jobs=NO_COUNT),
+        *seeds(lambda s, seed: bp.calibrate(bp.NUTS(), s.model, random_seed=seed)),
     ],
     "compare": [
         (lambda s: bp.compare({}, model=s.model), "results must hold at least one result"),

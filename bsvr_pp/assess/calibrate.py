@@ -12,18 +12,19 @@ import numpy as np
 import pymc as pm
 import pytensor
 import xarray as xr
-from joblib import Parallel, delayed
+from joblib import Parallel, delayed, wrap_non_picklable_objects
+from pymc.distributions.distribution import PartialObservedRV
 from pymc.model.fgraph import fgraph_from_model, model_from_fgraph, model_named, model_observed_rv
 from pymc.pytensorf import toposort_replace
 from rich.progress import track
 from threadpoolctl import threadpool_limits
 
 from bsvr_pp.core.arrays import Array, ModelError, check_count, generator
+from bsvr_pp.core.docs import shared
 from bsvr_pp.core.losses.registry import NUMBERS
 from bsvr_pp.inference.protocol import Normalises, Samples
 from bsvr_pp.inference.sampling.nuts import ADAPTATION, NUTS
 from bsvr_pp.model.distributions import noise_of
-from bsvr_pp.model.gaussian import INTERPRETED, above
 from bsvr_pp.model.gp import copy_model, processes_of, set_initial_values
 from bsvr_pp.model.marginalize import marginalize
 from bsvr_pp.model.problem import restricted
@@ -33,9 +34,10 @@ _TARGETS = "calibration_targets"
 _RANKS = 100  # number of thinned draws for each rank
 
 
+@shared
 def calibrate(
     method: NUTS,
-    build_model: Callable[[Array | None], pm.Model],
+    model: pm.Model,
     *,
     simulations: int = 200,
     n_jobs: int = 1,
@@ -49,9 +51,9 @@ def calibrate(
     method : NUTS
         NUTS with or without ``latent``. For each data set one chain with its ``draws`` and ``tune`` is run and thinned
         to 100.
-    build_model : callable
-        Function that maps targets y (n,) to the model with ``observed=y``, and None to the same model with unobserved
-        targets. Nothing else may depend on y: neither priors nor bounds, and no change of y, such as standardising.
+    model : pymc.Model
+        The model. The simulated targets replace what it observes; its other numbers stay, such as priors scaled by
+        the data.
     simulations : int
         Number of data sets, at least 2.
     n_jobs : int
@@ -70,25 +72,16 @@ def calibrate(
     Raises
     ------
     TypeError
-        If the method is not NUTS, the only method that draws hyperparameters, or build_model returns no model.
+        If the method is not NUTS, the only method that draws hyperparameters, or model is no model.
     ValueError
         If a number is out of range.
     ModelError
-        If build_model does not leave its targets free for None or uses y otherwise than as ``observed=y``, or a
-        transform leaves out a part of a prior.
+        If the model observes no variable or several, labels, intervals or targets with gaps, or if draws from it ignore
+        a part: a potential, or a transform that leaves out a part of a prior.
 
-    Examples
-    --------
-    >>> import numpy as np, pymc as pm, bsvr_pp as bp
-    >>> X = np.linspace(-3, 3, 15)[:, None]
-    >>> def build_model(y):
-    ...     with pm.Model() as model:
-    ...         C = pm.LogNormal("C", 1, 0.5)
-    ...         f = bp.GP(cov_func=pm.gp.cov.ExpQuad(1, ls=1.0)).prior("f", X=X)
-    ...         bp.SoftInsensitive("y", mu=f, C=C, epsilon=0.1, beta=0.3, observed=y)
-    ...     return model
+    <pymc_model>
     >>> method = bp.NUTS(latent=bp.Laplace(curvature="local"), draws=100, tune=100)
-    >>> ranks = bp.calibrate(method, build_model, simulations=2, random_seed=1, progressbar=False)
+    >>> ranks = bp.calibrate(method, model, simulations=2, random_seed=1, progressbar=False)
     >>> ranks["prior_sbc"]["C"].shape
     (1, 2)
     """
@@ -96,15 +89,15 @@ def calibrate(
         raise TypeError(f"method must be NUTS(...), which draws the hyperparameters, got {method!r}")
     for label, count, least in (("simulations", simulations, 2), ("n_jobs", n_jobs, 1)):
         check_count(label, count, least)
-    if not callable(build_model):
-        raise TypeError(f"build_model must be a function of the targets, got {build_model!r}")
+    if not isinstance(model, pm.Model):
+        raise TypeError(f"model must be a pm.Model, got {type(model).__name__}")
     generator(random_seed)  # raises an error if it is invalid
-    truth, targets = _simulate(build_model(None), int(simulations), random_seed)
-    _check_targets(build_model, targets)
+    truth, targets = _simulate(model, int(simulations), random_seed)
+    given = wrap_non_picklable_objects(lambda: model)  # PyMC gives variables methods that joblib does not pickle
     seeds = np.random.SeedSequence(random_seed).generate_state(simulations)
     shares = np.array_split(np.arange(simulations), n_jobs)
     parts = Parallel(n_jobs=n_jobs)(
-        delayed(_posteriors)(build_model, method, targets[share], seeds[share], progressbar and i == 0)
+        delayed(_posteriors)(given, method, targets[share], seeds[share], progressbar and i == 0)
         for i, share in enumerate(shares)
     )
     found = [each for part in parts for each in part]
@@ -129,54 +122,36 @@ def _hyperparameters(model: pm.Model) -> list[str]:
 
 def _simulate(model: pm.Model, simulations: int, random_seed: int | None) -> tuple[dict[str, Array], Array]:
     """Draw hyperparameters and targets from the model."""
-    if not isinstance(model, pm.Model):
-        raise TypeError(f"build_model must give a pm.Model, got {type(model).__name__}")
-    if model.observed_RVs:
-        observed = ", ".join(v.name for v in model.observed_RVs)
-        raise ModelError(f"build_model(None) must leave the targets free (observed=None), but {observed} is observed")
+    if len(model.observed_RVs) != 1:
+        observed = ", ".join(v.name for v in model.observed_RVs) or "none"
+        raise ModelError(f"model must observe one variable, got {observed}")
     if model.potentials:
         name = model.potentials[0].name
-        raise ModelError(f"build_model must leave out the potential {name}, which draws from the prior ignore")
-    processes = {*processes_of(model)}
-    target = next((v for v in model.free_RVs if v not in processes and above([v]) & processes), model.free_RVs[-1])
-    noise = noise_of(known_of(target).noise)
+        raise ModelError(f"model must leave out the potential {name}, which draws from the prior ignore")
+    (target,) = model.observed_RVs
+    known, processes = known_of(target), processes_of(model)
+    noise = noise_of(known.noise)
     if noise is not None and noise[0].targets != NUMBERS:
-        raise ModelError(f"{target.name} are labels, and the targets of build_model must be numbers")
-    names = [name for name in _hyperparameters(model) if name != target.name and model[name] not in processes]
+        raise ModelError(f"{target.name} are labels, and the targets of the model must be numbers")
+    if known.kind.observed is not None or isinstance(target.owner.op, PartialObservedRV):
+        raise ModelError(f"{target.name} are intervals or have gaps, and targets that replace them would have none")
+    names = [name for name in _hyperparameters(model) if model[name] not in processes]
     if not names:
-        raise ModelError("build_model must have free hyperparameters, whose draws are compared with those of the prior")
+        raise ModelError("model must have free hyperparameters, whose draws are compared with those of the prior")
     for name in restricted(model, [model[name] for name in names]):
-        raise ModelError(f"build_model must leave out the transform of {name}, which draws from the prior ignore")
+        raise ModelError(f"model must leave out the transform of {name}, which draws from the prior ignore")
     drawn = pm.draw([model[name] for name in names] + [target], draws=simulations, random_seed=random_seed)
     return {name: np.asarray(value) for name, value in zip(names, drawn[:-1], strict=True)}, np.asarray(drawn[-1])
 
 
-def _check_targets(build_model: Callable[[Array | None], pm.Model], targets: Array) -> None:
-    """Check that a model observes its targets as they are, and that no other part of it depends on them."""
-    first, point, found = targets[0], dict[str, Array](), list[float]()
-    for y in (first, next((y for y in targets if (y != first).any()), first)):
-        model = _with_free_targets(build_model(y))
-        data, rng = model[_TARGETS], np.random.default_rng(0)
-        if not np.array_equal(data.get_value(), y):
-            raise ModelError(
-                "build_model(y) must observe y as it is (observed=y): leave out standardising and the like"
-            )
-        data.set_value(first.astype(data.dtype))
-        start = model.initial_point(0).items()  # where f is 0, whatever its scale
-        point = point or {name: v + (0.1 * rng.normal(size=v.shape)).astype(v.dtype) for name, v in start}
-        found.append(model.compile_logp(mode=INTERPRETED)(point))
-    if not np.isclose(found[0], found[1], rtol=1e-9, equal_nan=True):
-        raise ModelError("build_model(y) may use y as observed=y alone, and a prior, bound or other part depends on it")
-
-
 def _posteriors(
-    build_model: Callable[[Array | None], pm.Model], method: NUTS, targets: Array, seeds: Array, progressbar: bool
+    given: Callable[[], pm.Model], method: NUTS, targets: Array, seeds: Array, progressbar: bool
 ) -> list[tuple[dict[str, Array], dict[str, float]]]:
     """Return draws of the hyperparameters (thinned) and diagnostics for each set of targets, with one compilation."""
     import arviz as az
     import nutpie
 
-    model = build_model(targets[0])
+    model = given()
     if method.latent is not None:
         model = marginalize(method.latent, model)
     model = _with_free_targets(model)
@@ -208,9 +183,6 @@ def _posteriors(
 
 def _with_free_targets(model: pm.Model) -> pm.Model:
     """Return the model with its targets as data that can be replaced without a new compilation."""
-    if len(model.observed_RVs) != 1:
-        names = ", ".join(v.name for v in model.observed_RVs) or "none"
-        raise ModelError(f"build_model must observe one variable, got {names}")
     (target,) = model.observed_RVs
     fgraph, memo = copy_model(model, fgraph_from_model)
     observed = memo[target]
