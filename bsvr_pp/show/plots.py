@@ -17,10 +17,10 @@ from matplotlib.axes import Axes
 from matplotlib.axis import Axis
 from matplotlib.dates import AutoDateLocator, ConciseDateFormatter
 from matplotlib.figure import Figure
-from matplotlib.lines import Line2D
 from matplotlib.ticker import LogLocator, NullLocator
 from numpy.typing import ArrayLike
 
+from bsvr_pp.assess.assessment import hyperparameter_draws
 from bsvr_pp.assess.evidence import Judged, evidence_at
 from bsvr_pp.assess.partial_dependence import Column, effect
 from bsvr_pp.core.arrays import Array, generator, is_number, numbers
@@ -30,7 +30,7 @@ from bsvr_pp.inference.approximate import Annealed, Laplace, MeanField
 from bsvr_pp.inference.fitted import latent_posterior
 from bsvr_pp.inference.predict import check_real, predict
 from bsvr_pp.inference.protocol import Anneals, IntegratesLatent
-from bsvr_pp.inference.result import check_results, data_of, is_sampled, problem_of, shown_names
+from bsvr_pp.inference.result import check_results, data_of, is_sampled, problem_of
 from bsvr_pp.model.reader import read_model
 
 _BAND, _INK, _OFF_BOUND, _ON_BOUND = "#4477aa", "#224466", "#ee6677", "#aa3377"
@@ -451,45 +451,26 @@ def _name_dates(axis: Axis, values: pd.Index) -> None:
         axis.set_major_formatter(ConciseDateFormatter(axis.get_major_locator(), zone))
 
 
-def hyperparameters_picture(results: Mapping[str, xr.DataTree], names: Mapping[str, Sequence[str]]) -> PlotCollection:
+def hyperparameters_picture(results: Mapping[str, xr.DataTree], names: Mapping[str, Sequence[str]]) -> Figure:
     """Plot median and central 50 % and 90 % of hyperparameters; ``names`` has names of entries of vectors."""
-    drawn, colour = {}, _colours(results)
-    found = {method: result["posterior"].to_dataset()[shown_names(result)] for method, result in results.items()}
-    most = max(kept.sizes["chain"] * kept.sizes["draw"] for kept in found.values())
-    for method, kept in found.items():
-        entries = {d: [_plain(x) for x in names[v]] for v in names.keys() & kept.keys() for d in kept[v].dims[2:]}
-        flat = kept.drop_vars(["chain", "draw"], errors="ignore").stack(sample=("chain", "draw"), create_index=False)
-        # ArviZ compares methods only with equal shapes: draws are repeated evenly.
-        chosen = np.linspace(0, flat.sizes["sample"] - 1, most).astype(int)
-        drawn[method] = flat.isel(sample=chosen).rename(sample="draw").expand_dims("chain").assign_coords(entries)
-    rows = sum(each[0, 0].size for each in next(iter(drawn.values())).transpose("chain", "draw", ...).values())
-    height = 0.9 + rows * (0.16 * len(drawn) + 0.22)
-    picture = az.plot_forest(
-        {method: xr.DataTree.from_dict({"posterior": data}) for method, data in drawn.items()},
-        combined=True,
-        ci_kind="eti",
-        ci_probs=(0.5, 0.9),
-        point_estimate="median",
-        color=list(colour.values()),
-        figure_kwargs={"figsize": (7.0, height), "width_ratios": [1, 3], "layout": "constrained"},
-        backend="matplotlib",
-    )
-    for column, target in zip(picture.viz["plot"]["column"].values, picture.viz["plot"].values, strict=True):
-        target.margins(y=0.02)
-        if column != "forest":
-            target.spines["bottom"].set_visible(False)
-            target.set_xticks([])
-        elif all((data[name] > 0).all() for data in drawn.values() for name in data):
-            target.set_xscale("log")
-    picture.viz["figure"].item().legend(
-        [Line2D([], [], color=each, lw=2) for each in colour.values()],
-        list(colour),
-        loc="outside upper center",
-        ncols=min(len(colour), 4),
-        fontsize="small",
-        frameon=False,
-    )
-    return picture
+    drawn = {method: hyperparameter_draws(result) for method, result in results.items()}
+    named = {f"{name}[{i}]": f"{name} {_plain(each)}" for name in names for i, each in enumerate(names[name])}
+    entries = list(next(iter(drawn.values())))
+    height = 0.9 + len(entries) * (0.16 * len(drawn) + 0.22)
+    figure, axis = plt.subplots(figsize=(7.0, height), layout="constrained")
+    for i, (method, colour) in enumerate(_colours(results).items()):
+        for row, entry in enumerate(entries):
+            low, left, middle, right, high = np.quantile(drawn[method][entry], (0.05, 0.25, 0.5, 0.75, 0.95))
+            at = row + 0.7 * ((i + 0.5) / len(drawn) - 0.5)
+            axis.plot([low, high], [at, at], color=colour, lw=1)
+            axis.plot([left, right], [at, at], color=colour, lw=3)
+            axis.plot(middle, at, "o", color=colour, ms=5, label=method if row == 0 else None)
+    axis.set_yticks(range(len(entries)), [named.get(entry, entry) for entry in entries])
+    axis.invert_yaxis()
+    if all((x > 0).all() for found in drawn.values() for x in found.values()):
+        axis.set_xscale("log")
+    figure.legend(loc="outside upper center", ncols=min(len(drawn), 4), fontsize="small", frameon=False)
+    return figure
 
 
 def calibration_picture(
