@@ -228,13 +228,11 @@ def _finish(path: Path, record: Record, work: Path) -> FolderModel:
 
 
 def _find_hyperparameters(spec: RegressionSpec, work: Records, local: LocalBlocks, rng: np.random.Generator) -> None:
-    """Find hyperparameters and blocks, with the random numbers of the first start of this fit."""
-    stages = Records(work.folder / "stages")
-    rng.bit_generator.state = stages.setdefault("random numbers", dict(rng.bit_generator.state))
+    """Find hyperparameters and blocks."""
     problem = spec.model.problem(rows_in(work.folder))
     options = spec.options._replace(progressbar=local.progressbar)
     assert isinstance(spec.method, IntegratesLatent)  # as `fit_folder` checks
-    found = search_in_blocks(problem, spec.method, rows=local.rows, options=options, rng=rng, saved=stages)
+    found = search_in_blocks(problem, spec.method, rows=local.rows, options=options, rng=rng)
     write_arrays(work.folder / "partition.npz", **found.blocks.to_arrays())
     work["hyperparameters"] = {
         "point": found.optima[0].record()["point"],

@@ -16,7 +16,6 @@ import pytest
 import bsvr_pp as bp
 from bsvr_pp.estimators.training_data import as_given
 from bsvr_pp.inference.approximate import solve_at
-from bsvr_pp.inference.search import at_size
 from bsvr_pp.large import folder_fit, folder_model, parts
 from bsvr_pp.large.folder_model import ARRAYS, POSTERIOR, StoredRows
 from tests.helpers import STAGES, climb_fails, wave
@@ -143,19 +142,15 @@ def test_a_fit_that_is_interrupted_again_and_again_ends_with_the_same_bits(model
     def refused(*_, **__):
         raise KeyboardInterrupt
 
-    stages = folder / "work" / "stages"
-    for number, finished in ((8, set()), (34, {"subset"})):  # evidences of the subset, and of neighbourhoods
-        with monkeypatch.context() as patch, pytest.raises(KeyboardInterrupt):
-            interrupt_evidence(patch, number)
-            bp.fit_folder(machine(), *data, folder=folder)
-        assert {path.stem for path in stages.iterdir()} == {"random numbers", *finished}
+    with monkeypatch.context() as patch, pytest.raises(KeyboardInterrupt):
+        interrupt_evidence(patch, 34)  # in the search
+        bp.fit_folder(machine(), *data, folder=folder)
     with pytest.raises(ValueError, match="the fit of this model has not ended"):
         bp.FolderModel(folder)
     with pytest.raises(ValueError, match="has files of other data or options"):
         bp.fit_folder(machine(noise="absolute"), *data, folder=folder)
     with monkeypatch.context() as patch:
-        patch.setattr(at_size, "maximize", refused)  # the subset is not optimised again
-        patch.setattr(parts, "mean_and_deviation", refused)  # nor are the data encoded
+        patch.setattr(parts, "mean_and_deviation", refused)  # the data are not encoded again
         with interrupted(folder_fit, "_solve", solved, 3):
             bp.fit_folder(machine(), *data, folder=folder)
     with monkeypatch.context() as patch:

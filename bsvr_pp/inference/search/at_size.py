@@ -8,9 +8,7 @@ held-out rows. Dense neighbourhoods mislead if data are nearly noise-free, discr
 from __future__ import annotations
 
 import json
-from collections.abc import MutableMapping
 from dataclasses import dataclass, field
-from typing import Any
 
 import numpy as np
 from rich.progress import Progress
@@ -77,29 +75,22 @@ def search_in_blocks(
     rows: int,
     options: Options,
     rng: np.random.Generator,
-    saved: MutableMapping[str, Any] | None = None,
     known: Stage | None = None,
 ) -> AtSize:
     """Find hyperparameters and blocks, of at most ``rows`` rows, of a problem without blocks.
 
-    Finished stages are kept in ``saved`` as plain data; an interrupted call does not compute them again. The first
-    stage, a subset and its optimum, may be ``known``.
+    The first stage, a subset and its optimum, may be ``known``.
     """
-    saved = {} if saved is None else saved
-    subset = subset_of(problem.targets.size, rng) if known is None else known[0]
-    if known is not None or "subset" not in saved:
+    if known is None:
+        subset = subset_of(problem.targets.size, rng)
         with threads_for(1):  # the last digits depend on the number of threads
-            first = maximize(problem.take(subset), method, {}, options, rng)[0] if known is None else known[1]
-        saved["subset"] = first.record() | {"random state": rng.bit_generator.state}
-    first = Optimum.from_record(saved["subset"])
-    rng.bit_generator.state = saved["subset"]["random state"]
+            first = maximize(problem.take(subset), method, {}, options, rng)[0]
+    else:
+        subset, first = known
     climbed_rows, checks = _neighbourhoods(problem, lengthscales(problem, first.point), subset, rng)
     others = np.setdiff1d(subset, np.concatenate(climbed_rows))[::_SHARE]
     parts = [*climbed_rows, *([others] if others.size else [])]
-    if "neighbourhoods" not in saved:
-        some = problem.take(*Blocks.joining(parts))
-        saved["neighbourhoods"] = _climb(some, method, first, options.progressbar).record()
-    climbed = Optimum.from_record(saved["neighbourhoods"])
+    climbed = _climb(problem.take(*Blocks.joining(parts)), method, first, options.progressbar)
     density = np.array([_log_density(problem, method, optimum.point, checks) for optimum in (first, climbed)])
     refined = bool(density[1] > density[0])
     optima = [climbed, first] if refined else [first, climbed]

@@ -9,11 +9,11 @@ often ends in a worse optimum.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 from math import ceil
-from typing import Any, Self
+from typing import Any
 
 import numpy as np
 import pytensor.tensor as pt
@@ -75,12 +75,6 @@ class Optimum:
         """Return the end point as plain data, without the curvature."""
         point = {name: np.asarray(value).tolist() for name, value in self.point.items()}
         return {"point": point} | {name: np.asarray(getattr(self, name)).item() for name in OF_OPTIMUM}
-
-    @classmethod
-    def from_record(cls, record: Mapping[str, Any]) -> Self:
-        """Make the end point from `record`."""
-        point = {name: np.asarray(value, dtype=np.float64) for name, value in record["point"].items()}
-        return cls(point, *(record[name] for name in OF_OPTIMUM))
 
 
 def maximize(
