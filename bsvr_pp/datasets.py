@@ -1,4 +1,4 @@
-"""Data to try methods on: simulated and real data of the papers, and CSV files."""
+"""Data to try methods on: simulated and real data of the papers."""
 
 from __future__ import annotations
 
@@ -10,9 +10,9 @@ import pandas as pd
 
 from bsvr_pp.core.arrays import check_count, generator, is_number
 from bsvr_pp.tables import DataError
-from bsvr_pp.tables.readers import Dataset, checked, read_data
+from bsvr_pp.tables.readers import Dataset, checked
 
-__all__ = ["data_folder", "load", "read_csv", "sinc"]
+__all__ = ["data_folder", "load", "sinc"]
 
 
 def sinc(
@@ -61,11 +61,3 @@ def load(name: str) -> Dataset:
     kept = numbers.loc[:, (numbers.nunique() > 1) | (numbers.columns == target)]
     inputs = tuple(str(column) for column in kept.columns if column != target)
     return checked(Dataset(kept[list(inputs)].to_numpy(), kept[target].to_numpy(), inputs, target), str(path))
-
-
-def read_csv(path: str | Path, target: str | None = None) -> Dataset:
-    """Read a CSV file of finite numbers with one header row; the target is by default the last column.
-
-    Separators, decimal commas, row labels and archives are recognised; the ``notes`` of the data set say which.
-    """
-    return read_data(path, target, numeric=True).encode()[0]

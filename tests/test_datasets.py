@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from bsvr_pp.datasets import data_folder, load, read_csv, sinc
+from bsvr_pp.datasets import data_folder, load, sinc
 from bsvr_pp.tables import DataError
 
 
@@ -37,14 +37,6 @@ def table(rows=12, header="a,b,y", line="{0},{1},{2}"):
     return header + "\n" + "\n".join(line.format(i, i * i % 7, np.sin(i)) for i in range(rows)) + "\n"
 
 
-def test_read_csv_takes_the_last_column_or_the_one_named(tmp_path):
-    path = tmp_path / "data.csv"
-    path.write_text(table())
-    data = read_csv(path)
-    assert (data.inputs, data.target, data.X.shape) == (("a", "b"), "y", (12, 2))
-    assert read_csv(path, "a").inputs == ("b", "y")
-
-
 def test_load_leaves_constant_columns_out(tmp_path, monkeypatch):
     monkeypatch.setenv("BSVR_PP_DATA", str(tmp_path))
     (tmp_path / "flat.csv").write_text(table(line="{0},1,{2}"))
@@ -56,11 +48,6 @@ def test_load_leaves_constant_columns_out(tmp_path, monkeypatch):
 
 
 def test_missing_files(tmp_path, monkeypatch):
-    for path in (tmp_path / "none.csv", "https://example.org/data.csv"):
-        with pytest.raises(DataError, match="there is no such file"):
-            read_csv(path)
-    with pytest.raises(DataError, match="has no Parquet files"):
-        read_csv(tmp_path)
     monkeypatch.setenv("BSVR_PP_DATA", str(tmp_path))
     with pytest.raises(FileNotFoundError, match="set BSVR_PP_DATA"):
         load("boston_housing")

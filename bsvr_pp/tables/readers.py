@@ -91,18 +91,14 @@ class Table:
         return known, replace(known, X=X_test, y=self.y[test])
 
 
-def read_data(path: str | Path, target: str | None = None, *, numeric: bool = False) -> Table:
+def read_data(path: str | Path, target: str | None = None) -> Table:
     """Read a file with a column to predict, by default the last one.
 
-    A file that ends in .parquet or .pq is a Parquet file, a folder has such files, and any other file is CSV. If
-    ``numeric``, inputs must be finite numbers without gaps, like the target.
+    A file that ends in .parquet or .pq is a Parquet file, a folder has such files, and any other file is CSV.
     """
-    frame, (chosen,), notes = _read(path, [target], Numbers, Numbers if numeric else None)
+    frame, (chosen,), notes = _read(path, [target], Numbers)
     y = _numbers(str(path), chosen, _complete(str(path), chosen, frame[chosen]))
-    inputs = frame.drop(columns=chosen)
-    for name in inputs if numeric else ():
-        _numbers(str(path), name, _complete(str(path), name, inputs[name]))
-    return Table(str(path), inputs, y, chosen, notes, y)
+    return Table(str(path), frame.drop(columns=chosen), y, chosen, notes, y)
 
 
 def read_intervals(path: str | Path, lower: str, upper: str) -> Table:
@@ -174,9 +170,9 @@ def read_new(path: str | Path, encoding: Encoding) -> tuple[pd.DataFrame, tuple[
 
 
 def _read(
-    path: str | Path, targets: list[str | None], kind: type[Column] | None, others: type[Column] | None = None
+    path: str | Path, targets: list[str | None], kind: type[Column] | None
 ) -> tuple[pd.DataFrame, list[str], tuple[str, ...]]:
-    """Read a file with a target and other columns of a kind; None is the last column that is not another target."""
+    """Read a file with targets of a kind, where None is the last column that is not another target."""
     stated = [name for name in targets if name is not None]
     table = open_table(path, stated)
     names = list(table.columns)
@@ -185,7 +181,7 @@ def _read(
     if None in targets and not free:
         raise DataError(f"{path}: has no column to predict except {', '.join(map(repr, names))}")
     chosen = [free[-1] if name is None else name for name in targets]
-    frame, notes = table.frame({name: kind if name in chosen else others for name in names})
+    frame, notes = table.frame({name: kind if name in chosen else None for name in names})
     return frame, chosen, table.notes + notes
 
 

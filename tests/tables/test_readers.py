@@ -6,7 +6,6 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from bsvr_pp.datasets import read_csv
 from bsvr_pp.tables import DataError
 from bsvr_pp.tables.columns import Encoding, summarize
 from bsvr_pp.tables.files import writing_predictions
@@ -51,14 +50,15 @@ def test_every_file_gives_the_same_numbers(tmp_path, name, options):
     assert notes == ()
 
 
-def test_files_of_numbers_are_read_as_before(tmp_path):
+def test_the_target_is_the_last_column_or_the_one_named(tmp_path):
+    with pytest.raises(DataError, match="has no Parquet files"):
+        read_data(tmp_path)
     path = write(pd.DataFrame(RNG.normal(size=(12, 3)), columns=list("aby")), tmp_path / "numbers.csv")
-    data, reference = read_data(path).encode()[0], read_csv(path)
-    np.testing.assert_array_equal(data.X, reference.X)
-    assert (data.inputs, data.target, data.notes) == (reference.inputs, reference.target, reference.notes)
-    for part, expected in zip(read_data(path).split(0.25, 3), reference.split(0.25, 3), strict=True):
-        np.testing.assert_array_equal(part.X, expected.X)
-        np.testing.assert_array_equal(part.y, expected.y)
+    assert (read_data(path).target, list(read_data(path).inputs)) == ("y", ["a", "b"])
+    assert list(read_data(path, "a").inputs) == ["b", "y"]
+    for other in (tmp_path / "none.csv", "https://example.org/data.csv"):
+        with pytest.raises(DataError, match="there is no such file"):
+            read_data(other)
 
 
 def test_test_rows_are_encoded_as_the_training_rows(tmp_path):
