@@ -240,7 +240,7 @@ def components(
     posterior = result["posterior"].to_dataset()
     if not is_sampled(result) or "members" in result.children:
         members = [each for each in _members(problem, result) if each.weight > 0.0]
-        alone = count is None and len(members) == 1 and not problem.blocks.several
+        alone = neighbours is None and len(members) == 1 and not problem.blocks.several
         predict = latent_posterior(problem, result)[0].predict if alone else None
         options: dict[str, Any] = {"part": part, "neighbours": neighbours, "predict": predict}
         yield from (component(problem, each, plug_in=is_mode(result), **options) for each in members)

@@ -73,6 +73,23 @@ def test_improper_priors_start_from_the_data():
     assert len({(float(start["C"]), float(start["lengthscale"])) for start in chosen}) == 7
 
 
+@pytest.mark.slow_cases("main_effects", "labels")
+@pytest.mark.parametrize("kind", ["rational_quadratic", "main_effects", "labels"])
+def test_the_optimum_does_not_depend_on_the_units_of_inputs(kind):
+    rng = np.random.default_rng(0)
+    X = rng.normal(size=(60, 3))
+    y = np.sin(2 * X[:, 0]) + X[:, 1] + 0.5 * X[:, 2] ** 2 + 0.1 * rng.normal(size=60)
+
+    def found(units):
+        if kind == "labels":
+            model = bp.classification.default_label_model(units * X, np.where(y > 0.4, 1.0, -1.0), known=True)
+        else:
+            model = bp.default_model(units * X, y, kernel=kind)
+        return bp.fit(bp.MeanField(), model, random_seed=0, progressbar=False).attrs["log_evidence"]
+
+    assert found(np.array([1e-3, 1e5, 1.0])) == pytest.approx(found(1.0), abs=0.1)
+
+
 @pytest.mark.slow
 @pytest.mark.parametrize(("curvature", "with_all"), [("exact", 3), ("local", 1)])
 def test_beyond_many_rows_the_best_go_on_with_all(monkeypatch, curvature, with_all):

@@ -103,21 +103,25 @@ def choose_starts(
     one for wrong labels, and one for a wave along an input.
     """
     initial, roles = initial_point(problem), find_roles(problem)
-    y, X = problem.targets, problem.inputs
+    y, d = problem.targets, max(1, problem.inputs.shape[1])
+    n = max((np.size(initial[name]) for name, role in roles.items() if "lengthscale" in role), default=1)
+    of_each = _value_of_each(problem)
+    units, of_inputs = _units(problem.inputs, of_each, n)
+    X = problem.inputs / of_inputs
     some = slice(None, None, 1 if problem.rank is None else 1 + y.size // _NEIGHBOURS)
     labels, scale = bool(problem.loss.targets.values), location_and_scale(y)[1] or 1e-8
     noise, least = (1.0, 1.0) if labels else _noise_scales(X[some], y[some])
-    widths, d = np.std(X, axis=0), max(1, X.shape[1])
-    spread = float(np.median(widths[widths > 0])) if (widths > 0).any() else 1.0
-    n = max((np.size(initial[name]) for name, role in roles.items() if "lengthscale" in role), default=1)
+    widths = np.std(X, axis=0)
+    spread = _usual(widths)
     if 1 < n < d:  # inputs that share a lengthscale count as one
         d, spread = n, float(np.sqrt(np.sum(widths**2) / n))
 
     def guessed(C: float, epsilon: float, lengthscale: float, bias: float, **more: float) -> Point:
-        guess = {"C": C, "epsilon": epsilon, "lengthscale": lengthscale, "bias": bias, **more}
-        guess |= {"inverse lengthscale": 1.0 / lengthscale, "log lengthscale": log(lengthscale)}
+        ls = lengthscale * units
+        guess: dict[str, float | Array] = {"C": C, "epsilon": epsilon, "bias": bias, **more}
+        guess |= {"lengthscale": ls, "inverse lengthscale": 1.0 / ls, "log lengthscale": np.log(ls)}
         given = {name: guess[role] for name, role in roles.items() if role in guess}
-        point = initial | {name: np.full(np.shape(initial[name]), value) for name, value in given.items()}
+        point = initial | {name: _filled(np.shape(initial[name]), value) for name, value in given.items()}
         with np.errstate(all="ignore"):
             inside = all(np.isfinite(value).all() for value in problem.to_unconstrained(point))
         return point if inside else initial
@@ -135,7 +139,7 @@ def choose_starts(
         return found | kept if labels else found
 
     several = 1 < widths.size < _FLAT and y.size > _FEWEST
-    waves = list(_along_inputs(X, y, _value_of_each(problem), of_wave, value)) if value and several else []
+    waves = list(_along_inputs(X, y, of_each, of_wave, value)) if value and several else []
     if labels:
         tried = [*(guessed(1.0, 0.0, each, 1.0) for each in short[1:]), *waves]
         steep = guessed(epsilon=0.0, lengthscale=long / _STEEPER, bias=1.0, **_WRONG)
@@ -152,6 +156,28 @@ def choose_starts(
             guessed(10.0 / scale, 0.05 * scale, long, 100 * scale**2),
         ]
     return _completed(problem, _distinct(known), restarts, rng)
+
+
+def _units(X: Array, of_each: Rows, n: int) -> tuple[Array, Array]:
+    """Return the power of ten near the width of the inputs of each of n lengthscales, and that of each input.
+
+    Starts are in these units, which are 1 for standardised inputs. ``of_each`` is as in `_value_of_each`.
+    """
+    widths = np.std(X, axis=0)
+    own = n == of_each.max(initial=0) + 1
+    width = np.sqrt(np.bincount(of_each, widths**2)) if own else np.array([_usual(widths)])
+    units = 10.0 ** np.round(np.log10(np.where(width > 0, width, 1.0)))
+    return units, units[of_each] if own else units
+
+
+def _usual(widths: Array) -> float:
+    """Return the median of the widths of inputs that vary, 1 if none does."""
+    return float(np.median(widths[widths > 0])) if (widths > 0).any() else 1.0
+
+
+def _filled(shape: tuple[int, ...], value: float | Array) -> Array:
+    """Return an array of one value, or of a value for each place."""
+    return np.full(shape, value if np.shape(value) == shape else np.median(value))
 
 
 def _completed(problem: Problem, known: list[Point], restarts: int, rng: Generator) -> list[Point]:
