@@ -3,15 +3,21 @@
 from __future__ import annotations
 
 import os
+import platform
+import sys
 import tempfile
+import warnings
 from collections.abc import Collection, Iterable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from functools import partial
 from hashlib import sha256
 from pathlib import Path
 from typing import BinaryIO
 
-from filelock import FileLock, Timeout
+if sys.platform == "win32":
+    import msvcrt
+else:
+    import fcntl
 
 LOCK = "lock"  # name of the file that carries the lock of a folder
 PIECE = 2**22  # bytes that one checksum covers
@@ -128,16 +134,36 @@ class SealedFile:
 @contextmanager
 def locked(folder: Path) -> Iterator[None]:
     """Lock a folder against other calls that write into it; the system frees the lock when the process dies."""
+    fresh = not folder.is_dir()
     folder.mkdir(parents=True, exist_ok=True)
-    lock = FileLock(folder / LOCK, timeout=0)
-    try:
-        lock.acquire()
-    except Timeout:
-        raise ValueError(f"{folder}: another process writes into it: call again when it has ended") from None
-    try:
-        yield
-    finally:
-        lock.release()
-        if folder.is_dir() and all(file.name == LOCK for file in folder.iterdir()):
-            (folder / LOCK).unlink(missing_ok=True)
-            folder.rmdir()
+    path = folder / LOCK
+    with path.open("a+") as file:
+        try:
+            if sys.platform == "win32":
+                file.seek(PIECE)  # others cannot read the byte that is locked
+                msvcrt.locking(file.fileno(), msvcrt.LK_NBLCK, 1)
+            else:
+                fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            mine = os.path.samestat(os.fstat(file.fileno()), path.stat())  # not the file of a call that just ended
+        except (BlockingIOError, PermissionError, FileNotFoundError):
+            mine = False
+        except OSError as error:
+            mine = True
+            warnings.warn(
+                f"{folder}: its disk has no locks ({error.strerror}): let no other process write into it", stacklevel=3
+            )
+        if not mine:
+            file.seek(0)
+            raise ValueError(
+                f"{folder}: {file.read() or 'another process'} writes into it: call again when it has ended"
+            )
+        file.truncate(0)
+        file.write(f"process {os.getpid()} on {platform.node()}")
+        file.flush()
+        try:
+            yield
+        finally:
+            with suppress(OSError):  # Windows removes no file that is open
+                path.unlink()
+                if fresh:
+                    folder.rmdir()  # if it is empty
