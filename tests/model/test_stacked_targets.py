@@ -12,7 +12,6 @@ from scipy.stats import multivariate_normal
 
 import bsvr_pp as bp
 from bsvr_pp import losses
-from bsvr_pp.assess.calibrate import _with_free_targets
 from bsvr_pp.core.arrays import ModelError
 from bsvr_pp.model.reader import read_model
 
@@ -171,8 +170,8 @@ def test_marginal_model_has_the_joint_density():
     truth = multivariate_normal(np.zeros(N + 4), covariance).logpdf(np.concatenate([Y, OTHER[:4]]))
     found = marginal.compile_logp(vars=marginal.observed_RVs)({"sd_log__": np.log(0.3)})
     assert found == pytest.approx(truth, abs=1e-8)
-    with pytest.raises(ModelError, match="build_model must observe one variable, got y, z"):
-        _with_free_targets(build(make))
+    with pytest.raises(ModelError, match="model must observe one variable, got y, z"):
+        bp.calibrate(bp.NUTS(), build(make))
 
 
 def test_rows_with_another_target_or_none_beside_missing_ones_and_inputs_as_columns():
