@@ -77,8 +77,8 @@ def test_improper_priors_start_from_the_data():
 @pytest.mark.parametrize("kind", ["rational_quadratic", "main_effects", "labels"])
 def test_the_optimum_does_not_depend_on_the_units_of_inputs(kind):
     rng = np.random.default_rng(0)
-    X = rng.normal(size=(60, 3))
-    y = np.sin(2 * X[:, 0]) + X[:, 1] + 0.5 * X[:, 2] ** 2 + 0.1 * rng.normal(size=60)
+    X = rng.normal(size=(80, 3))
+    y = np.sin(2 * X[:, 0]) + X[:, 1] + 0.5 * X[:, 2] ** 2 + 0.1 * rng.normal(size=80)
 
     def found(units):
         if kind == "labels":
