@@ -119,5 +119,5 @@ def test_simulated_hyperparameters_have_uniform_ranks():
         y = np.where(uniform < share[0], 1, -1)
         method = classification.Exchange(draws=40, tune=40, chains=1, steps=5)
         found = method.run(read_model(model(X, y, sd=0.7)), {}, Options(), rng)
-        ranks.append(np.mean(found.samples["posterior"]["C"].values < C))
+        ranks.append(np.mean(found.draws["posterior"]["C"].values < C))
     assert kstest(ranks, "uniform").pvalue > 0.01
