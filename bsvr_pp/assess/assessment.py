@@ -332,6 +332,11 @@ def _distances(result: xr.DataTree, reference: xr.DataTree) -> Numbers:
     return {"f differs": of_f, "y differs": float(np.max(shift / sd_y))}
 
 
+def in_words(name: str) -> str:
+    """Write the name of a hyperparameter, such as "1/lengthscale"."""
+    return name.replace("inverse_", "1/").replace("_", " ")
+
+
 def hyperparameter_draws(result: xr.DataTree) -> dict[str, Array]:
     """Return draws of every scalar hyperparameter; a point is one draw."""
     found = entries_of(result, shown_names(result))

@@ -20,7 +20,7 @@ from matplotlib.figure import Figure
 from matplotlib.ticker import LogLocator, NullLocator
 from numpy.typing import ArrayLike
 
-from bsvr_pp.assess.assessment import hyperparameter_draws
+from bsvr_pp.assess.assessment import hyperparameter_draws, in_words
 from bsvr_pp.assess.evidence import Judged, evidence_at
 from bsvr_pp.assess.partial_dependence import Column, effect
 from bsvr_pp.core.arrays import Array, generator, is_number, numbers
@@ -466,7 +466,7 @@ def hyperparameters_picture(results: Mapping[str, xr.DataTree], names: Mapping[s
             axis.plot([low, high], [at, at], color=colour, lw=1)
             axis.plot([left, right], [at, at], color=colour, lw=3)
             axis.plot(middle, at, "o", color=colour, ms=5, label=method if row == 0 else None)
-    axis.set_yticks(range(len(entries)), [named.get(entry, entry) for entry in entries])
+    axis.set_yticks(range(len(entries)), [named.get(entry, in_words(entry)) for entry in entries])
     axis.invert_yaxis()
     if all((x > 0).all() for found in drawn.values() for x in found.values()):
         axis.set_xscale("log")

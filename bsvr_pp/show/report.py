@@ -27,7 +27,7 @@ from rich.markup import escape
 from rich.table import Column, Table
 
 from bsvr_pp.assess import assessment
-from bsvr_pp.assess.assessment import GOOD_R_HAT, Comparison, Numbers, Plain, Value, scores
+from bsvr_pp.assess.assessment import GOOD_R_HAT, Comparison, Numbers, Plain, Value, in_words, scores
 from bsvr_pp.assess.evidence import Judged
 from bsvr_pp.core import __version__
 from bsvr_pp.core.arrays import check_choice, generator
@@ -396,11 +396,6 @@ def print_comparison(
 def point_words(point: Mapping[str, Plain]) -> str:
     """Write hyperparameters, numbers or lists of them, in one line."""
     return ", ".join(f"{in_words(name)} = {_entries(value)}" for name, value in point.items())
-
-
-def in_words(name: str) -> str:
-    """Write the name of a hyperparameter, such as "1/lengthscale"."""
-    return name.replace("inverse_", "1/").replace("_", " ")
 
 
 def duration(seconds: float) -> str:

@@ -98,8 +98,11 @@ def test_hyperparameters_of_draws_have_intervals_and_those_of_points_have_none(s
     assert len(figure.legends[0].get_texts()) == 4
     changed = {name: result.copy() for name, result in sinc_results.items()}
     for result in changed.values():
-        result["posterior"]["C"] = -result["posterior"]["C"]
-    assert hyperparameters_picture(changed, {}).axes[0].get_xscale() == "linear"
+        result["posterior"]["inverse_alpha"] = -result["posterior"]["C"]
+        result.attrs["derived"] = '["inverse_alpha"]'
+    (axis,) = hyperparameters_picture(changed, {}).axes
+    assert axis.get_xscale() == "linear"
+    assert "1/alpha" in [text.get_text() for text in axis.get_yticklabels()]
 
 
 def test_entries_of_vectors_are_named(two_inputs):
