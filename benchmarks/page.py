@@ -21,8 +21,6 @@ def table_of(name: str) -> str:
     tables: list[Timing] = part.summary(rows)
     commits = ", ".join(f"`{commit}`" for commit in rows["commit"].unique())
     text = "\n\n".join(table.markdown() for table in tables).replace(" ± nan", "")  # one split has no standard error
-    # Of more than a tenth of wrong rows the page has the mean ranks alone.
-    text = re.sub(r"### ([2-9]0 % of the training rows wrong): .*?\n\n\|.*?\n\n", r"\1. ", text, flags=re.S)
     return f"{text}\n\n<small>Commit {commits}.</small>"
 
 

@@ -112,18 +112,14 @@ def scored(
 
 def summary(rows: pd.DataFrame) -> list[Timing]:
     """Means over the splits with their standard errors, and mean ranks over the sets."""
-    packages = ["bsvr_pp", *sorted(set(rows["package"]) - {"bsvr_pp"})]
-    digits = {"NLL": ".3g", "CRPS": ".3g", "RMSE": ".3g", "cover": ".2f", "seconds": ".1f"}
     found = Timing(
-        f"UCI tables: means over splits of {'; '.join(packages)} (± standard error of bsvr_pp); 90 % intervals",
-        ("set", "splits", *digits),
+        "UCI tables: means over splits with standard errors, coverage of 90 % intervals, and seconds of a fit",
+        ("set", "package", "splits", "NLL", "CRPS", "RMSE", "cover", "seconds"),
     )
-    for name, part in rows.groupby("set"):
-        each = part.groupby("package")[list(digits)]
-        mean, error = each.mean().reindex(packages), each.sem().loc["bsvr_pp"]
-        cells = {score: "; ".join(f"{value:{form}}" for value in mean[score]) for score, form in digits.items()}
-        cells = {score: f"{cell} (± {error[score]:.1g})".replace("nan", "–") for score, cell in cells.items()}
-        found.add(name, (part["package"] == "bsvr_pp").sum(), *cells.values())
+    for (name, package), part in rows.groupby(["set", "package"]):
+        mean, error = (part[["NLL", "CRPS", "RMSE"]].agg(kind) for kind in ("mean", "sem"))
+        scores = ("–" if np.isnan(mean[key]) else f"{mean[key]:.3g} ± {error[key]:.1g}" for key in mean.index)
+        found.add(name, package, len(part), *scores, f"{part['cover'].mean():.3f}", f"{part['seconds'].mean():.1f}")
     means = rows.groupby(["set", "package"])[["NLL", "CRPS", "RMSE"]].mean()
     ranks = []
     for score in means:

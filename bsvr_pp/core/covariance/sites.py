@@ -175,8 +175,7 @@ def apply_inverse(K: Structure, sites: Sites, x: Array) -> Array:
 def solve_block(K: Structure, rate: Array, right: Array, block: NDArray[np.int64]) -> bool:
     """Overwrite ``right`` (m,) by the solution x of (K + 1/rate) x = right on the block; return the success."""
     precision = np.zeros(K.variance.shape[0])
-    for p in range(block.shape[0]):
-        precision[block[p]] = rate[p]
+    precision[block] = rate
     sites = factor_sites(K, precision, block)
     if sites.factored:
         right[:] = apply_inverse(K, sites, right)
