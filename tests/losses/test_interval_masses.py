@@ -104,6 +104,13 @@ def exact_tilted(z, variance, low, high, C, epsilon, beta):
     return tilted_by_mpmath(log_factor, 0.0, variance, [mp.mpf(knot) for knot in knots])
 
 
+def exact_at(end, variance, C, epsilon, beta):
+    """Log of the integral of the density of f - mean times the noise of an exact target, without its normaliser."""
+    energy, C, epsilon = energy_of(mp.mpf(C), mp.mpf(epsilon), mp.mpf(beta)), mp.mpf(C), mp.mpf(epsilon)
+    edges = [side * (1 + sign * beta) * epsilon for side in (-1, 1) for sign in (-1, 1)]
+    return tilted_by_mpmath(lambda f: -energy(end - f)[0], 0.0, variance, [end - edge for edge in edges])[0]
+
+
 def check_tilted(C, C_epsilon, beta, width, residual, ratio):
     noise = soft_insensitive(C, C_epsilon / C, beta)
     sd = noise.variance**0.5
@@ -116,6 +123,12 @@ def check_tilted(C, C_epsilon, beta, width, residual, ratio):
         assert abs(float(found[0] - log_z)) <= 1e-10 * max(1.0, abs(float(log_z)) / 100)
         assert abs(float(found[1] - mean)) <= 1e-10 * float(max(mp.sqrt(spread), abs(mean)))
         assert abs(float(found[2] / spread - 1)) <= 1e-10
+        unit = 1 / np.sqrt(variance + sd**2)
+        for k, sign, end in ((3, -1, low), (4, 1, high)):
+            at = mp.mpf(z) + mp.mpf(end)
+            density = exact_at(at, variance, C, noise.parameters["epsilon"], beta) if np.isfinite(end) else -mp.inf
+            by_end = sign * mp.exp(density - log_z)
+            assert abs(float(found[k] - by_end)) <= 1e-10 * float(max(abs(by_end), unit))
 
 
 @pytest.mark.slow_cases("case0", "case2", "case3", "case4", "case6")
