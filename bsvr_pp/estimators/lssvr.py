@@ -219,7 +219,8 @@ class BayesianLSSVR(LSSVR):
     gamma, lengthscale, kernel, selection
         As in `LSSVR`, which determines the values for "auto".
     epsilon : float
-        Prior precision of the bias in addition to the precision from the prior of α; positive.
+        Prior precision of the bias, around the mean of the targets, in addition to the precision from the prior of α;
+        positive.
 
     Attributes
     ----------
@@ -232,9 +233,9 @@ class BayesianLSSVR(LSSVR):
     Notes
     -----
     The paper has σ² = 1 in the units of the targets. Here it is the ``noise_variance_`` of `LSSVR`: predictions then do
-    not depend on the units, as in the paper for targets divided by σ. With increasing distance from the data the
-    standard deviation first increases. It then decreases to the standard deviation of the bias, where the kernels
-    vanish.
+    not depend on the units or the zero of the targets, as in the paper for targets minus their mean, divided by σ. With
+    increasing distance from the data the standard deviation first increases. It then decreases to the standard
+    deviation of the bias, where the kernels vanish.
 
     <curve>
     >>> svr = bp.BayesianLSSVR(gamma=10.0, lengthscale=1.0).fit(X, 5 * y)
@@ -269,16 +270,17 @@ class LSSVRFit:
 
     def __init__(self, rows: TrainingData, kernel: Kernel, gamma: float, lengthscale: float) -> None:
         self.rows, self.kernel, self.gamma, self.lengthscale = rows, kernel, gamma, lengthscale
-        weight, centre = rows.weight, float(np.mean(rows.y))
-        y = rows.y - centre  # sums of large targets cancel
+        weight = rows.weight
+        self.centre = float(np.average(rows.y, weights=weight))
+        y = rows.y - self.centre  # sums of large targets cancel
         n, count = y.size, float(weight.sum())
         H = self._kernel(rows.X, rows.X) + np.diag(1.0 / (gamma * weight))
         self._factor = cho_factor(H, lower=True)
         self._ones = cho_solve(self._factor, np.ones(n))
         self._total = float(self._ones.sum())
-        bias = float(self._ones @ y) / self._total
-        self.b = centre + bias
-        self.alpha: Array = cho_solve(self._factor, y - bias)
+        self.bias = float(self._ones @ y) / self._total  # around the centre
+        self.b = self.centre + self.bias
+        self.alpha: Array = cho_solve(self._factor, y - self.bias)
         left = np.diag(cho_solve(self._factor, np.eye(n))) - self._ones**2 / self._total
         self.loo_residuals: Array = (
             self.alpha * np.maximum(weight, 1.0) / (left + gamma * weight * np.maximum(weight - 1.0, 0.0))
@@ -353,7 +355,7 @@ class NetworkFit(LSSVRFit):
         """
         solved = self._solved(cross, total)
         along = self._of_bias @ solved
-        mean = cross @ self.alpha + self.b * (total - self._shrink * along)
+        mean = cross @ self.alpha + self.b * total - self.bias * self._shrink * along
         return mean, np.sqrt(self.noise_variance) * (solved - self._half_shrink * np.outer(self._of_bias, along))
 
     def _solved(self, cross: Array, total: Array) -> Array:

@@ -108,6 +108,7 @@ def test_a_kernel_that_is_not_positive_semidefinite_is_refused_without_warnings(
 def test_the_lemma(epsilon):
     """The gap of the weights to LS-SVR's, Mesquita et al. 2019, and the posterior of the definition."""
     X, y = data(10)
+    y = y - y.mean()
     machine = bp.BayesianLSSVR(gamma=3.0, lengthscale=1.0, epsilon=epsilon).fit(X, y)
     psi, target = system(machine, X, 3.0), np.concatenate([[0.0], y])
     weights, gram = np.linalg.solve(psi, target), np.linalg.inv(psi.T @ psi)
@@ -155,12 +156,12 @@ def test_the_band_far_from_the_data_is_that_of_the_bias():
     assert of_y[0] == pytest.approx(np.sqrt(machine.noise_variance_ + sd[0] ** 2))
 
 
-def test_intervals_of_the_network_hold_new_targets_in_any_unit():
+def test_intervals_of_the_network_hold_new_targets_in_any_unit_around_any_zero():
     (X, y), (new, y_new) = data(100), data(400, seed=1)
-    for unit in (1e-3, 1e4):
-        machine = bp.BayesianLSSVR().fit(X, unit * y)
+    for unit, zero in (1e-3, 0.0), (1e4, 0.0), (1.0, 1e7):
+        machine = bp.BayesianLSSVR().fit(X, zero + unit * y)
         low, high = machine.predict_distribution(new).interval(0.9)
-        assert np.mean((low < unit * y_new) & (unit * y_new < high)) == pytest.approx(0.9, abs=0.06)
+        assert np.mean((low < zero + unit * y_new) & (zero + unit * y_new < high)) == pytest.approx(0.9, abs=0.06)
 
 
 def weighted(n=60):
