@@ -33,7 +33,6 @@ from bsvr_pp.model.problem import Problem
 Value = float | str
 Numbers = dict[str, Value]
 type Plain = float | list[Plain]  # a hyperparameter
-EvidenceAt = Callable[[Mapping[str, Plain], HasEvidence, str], Evidence]  # at a point, by a method, of a kind
 
 _DRAWS = 100  # number of draws of the hyperparameters for k-hat and p(y)
 COVERAGES = {"coverage 80 %": 0.8, "coverage 95 %": 0.95}  # shares of targets in central intervals of a probability
@@ -100,8 +99,7 @@ class Reason(NamedTuple):
         return self.kind.value.format(*self.values)
 
 
-@dataclass(frozen=True, slots=True)
-class Verdict:
+class Verdict(NamedTuple):
     """Judgement on one result: the reasons for a rejection, and remarks."""
 
     reasons: tuple[Reason, ...] = ()
@@ -115,7 +113,7 @@ class Verdict:
     @property
     def clauses(self) -> list[str]:
         """The verdict in words."""
-        said = [str(reason) for reason in self.reasons]
+        said = list(map(str, self.reasons))
         if self.status is Status.REJECTED:
             return said
         return [(", but " if self.status is Status.NO_ERROR_BARS else ": ").join(["no problem was found", *said])]
@@ -204,10 +202,8 @@ class Comparison:
     def recommendation(self) -> Recommendation:
         """The trusted result of least work near the reference, ties by mlpd; intervals wrong for all do not count."""
         ignored, far = Kind.COVERAGE if self.shared else None, self.far
-        status = {
-            name: Verdict(tuple(reason for reason in verdict.reasons if reason.kind is not ignored)).status
-            for name, verdict in self.verdicts.items()
-        }
+        counted = {name: [r for r in v.reasons if r.kind is not ignored] for name, v in self.verdicts.items()}
+        status = {name: Verdict(tuple(reasons)).status for name, reasons in counted.items()}
         warned = tuple(name for name in status if status[name] is Status.REJECTED or name in far)
         good = [name for name in status if name not in warned and status[name] is not Status.NO_ERROR_BARS]
         found = {name: self.results[name] for name in good}
@@ -268,21 +264,16 @@ def own_point(result: xr.DataTree) -> dict[str, Plain]:
     return {name: (x.mean(("chain", "draw")) if sampled else x[0, 0]).values.tolist() for name, x in drawn.items()}
 
 
-def known_evidences(problem: Problem, random_seed: int | None) -> EvidenceAt:
-    """Return a function to the evidence at a point by a method: computed once, with the same seed at every point."""
-    known: dict[tuple[str, HasEvidence, str], Evidence] = {}
-
-    def computed(point: Mapping[str, Plain], method: HasEvidence, kind: str) -> Evidence:
-        key = json.dumps(point, sort_keys=True), method, kind
-        if key not in known:
-            known[key] = evidence_at(problem, problem.complete(point), method, generator(random_seed), kind)
-        return known[key]
-
-    return computed
+def known_evidence(
+    problem: Problem, random_seed: int | None, point: Mapping[str, Plain], method: HasEvidence, kind: str = "naive"
+) -> Evidence:
+    """Return the evidence at a point by a method: computed once for the problem, with the same seed at every point."""
+    key, rng = (json.dumps(point, sort_keys=True), method, kind), generator(random_seed)
+    return problem.cached(key, lambda: evidence_at(problem, problem.complete(point), method, rng, kind))
 
 
 def evidences(
-    result: xr.DataTree, evidence: EvidenceAt | None, annealed: Annealed | None, theta: Mapping[str, Plain]
+    result: xr.DataTree, evidence: Callable[..., Evidence] | None, annealed: Annealed | None, theta: Mapping[str, Plain]
 ) -> Numbers:
     """Return log evidence of the method of a result, at its own point and at ``theta``, and errors from annealing."""
     method, sampled = method_of(result), is_sampled(result)
@@ -293,7 +284,7 @@ def evidences(
         return {"log_evidence": own}
     # Where f was sampled as well, the evidence is the exact one.
     known = latent or (annealed if sampled else None)
-    there = _UNKNOWN if known is None else evidence(theta, known, "naive")
+    there = _UNKNOWN if known is None else evidence(theta, known)
     out = {"log_evidence": own, **_pair("evidence at theta", *there[:2])}
     if annealed is None:
         return out

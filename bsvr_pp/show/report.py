@@ -12,6 +12,7 @@ import io
 import re
 import tomllib
 from collections.abc import Mapping, Sequence
+from functools import partial
 from importlib.resources import files
 from math import floor, isfinite, log10, nan
 from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple
@@ -163,11 +164,11 @@ def compare(
         theta = {name: value.tolist() for name, value in sorted(first.checked(hyperparameters).items())}
     evidence, common = None, {}
     if first is not None:
-        evidence = assessment.known_evidences(first, random_seed)
+        evidence = partial(assessment.known_evidence, first, random_seed)
         usual = [MeanField()] if first.loss.targets.refusal("mode") else [Laplace(), MeanField()]
         methods = dict.fromkeys([*usual, *(method_of(result).latent for result in results.values())])
-        common = {m.name: evidence(theta, m, "naive") for m in methods if m is not None}
-        common |= {} if annealed is None else {"annealed": evidence(theta, annealed, "naive")}
+        common = {m.name: evidence(theta, m) for m in methods if m is not None}
+        common |= {} if annealed is None else {"annealed": evidence(theta, annealed)}
     # Without a probability of the targets neither the integrated evidence nor leave-one-out is one.
     targets = first.model if first is not None and not first.loss.targets.refusal("leave one out") else None
     found = {}
@@ -368,11 +369,11 @@ def print_comparison(
 ) -> None:
     """Print a comparison, with verdicts and summary visible at the end; options as for `report_page`."""
     shown = sections(comparison, names)
-    lines = [line for section in shown for line in section.lines]
-    label = min(max(len(line.label) for line in lines), console.width // 3)
-    share = (console.width - label) // len(comparison.results) - 1
-    columns = [Column(width=label)]
-    for name, *cells in zip(comparison.results, *(line.cells for line in lines), strict=True):
+    labels, cells_of = zip(*(line for section in shown for line in section.lines), strict=True)
+    width = min(max(map(len, labels)), console.width // 3)
+    share = (console.width - width) // len(comparison.results) - 1
+    columns = [Column(width=width)]
+    for name, *cells in zip(comparison.results, *cells_of, strict=True):
         longest = max(map(len, (*name.split(), *cells)))
         columns.append(Column(escape(name), justify="right", width=min(longest, share)))
     console.print(f"\n{escape(title)}", soft_wrap=True)
@@ -380,8 +381,8 @@ def print_comparison(
         console.print(f"\n[bold]{escape(section.title)}[/]", soft_wrap=True)
         own = [column.copy() for column in columns]
         block = Table(*own, box=None, show_header=i == 0, pad_edge=False, padding=(0, 1, 0, 0))
-        for line in section.lines:
-            block.add_row(escape(line.label), *map(escape, line.cells))
+        for label, of_results in section.lines:
+            block.add_row(escape(label), *map(escape, of_results))
         console.print(block)
     console.print()
     for name, why in (skipped or {}).items():
@@ -406,19 +407,12 @@ def duration(seconds: float) -> str:
     return f"{seconds:.2g} s"
 
 
-class Line(NamedTuple):
-    """One number for every result: its label, and a cell for each result."""
-
-    label: str
-    cells: tuple[str, ...]
-
-
 class Section(NamedTuple):
     """Numbers that answer one question, with a title and an explanation."""
 
     title: str
     explanation: str
-    lines: Sequence[Line]
+    lines: Sequence[tuple[str, tuple[str, ...]]]  # labels, with a cell for each result
 
 
 def sections(comparison: Comparison, names: Mapping[str, Sequence[str]] | None = None) -> list[Section]:
@@ -433,7 +427,7 @@ def sections(comparison: Comparison, names: Mapping[str, Sequence[str]] | None =
             for entry, rows in _rows(comparison, key).items():
                 cells = tuple(cell(row.get(key), row.get(error), most) for row in rows)
                 if set(cells) != {_MISSING}:
-                    lines.append(Line(label.format(in_words(named.get(entry, entry))), cells))
+                    lines.append((label.format(in_words(named.get(entry, entry))), cells))
         if lines:
             out.append(Section(text["title"].format(**facts), text["explanation"].format(**facts), lines))
     return out

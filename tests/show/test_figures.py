@@ -51,7 +51,7 @@ def comparison(*found, reference=None):
 
 
 def lines(compared, **options):
-    return {line.label: line.cells for section in sections(compared, **options) for line in section.lines}
+    return {label: cells for section in sections(compared, **options) for label, cells in section.lines}
 
 
 def test_errors_decide_how_many_digits_are_shown():
@@ -101,9 +101,9 @@ def test_four_methods_fit_into_eighty_columns():
     assert max(map(len, figures)) <= 80
     for section in sections(compared):
         assert section.title in figures
-        for line in section.lines:
-            shown = next(text for text in figures if text.startswith(line.label))
-            if line.label != "LOO by":  # words may be broken over two lines, numbers not
-                assert shown.split()[len(line.label.split()) :] == " ".join(line.cells).split(), shown
+        for label, cells in section.lines:
+            shown = next(text for text in figures if text.startswith(label))
+            if label != "LOO by":  # words may be broken over two lines, numbers not
+                assert shown.split()[len(label.split()) :] == " ".join(cells).split(), shown
     assert "…" not in printed
     assert printed.rstrip().endswith(summary(compared))

@@ -31,9 +31,9 @@ def test_the_verdict_comes_first_and_every_figure_is_there(table, page):
         assert f"{point_words(found.point)}.</p>".replace("-", "−") in page
     for section in sections(compared):
         assert html.escape(section.title) in page
-        for line in section.lines:
-            assert html.escape(line.label) in page
-            for text in line.cells:
+        for label, cells in section.lines:
+            assert html.escape(label) in page
+            for text in cells:
                 assert html.escape(text.replace("-", "−", 1) if text.startswith("-") else text) in page
     for verdict in table["verdict"]:
         assert html.escape(verdict.split("; ")[0]) in page
