@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from functools import partial
-from typing import Any, Protocol, runtime_checkable
+from typing import Any
 
 import numpy as np
 import pandas as pd
@@ -38,14 +38,6 @@ _DRAWS = 1000  # of f, from which bands are computed
 _MEMBERS = 50  # most points of the hyperparameters of a result with draws
 _ONE, _TWO = (30, 100), (10, 40)  # values of each column, and rows, for one column and for two
 _MATRICES = 4.0  # of m² numbers at once, for m changed rows
-
-
-@runtime_checkable
-class SumsOfF(Protocol):
-    """The method of a fitted estimator that `effect` needs."""
-
-    def _sums_of_f(self, X: ArrayLike | pd.DataFrame, weights: sparse.csr_array) -> tuple[Array, list[Moments]]:
-        """Return shares of components, and moments of weights (k, m) times f at the given rows."""
 
 
 def effect(
@@ -117,7 +109,7 @@ def effect(
         estimator = ResultInUnits.of(estimator, model)
         numbers("X", X, ("m", estimator.parts[0].problem.n_inputs))
     fitted, steps = in_steps(estimator)
-    if not isinstance(fitted, SumsOfF):
+    if not hasattr(fitted, "_sums_of_f"):  # as of `ResultInUnits`
         raise TypeError(
             "estimator must be a fitted BayesianSVR, BayesianSVC or BayesianOrdinalSVC, or end in one, got "
             f"{type(estimator).__name__}"
@@ -195,6 +187,7 @@ class ResultInUnits:
         return cls(list(components(problem, result)), *units)
 
     def _sums_of_f(self, X: ArrayLike | pd.DataFrame, weights: sparse.csr_array) -> tuple[Array, list[Moments]]:
+        """Return shares of components, and moments of weights (k, m) times f at the given rows."""
         inputs = (np.asarray(X, dtype=np.float64) - self.centre) / self.width
         return sums_of_f(self.parts, inputs, weights, location=self.location, unit=self.unit)
 
@@ -212,13 +205,6 @@ def sums_of_f(
     return shares / shares.sum(), [(level + unit * mean, unit**2 * covariance) for mean, covariance in moments]
 
 
-def _variance(shares: Array, gaussians: Sequence[Moments], weights: Array) -> float:
-    """Return the expected variance over rows of weights (n, k) times a vector (k,) from a mixture of Gaussians."""
-    centred = weights - weights.mean(axis=0)
-    each = [np.mean((centred @ m) ** 2 + np.einsum("ik,kl,il->i", centred, C, centred)) for m, C in gaussians]
-    return float(shares @ each)
-
-
 def _shares_of_f(shares: Array, gaussians: Sequence[Moments], at_rows: Sequence[Array], pairs: int) -> dict[str, float]:
     """Return the share of the variance of f over the rows, and of two columns the share of what they do together.
 
@@ -228,8 +214,12 @@ def _shares_of_f(shares: Array, gaussians: Sequence[Moments], at_rows: Sequence[
     r, known = len(at_rows[0]), np.all([weights.any(axis=1) for weights in at_rows], axis=0)
 
     def variance(weights: Array, first: int = 0) -> float:
-        at = slice(first, first + weights.shape[1] or None)
-        return _variance(shares, [(m[at], C[at, at]) for m, C in gaussians], weights) if len(weights) else np.nan
+        """Return the expected variance over rows of weights (n, k) times the vector (k,) from the ``first`` place."""
+        if not len(weights):
+            return np.nan
+        at, w = slice(first, first + weights.shape[1] or None), weights - weights.mean(axis=0)
+        each = [np.mean((w @ m[at]) ** 2 + np.einsum("ik,kl,il->i", w, C[at, at], w)) for m, C in gaussians]
+        return float(shares @ each)
 
     of_f = variance(np.eye(r), -r) or np.nan
     if len(at_rows) == 1:
