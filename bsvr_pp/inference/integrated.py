@@ -229,14 +229,12 @@ def _cloud(
     if k_hat <= GOOD_K and effective >= points / 2:
         return _Cloud(proposed, weights / weights.sum(), log_evidence, error, k_hat, effective, climb, lost)
     drawn = _drawn(ratio, chains)
-    moved = _Chains(density, scale, proposed[drawn], [found[i] for i in drawn], rng)
-    states = [moved.move() for _ in range(max(1, points // (2 * chains)))]
-    reached = np.concatenate([places for places, _ in states])
-    values = np.concatenate([value for _, value in states])
+    times, known = max(1, points // (2 * chains)), [found[i] for i in drawn]
+    reached, values, accepted = _moved(density, scale, proposed[drawn], known, times, rng)
     others = log_ratio(values, np.linalg.solve(scale, (reached - centre).T).T)
     log_evidence, error = bridge_estimate(ratio, others, chains)
     equal = np.full(len(reached), 1.0 / len(reached))
-    return _Cloud(reached, equal, log_evidence, error, k_hat, float(chains), climb, lost, moved.accepted)
+    return _Cloud(reached, equal, log_evidence, error, k_hat, float(chains), climb, lost, accepted)
 
 
 def _normal(density: Evaluate, x: Array, size: float) -> tuple[Array, Array, float, float]:
@@ -279,38 +277,35 @@ def _drawn(log_ratio: Array, count: int) -> Rows:
     return systematic(weights, count)
 
 
-class _Chains:
-    """Points that move by Hamiltonian Monte Carlo, on the scale of the posterior; the step size follows acceptance."""
+def _moved(
+    density: Evaluate, scale: Array, x: Array, found: list[tuple[float, Array]], times: int, rng: Generator
+) -> tuple[Array, Array, float]:
+    """Move points x (c, k) by Hamiltonian Monte Carlo, on the scale of the posterior; the step size follows acceptance.
 
-    def __init__(
-        self, density: Evaluate, scale: Array, start: Array, found: list[tuple[float, Array]], rng: Generator
-    ) -> None:
-        self.density, self.scale, self.rng = density, scale, rng
-        self.x, self.found, self.size = start.copy(), found, _SIZE
-        self.accepted = 0.0  # share of the last moves
-
-    def move(self) -> tuple[Array, Array]:
-        """Move each point once; return the points (c, k) and their log densities (c,)."""
-        self.accepted = float(np.mean([self._moved(i) for i in range(len(self.x))]))
-        return self.x.copy(), np.array([value for value, _ in self.found])
-
-    def _moved(self, i: int) -> bool:
-        (value, gradient), x = self.found[i], self.x[i]
-        momentum = self.rng.standard_normal(x.size)
-        energy, size = value - 0.5 * momentum @ momentum, self.size * self.rng.uniform(0.8, 1.2)
-        for _ in range(_LEAPS):
-            momentum = momentum + 0.5 * size * (self.scale.T @ gradient)
-            x = x + size * (self.scale @ momentum)
-            value, gradient = self.density(x)
-            if not value > energy - _LOST:
-                break
-            momentum = momentum + 0.5 * size * (self.scale.T @ gradient)
-        rise = value - 0.5 * momentum @ momentum - energy
-        accepted = bool(np.log(self.rng.random()) < rise)  # not where the density is zero
-        self.size *= np.exp(_RATE * (np.exp(min(rise, 0.0)) - _ACCEPTED if np.isfinite(rise) else -_ACCEPTED))
-        if accepted:
-            self.x[i], self.found[i] = x, (value, gradient)
-        return accepted
+    ``found`` has their values and gradients. Return the points and values after each move, (times·c, k) and (times·c,),
+    and the share of the last moves that was accepted.
+    """
+    x, size, states = x.copy(), _SIZE, []
+    for _ in range(times):
+        accepted = np.zeros(len(x), dtype=bool)
+        for i, ((value, gradient), place) in enumerate(zip(found, x, strict=True)):
+            momentum = rng.standard_normal(place.size)
+            energy, step = value - 0.5 * momentum @ momentum, size * rng.uniform(0.8, 1.2)
+            for _ in range(_LEAPS):
+                momentum = momentum + 0.5 * step * (scale.T @ gradient)
+                place = place + step * (scale @ momentum)
+                value, gradient = density(place)
+                if not value > energy - _LOST:
+                    break
+                momentum = momentum + 0.5 * step * (scale.T @ gradient)
+            rise = value - 0.5 * momentum @ momentum - energy
+            accepted[i] = np.log(rng.random()) < rise  # not where the density is zero
+            size *= np.exp(_RATE * (np.exp(min(rise, 0.0)) - _ACCEPTED if np.isfinite(rise) else -_ACCEPTED))
+            if accepted[i]:
+                x[i], found[i] = place, (value, gradient)
+        states.append((x.copy(), [value for value, _ in found]))
+    reached, values = map(np.concatenate, zip(*states, strict=True))
+    return reached, values, float(accepted.mean())
 
 
 def bridge_estimate(of_proposal: Array, of_posterior: Array, independent: int) -> tuple[float, float]:
