@@ -236,7 +236,14 @@ def components(
     """Yield the components of a result, or of a part of f: one, its members, or at most 200 of its draws."""
     check_match(problem, result)
     if neighbours is not None:
-        _check_neighbours(result, neighbours, part)
+        check_count("neighbours", neighbours, 1)
+        if part is not None:
+            raise ValueError(f"neighbours={neighbours} takes the whole f, and component is a part: give one of the two")
+        if is_sampled(result) or is_mode(result):
+            raise ValueError(
+                f"neighbours={neighbours} takes the result of an approximation that integrates f out at one point of "
+                "the hyperparameters, not draws or MAP"
+            )
     posterior = result["posterior"].to_dataset()
     if not is_sampled(result) or "members" in result.children:
         members = [each for each in _members(problem, result) if each.weight > 0.0]
@@ -257,18 +264,6 @@ def components(
             yield component(problem, Member(points[s], **drawn[s]), part=part)
         else:
             yield component_of_draw(problem, points[s], drawn[s], part)
-
-
-def _check_neighbours(result: xr.DataTree, neighbours: int, part: str | None) -> None:
-    """Check the number of rows of fits on nearest rows, for a result or a part of its f."""
-    check_count("neighbours", neighbours, 1)
-    if part is not None:
-        raise ValueError(f"neighbours={neighbours} takes the whole f, and component is a part: give one of the two")
-    if is_sampled(result) or is_mode(result):
-        raise ValueError(
-            f"neighbours={neighbours} takes the result of an approximation that integrates f out at one point of the "
-            "hyperparameters, not draws or MAP"
-        )
 
 
 def _members(problem: Problem, result: xr.DataTree) -> list[Member]:
