@@ -147,20 +147,16 @@ def fits_on_nearest(problem: Problem, point: Point, neighbours: int, scales: Noi
 
 def component_of_draw(problem: Problem, point: Point, draw: Point, part: str | None) -> Component:
     """Make the component of a draw of f, or of a ``part`` of it, at the training rows; ``draw`` has f or its parts."""
-    if problem.composite is not None:
-        return Component(problem, point, _alone(partial(_in_chunks, given_parts(problem, point, draw, part))))
-    f, white = draw[problem.prior.name], draw.get(str(problem.prior.whitened))
+    white = draw.get(str(problem.prior.whitened))
 
     def gaussian(own: Problem, rows: Rows) -> Gaussian:
         K, mean, _ = own.dense_at(point)
-        return given_white(K, K.whiten(f[rows] - mean) if white is None else white[rows])
+        return given_white(K, K.whiten(draw[problem.prior.name][rows] - mean) if white is None else white[rows])
 
-    return Component(problem, point, _alone(partial(_own_block, problem, point, gaussian)))
-
-
-def _alone(moments: Callable[[Array], tuple[Array, Array]]) -> Moments:
-    """Return moments of f without densities of nearest rows."""
-    return lambda X: (*moments(X), np.empty((len(X), 0)))
+    moments = partial(_own_block, problem, point, gaussian)
+    if problem.composite is not None:
+        moments = partial(_in_chunks, given_parts(problem, point, draw, part))
+    return Component(problem, point, lambda X: (*moments(X), np.zeros((len(X), 1))))
 
 
 def _own_block(

@@ -106,8 +106,6 @@ class NoiseScales:
 
     def at(self, log_density: Array) -> Array:
         """Return probabilities (s, n_new) of the scales by mean log densities (n_new, s) of nearest rows, if finite."""
-        if not self.several:
-            return np.ones((1, len(log_density)))
         known = np.where(np.isfinite(log_density).all(axis=1, keepdims=True), log_density, 0.0)
         probability = np.exp(log_softmax(np.log(self.weights) + self.shared * known, axis=1)).T
         probability[probability < _NONE] = 0.0
