@@ -188,8 +188,8 @@ class Comparison:
     def clauses(self, name: str) -> list[str]:
         """Return the verdict on a result in words, with a warning if it is far from the reference."""
         far = self.far
-        warnings = [f"compared with {self.reference}, {far[name]}"] if name in far else []
-        return judge(self.results[name]).clauses + warnings
+        warned = [f"compared with {self.reference}, {far[name]}"] if name in far else []
+        return judge(self.results[name]).clauses + warned
 
     @property
     def shared(self) -> Reason | None:

@@ -33,7 +33,6 @@ from bsvr_pp.inference.result import (
     is_sampled,
     keep_optima,
     layout_of,
-    numbered,
     optima_of,
     points_of,
     row_of,
@@ -166,7 +165,7 @@ class Fitted:
         index = order[systematic(cloud.weights[order], many)]
         points = [with_derived(problem, point) for point in cloud.points]
         drawn = {name: np.stack([points[i][name] for i in index])[None] for name in points[0]}
-        tree = xr.DataTree.from_dict({"posterior": numbered(layout_of(problem).dataset(drawn, ("chain", "draw")))})
+        tree = xr.DataTree.from_dict({"posterior": layout_of(problem).dataset(drawn, ("chain", "draw"))})
         tree = from_samples(problem, recover(problem, tree, cloud.latent, rng, False), {}, attributes, rng)
         members: dict[str, object] = {"weight": ("member", self.weights)}
         members["log_evidence"] = ("member", np.array([each.log_evidence for each in self.posteriors]))

@@ -307,8 +307,8 @@ def from_latent(
         {**attributes, "n_iter": posterior.n_iter, "duality_gap": posterior.duality_gap, "note": _ONE_POINT},
     )
     each = {"converged": int(posterior.converged), "log_evidence": posterior.log_evidence}
-    stats = {name: (("chain", "draw"), np.full((1, len(f)), value)) for name, value in each.items()}
-    tree["sample_stats"] = xr.DataTree(numbered(xr.Dataset(stats)))
+    stats = {name: np.full((1, len(f)), value) for name, value in each.items()}
+    tree["sample_stats"] = xr.DataTree(layout_of(problem)._replace(dims={}).dataset(stats, ("chain", "draw")))
     if problem.composite is not None:
         moments = moments_of_parts(problem, point, posterior, plug_in=plug_in)
         missing = missing_name(problem.target)
@@ -391,16 +391,15 @@ class Layout(NamedTuple):
     coords: Mapping[str, Values]
 
     def dataset(self, values: Mapping[str, ArrayLike], before: tuple[str, ...] = ()) -> xr.Dataset:
-        """Return a data set of arrays with the dimensions ``before`` and then the dimensions of each variable."""
+        """Return a data set of arrays with the numbered dimensions ``before`` and then those of each variable."""
         made: dict[str, tuple[tuple[str, ...], Values]] = {}
         for name, value in values.items():
             inner, own = np.shape(value)[len(before) :], self.dims.get(name, [])
             held = [len(self.coords.get(dim, range(size))) for dim, size in zip(own, inner, strict=False)]
             own = own if held == list(inner) else [f"{name}_dim_{i}" for i in range(len(inner))]
             made[name] = ((*before, *own), np.asarray(value))
-        data = xr.Dataset(made)
-        sizes = {str(dim): size for dim, size in data.sizes.items() if dim not in before}
-        return data.assign_coords({dim: self.coords.get(dim, np.arange(size)) for dim, size in sizes.items()})
+        data, known = xr.Dataset(made), {dim: at for dim, at in self.coords.items() if dim not in before}
+        return data.assign_coords({dim: known.get(str(dim), np.arange(size)) for dim, size in data.sizes.items()})
 
 
 def layout_of(problem: Problem) -> Layout:
@@ -453,7 +452,7 @@ def _tree(
     layout, target = layout_of(problem), problem.target
 
     def drawn(values: Mapping[str, ArrayLike]) -> xr.Dataset:
-        return numbered(layout.dataset(values, ("chain", "draw")))
+        return layout.dataset(values, ("chain", "draw"))
 
     (X, _), inputs = problem.own_names, problem.inputs[:, : problem.n_inputs]
     data = other_data(problem) | {name: value for name, value in problem.data.items() if name == X}
@@ -502,17 +501,13 @@ def other_data(problem: Problem) -> dict[str, Array]:
     return {name: value for name, value in problem.data.items() if name not in problem.own_names}
 
 
-def numbered(data: xr.Dataset) -> xr.Dataset:
-    return data.assign_coords({dim: np.arange(data.sizes[dim]) for dim in ("chain", "draw")})
-
-
 def log_prior(problem: Problem, posterior: xr.Dataset) -> xr.Dataset:
     """Return log prior density of the constrained values of each hyperparameter (a sum over a vector) for each draw."""
     points, count = points_of(posterior, problem.hyperparameters), len(problem.hyperparameters)
     values = np.array([problem.log_prior_at(point)[:count] for point in points])
     shape = posterior.sizes["chain"], posterior.sizes["draw"]
-    columns = zip(problem.hyperparameters, values.T, strict=True)
-    return numbered(xr.Dataset({name: (("chain", "draw"), column.reshape(shape)) for name, column in columns}))
+    columns = {name: column.reshape(shape) for name, column in zip(problem.hyperparameters, values.T, strict=True)}
+    return layout_of(problem)._replace(dims={}).dataset(columns, ("chain", "draw"))
 
 
 def with_missing(problem: Problem, point: Point, draws: Mapping[str, Array], rng: np.random.Generator) -> Point:
