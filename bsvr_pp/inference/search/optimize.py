@@ -35,6 +35,7 @@ from bsvr_pp.inference.search.starts import (
     initial_point,
     narrow_priors,
     neighbour_of_each,
+    order_of_rows,
     units_of,
 )
 from bsvr_pp.model.gaussian import gradients
@@ -198,8 +199,8 @@ def _some(problem: Problem, count: int) -> Problem:
     rng, n = np.random.default_rng(_CHOSEN), problem.targets.size
     if problem.blocks.several or problem.rank is not None or problem.inputs.shape[1] == 0:
         return problem.take(*problem.blocks.some(count, n, rng))
-    order = rng.permutation(n)
-    pairs = np.stack([order, neighbour_of_each(problem.inputs)[order]], axis=1).ravel()
+    order, mixed = order_of_rows(problem), rng.permutation(n)
+    pairs = np.stack([order, order[neighbour_of_each(problem.inputs[order])]], axis=1)[mixed].ravel()
     return problem.take(np.sort(list(dict.fromkeys(pairs))[:count]))
 
 

@@ -108,7 +108,8 @@ def choose_starts(
     n = max((np.size(initial[name]) for name, role in roles.items() if "lengthscale" in role), default=1)
     of_each = _value_of_each(problem)
     units, of_inputs = _units(problem.inputs, of_each, n)
-    X = problem.inputs / of_inputs
+    order = order_of_rows(problem)
+    X, y = (problem.inputs / of_inputs)[order], y[order]
     some = slice(None, None, 1 if problem.rank is None else 1 + y.size // _NEIGHBOURS)
     labels, scale = bool(problem.loss.targets.values), location_and_scale(y)[1] or 1e-8
     noise, least = (1.0, 1.0) if labels else _noise_scales(X[some], y[some])
@@ -319,6 +320,11 @@ def _value_of_each(problem: Problem) -> Rows:
             case Apply(op=AdvancedSubtensor(), inputs=[_, Constant(data=numbers)]) if np.shape(numbers) == each.shape:
                 return np.asarray(numbers)
     return each
+
+
+def order_of_rows(problem: Problem) -> Rows:
+    """Return the rows in the order of inputs and targets: what is chosen among them then has no other order."""
+    return np.lexsort((problem.targets, *problem.inputs.T))
 
 
 def neighbour_of_each(X: Array) -> Rows:
