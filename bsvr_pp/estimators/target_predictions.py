@@ -18,6 +18,7 @@ from bsvr_pp.estimators.training_data import Units
 from bsvr_pp.estimators.validation import Columns, Learned, RandomState, log_of, targets_of
 from bsvr_pp.inference.prediction.distribution import PredictiveDistribution
 from bsvr_pp.tables import check_target
+from bsvr_pp.tables.columns import index_of
 
 
 @shared
@@ -105,6 +106,7 @@ class TargetPredictions(OfStandardModel, CentralIntervals):
         DataFrame
             Columns "function" (f at given hyperparameters; more rows nearby lower it), "hyperparameters" (0 if they are
             not integrated out), "noise" (more rows do not lower it) and "total". With log_targets they are of log y.
+            The rows have the index of X.
 
         <curve>
         >>> svr = bp.BayesianSVR(restarts=1, random_state=0).fit(X, y)
@@ -119,7 +121,7 @@ class TargetPredictions(OfStandardModel, CentralIntervals):
         noise = np.maximum(total - between - given, 0.0)
         names = ("function", "hyperparameters", "noise", "total")
         parts = zip(names, (given, between, noise, total), strict=True)
-        return pd.DataFrame({name: np.sqrt(variance) for name, variance in parts})
+        return pd.DataFrame({name: np.sqrt(variance) for name, variance in parts}, index=index_of(X))
 
     def score(self, X: ArrayLike, y: ArrayLike, sample_weight: ArrayLike | None = None) -> float:
         """Return the coefficient of determination of predictions; for intervals and censored targets, concordance.
@@ -211,7 +213,7 @@ class TargetPredictions(OfStandardModel, CentralIntervals):
         -------
         DataFrame
             Columns ``target`` (what `predict` returns), "sd" (not with log_targets), and the ends of the interval. Each
-            time has the probability that it is exceeded, as "P(> 2)".
+            time has the probability that it is exceeded, as "P(> 2)". The rows have the index of X.
 
         Raises
         ------
@@ -230,7 +232,7 @@ class TargetPredictions(OfStandardModel, CentralIntervals):
                 columns[f"{side} {100 * coverage:.12g} %"] = ends
             for value in () if values is None else values:
                 columns[f"P(> {repr(float(value)).removesuffix('.0')})"] = found.sf(value)
-        return pd.DataFrame(columns)
+        return pd.DataFrame(columns, index=index_of(X))
 
     def _centre(self, found: PredictiveDistribution) -> Array:
         """Return the output of `predict`: the mean, exp of the mean of log y, or with pinball noise the mean of f."""

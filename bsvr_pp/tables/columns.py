@@ -91,6 +91,11 @@ def table_of(data: object, which: str = "columns") -> pd.DataFrame | None:
     return table.astype(dict.fromkeys(arrow, object)) if arrow else table
 
 
+def index_of(data: object) -> pd.Index | None:
+    """Return the index of a table of pandas; None for other data."""
+    return data.index if isinstance(data, pd.DataFrame) else None
+
+
 def place_of(column: object, names: Sequence[str]) -> int | None:
     """Return the place of a column by its name, or by its number if no column has this name; None if there is none."""
     known = isinstance(column, str) or is_number(column)

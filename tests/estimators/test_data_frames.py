@@ -77,6 +77,15 @@ def test_a_table_is_its_encoded_columns(fitted):
         assert isinstance(of_array.relevance_, np.ndarray)
 
 
+def test_tables_of_predictions_have_the_index_of_the_inputs(fitted):
+    of_table, of_array, encoded = fitted
+    rows = TABLE.iloc[[7, 3, 5]]
+    for name in ("predict_table", "predict_uncertainty"):
+        if hasattr(of_table, name):
+            pd.testing.assert_index_equal(getattr(of_table, name)(rows).index, rows.index)
+            assert getattr(of_array, name)(encoded[:3]).index.tolist() == [0, 1, 2]
+
+
 def test_unseen_words_and_new_gaps_are_warned_of_once(fitted):
     machine, _, _ = fitted
     new = TABLE.head(3).assign(colour=["red", "mauve", None], size=[0.0, np.nan, 1.0])

@@ -194,7 +194,13 @@ def _in_chunks[T: tuple[Array, ...]](moments: Callable[[Array], T], X: Array) ->
 
 def new_rows(problem: Problem, X_new: ArrayLike | None, data: Mapping[str, ArrayLike] | None = None) -> Array:
     """Check new inputs, or data without them, and make an (n_new, d) array with the data of the parts of f."""
-    given, own = data or {}, str(problem.own_names[0])
+    affine, given, own = problem.composite, data or {}, str(problem.own_names[0])
+    if affine is not None and not affine.rowwise:
+        held = [name for name, (leaf, _) in affine.variables.items() if problem.columns.n in leaf.type.shape] or ["mu"]
+        raise ValueError(
+            f"{held[0]} has a value for each training row that is not computed from its data, and says nothing about "
+            "new ones: use bp.GP, or compute mu row by row"
+        )
     if own in given:
         if X_new is not None:
             raise ValueError(f"X_new are values of {own}, and so are data[{own!r}]: give one of the two")
@@ -208,13 +214,6 @@ def new_rows(problem: Problem, X_new: ArrayLike | None, data: Mapping[str, Array
         X = numbers("X_new", X_new, ("n_new", problem.n_inputs))
         check_size("X_new", X)
         _check_whole("X_new", X[:, sorted(problem.columns.whole)])
-    affine = problem.composite
-    if affine is not None and not affine.rowwise:
-        held = [name for name, (leaf, _) in affine.variables.items() if problem.columns.n in leaf.type.shape] or ["mu"]
-        raise ValueError(
-            f"{held[0]} has a value for each training row that is not computed from its data, and says nothing about "
-            "new ones: use bp.GP, or compute mu row by row"
-        )
     values = {}
     for block in problem.columns.data:
         if block.columns[-1] >= problem.width:
