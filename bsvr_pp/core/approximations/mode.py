@@ -159,10 +159,7 @@ def _newton(K: Structure, t: Array, start: Array, h: float, pieces: Pieces) -> t
     a, f = start.copy(), product(K, start)
     target, rate = np.empty(n), np.empty(n)
     step = np.empty(n)
-    ramps = _ramps(h, pieces)
-    largest = 0.0  # entry of K
-    for i in range(n):
-        largest = max(largest, K.variance[i])
+    largest = np.max(K.variance)
     steps = 0
     while steps < MAX_NEWTON:
         steps += 1
@@ -173,14 +170,14 @@ def _newton(K: Structure, t: Array, start: Array, h: float, pieces: Pieces) -> t
                 if rate[i] * K.variance[i] < FLAT:
                     rate[i] = 0.0
             else:
-                target[i], rate[i] = _envelope_slope(t[i] - f[i], k, ramps)
+                target[i], rate[i] = _envelope_slope(t[i] - f[i], k, h, pieces)
             step[i] = target[i] - a[i]
         block = np.flatnonzero(rate > 0.0)
         if block.shape[0] > 0 and not _newton_step(K, rate, step, block):
             break
         change = product(K, step)
         noise = 2e-16 * largest * np.max(np.abs(step))
-        size = _line_search(t - f, a, step, change, noise, ramps, pieces)
+        size = _line_search(t - f, a, step, change, noise, h, pieces)
         add(a, size, step, block, K.constant)
         f += size * change
         settled = size == 0.0 or abs(size - 1.0) < 1e-9
@@ -192,7 +189,7 @@ def _newton(K: Structure, t: Array, start: Array, h: float, pieces: Pieces) -> t
             if is_interval(k, pieces):
                 moved = max(moved, abs(size * step[i]))
             elif settled:
-                settled = rate[i] == _envelope_slope(t[i] - f[i], k, ramps)[1]
+                settled = rate[i] == _envelope_slope(t[i] - f[i], k, h, pieces)[1]
         if (settled and moved <= _SMALL_STEP * steepest) or longest <= 1e-13 * steepest:
             break
     # On linear pieces a full step reaches the slope exactly; an excess over a bound is a rounding error.
@@ -221,56 +218,25 @@ def _newton_step(K: Structure, rate: Array, step: Array, block: NDArray[np.int64
     return True
 
 
-class _Ramps(NamedTuple):
-    """The slope of each envelope as ramps from ``bottom`` at ``low`` to ``top`` at ``high``, constant between them."""
-
-    first: Array  # (k,), before the first ramp
-    low: Array  # (k, ramps), as all others
-    high: Array
-    bottom: Array
-    top: Array
-    rate: Array
-
-
 @compiled
-def _ramps(h: float, pieces: Pieces) -> _Ramps:
-    """Return the ramps: curved pieces and kinks rise over the residuals r + h·a; other pieces do not."""
-    knots, slope, curvature = pieces.knots, pieces.slope, pieces.curvature
-    k, m = knots.shape
-    low, high, rate = np.zeros((k, m + 1)), np.zeros((k, m + 1)), np.zeros((k, m + 1))
-    bottom, top = np.zeros((k, m + 1)), np.zeros((k, m + 1))
-    used = 0
+def _envelope_slope(s: float, k: int, h: float, pieces: Pieces) -> tuple[float, float]:
+    """Return the slope a of the envelope of energy k at s = r + h·a, and da/ds, 0 on linear pieces."""
+    m, value = pieces.knots.shape[1], pieces.slope[k, 0]
     for j in range(m + 1):
-        some = False
-        for row in range(k):
-            bottom[row, used], top[row, used] = slope[row, j], slope[row, min(j + 1, m) if j > 0 else 0]
-            if 0 < j < m:
-                low[row, used] = knots[row, j - 1] + h * slope[row, j]
-                high[row, used] = knots[row, j] + h * slope[row, j + 1]
-                rise = slope[row, j + 1] - slope[row, j]
-                rate[row, used] = rise / (high[row, used] - low[row, used]) if rise > 0.0 else 0.0
-            else:
-                end = knots[row, max(j - 1, 0)] + h * slope[row, j]
-                low[row, used], high[row, used] = (-np.inf, end) if j == 0 else (end, np.inf)
-                rate[row, used] = curvature[row, j] / (1.0 + h * curvature[row, j])
-            some = some or rate[row, used] > 0.0
-        used += some
-    rows = low[:, :used].copy(), high[:, :used].copy(), bottom[:, :used].copy(), top[:, :used].copy()
-    return _Ramps(slope[:, 0].copy(), rows[0], rows[1], rows[2], rows[3], rate[:, :used].copy())
-
-
-@compiled
-def _envelope_slope(s: float, k: int, ramps: _Ramps) -> tuple[float, float]:
-    """Return the slope a of the envelope of energy k at s = r + h·a, and da/ds."""
-    value = ramps.first[k]
-    for q in range(ramps.low.shape[1]):
-        if s <= ramps.low[k, q]:
+        bottom, top = pieces.slope[k, j], pieces.slope[k, min(j + 1, m) if j > 0 else 0]
+        low = pieces.knots[k, j - 1] + h * bottom if j > 0 else -np.inf
+        if s <= low:
             break
-        if s < ramps.high[k, q]:
+        high = pieces.knots[k, j] + h * top if j < m else np.inf
+        if s < high:
+            if 0 < j < m:
+                rate = (top - bottom) / (high - low)
+            else:
+                rate = pieces.curvature[k, j] / (1.0 + h * pieces.curvature[k, j])
             # From the nearer end: a must reach the bound without rounding errors.
-            up, down, rate = s - ramps.low[k, q], ramps.high[k, q] - s, ramps.rate[k, q]
-            return (ramps.bottom[k, q] + rate * up if up < down else ramps.top[k, q] - rate * down), rate
-        value = ramps.top[k, q]
+            up, down = s - low, high - s
+            return (bottom + rate * up if up < down else top - rate * down), rate
+        value = top
     return value, 0.0
 
 
@@ -281,7 +247,7 @@ def _line_search(
     step: Array,
     change: Array,
     noise: float,
-    ramps: _Ramps,
+    h: float,
     pieces: Pieces,
 ) -> float:
     """Find the minimum along a + size·step of the objective, whose derivative is increasing and piecewise linear.
@@ -304,7 +270,7 @@ def _line_search(
             if is_interval(k, pieces):
                 _, value, rate = site_energy(s, k, pieces)
             else:
-                value, rate = _envelope_slope(s, k, ramps)
+                value, rate = _envelope_slope(s, k, h, pieces)
                 doubt += rate * abs(change[i]) * noise
             slope -= value * change[i]
             scale += abs(value * change[i])
