@@ -7,7 +7,7 @@ T·G(I + GᵀT·G)⁻¹GᵀT with T = τ/(1 + D·τ). This needs r³ instead of 
 
 from __future__ import annotations
 
-from math import log, log1p, sqrt
+from math import log, sqrt
 from typing import NamedTuple
 
 import numpy as np
@@ -26,6 +26,7 @@ from bsvr_pp.core.covariance.structure import (
     lower_inverse,
     lower_solve,
     root_rows,
+    row_squares,
     total,
 )
 
@@ -52,83 +53,50 @@ SITES = typeof(Sites(np.arange(1), np.ones(1), np.ones(1), np.eye(1), np.eye(1),
 @separate(SITES, STRUCTURE, VECTOR, types.int64[::1])
 def factor_sites(K: Structure, precision: Array, points: NDArray[np.int64]) -> Sites:
     """Factor the sites of some points; precisions may be 0. This is the only factorisation of I + √τK√τ."""
-    tau = precision[points]
-    m, log_det = points.shape[0], 0.0
-    if K.root.shape[1] > 0 and m > 0:
-        half, weight = root_rows(K, points), np.empty(m)
-        weighted = np.empty_like(half)
+    tau, m, by_root = precision[points], points.shape[0], K.root.shape[1] > 0 and points.shape[0] > 0
+    weight, half, log_det = tau.copy(), np.empty((m, 0)), 0.0
+    if by_root:
+        half, loss = root_rows(K, points), K.diagonal[points] * tau
+        weight, log_det = tau / (1.0 + loss), np.sum(np.log1p(loss))
+        triangle = np.dot(half.T, weight.reshape(m, 1) * half)
+    else:
+        triangle, root = np.empty((m, m)), np.sqrt(tau)
         for p in range(m):
-            log_det += log1p(K.diagonal[points[p]] * tau[p])
-            weight[p] = tau[p] / (1.0 + K.diagonal[points[p]] * tau[p])
-            for q in range(half.shape[1]):
-                weighted[p, q] = weight[p] * half[p, q]
-        triangle = np.dot(half.T, weighted)
-        for q in range(triangle.shape[0]):
-            triangle[q, q] += 1.0
-        factored = cholesky(triangle) == 0
-        for q in range(triangle.shape[0]):
-            log_det += 2.0 * log(triangle[q, q])
-        lower_solve(triangle, half)
-        return Sites(points, tau, weight, triangle, half, log_det, factored)
-    triangle, root = np.empty((m, m)), np.sqrt(tau)
-    for p in range(m):
-        i = points[p]
-        for q in range(p + 1):
-            triangle[p, q] = root[p] * K.matrix[i, points[q]] * root[q]
-        triangle[p, p] += 1.0
+            i = points[p]
+            for q in range(p + 1):
+                triangle[p, q] = root[p] * K.matrix[i, points[q]] * root[q]
+    for q in range(triangle.shape[0]):
+        triangle[q, q] += 1.0
     factored = cholesky(triangle) == 0
-    for p in range(m):
-        log_det += 2.0 * log(triangle[p, p])
-    return Sites(points, tau, tau.copy(), triangle, np.empty((m, 0)), log_det, factored)
+    for q in range(triangle.shape[0]):
+        log_det += 2.0 * log(triangle[q, q])
+    if by_root:
+        lower_solve(triangle, half)
+    return Sites(points, tau, weight, triangle, half, log_det, factored)
 
 
 @separate(types.Tuple((MATRIX, VECTOR)), STRUCTURE, SITES)
 def site_inverse(K: Structure, sites: Sites) -> tuple[Array, Array]:
     """Return R = (K + τ⁻¹)⁻¹ over the sites, (m, m), or R·root (m, r) if only the root is known; and its diagonal."""
     m, r = sites.half.shape
-    diagonal = np.empty(m)
     if K.matrix.shape[0] == 0:
         out = root_rows(K, sites.points)
         if m > 0:
             cholesky_solve(sites.triangle, out)
-        for p in range(m):
-            smooth = 0.0
-            for q in range(r):
-                out[p, q] *= sites.weight[p]
-                smooth += sites.half[p, q] * sites.half[p, q]
-            diagonal[p] = sites.weight[p] * (1.0 - sites.weight[p] * smooth)
-        return out, diagonal
-    out = _dense_inverse(sites)
-    for p in range(m):
-        diagonal[p] = out[p, p]
-    return out, diagonal
-
-
-@compiled
-def _dense_inverse(sites: Sites) -> Array:
-    """Return R (m, m)."""
-    m, r = sites.half.shape
-    out = np.empty((m, m))
+        return sites.weight.reshape(m, 1) * out, sites.weight * (1.0 - sites.weight * row_squares(sites.half))
     if r > 0:
-        weighted = np.empty((m, r))
-        for p in range(m):
-            for q in range(r):
-                weighted[p, q] = -sites.weight[p] * sites.half[p, q]
-        np.dot(weighted, -weighted.T, out)
+        weighted = sites.weight.reshape(m, 1) * sites.half
+        out = np.dot(weighted, -weighted.T)
         for p in range(m):
             out[p, p] += sites.weight[p]
-        return out
-    if m == 0:
-        return out
-    for p in range(m):
-        for q in range(p + 1):
-            out[p, q] = sites.triangle[p, q]
-    cholesky_inverse(out)
-    root = np.sqrt(sites.weight)
-    for p in range(m):
-        for q in range(m):
-            out[p, q] *= root[p] * root[q]
-    return out
+    else:
+        out, root = sites.triangle.copy(), np.sqrt(sites.weight)
+        if m > 0:
+            cholesky_inverse(out)
+        for p in range(m):
+            for q in range(m):
+                out[p, q] *= root[p] * root[q]
+    return out, np.diag(out)
 
 
 @separate(MATRIX, STRUCTURE, types.int64[::1], MATRIX, VECTOR, VECTOR)
@@ -210,15 +178,11 @@ def marginals(K: Structure, sites: Sites, inverse: Array, accuracy: float) -> tu
         return variance, variance / kept
     wide = np.ones(n, dtype=np.bool_)
     if sites.half.shape[1] > 0:
-        for p in range(m):
-            i = sites.points[p]
-            smooth = 0.0
-            for q in range(sites.half.shape[1]):
-                smooth += sites.half[p, q] * sites.half[p, q]
-            share = 1.0 / (1.0 + K.diagonal[i] * sites.precision[p])
-            variance[i] = share * (K.diagonal[i] + share * smooth)
-            kept[i] = share * (1.0 - sites.weight[p] * smooth)
-            wide[i] = False
+        own, smooth = K.diagonal[sites.points], row_squares(sites.half)
+        share = 1.0 / (1.0 + own * sites.precision)
+        variance[sites.points] = share * (own + share * smooth)
+        kept[sites.points] = share * (1.0 - sites.weight * smooth)
+        wide[sites.points] = False
         others = np.flatnonzero(wide)
         if others.shape[0] > 0:
             half = root_rows(K, others)

@@ -54,9 +54,7 @@ def split(K: Array, jitter: float) -> Structure:
     """
     n = K.shape[0]
     constant, spread = 0.0, np.inf
-    low = K[0, 0]
-    for j in range(n):
-        low = min(low, K[0, j])
+    low = np.min(K[0])
     if low >= 10.0 * (K[0, 0] - low):
         low, spread = _range(K)
         constant = low if low >= 10.0 * spread else 0.0
@@ -71,20 +69,24 @@ def split(K: Array, jitter: float) -> Structure:
             taken = 0.0  # K minus a constant may be indefinite
         constant = taken if root.shape[1] > 0 else constant
     rest = K - constant if constant > 0.0 and root.shape[1] == 0 else K
-    variance = np.empty(n)
-    for i in range(n):
-        variance[i] = K[i, i]
-    return Structure(K, rest, constant, root, np.full(n, jitter), variance)
+    return Structure(K, rest, constant, root, np.full(n, jitter), np.diag(K))
 
 
 @compiled
 def given_root(root: Array, diagonal: Array) -> Structure:
     """Make the structure of root·rootᵀ + diag(diagonal) without the matrix; ``root`` has at least one column."""
-    nothing, variance = np.empty((0, 0)), diagonal.copy()
-    for i in range(root.shape[0]):
-        for q in range(root.shape[1]):
-            variance[i] += root[i, q] * root[i, q]
-    return Structure(nothing, nothing, 0.0, root, diagonal, variance)
+    nothing = np.empty((0, 0))
+    return Structure(nothing, nothing, 0.0, root, diagonal, diagonal + row_squares(root))
+
+
+@compiled
+def row_squares(rows: Array) -> Array:
+    """Return the sum of squares of each row."""
+    out = np.zeros(rows.shape[0])
+    for i in range(rows.shape[0]):
+        for q in range(rows.shape[1]):
+            out[i] += rows[i, q] * rows[i, q]
+    return out
 
 
 @compiled
@@ -114,10 +116,8 @@ def loses_digits(K: Structure, tau: Array, error: float) -> bool:
 def whole_root(K: Structure) -> Structure:
     """Return the structure of a matrix with a root of as many columns as its rank, by LAPACK; K if it is indefinite."""
     m, jitter = K.matrix.shape[0], K.diagonal[0]
-    L, work, least = K.matrix.copy(), np.empty(2 * m), np.array([_ROUNDING * np.max(K.variance)])
+    L, work, least = K.matrix - jitter * np.eye(m), np.empty(2 * m), np.array([_ROUNDING * np.max(K.variance)])
     n, order, rank, info = np.full(1, m, np.int32), np.zeros(m, np.int32), np.zeros(1, np.int32), np.zeros(1, np.int32)
-    for i in range(m):
-        L[i, i] -= jitter
     _dpstrf(_U.ctypes, n.ctypes, L.ctypes, n.ctypes, order.ctypes, rank.ctypes, least.ctypes, work.ctypes, info.ctypes)
     root = np.zeros((m, rank[0]))
     for p in range(m):
@@ -156,9 +156,7 @@ def _root(K: Array, constant: float, jitter: float, most: int) -> Array:
     """Return the root of K - constant - jitter·I by pivoted Cholesky; no columns if it needs more than ``most``."""
     n, noise = K.shape[0], 4e-16 * constant  # of the entries
     columns, nothing = np.empty((most, n)), np.empty((n, 0))
-    variance = np.empty(n)
-    for i in range(n):
-        variance[i] = K[i, i] - constant - jitter
+    variance = np.diag(K) - constant - jitter
     largest = variance[np.argmax(variance)]
     if not largest > 0.0:
         return nothing
