@@ -170,12 +170,9 @@ def laplace_core(K: Structure, t: Array, pieces: Pieces, local: bool, start: Arr
     a, precision, support, points = found.dual_coef, found.site_precision, found.support, found.sites.points
     d_t = -a
     f = product(K, a)
-    m = points.shape[0]
     inverse, diagonal = site_inverse(K, found.sites)
     d_log_w = np.zeros(n)
-    for p in range(m):  # -½(1 - B⁻¹_ii), B = I + W½KW½
-        i = points[p]
-        d_log_w[i] = -0.5 * (1.0 - diagonal[p] / precision[i])
+    d_log_w[points] = -0.5 * (1.0 - diagonal / precision[points])  # -½(1 - B⁻¹_ii), B = I + W½KW½
     # The mode depends on the hyperparameters, and W on the mode.
     moving = d_log_w * d_log_a
     pull = _mode_adjoint(K, t - f, a, support, moving, pieces)
@@ -327,11 +324,9 @@ def _d_log_curvature(a: float, j: int, k: int, p: int, pieces: Pieces) -> float:
 def _mode_adjoint(K: Structure, r: Array, a: Array, support: NDArray[np.int64], moving: Array, pieces: Pieces) -> Array:
     """Apply (K + compliance)⁻¹ to d(log evidence)/da on the off-bound points and curved intervals, 0 elsewhere."""
     n = a.shape[0]
-    out, rate, floor = np.zeros(n), np.zeros(n), 0.0
+    out, rate, floor = np.zeros(n), np.zeros(n), 1e-12 * np.mean(K.variance)
     if not np.any(moving != 0.0):
         return out
-    for i in range(n):
-        floor += 1e-12 * K.variance[i] / n
     for i in range(n):
         k = row_of(i, pieces)
         if is_interval(k, pieces):

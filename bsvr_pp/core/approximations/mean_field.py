@@ -312,15 +312,15 @@ def mean_field_core(K: Structure, t: Array, pieces: Pieces, start: Array, target
     n = t.shape[0]
     found, by_point = mean_field_value(K, t, pieces, start, target, min(target, TARGET))
     p = pieces.d_energy.shape[0]
-    d_parameters, d_ends = np.zeros((p, pieces.knots.shape[0])), np.zeros((n, 2))
+    d_parameters = np.zeros((p, pieces.knots.shape[0]))
     if not found.converged:
-        return mark_failed(found), Gradients(np.zeros(given_array(K).shape), np.zeros(n), d_parameters, d_ends)
-    for i in range(n):
-        for q in range(p):
+        nothing = np.zeros(given_array(K).shape), np.zeros(n), d_parameters, np.zeros((n, 2))
+        return mark_failed(found), Gradients(*nothing)
+    for q in range(p):
+        for i in range(n):
             d_parameters[q, row_of(i, pieces)] += by_point[q, i]
-        d_ends[i, 0], d_ends[i, 1] = by_point[p, i], by_point[p + 1, i]
     by_K = pull_back(K, found.sites.points, site_inverse(K, found.sites)[0], found.dual_coef, np.zeros(n))
-    return found, Gradients(by_K, -found.dual_coef, d_parameters, d_ends)
+    return found, Gradients(by_K, -found.dual_coef, d_parameters, np.ascontiguousarray(by_point[p:].T))
 
 
 @compiled

@@ -241,23 +241,13 @@ def _envelope_slope(s: float, k: int, h: float, pieces: Pieces) -> tuple[float, 
 
 
 @compiled
-def _line_search(
-    r: Array,
-    a: Array,
-    step: Array,
-    change: Array,
-    noise: float,
-    h: float,
-    pieces: Pieces,
-) -> float:
+def _line_search(r: Array, a: Array, step: Array, change: Array, noise: float, h: float, pieces: Pieces) -> float:
     """Find the minimum along a + size·step of the objective, whose derivative is increasing and piecewise linear.
 
     ``r`` = t - K·a; ``change`` = K·step has errors up to ``noise``. If K is singular, a full step may not change f, and
     rounding errors must not shorten such a step. With intervals the derivative is increasing and smooth in between.
     """
-    accuracy = 1e-14
-    for k in range(pieces.ends.shape[0]):
-        accuracy = 1e-11 if is_interval(k, pieces) else accuracy
+    accuracy = 1e-11 if np.any(pieces.ends[:, 0] < pieces.ends[:, 1]) else 1e-14
     low, high, size = 0.0, np.inf, 1.0
     curvature = np.dot(step, change)
     slope_at_start = np.dot(a, change)

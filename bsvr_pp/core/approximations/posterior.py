@@ -117,11 +117,7 @@ GRADIENTS = typeof(Gradients(np.eye(1), np.ones(1), np.eye(1), np.eye(2)))
 @compiled
 def sites_of(found: Outcome) -> Array:
     """Return the dual coefficients and site precisions as rows (2, n), from which another search can start."""
-    n = found.dual_coef.shape[0]
-    out = np.empty((2, n))
-    for i in range(n):
-        out[0, i], out[1, i] = found.dual_coef[i], found.site_precision[i]
-    return out
+    return np.concatenate((found.dual_coef, found.site_precision)).reshape(2, -1)
 
 
 @compiled

@@ -194,8 +194,7 @@ def marginals(K: Structure, sites: Sites, inverse: Array, accuracy: float) -> tu
         for q in range(p + 1):
             inverse[p, q] = sites.triangle[p, q]
     lower_inverse(inverse)
-    for p in range(m):
-        kept[sites.points[p]] = 0.0
+    kept[sites.points] = 0.0
     for p in range(m):
         for q in range(p + 1):
             kept[sites.points[q]] += inverse[p, q] * inverse[p, q]

@@ -341,14 +341,8 @@ class NoiseModel:
         [-0.918939, -1.418939]
         """
         t, m, v = _align(y=y, mean=mean, variance=variance)
-        shape = self._shape(t)
-        t, m, v = (np.broadcast_to(each, shape).ravel() for each in (t, m, v))
-        noise = self.at(np.tile(np.arange(shape[-1]), t.size // shape[-1])) if t.size and len(shape) > 1 else self
-        out = np.array(noise.log_likelihood(t, m))
-        wide = v > 0
-        if wide.any():
-            out[wide] = noise.at(wide).tilted(m[wide], v[wide], t[wide])[0]
-        return out.reshape(shape)
+        given_f, wide = self.log_likelihood(t, m), v > 0
+        return np.where(wide, self.tilted(m, np.where(wide, v, 1.0), t)[0], given_f) if wide.any() else given_f
 
     def at(self, rows: NDArray[np.intp] | NDArray[np.bool_] | slice) -> Self:
         """Return the noise of some of the points, with their own parameters, weights and ends."""
