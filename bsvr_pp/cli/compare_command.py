@@ -133,22 +133,22 @@ def _read(data: Path | None, target: str | None, test_fraction: float, seed: int
 def _default(train: Dataset) -> tuple[Units, pm.Model]:
     """Return units of the data, and the default model in them: words of a column share a lengthscale, as in a fit."""
     from bsvr_pp.estimators.training_data import Units, as_given
-    from bsvr_pp.model.priors import Inputs, default_model_of
+    from bsvr_pp.model.priors import Inputs, standard_model
 
     of_inputs = Units.of(as_given(train.X, train.y), train.tied)
     units = replace(of_inputs, location=float(train.y.mean()), unit=float(train.y.std()))
     inputs = Inputs.standardised(units.inputs(train.X), ard=True, tied=train.tied)
-    return units, default_model_of(inputs, units.targets(train.y))
+    return units, standard_model(inputs, units.targets(train.y))
 
 
 def _compile(methods: list[Method], d: int, tied: Tied) -> None:
     """Fit a few rows with ``d`` inputs, so that no time of a method includes the compilation of shared code."""
     import numpy as np
 
-    from bsvr_pp.model.priors import Inputs, default_model_of
+    from bsvr_pp.model.priors import Inputs, standard_model
 
     X = np.random.default_rng(0).normal(size=(_COMPILED_ROWS, d))
-    small = default_model_of(Inputs.standardised(X, ard=True, tied=tied), X[:, 0])
+    small = standard_model(Inputs.standardised(X, ard=True, tied=tied), X[:, 0])
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")  # these rows are not the user's
         for method in methods:

@@ -112,7 +112,7 @@ class StandardModel:
         if self.noise in _OF_LABELS:
             return standard_label_model(inputs, y, self.kernel, known=self.noise == "known_label", C=self.C, **options)
         of_noise = {"beta": self.beta, "quantile": self.quantile}
-        return standard_model(inputs, y, self.noise, self.kernel, of_noise=of_noise, **options)
+        return standard_model(inputs, y, self.noise, self.kernel, of_noise=of_noise, scale=(1.0, 1.0), **options)
 
 
 @lru_cache(maxsize=64)

@@ -267,29 +267,23 @@ class LatentEvidence(DifferentiableOp):
 
     def function(self) -> Callable[..., tuple[Array, ...]]:
         """Return the function on arrays, which Numba can compile."""
-        return evidence_function(self.approximation, self.loss, self.mismatch, self.by_root)
+        which, table = APPROXIMATIONS.index(self.approximation), LIKELIHOODS[self.loss].table
+        mismatch, by_root = self.mismatch, self.by_root
 
+        def evidence(
+            K: Array, mean: Array, lower: Array, upper: Array, weight: Array, values: Array, jitter: Array, start: Array
+        ) -> tuple[Array, ...]:
+            valid, covariance, offset, rows, given, sites = _checked(K, mean, lower, upper, weight, values, start)
+            if valid and np.isfinite(jitter.item()):
+                pieces, columns = table(given, rows[0]), given.shape[1]
+                structure = _structure(covariance, jitter.item(), by_root)
+                found = _solve(which, structure, offset, rows, pieces, columns, sites, mismatch)
+            else:
+                found = _failed(covariance, offset, given, sites)
+            value, by_K, by_mean, by_lower, by_upper, by_parameters, converged, solution = found
+            return np.asarray(value), by_K, by_mean, by_lower, by_upper, by_parameters, np.asarray(converged), solution
 
-def evidence_function(
-    approximation: str, loss: str, mismatch: float = TARGET, by_root: bool = False
-) -> Callable[..., tuple[Array, ...]]:
-    """Return the operation on arrays, for Python and for Numba."""
-    which, table = APPROXIMATIONS.index(approximation), LIKELIHOODS[loss].table
-
-    def evidence(
-        K: Array, mean: Array, lower: Array, upper: Array, weight: Array, parameters: Array, jitter: Array, start: Array
-    ) -> tuple[Array, ...]:
-        valid, covariance, offset, rows, given, sites = _checked(K, mean, lower, upper, weight, parameters, start)
-        if valid and np.isfinite(jitter.item()):
-            pieces, columns = table(given, rows[0]), given.shape[1]
-            structure = _structure(covariance, jitter.item(), by_root)
-            found = _solve(which, structure, offset, rows, pieces, columns, sites, mismatch)
-        else:
-            found = _failed(covariance, offset, given, sites)
-        value, by_K, by_mean, by_lower, by_upper, by_parameters, converged, solution = found
-        return np.asarray(value), by_K, by_mean, by_lower, by_upper, by_parameters, np.asarray(converged), solution
-
-    return evidence
+        return evidence
 
 
 # Numba compiles loops several times faster than NumPy functions.

@@ -142,6 +142,7 @@ def covariance_of(
 _MEDIAN = 0.5
 BIAS = 100.0  # variance of the constant kernel, relative to the mean square of the target
 BETA = 0.8  # smooth fraction of the soft insensitive loss
+_OF_NOISE = {"beta": BETA, "quantile": _MEDIAN}
 _LEAST = 1e-4  # smallest inverse exponent of the rational quadratic kernel
 _EFFECT, _SHORT = 0.7, 1.5  # scales of the amplitudes of main effects, and of their inverse lengthscale
 _TAIL = 20.0  # degrees of freedom of inverse lengthscales: normal near 0, but f may oscillate often
@@ -339,43 +340,30 @@ def default_model(
     if kernel == "main_effects":
         levels, scales, pairs = taken_by_main_effects(inputs, None, 1.0, warping)
         known = known._replace(levels=Levels.of(inputs, levels), warping=scales, pairs=pairs)
-    beta = BETA if beta is None else beta
-    return default_model_of(known, targets, noise, kernel, beta=beta, quantile=quantile, blocks=blocks)
-
-
-def default_model_of(
-    inputs: Inputs,
-    targets: Array,
-    noise: str = "soft_insensitive",
-    kernel: Kernel = "rational_quadratic",
-    *,
-    beta: float = BETA,
-    quantile: float = _MEDIAN,
-    blocks: Blocks | None = None,
-) -> pm.Model:
-    """Make `default_model` without checks, of inputs that may be tied."""
-    location, scale = location_and_scale(targets)
-    of_noise, units = {"beta": beta, "quantile": quantile}, (scale, location**2 + scale**2)
-    return standard_model(inputs, targets, noise, kernel, of_noise=of_noise, scale=units, blocks=blocks)
+    of_noise = {"beta": BETA if beta is None else beta, "quantile": quantile}
+    return standard_model(known, targets, noise, kernel, of_noise=of_noise, blocks=blocks)
 
 
 def standard_model(
     inputs: Inputs,
     y: Array,
-    noise: str,
-    kernel: Kernel,
+    noise: str = "soft_insensitive",
+    kernel: Kernel = "rational_quadratic",
     *,
-    of_noise: Mapping[str, float],
-    scale: tuple[float, float] = (1.0, 1.0),
+    of_noise: Mapping[str, float] = _OF_NOISE,
+    scale: tuple[float, float] | None = None,
     blocks: Partition | None = None,
     of_targets: Mapping[str, Array] = {},
 ) -> pm.Model:
-    """Make `default_model` without checks.
+    """Make `default_model` without checks, of inputs that may be tied.
 
     ``of_noise`` has the beta and the quantile; the noise uses its own parameters. ``scale`` is the robust standard
-    deviation and mean square of the targets. ``of_targets`` has sample weights, "weight", or the ends of intervals,
-    "lower" and "upper"; y is then one number of each interval.
+    deviation and mean square of the targets, by default of y. ``of_targets`` has sample weights, "weight", or the ends
+    of intervals, "lower" and "upper"; y is then one number of each interval.
     """
+    if scale is None:
+        location, unit = location_and_scale(y)
+        scale = unit, location**2 + unit**2
     unit, square = scale
     with pm.Model() as model:
         at = pm.Data("X", inputs.X)

@@ -11,7 +11,7 @@ from bsvr_pp.core.approximations import laplace, laplace_gradient, mean_field, m
 from bsvr_pp.core.approximations.mean_field import mean_field_core
 from bsvr_pp.core.covariance.covariance import as_covariance
 from bsvr_pp.losses import gaussian, hinge, soft_insensitive
-from bsvr_pp.model.operation import APPROXIMATIONS, evidence_function, latent_evidence
+from bsvr_pp.model.operation import APPROXIMATIONS, LatentEvidence, latent_evidence
 
 DIRECT = {
     "laplace": lambda *a: laplace(*a).log_evidence,
@@ -53,7 +53,7 @@ GRADIENTS = {
 
 
 def arguments(K, y, parameters, start=None, jitter=0.0):
-    """Arguments of `evidence_function` for exact targets of weight 1."""
+    """Arguments of `LatentEvidence` for exact targets of weight 1."""
     nowhere = np.zeros((2, len(y))) if start is None else start
     return K, np.zeros(len(y)), y, y, np.ones(len(y)), parameters, np.array(jitter), nowhere
 
@@ -63,7 +63,7 @@ def arguments(K, y, parameters, start=None, jitter=0.0):
 def test_python_and_compiled_code_get_the_gradients(approximation):
     K, y = smooth(12)
     value, gradient = GRADIENTS[approximation](K, y, soft_insensitive(5.0, 0.1, 0.3))
-    python = evidence_function(approximation, "soft_insensitive")
+    python = LatentEvidence(approximation, "soft_insensitive").function()
     for function in (python, njit(python)):
         given = arguments(K.copy(), y.copy(), np.array([[5.0], [0.1], [0.3]]))
         out, d_K, d_mean, d_lower, d_upper, d_parameters, converged, _ = function(*given)
@@ -85,9 +85,9 @@ def test_a_root_has_the_evidence_of_its_matrix_and_the_gradient_by_the_root(appr
     rng = np.random.default_rng(2)
     root, y = 0.7 * rng.normal(size=(12, columns)), rng.normal(size=12)
     parameters = np.array([[5.0], [0.1], [0.3]])
-    by_root = evidence_function(approximation, "soft_insensitive", by_root=True)
+    by_root = LatentEvidence(approximation, "soft_insensitive", by_root=True).function()
     found = by_root(*arguments(root, y, parameters, jitter=jitter))
-    expected = evidence_function(approximation, "soft_insensitive")(
+    expected = LatentEvidence(approximation, "soft_insensitive").function()(
         *arguments(root @ root.T, y, parameters, jitter=jitter)
     )
     assert found[6] == expected[6] == 1.0
@@ -105,8 +105,8 @@ def test_a_loose_mismatch_costs_little_accuracy(C, beta):
     """Of second order in the evidence, of first order in its gradients."""
     K, y = smooth(40)
     given = arguments(K, y, np.array([[C], [0.1], [beta]]))
-    exact = evidence_function("mean_field", "soft_insensitive")(*given)
-    loose = evidence_function("mean_field", "soft_insensitive", 1e-4)(*given)
+    exact = LatentEvidence("mean_field", "soft_insensitive").function()(*given)
+    loose = LatentEvidence("mean_field", "soft_insensitive", 1e-4).function()(*given)
     assert loose[6] == 1.0
     assert loose[0] == pytest.approx(exact[0], abs=1e-7)
     for i in (1, 2, 5):
@@ -134,7 +134,7 @@ def test_vector_parameters_and_labels():
 def test_the_start_changes_nothing_but_the_way(approximation, beta):
     """From zeros, from the solution nearby, and from nonsense."""
     K, y = smooth(25)
-    solve = evidence_function(approximation, "soft_insensitive")
+    solve = LatentEvidence(approximation, "soft_insensitive").function()
     parameters = np.array([[5.0], [0.2], [beta]])
 
     def found(K, start):
@@ -161,7 +161,7 @@ def test_sites_are_a_start_for_another_covariance_and_mean(scale):
         assert found.converged
         return found.iterations
 
-    known = evidence_function("mean_field", "soft_insensitive")(
+    known = LatentEvidence("mean_field", "soft_insensitive").function()(
         *arguments(K, y, np.array([[5.0], [0.2], [0.3]]), np.zeros((2, 60)), 0.0)
     )[7]
     shifted = known.copy()
@@ -185,7 +185,7 @@ def test_value_and_gradients_of_intervals_and_weights(approximation):
     """Ends on both sides, on one, and equal; weights of exact targets."""
     K, y = smooth(6)
     noise = soft_insensitive(5.0, 0.1, 0.3)
-    solve = evidence_function(approximation, "soft_insensitive")
+    solve = LatentEvidence(approximation, "soft_insensitive").function()
     lower = np.array([y[0], -0.5, 0.2, -np.inf, y[4], 0.1])
     upper = np.array([y[0], 0.4, np.inf, 0.3, y[4], 0.3])
     start, parameters, jitter = np.zeros((2, 6)), np.array([[5.0], [0.1], [0.3]]), np.array(0.0)
@@ -221,7 +221,7 @@ def test_value_and_gradients_of_intervals_and_weights(approximation):
 @pytest.mark.parametrize("approximation", APPROXIMATIONS)
 def test_what_is_not_a_number_or_not_ordered_has_no_value(approximation):
     K, y = smooth(4)
-    solve = evidence_function(approximation, "absolute")
+    solve = LatentEvidence(approximation, "absolute").function()
     zeros, ones = np.zeros(4), np.ones(4)
     bad_K, bad_y = K.copy(), y.copy()
     bad_K[2, 1] = bad_y[1] = np.nan

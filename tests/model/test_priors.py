@@ -5,7 +5,7 @@ import pymc as pm
 import pytest
 
 import bsvr_pp as bp
-from bsvr_pp.model.priors import Inputs, default_model_of, location_and_scale
+from bsvr_pp.model.priors import Inputs, location_and_scale, standard_model
 from bsvr_pp.model.reader import read_model
 
 RNG = np.random.default_rng(0)
@@ -73,9 +73,9 @@ def test_one_lengthscale_without_ard():
 def test_tied_inputs_share_a_lengthscale():
     rng = np.random.default_rng(0)
     X, y = rng.normal(size=(20, 3)), rng.normal(size=20)
-    tied = default_model_of(Inputs.standardised(X, ard=True, tied=(0, 1, 1)), y)
+    tied = standard_model(Inputs.standardised(X, ard=True, tied=(0, 1, 1)), y)
     assert tied["inverse_lengthscale"].eval().shape == (2,) and tied["lengthscale"].eval().shape == (3,)
     X /= X.std(axis=0)
-    alone, same = bp.default_model(X, y), default_model_of(Inputs.standardised(X, ard=True), y)
+    alone, same = bp.default_model(X, y), standard_model(Inputs.standardised(X, ard=True), y)
     point = alone.initial_point()
     assert same.compile_logp()(point) == pytest.approx(alone.compile_logp()(point), rel=1e-12)
