@@ -82,14 +82,6 @@ def log_mgf(t: float, pieces: Pieces) -> Array:
     return out
 
 
-@compiled
-def _tail(r: float, upper_tail: bool, k: int, pieces: Pieces, moments: Array) -> tuple[float, float]:
-    """Return the log of the mass of the noise below r, or above it, and the density at r over this mass."""
-    low, high = (0.0, inf) if upper_tail else (-inf, 0.0)
-    log_mass, _, _, at_low, at_high = mass_row(r, low, high, row_at(k, pieces), moments)
-    return log_mass - pieces.log_normalizer[k], at_low if upper_tail else at_high
-
-
 @vectorized
 def _mills(x: float) -> float:
     """Return the Mills ratio P(X > x)/p(x) of a normal X, for x >= 0."""
@@ -153,9 +145,12 @@ def convolve(
     """
     knots, value, slope, curvature = row = row_at(k, pieces)
     n_knots, scale = knots.shape[0], exp(-pieces.log_normalizer[k])
+    low, high = (0.0, inf) if upper_tail else (-inf, 0.0)
     if sd * scale < _POINT:
-        height = exp(-energy(z, row)[0]) * scale
-        return min(exp(_tail(z, upper_tail, k, pieces, moments)[0]), 1.0), height, height * energy(z, row)[1]
+        log_mass = mass_row(z, low, high, row, moments)[0] - pieces.log_normalizer[k]
+        at_z, rise, _, _ = energy(z, row)
+        height = exp(-at_z) * scale
+        return min(exp(log_mass), 1.0), height, height * rise
     sign, precision = (-1.0 if upper_tail else 1.0), 1.0 / (sd * sd)
     total, density, fall = 0.0, 0.0, 0.0
     at_lower, share_lower = 0.0, 0.0  # exp(-E) at the lower end, times density and probability of the Gaussian there
@@ -196,7 +191,6 @@ def convolve(
         at_lower, share_lower = at_upper, share_upper
     total *= scale
     if total < _FAR_TAIL:
-        low, high = (0.0, inf) if upper_tail else (-inf, 0.0)
         total = exp(tilted_interval(z, sd * sd, low, high, row, moments)[0]) * scale
     return min(total, 1.0), density * scale, fall * scale
 
