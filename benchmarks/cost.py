@@ -32,7 +32,6 @@ from benchmarks.side_by_side import Timing, medians, publish, threads
 from bsvr_pp.estimators import training_data
 from bsvr_pp.inference.prediction import neighbours
 from bsvr_pp.inference.search.optimize import SearchObjective
-from bsvr_pp.model.compiled import CompiledModel
 from bsvr_pp.model.problem import Problem
 from bsvr_pp.model.reader import read_model
 
@@ -141,7 +140,7 @@ COUNTED = {  # what a fit and an interval make, and where
     "problems": (Problem, "__init__"),
     "standardisations": (training_data, "mean_and_deviation"),
     "trees": (neighbours, "cKDTree"),
-    "functions compiled": (CompiledModel, "compile_on"),
+    "functions compiled": (Problem, "compile_on"),
 }
 
 

@@ -1,4 +1,4 @@
-"""A model as graphs of its hyperparameters and of any rows, and their compiled functions, which threads share.
+"""Graphs of a model as functions of any rows, and compiled functions, which threads share.
 
 A PyMC model holds its rows in several places: the inputs, the targets, and data with a value for each of them. Latent
 function, noise, sample weights or ends of intervals may depend on these data. `Columns` finds them and writes graphs as
@@ -8,10 +8,7 @@ functions of one matrix, whose rows are the training points.
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
-from threading import RLock
 from typing import NamedTuple, cast
-from weakref import WeakKeyDictionary
 
 import numpy as np
 import pymc as pm
@@ -27,18 +24,9 @@ from pytensor.tensor.elemwise import DimShuffle
 from pytensor.tensor.subtensor import AdvancedSubtensor
 
 from bsvr_pp.core.arrays import Array, Tensor
-from bsvr_pp.core.compiler import rarely_collected
-from bsvr_pp.core.losses import NoiseModel
-from bsvr_pp.core.losses.registry import Loss
-from bsvr_pp.model.gaussian import INTERPRETED, replace_in, replace_in_all, value_of
+from bsvr_pp.model.gaussian import INTERPRETED, replace_in, value_of
 from bsvr_pp.model.gp import Prior, localize
 from bsvr_pp.model.operation import CovarianceGraph
-from bsvr_pp.model.row_kinds import Known
-
-# Compiled functions of a model, with what the model had when they were made.
-_FUNCTIONS: WeakKeyDictionary[pm.Model, tuple[object, dict[str, object]]] = WeakKeyDictionary()
-
-_MAKES = RLock()  # PyTensor makes one function at a time, whatever the number of threads
 
 
 class Compiled:
@@ -78,15 +66,6 @@ def quick(graph: Tensor) -> Tensor:
             unbounded = isinstance(bound, pt.Constant) and bool(np.all(bound.data == np.inf))
             replace[cast(Tensor, variable)] = above if unbounded else pt.minimum(above, high)
     return replace_in(graph, replace)
-
-
-def functions_of(model: pm.Model, structure: object) -> dict[str, object]:
-    """Return the cache of compiled functions of a model; it is emptied if variables were added to the model."""
-    known, functions = _FUNCTIONS.get(model, (None, {}))
-    if known != structure:
-        functions = {}
-        _FUNCTIONS[model] = (structure, functions)
-    return functions
 
 
 def prior_at(prior: Prior, model: pm.Model, matrix: Tensor) -> tuple[CovarianceGraph, Tensor]:
@@ -235,98 +214,3 @@ def _columns_of(values: Array, inputs: Array) -> tuple[int, ...] | None:
             return None
         found.append(int(same[0]))
     return tuple(found)
-
-
-@dataclass(frozen=True, eq=False)
-class CompiledModel:
-    """A support vector model of PyMC as graphs and compiled functions of its hyperparameters and of any rows."""
-
-    model: pm.Model
-    prior: Prior
-    target: str  # name of the observed variable
-    loss: Loss
-    hyperparameters: tuple[str, ...]  # free variables except the latent function
-    columns: Columns  # what the model needs of each row
-    matrix: Tensor  # rows, of which the graphs from ``covariance`` to ``ends`` are functions
-    covariance: CovarianceGraph
-    mean: Tensor
-    parameters: tuple[Tensor, ...]
-    weight: Tensor
-    ends: Known
-    latent: Tensor  # location of the noise, as the model has it
-    noise_data: list[RowData]  # on which the noise depends
-    terms: tuple[Tensor, ...]  # potentials and observed variables of hyperparameters alone
-    of_latent: tuple[str, ...]  # descriptions of what else depends on f (`bsvr_pp.model.reader`)
-    functions: dict[str, object] = field(repr=False)
-
-    def __getstate__(self) -> dict[str, object]:
-        """What a copy has: all but the functions, which it compiles again."""
-        return vars(self) | {"functions": {}}
-
-    @property
-    def K(self) -> Tensor:
-        """Prior covariance of rows that are one block, with its jitter, as a graph."""
-        return self.covariance.matrix
-
-    @property
-    def site_parameters(self) -> tuple[Tensor, ...]:
-        """Parameters of the sites of the training rows, as evidences take them: parameters of the loss, and weights."""
-        return *self.parameters, self.weight
-
-    @property
-    def n_inputs(self) -> int:
-        """Number of inputs d."""
-        return self.columns.n_inputs
-
-    @property
-    def variables(self) -> list[Tensor]:
-        """The hyperparameters' random variables."""
-        return [self.model[name] for name in self.hyperparameters]
-
-    @property
-    def prior_terms(self) -> list[Tensor]:
-        """Variables and potentials of which the joint prior of the hyperparameters is the product."""
-        return [*self.variables, *self.terms]
-
-    @property
-    def values(self) -> list[Tensor]:
-        """Their unconstrained value variables."""
-        return [self.model.rvs_to_values[variable] for variable in self.variables]
-
-    @property
-    def y(self) -> Tensor:
-        """Targets as the model has them."""
-        return self.model.rvs_to_values[self.model[self.target]]
-
-    def prior_at(self, matrix: Tensor) -> tuple[CovarianceGraph, Tensor]:
-        """Prior covariance and prior mean at a matrix of rows, as graphs."""
-        return prior_at(self.prior, self.model, matrix)
-
-    def function[Made](self, key: str, make: Callable[[], Made]) -> Made:
-        """Return the compiled function that ``make`` makes, once for the model."""
-        if key not in self.functions:
-            # Recording who made each node takes a tenth longer.
-            with _MAKES, rarely_collected(), pytensor.config.change_flags(traceback__limit=0):
-                self.functions[key] = make()
-        return cast(Made, self.functions[key])
-
-    def compile(self, outputs: Sequence[Variable], extra: Sequence[Variable] = ()) -> Compiled:
-        """Compile graphs into a function of the constrained hyperparameters, as `compile_on`."""
-        inputs = [variable.type(name=variable.name) for variable in self.variables]
-        graphs = replace_in_all(outputs, dict(zip(self.variables, inputs, strict=True)))
-        return self.compile_on(inputs, graphs, extra)
-
-    def compile_on(
-        self, variables: Sequence[Variable], outputs: Sequence[Variable], extra: Sequence[Variable] = ()
-    ) -> Compiled:
-        """Compile graphs into a function of given variables, the matrix of rows, the model's data, and extra inputs."""
-        shared = data_of(self.model)
-        stand_in = [variable.type() for variable in shared]
-        if shared:
-            outputs = replace_in_all(outputs, dict[Variable, Variable](zip(shared, stand_in, strict=True)))
-        return Compiled([*variables, self.matrix, *stand_in, *extra], outputs)
-
-    def noise_model(self, parameters: Sequence[ArrayLike]) -> NoiseModel:
-        """Noise with the given parameters, numbers or (n,) arrays."""
-        named = zip(self.loss.parameters, (np.asarray(p, dtype=np.float64) for p in parameters), strict=True)
-        return NoiseModel(self.loss, {k: float(p.reshape(-1)[0]) if p.size == 1 else p.ravel() for k, p in named})

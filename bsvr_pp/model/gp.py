@@ -11,6 +11,7 @@ import warnings
 from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass
 from typing import cast
+from weakref import WeakKeyDictionary
 
 import numpy as np
 import pymc as pm
@@ -199,6 +200,17 @@ def factor_of(variable: TensorVariable) -> TensorVariable | None:
         if isinstance(core, _PriorCholesky) and core.prior.name == variable.name:
             return cast(Tensor, ancestor)
     return None
+
+
+_MADE: WeakKeyDictionary[pm.Model, dict[str, tuple[object, object]]] = WeakKeyDictionary()
+
+
+def made_of[Made](model: pm.Model, what: str, held: object, make: Callable[[], Made]) -> Made:
+    """Return what ``make`` makes of a model, once while what it is made of, ``held``, is the same."""
+    known = _MADE.setdefault(model, {})
+    if known.get(what, (None,))[0] != held:
+        known[what] = held, make()
+    return cast(Made, known[what][1])
 
 
 def mark_variables(model: pm.Model) -> None:

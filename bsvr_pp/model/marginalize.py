@@ -47,7 +47,7 @@ from bsvr_pp.core.covariance.covariance import AnyCovariance
 from bsvr_pp.core.docs import shared
 from bsvr_pp.core.losses import NoiseModel
 from bsvr_pp.model.blocks import Blocks
-from bsvr_pp.model.compiled import CompiledModel, data_of
+from bsvr_pp.model.compiled import data_of
 from bsvr_pp.model.distributions import FIXED_BETA
 from bsvr_pp.model.gaussian import above, gradients, replace_in, replace_in_all
 from bsvr_pp.model.gp import copy_model, factor_of, remove_below, set_initial_values
@@ -291,7 +291,7 @@ _REWRITES = ("ShapeOpt", "merge", "canonicalize", "stabilize")
 _PASSES = 2  # the second one merges parts that the first one made equal
 
 
-def can_whiten(problem: CompiledModel) -> bool:
+def can_whiten(problem: Problem) -> bool:
     """Return whether `whiten` can transform the model: f is whitened by its prior, and PyMC can copy the model."""
     return problem.prior.whitened is not None and _can_copy(problem.model)
 
@@ -301,7 +301,7 @@ def _can_copy(model: pm.Model) -> bool:
     return model.parent is None and all(value is None for value in model.rvs_to_initial_values.values())
 
 
-def whiten(problem: CompiledModel, precision: Array, natural_mean: Array) -> pm.Model:
+def whiten(problem: Problem, precision: Array, natural_mean: Array) -> pm.Model:
     """Copy a model with v (`LATENT_COORDINATES`) for u = L⁻¹(f - m), given Gaussian sites τ ≥ 0 and ν (n,) of f - m."""
     model, name = problem.model, problem.prior.whitened
     fgraph, memo = copy_model(model, fgraph_from_model)
@@ -354,7 +354,7 @@ def unit_variance(tube: Number, beta: Number) -> Tensor:
     return second / (a + smooth + tail)
 
 
-def with_noise_coordinates(problem: CompiledModel) -> pm.Model:
+def with_noise_coordinates(problem: Problem) -> pm.Model:
     """Copy a model with `NOISE_COORDINATES` for C and epsilon; return it unchanged if this is not possible."""
     model = problem.model
     if problem.loss.name not in FIXED_BETA or not _can_copy(model):

@@ -1,44 +1,72 @@
 """Support vector models read from PyMC, with their rows and the structure of their covariance.
 
-A `Problem`, made by `bsvr_pp.model.reader`, is a compiled model (`bsvr_pp.model.compiled`) with rows and a partition of
-them into blocks. Functions are compiled once per model; data in `pm.Data` may change.
+A `Problem`, made by `bsvr_pp.model.reader`, has a model as graphs, rows, and a partition of them into blocks. Functions
+are compiled once per model; data in `pm.Data` may change.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from threading import RLock
 from typing import Any, cast
 
 import numpy as np
 import pymc as pm
+import pytensor
 import pytensor.tensor as pt
 from numpy.typing import ArrayLike, NDArray
 from pymc.distributions.continuous import FlatRV, HalfFlatRV
 from pymc.distributions.multivariate import CARRV, ICARRV
 from pymc.logprob.basic import transformed_conditional_logp
+from pytensor.graph.basic import Variable
 from pytensor.graph.replace import graph_replace, vectorize_graph
 from pytensor.graph.rewriting.utils import rewrite_graph
 from pytensor.graph.traversal import ancestors, toposort
 
 from bsvr_pp.core.approximations import Covariance
 from bsvr_pp.core.arrays import Array, ModelError, Tensor, check_unmasked, warn
+from bsvr_pp.core.compiler import rarely_collected
 from bsvr_pp.core.covariance.covariance import AnyCovariance, BlockDiagonal, CrossRoot
 from bsvr_pp.core.losses import NoiseModel
+from bsvr_pp.core.losses.registry import Loss
 from bsvr_pp.model.affine import Affine
 from bsvr_pp.model.blocks import ONE_BLOCK, Blocks, Partition
-from bsvr_pp.model.compiled import Compiled, CompiledModel, quick
-from bsvr_pp.model.gaussian import above, gradients, shape_of, value_of
-from bsvr_pp.model.gp import localize
+from bsvr_pp.model.compiled import Columns, Compiled, RowData, data_of, prior_at, quick
+from bsvr_pp.model.gaussian import above, gradients, replace_in_all, shape_of, value_of
+from bsvr_pp.model.gp import Prior, localize
+from bsvr_pp.model.operation import CovarianceGraph
+from bsvr_pp.model.row_kinds import Known
 from bsvr_pp.model.sources import Sources
 
 Point = dict[str, Array]
+_MAKES = RLock()  # PyTensor makes one function at a time, whatever the number of threads
 
 
 @dataclass(frozen=True, eq=False)
-class Problem(CompiledModel):
-    """A compiled model with rows, values of its `pm.Data`, and blocks between which the prior is independent."""
+class Problem:
+    """A support vector model of PyMC as graphs and compiled functions of its hyperparameters and of any rows.
 
+    It has rows, values of its `pm.Data`, and blocks between which the prior is independent.
+    """
+
+    model: pm.Model
+    prior: Prior
+    target: str  # name of the observed variable
+    loss: Loss
+    hyperparameters: tuple[str, ...]  # free variables except the latent function
+    columns: Columns  # what the model needs of each row
+    matrix: Tensor  # rows, of which the graphs from ``covariance`` to ``ends`` are functions
+    covariance: CovarianceGraph
+    mean: Tensor
+    parameters: tuple[Tensor, ...]
+    weight: Tensor
+    ends: Known
+    latent: Tensor  # location of the noise, as the model has it
+    noise_data: list[RowData]  # on which the noise depends
+    terms: tuple[Tensor, ...]  # potentials and observed variables of hyperparameters alone
+    of_latent: tuple[str, ...]  # descriptions of what else depends on f (`bsvr_pp.model.reader`)
+    functions: dict[str, object] = field(repr=False)
     composite: Affine | None  # parts of a latent function that is no single process
     rows: Array  # values of the matrix of `Columns`, (n, w)
     targets: Array
@@ -49,6 +77,78 @@ class Problem(CompiledModel):
     noise_rowwise: bool = True  # noise, weights and ends of a row depend on the data of this row alone
     _of_rows: dict[object, object] = field(default_factory=dict, repr=False)
     _of_priors: dict[object, object] = field(default_factory=dict, repr=False)
+
+    def __getstate__(self) -> dict[str, object]:
+        """What a copy has: all but the functions, which it compiles again."""
+        return vars(self) | {"functions": {}}
+
+    @property
+    def K(self) -> Tensor:
+        """Prior covariance of rows that are one block, with its jitter, as a graph."""
+        return self.covariance.matrix
+
+    @property
+    def site_parameters(self) -> tuple[Tensor, ...]:
+        """Parameters of the sites of the training rows, as evidences take them: parameters of the loss, and weights."""
+        return *self.parameters, self.weight
+
+    @property
+    def n_inputs(self) -> int:
+        """Number of inputs d."""
+        return self.columns.n_inputs
+
+    @property
+    def variables(self) -> list[Tensor]:
+        """The hyperparameters' random variables."""
+        return [self.model[name] for name in self.hyperparameters]
+
+    @property
+    def prior_terms(self) -> list[Tensor]:
+        """Variables and potentials of which the joint prior of the hyperparameters is the product."""
+        return [*self.variables, *self.terms]
+
+    @property
+    def values(self) -> list[Tensor]:
+        """Their unconstrained value variables."""
+        return [self.model.rvs_to_values[variable] for variable in self.variables]
+
+    @property
+    def y(self) -> Tensor:
+        """Targets as the model has them."""
+        return self.model.rvs_to_values[self.model[self.target]]
+
+    def prior_at(self, matrix: Tensor) -> tuple[CovarianceGraph, Tensor]:
+        """Prior covariance and prior mean at a matrix of rows, as graphs."""
+        return prior_at(self.prior, self.model, matrix)
+
+    def function[Made](self, key: str, make: Callable[[], Made]) -> Made:
+        """Return the compiled function that ``make`` makes, once for the model."""
+        if key not in self.functions:
+            # Recording who made each node takes a tenth longer.
+            with _MAKES, rarely_collected(), pytensor.config.change_flags(traceback__limit=0):
+                self.functions[key] = make()
+        return cast(Made, self.functions[key])
+
+    def compile(self, outputs: Sequence[Variable], extra: Sequence[Variable] = ()) -> Compiled:
+        """Compile graphs into a function of the constrained hyperparameters, as `compile_on`."""
+        inputs = [variable.type(name=variable.name) for variable in self.variables]
+        graphs = replace_in_all(outputs, dict(zip(self.variables, inputs, strict=True)))
+        return self.compile_on(inputs, graphs, extra)
+
+    def compile_on(
+        self, variables: Sequence[Variable], outputs: Sequence[Variable], extra: Sequence[Variable] = ()
+    ) -> Compiled:
+        """Compile graphs into a function of given variables, the matrix of rows, the model's data, and extra inputs."""
+        shared = data_of(self.model)
+        stand_in = [variable.type() for variable in shared]
+        if shared:
+            outputs = replace_in_all(outputs, dict[Variable, Variable](zip(shared, stand_in, strict=True)))
+        return Compiled([*variables, self.matrix, *stand_in, *extra], outputs)
+
+    def noise_model(self, parameters: Sequence[ArrayLike]) -> NoiseModel:
+        """Noise with the given parameters, numbers or (n,) arrays."""
+        named = zip(self.loss.parameters, (np.asarray(p, dtype=np.float64) for p in parameters), strict=True)
+        return NoiseModel(self.loss, {k: float(p.reshape(-1)[0]) if p.size == 1 else p.ravel() for k, p in named})
 
     @property
     def inputs(self) -> Array:

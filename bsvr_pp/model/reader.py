@@ -24,9 +24,9 @@ from pytensor.tensor.elemwise import DimShuffle, Elemwise
 
 from bsvr_pp.core.arrays import ModelError, NotRead, Tensor, check_size, check_spread
 from bsvr_pp.model.affine import Affine, RowValues, affine_of, has_gaussian_mean
-from bsvr_pp.model.compiled import Columns, chosen_rows, data_of, functions_of, prior_at
+from bsvr_pp.model.compiled import Columns, chosen_rows, data_of, prior_at
 from bsvr_pp.model.gaussian import above, gaussian_variables, value_of
-from bsvr_pp.model.gp import Prior, localize, mark_variables, processes_of
+from bsvr_pp.model.gp import Prior, localize, made_of, mark_variables, processes_of
 from bsvr_pp.model.problem import Problem
 from bsvr_pp.model.row_kinds import noise_in, with_known_targets
 from bsvr_pp.model.sources import with_one_target
@@ -102,7 +102,7 @@ def _read(model: pm.Model) -> Problem:
         columns.used(list(parameters)),
         terms,
         of_latent,
-        functions_of(model, structure),
+        made_of(model, "functions", structure, dict[str, object]),
         composite,
         columns.values(columns.inputs)[slice(None) if columns.kept is None else columns.kept],
         np.asarray(value_of(model.rvs_to_values[target]), dtype=np.float64),

@@ -11,7 +11,6 @@ from collections.abc import Callable, Iterator, Sequence
 from functools import cache
 from itertools import islice
 from typing import Any, ClassVar, NamedTuple, cast
-from weakref import WeakKeyDictionary
 
 import numpy as np
 import pymc as pm
@@ -41,10 +40,8 @@ from bsvr_pp.model.distributions import (
     split_weight,
     valid_parameters,
 )
-from bsvr_pp.model.gp import copy_model, localize, remove_below, set_initial_values, share_data
+from bsvr_pp.model.gp import copy_model, localize, made_of, remove_below, set_initial_values, share_data
 from bsvr_pp.model.operation import log_factor
-
-_KNOWN: WeakKeyDictionary[pm.Model, tuple[list[str], pm.Model]] = WeakKeyDictionary()
 
 
 class Kind(NamedTuple):
@@ -208,10 +205,11 @@ def with_known_targets(model: pm.Model) -> pm.Model:
     missing = [v for v in model.free_RVs if any(v.name == missing_name(name) != name for name in observed)]
     if not missing:
         return model
-    names, known = _KNOWN.get(model, ([], model))
-    if names != list(model.named_vars):
-        known = share_data(set_initial_values(_without(model, missing), model), model)
-        _KNOWN[model] = list(model.named_vars), known
+
+    def without() -> pm.Model:
+        return share_data(set_initial_values(_without(model, missing), model), model)
+
+    known = made_of(model, "known targets", list(model.named_vars), without)
     known._coords = dict(model._coords)
     return known
 

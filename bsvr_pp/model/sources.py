@@ -11,7 +11,6 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from itertools import product, zip_longest
 from typing import NamedTuple, cast
-from weakref import WeakKeyDictionary
 
 import numpy as np
 import pymc as pm
@@ -27,7 +26,7 @@ from bsvr_pp.core.losses.registry import LOSSES, Loss
 from bsvr_pp.model.compiled import Compiled, data_of
 from bsvr_pp.model.distributions import observe
 from bsvr_pp.model.gaussian import above, replace_in, replace_in_all, shape_of, value_of
-from bsvr_pp.model.gp import Prior, add_latent, copy_model, localize, remove_below, set_initial_values
+from bsvr_pp.model.gp import Prior, add_latent, copy_model, localize, made_of, remove_below, set_initial_values
 from bsvr_pp.model.row_kinds import Interval, Known, missing_name, noise_in, representative
 
 _APART = 1e-5  # of 1 and the variance of f: what rows of f may have each of its own, and not by their inputs
@@ -66,18 +65,15 @@ class Sources(NamedTuple):
         return {**filled, **data, self.number: np.full(n, chosen)}
 
 
-_STACKED: WeakKeyDictionary[pm.Model, tuple[object, tuple[pm.Model, Sources]]] = WeakKeyDictionary()
-
-
 def with_one_target(
     model: pm.Model, targets: Sequence[Tensor], processes: Mapping[Tensor, Prior]
 ) -> tuple[pm.Model, Sources]:
     """The model with the rows of several targets in one observed variable, made once for its data and dims."""
     held = [(np.shape(v.get_value()), hash(np.asarray(v.get_value()).tobytes())) for v in data_of(model)]
     key = [*model.named_vars], held, [int(value_of(size)) for size in model.dim_lengths.values()]
-    if _STACKED.get(model, (None,))[0] != key:
-        _STACKED[model] = key, _Stack(model, [_read(model, v) for v in targets], processes).stacked()
-    return _STACKED[model][1]
+    return made_of(
+        model, "one target", key, lambda: _Stack(model, [_read(model, v) for v in targets], processes).stacked()
+    )
 
 
 class _Target(NamedTuple):

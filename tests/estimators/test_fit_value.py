@@ -13,7 +13,6 @@ import bsvr_pp as bp
 from bsvr_pp.estimators import training_data
 from bsvr_pp.inference.prediction import neighbours
 from bsvr_pp.inference.protocol import Integrates, MatchesMoments
-from bsvr_pp.model.compiled import CompiledModel
 from bsvr_pp.model.problem import Problem
 
 FAST = {"restarts": 1, "random_state": 0}
@@ -42,7 +41,7 @@ def counted(monkeypatch):
 
         return call
 
-    for name, (owner, attribute) in zip(found, (*places, (CompiledModel, "compile_on")), strict=True):
+    for name, (owner, attribute) in zip(found, (*places, (Problem, "compile_on")), strict=True):
         monkeypatch.setattr(owner, attribute, counting(name, getattr(owner, attribute)))
     return found
 
