@@ -12,7 +12,6 @@ of two inputs do not belong to one model, so there are no joint draws.
 
 from __future__ import annotations
 
-from math import log1p, sqrt
 from typing import NamedTuple
 
 import numpy as np
@@ -176,11 +175,11 @@ def of_sites(K: Structure, sites: Array) -> Array:
 def fixed_point(K: Structure, t: Array, pieces: Pieces, target: float, start: Array) -> tuple[Outcome, Array]:
     """Find the fixed point for t = y - mean from the sites (ν, τ) of ``start``, 0 for the prior; derivatives by all."""
     n = t.shape[0]
-    a, nu, tau = np.zeros(n), start[0].copy(), start[1].copy()
+    a, now = np.zeros(n), np.concatenate((start[1], start[0]))
+    tau, nu = now[:n], now[n:]
     damping, most, best, last, since = 1.0, 1.0, np.inf, np.inf, 0
     out_value, out_a, out_tau = -np.inf, a.copy(), tau.copy()
     out_parameters = np.zeros((pieces.d_energy.shape[0] + 2, n))
-    step = np.empty(2 * n)
     past_sites, past_steps, n_past = np.empty((_MEMORY + 1, 2 * n)), np.empty((_MEMORY + 1, 2 * n)), 0
     sweep, latest = 0, False  # whether the sites factored last are the best
     sites = factor_sites(K, tau, _points(K, tau))
@@ -192,9 +191,9 @@ def fixed_point(K: Structure, t: Array, pieces: Pieces, target: float, start: Ar
         sweep += 1
         accuracy = max(target, min(1e-2 * last, 1e-4))
         mu = _refine(K, tau, nu, a, sites, 1 if accuracy > TARGET else 2)
-        here = _moments(t, pieces, tau, a, mu, marginals(K, sites, inverse, accuracy), sites.log_det)
+        here = _moments(t, pieces, now, a, mu, marginals(K, sites, inverse, accuracy), sites.log_det)
         mismatch = here.mismatch
-        if not np.isfinite(here.value + np.sum(here.score) + np.sum(here.tilted)):  # max() passes over NaN
+        if not here.finite:
             break
         since = 0 if mismatch < 0.9 * best else since + 1
         latest = mismatch < best
@@ -207,19 +206,13 @@ def fixed_point(K: Structure, t: Array, pieces: Pieces, target: float, start: Ar
         if best <= target or (rounded and since >= 8) or since >= _PATIENCE:
             break
         scale = np.concatenate((here.variance, np.sqrt(here.variance)))  # of τ and ν, so that all points count alike
-        for i in range(n):
-            v, mean = here.cavity_variance[i], here.cavity_mean[i]
-            precision = max(1.0 / here.tilted[i] - 1.0 / v, 0.0)
-            step[i] = precision - tau[i]
-            step[n + i] = here.score[i] + precision * (mean + v * here.score[i]) - nu[i]
         if mismatch > last:
             n_past = 0  # forget the past after a step that was worse
         last = mismatch
         if damping > 0.5 and mismatch < _NEAR:
-            n_past = _accelerate(tau, nu, step, scale, past_sites, past_steps, n_past)
+            n_past = _accelerate(now, here.step, scale, past_sites, past_steps, n_past)
         else:
-            tau += damping * step[:n]
-            nu += damping * step[n:]
+            now += damping * here.step
             n_past = 0
         sites, latest = factor_sites(K, tau, _points(K, tau)), False
     if not latest:
@@ -240,59 +233,50 @@ def _points(K: Structure, tau: Array) -> NDArray[np.int64]:
 
 
 class _Moments(NamedTuple):
-    """The moments of a sweep: posterior, cavity and tilted, the score d log Z/d(cavity mean), and the evidence."""
+    """The evidence of a sweep, its mismatch of moments, and what follows from them."""
 
     value: float
     mismatch: float
-    variance: Array
-    cavity_mean: Array
-    cavity_variance: Array
-    score: Array
-    tilted: Array
-    parameters: Array
+    finite: bool
+    variance: Array  # of the posterior
+    step: Array  # (2n,), to the sites τ and ν with the moments of the factors
+    parameters: Array  # derivatives of the evidence
 
 
 @compiled
 def _moments(
-    t: Array, pieces: Pieces, tau: Array, a: Array, mu: Array, variances: tuple[Array, Array], log_det: float
+    t: Array, pieces: Pieces, now: Array, a: Array, mu: Array, variances: tuple[Array, Array], log_det: float
 ) -> _Moments:
-    """Return moments at the sites τ and a, with μ = K·a, from posterior and cavity variances."""
+    """Return moments at the sites τ and ν (2n,) and a, with μ = K·a, from posterior and cavity variances."""
+    tau, nu = now[: t.shape[0]], now[t.shape[0] :]
     least = 1e-20 * max(np.max(t * t), 1e-200)  # variance used for 0, such as a linear kernel at 0
     variance, cavity_variance = np.maximum(variances[0], least), np.maximum(variances[1], least)
     cavity_mean = mu - cavity_variance * a
     log_z, score, _, tilted, d_parameters = tilted_moments(t - cavity_mean, cavity_variance, pieces)
-    mismatch, value = 0.0, -0.5 * np.dot(a, mu) - 0.5 * log_det
-    for i in range(t.shape[0]):
-        v = cavity_variance[i]
-        matched = cavity_mean[i] + v * score[i]
-        change = abs(max(1.0 / tilted[i] - 1.0 / v, 0.0) - tau[i])  # of tilted[i] / variance[i] if it is > 0
-        mismatch = max(mismatch, abs(matched - mu[i]) / sqrt(variance[i]), change * variance[i])
-        value += log_z[i] + 0.5 * log1p(v * tau[i]) + 0.5 * v * a[i] * a[i]
-    return _Moments(value, mismatch, variance, cavity_mean, cavity_variance, score, tilted, d_parameters)
+    matched, precision = cavity_mean + cavity_variance * score, np.maximum(1.0 / tilted - 1.0 / cavity_variance, 0.0)
+    step = np.concatenate((precision - tau, score + precision * matched - nu))
+    # The second is the change of tilted / variance where this is > 0.
+    mismatch = max(np.max(np.abs(matched - mu) / np.sqrt(variance)), np.max(np.abs(precision - tau) * variance))
+    value = np.sum(log_z + 0.5 * np.log1p(cavity_variance * tau) + 0.5 * cavity_variance * a * a)
+    value -= 0.5 * np.dot(a, mu) + 0.5 * log_det
+    finite = bool(np.isfinite(value + np.sum(score) + np.sum(tilted)))
+    return _Moments(value, mismatch, finite, variance, step, d_parameters)
 
 
-@separate(types.int64, VECTOR, VECTOR, VECTOR, VECTOR, MATRIX, MATRIX, types.int64)
-def _accelerate(
-    tau: Array, nu: Array, step: Array, scale: Array, past_sites: Array, past_steps: Array, n_past: int
-) -> int:
-    """Accelerate the sites in place (Anderson 1965), by least squares; return how many sweeps it remembers."""
-    n = tau.shape[0]
-    if n_past == _MEMORY + 1:
-        n_past -= 1
-        for p in range(n_past):
-            for i in range(2 * n):
-                past_sites[p, i], past_steps[p, i] = past_sites[p + 1, i], past_steps[p + 1, i]
-    m = n_past
-    for i in range(n):
-        past_sites[m, i], past_sites[m, n + i] = tau[i], nu[i]
-        past_steps[m, i], past_steps[m, n + i] = step[i], step[n + i]
-    new = past_sites[m] + step
+@separate(types.int64, VECTOR, VECTOR, VECTOR, MATRIX, MATRIX, types.int64)
+def _accelerate(now: Array, step: Array, scale: Array, past_sites: Array, past_steps: Array, n_past: int) -> int:
+    """Accelerate the sites τ and ν in place (Anderson 1965), by least squares; return how many sweeps it remembers."""
+    m = min(n_past, _MEMORY)
+    for p in range(m if n_past > m else 0):
+        for i in range(now.size):
+            past_sites[p, i], past_steps[p, i] = past_sites[p + 1, i], past_steps[p + 1, i]
+    for i in range(now.size):
+        past_sites[m, i], past_steps[m, i] = now[i], step[i]
+    new = now + step
     if m > 0:
         changes = (past_steps[1 : m + 1] - past_steps[:m]) * scale
         normal, right = np.dot(changes, changes.T), np.dot(changes, step * scale)
-        size = 0.0
-        for p in range(m):
-            size = max(size, normal[p, p])
+        size = np.max(np.diag(normal))
         for p in range(m):
             normal[p, p] += 1e-14 * size
         weights = right.reshape(1, m)
@@ -300,10 +284,9 @@ def _accelerate(
             cholesky_solve(normal, weights)
             for p in range(m):
                 new -= weights[0, p] * (past_sites[p + 1] - past_sites[p] + past_steps[p + 1] - past_steps[p])
-    for i in range(n):
-        tau[i] = max(new[i], 0.0)
-        nu[i] = new[n + i]
-    return n_past + 1
+    for i in range(now.size):
+        now[i] = max(new[i], 0.0) if 2 * i < now.size else new[i]  # the first half is τ
+    return m + 1
 
 
 @separate(types.Tuple((OUTCOME, GRADIENTS)), STRUCTURE, VECTOR, PIECES, MATRIX, types.float64)
