@@ -32,7 +32,7 @@ from bsvr_pp.model.priors import (
 )
 from bsvr_pp.model.row_kinds import Ordinal
 
-_COMMON, _OWN = 9.0, 0.25  # of labels, variances of the log lengthscales: of the common factor, and of each
+_COMMON, _OWN = 9.0, 0.12  # of labels, variances of log lengthscales near equal ones: of all together, and of each
 _START = 3.0  # of these variances: at the mean of their prior, 900, mean field does not converge with wrong labels
 _REACH = 6.0  # of labels, median of the distance over which their log odds grow beyond |f| = 1
 # Equal rows share one jitter, but not those with the other label: with 1e-5 known labels had the evidence of two
@@ -56,15 +56,16 @@ def default_label_model(
 
     where k is exp(-½|u - u'|²) or another kernel with k(u, u) = 1. Without the linear part a smooth boundary requires a
     large amplitude and long lengthscales, and the evidence hardly depends on these lengthscales. All hyperparameters
-    are log-normal:
+    are log-normal, except lengthscales:
 
     - ``C`` around log 2 within a factor e: there ν, the probability that a label is known, is 0.8 both at f = 0 and for
       large |f|, and the model is nearest to a model with sigmoid labels;
     - ``amplitude`` and ``linear`` around 10 within e³, so that log odds are a few units;
     - ``reach`` of `KnownLabel` around 6 within a factor e: far from the boundary 0.4 % of the labels are wrong;
     - ``offset``, the variance B² of Sollich 2002, (3), around 1 within e;
-    - ``log_lengthscale``: the lengthscales are around w·√(2d) within e³, with the standard deviation w of each of d
-      inputs, and around each other within √e.
+    - ``log_lengthscale``: the lengthscales are around w·√(2d), with the standard deviation w of each of d inputs. They
+      have a t distribution with d degrees of freedom. Near its mode it is the normal distribution with a common factor
+      of variance 9, and variances of .12 around it; far from it all may differ more.
 
     Parameters
     ----------
@@ -143,8 +144,9 @@ def _label_covariance(kernel: str | ProductKernel, inputs: Inputs) -> pm.gp.cov.
     amplitude = pm.LogNormal("amplitude", np.log(10.0), 3.0, initval=_START) if kernel != product else None
     linear = pm.LogNormal("linear", np.log(10.0), 3.0, initval=_START)
     if inputs.ard and d > 1:
-        factor = np.linalg.cholesky(_COMMON + _OWN * np.eye(d))
-        lengthscale = pm.math.exp(of_inputs(pm.MvNormal("log_lengthscale", centre, chol=factor), inputs.tied))
+        factor = np.linalg.cholesky(2.0 * (_COMMON + _OWN * np.eye(d)))  # twice, for this curvature at the mode
+        lengthscale = pm.MvStudentT("log_lengthscale", nu=float(d), mu=centre, chol=factor)
+        lengthscale = pm.math.exp(of_inputs(lengthscale, inputs.tied))
     else:
         lengthscale = pm.math.exp(pm.Normal("log_lengthscale", centre.mean(), np.sqrt(_COMMON + _OWN)))
     line = covariance_of(product, inputs, lengthscale, linear, 1.0)

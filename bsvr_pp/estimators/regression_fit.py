@@ -31,7 +31,7 @@ from bsvr_pp.estimators.outliers import (
     listed,
     robust_width,
 )
-from bsvr_pp.estimators.standard_fit import FOLDS, StandardFit, StandardModel, integrated
+from bsvr_pp.estimators.standard_fit import StandardFit, StandardModel, integrated
 from bsvr_pp.estimators.training_data import TrainingData, Units
 from bsvr_pp.estimators.validation import NO_DIRECTIONS, Columns, Directions
 from bsvr_pp.inference.approximate import solve_at
@@ -66,6 +66,7 @@ _ALIKE = 2.0  # largest ratio of the shares of rows of far wider noise in all ro
 _INTEGRATED = 250  # largest number of rows whose hyperparameters are integrated out,
 _FEW = Integrated(points=32, kept=12)  # in this way: more points gain little (the benchmark "integrated")
 _EACH = 4  # rows for each lengthscale below which rows that are left out judge these (docs/defaults.md),
+_FOLDS = 3  # in parts, in turn,
 _BEHIND = 1.6  # and a loss in one part, relative to the best, from which the others are not needed
 _VALUES, _ROWS = 3, 10  # largest number of values of targets that are few, and smallest number of rows that say so
 _SKEWED = 4.0  # standard errors by which few rows miss their mean if their noise has scales
@@ -451,7 +452,7 @@ def _judged_by_left_out(
     The evidence of almost as many lengthscales as rows prefers some that predict nothing, and leaves no noise.
     """
     n = len(rows.y)
-    parts = [others for _, others in KFold(FOLDS, shuffle=True, random_state=0).split(rows.y)]
+    parts = [others for _, others in KFold(_FOLDS, shuffle=True, random_state=0).split(rows.y)]
 
     def judge(ard: bool, others: NDArray[np.intp]) -> Array:
         """Return loss, mean and deviation (3, m) of rows that the fit leaves out; widths are learned afterwards."""
@@ -462,7 +463,7 @@ def _judged_by_left_out(
         return np.vstack([rows.weight[others] * np.abs(rows.y[others] - mean), mean, deviation])
 
     def of_all(ard: bool) -> Array:
-        others = spec.local.each_fit(lambda k: judge(ard, parts[k + 1]), FOLDS - 1, first=0, together=True)
+        others = spec.local.each_fit(lambda k: judge(ard, parts[k + 1]), _FOLDS - 1, first=0, together=True)
         return np.hstack([begun[ard], *others])
 
     begun = {ard: judge(ard, parts[0]) for ard in kinds}

@@ -40,7 +40,6 @@ from bsvr_pp.model.priors import Inputs, Kernel, Tied, standard_model, taken_by_
 from bsvr_pp.model.problem import Point, Problem
 from bsvr_pp.model.reader import read_model
 
-FOLDS = 3  # parts of the rows that are left out in turn
 _LEAST = 20  # number of rows of which some can be left out
 _OF_LABELS = "hinge", "known_label"
 

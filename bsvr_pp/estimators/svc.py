@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from copy import deepcopy
 from dataclasses import KW_ONLY, dataclass, replace
 from functools import cached_property
 from math import fsum
@@ -16,7 +15,6 @@ from scipy.sparse import csr_array
 from scipy.special import expit, logit
 from scipy.stats import entropy
 from sklearn.base import BaseEstimator, ClassifierMixin
-from sklearn.model_selection import StratifiedKFold
 from sklearn.utils.class_weight import compute_class_weight
 
 from bsvr_pp.classification.default_models import DEVIATION
@@ -31,7 +29,7 @@ from bsvr_pp.core.losses.registry import label_log_odds, label_probability
 from bsvr_pp.estimators.base import LocalBlocks, SavedClassifier, check_prior, seeded, warn_unless_converged
 from bsvr_pp.estimators.coupling import LEAST, Coupling
 from bsvr_pp.estimators.matrices import MatrixOption
-from bsvr_pp.estimators.standard_fit import FOLDS, OfStandardModel, StandardFit, StandardModel, factors_of
+from bsvr_pp.estimators.standard_fit import OfStandardModel, StandardFit, StandardModel, factors_of
 from bsvr_pp.estimators.training_data import TrainingData, Units, merge_rows
 from bsvr_pp.estimators.validation import (
     Columns,
@@ -54,7 +52,6 @@ from bsvr_pp.model.problem import Point
 
 _NONE = 1e-12  # weight of a row without labels
 _STARTS = 3  # of a repeated search after one without success
-_EACH = 3  # rows for each lengthscale below which rows that are left out judge these: with four nothing was gained
 _ALIKE = 3  # classes whose hyperparameters start the next search: half the time, less than a nat of evidence
 
 
@@ -180,9 +177,8 @@ class BayesianSVC(OfStandardModel, SavedClassifier, ClassifierMixin, BaseEstimat
     probability : {"average", "mean", "map"}
         The average over the posterior (33), or the probability at its mean (36), or by the machine (37). `predict`
         gives the most probable class.
-    ard : bool or "auto"
-        Whether each input has its own lengthscale. "auto" is True; with fewer than three rows for each input of a dense
-        fit by the pointwise evidence, rows that are left out decide (docs/defaults.md).
+    ard : bool
+        Whether each input has its own lengthscale.
     steps : int
         Steps of the optimiser of Sollich's evidences; 0 uses the centre of the hyperpriors.
     class_weight : dict, "balanced" or None
@@ -252,7 +248,7 @@ class BayesianSVC(OfStandardModel, SavedClassifier, ClassifierMixin, BaseEstimat
     C: float | None = None
     evidence: Literal["pointwise", "conditional", "joint", "naive"] = "pointwise"
     probability: Literal["average", "mean", "map"] = "average"
-    ard: bool | Literal["auto"] = "auto"
+    ard: bool = True
     steps: int = 50
     class_weight: dict[Any, float] | Literal["balanced"] | None = None
     blocks: LocalBlocks | int | Literal["auto"] | None = "auto"
@@ -293,8 +289,7 @@ class BayesianSVC(OfStandardModel, SavedClassifier, ClassifierMixin, BaseEstimat
             remedy = NO_BLOCKS if self._likelihood() == "hinge" else "blocks='auto' fits them in blocks"
             check_memory("BayesianSVC", len(rows.y), remedy)
         with threads_for(len(rows.X)), local.threads():
-            ard = self._chosen_lengthscales(rows, classes, columns, size, rng) if self.ard == "auto" else bool(self.ard)
-            fit = self._fit_rows(rows, classes, columns, size, rng, ard)
+            fit = self._fit_rows(rows, classes, columns, size, rng)
         for each in fit.binaries:
             if each.model.noise == "known_label":
                 warn_unless_converged(each.found, each.method)
@@ -307,12 +302,11 @@ class BayesianSVC(OfStandardModel, SavedClassifier, ClassifierMixin, BaseEstimat
         columns: Columns,
         size: int | None,
         rng: np.random.Generator,
-        ard: bool,
     ) -> LabelFit:
         """Fit each class against the rest, from the largest on."""
         units = Units.of(rows, columns.tied)
         rows = rows.in_units(units)
-        parts, model = self._binary_rows(rows, classes), self._model(rows, columns, ard)
+        parts, model = self._binary_rows(rows, classes), self._model(rows, columns)
         order, seeds, alike = _by_size(parts), rng.spawn(len(parts)), list[Point]()
 
         def fit_class(i: int) -> BinaryFit:
@@ -324,25 +318,6 @@ class BayesianSVC(OfStandardModel, SavedClassifier, ClassifierMixin, BaseEstimat
         together = model.noise == "known_label"
         found = self._local().each_fit(fit_class, len(parts), first=_ALIKE, together=together)
         return LabelFit(classes, units, rows, [found[i] for i in np.argsort(order)])
-
-    def _chosen_lengthscales(
-        self, rows: TrainingData, classes: Labels, columns: Columns, size: int | None, rng: np.random.Generator
-    ) -> bool:
-        """Return whether each input has a lengthscale: few rows for each are judged by log losses where left out."""
-        alone, codes = self._model(rows, columns, True), rows.y.astype(np.intp)
-        counts = np.bincount(codes, minlength=classes.size)
-        if size is not None or alone.noise != "known_label" or not alone.has_few(rows, _EACH) or counts.min() < FOLDS:
-            return True
-        losses, every = np.zeros(2), np.arange(len(codes))
-        for _, others in StratifiedKFold(FOLDS, shuffle=True, random_state=0).split(rows.X, codes):
-            some = rows.taken(~np.isin(every, others))
-            for k, ard in enumerate((True, False)):
-                fit = self._fit_rows(some, classes, columns, None, deepcopy(rng), ard)
-                X = fit.units.inputs(rows.X[others])
-                odds = np.stack([each.log_odds(X, "average", None) for each in fit.binaries], axis=1)
-                known = fit.coupling.join(expit(odds))[np.arange(len(others)), codes[others]]
-                losses[k] -= rows.weight[others] @ np.log(known)
-        return bool(losses[0] <= losses[1])
 
     def _check_options(self) -> None:
         check_choice("evidence", self.evidence, ("pointwise", "conditional", "joint", "naive"))
@@ -380,10 +355,10 @@ class BayesianSVC(OfStandardModel, SavedClassifier, ClassifierMixin, BaseEstimat
         positive = [1] if classes.size == 2 else range(classes.size)
         return [replace(rows, y=np.where(rows.y == k, 1.0, -1.0)) for k in positive]
 
-    def _model(self, rows: TrainingData, columns: Columns, ard: bool) -> StandardModel:
+    def _model(self, rows: TrainingData, columns: Columns) -> StandardModel:
         automatic = self.kernel == "auto"
         kernel = columns.kernel(cast(Kernel, "rbf" if automatic else self.kernel), DEVIATION)
-        model = StandardModel(self._likelihood(), kernel, ard, C=self.C, tied=columns.tied)
+        model = StandardModel(self._likelihood(), kernel, self.ard, C=self.C, tied=columns.tied)
         return model.suited(rows, automatic=automatic and model.noise == "known_label")
 
     def _fits_on_scales(self) -> Sequence[StandardFit]:
@@ -423,9 +398,7 @@ class BayesianSVC(OfStandardModel, SavedClassifier, ClassifierMixin, BaseEstimat
         units, classes = Units(learned["mean_"], learned["scale_"]), learned["classes_"]
         parts = self._binary_rows(rows, classes)
         trees = [result] if len(parts) == 1 else [result.children[f"class_{k}"] for k in range(len(parts))]
-        lengthscale = trees[0]["posterior"].get("log_lengthscale")
-        own = lengthscale is None or lengthscale.ndim > 2  # chain, draw, input
-        model = self._model(rows, columns, bool(self.ard) and own)
+        model = self._model(rows, columns)
         pairs = zip(parts, trees, strict=True)
         found = [BinaryFit.of_result(model, units, part, method_of(tree), tree) for part, tree in pairs]
         return LabelFit(classes, units, rows, found)
