@@ -405,22 +405,25 @@ class RowValues:
         return {name for name in some if self._is_diagonal(name)}, False
 
     def follows(self, chosen: Sequence[str] = ()) -> bool:
-        """Whether a row has all from its data and from the same row of some leaves."""
-        index = self._rng.integers(self._n, size=self._n + 1)
-        none = {name: np.zeros(index.size) for name in chosen}
+        """Whether a row has all from its data and from the same row of some leaves, and nothing from other rows."""
+        halves = np.array_split(self._rng.permutation(self._n), 2)  # one of which lacks any row, such as the largest
         try:
-            for point, offset, _ in self._known:
-                taken = self(point, index, **none)
-                if not _same(taken, offset[index], np.ptp(offset), taken):
-                    return False
-                for name, values in self._random.items():  # each alone, as their units may differ
-                    share = self(point, **{name: values}) - offset
-                    own = {name: values[index] if name in chosen else values}
-                    found = self(point, index, **(none | own)) - taken
-                    if not _same(found, share[index], np.abs(share).max(), taken):
-                        return False
+            return all(self._follow(self._rng.choice(half, self._n + 1), chosen) for half in halves if half.size)
         except _NOT_THERE:  # shapes that do not follow the rows
             return False
+
+    def _follow(self, index: Rows, chosen: Sequence[str]) -> bool:
+        none = {name: np.zeros(index.size) for name in chosen}
+        for point, offset, _ in self._known:
+            taken = self(point, index, **none)
+            if not _same(taken, offset[index], np.ptp(offset), taken):
+                return False
+            for name, values in self._random.items():  # each alone, as their units may differ
+                share = self(point, **{name: values}) - offset
+                own = {name: values[index] if name in chosen else values}
+                found = self(point, index, **(none | own)) - taken
+                if not _same(found, share[index], np.abs(share).max(), taken):
+                    return False
         return True
 
     def _responses(self, name: str) -> Iterator[tuple[Array, ...]]:

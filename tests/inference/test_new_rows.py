@@ -137,6 +137,20 @@ def test_a_vector_that_is_not_computed_from_data_is_refused(rows):
         bp.predict(result, np.linspace(-1, 1, rows)[:, None], model=model)
 
 
+@pytest.mark.parametrize("extreme", ["max", "min"])
+@pytest.mark.parametrize("part", ["mu", "C"])
+def test_an_extreme_of_the_training_rows_is_refused_at_new_rows(extreme, part):
+    """Some random rows have it, and a new row alone has another."""
+    with pm.Model() as model:
+        size = pm.Data("size", np.linspace(1.0, 3.0, N))
+        share, f = size / getattr(size, extreme)(), bp.GP(cov_func=pm.gp.cov.ExpQuad(1, ls=1.0)).prior("f", X=X)
+        mu, C = (f + share, 5.0) if part == "mu" else (f, 5.0 * share)
+        bp.Huber("y", mu=mu, C=C, epsilon=0.1, observed=np.sin(X[:, 0]))
+    result = bp.fit(bp.MeanField(), model, progressbar=False)
+    with pytest.raises(ValueError, match="(mu has a value for each training row|point, which says nothing about)"):
+        bp.predict(result, NEW, model=model, data={"size": NEW_SIZE})
+
+
 def test_data_that_give_the_noise_a_bad_value_are_no_vector():
     """The error is that of the value, and not that the noise has one for each training point."""
     model = build("soft")
