@@ -806,6 +806,7 @@ PUBLIC = {
         (lambda s: bp.recover_latent(s.result, model="a"), "model must be a pm.Model, got str"),
         (lambda s: bp.recover_latent(s.result, model=s.model), "the model has no targets made by bp.marginalize"),
         (lambda s: bp.recover_latent(s.result, model=s.marginal, X_new=Y), r"X_new must be an \(n_new, 1\) array"),
+        (lambda s: bp.recover_latent(s.result, model=s.marginal, X_new=X, data={"a": X}), "data has no 'a' of the"),
         *seeds(lambda s, seed: bp.recover_latent(s.result, model=s.marginal, random_seed=seed)),
     ],
     "log_evidence": [

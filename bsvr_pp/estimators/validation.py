@@ -315,17 +315,23 @@ def regression_data(
         check_varies(name, rows.y)
         for note in Encoding.codes_of(name, rows.y, "leave these rows out"):
             warn(note)
-    repeated = max(int(np.sum(rows.place >= 0)) - len(rows.y) for rows in each.values())
-    if all(rows.counted for rows in each.values()):
-        warn_of_repeated(repeated, given.size)
+    rows = max(each.values(), key=lambda rows: rows.weight.sum() - len(rows.y))
+    warn_of_repeated(rows.weight.sum() - len(rows.y), rows.weight.sum(), weighted=not rows.counted)
     return list(each.values()), replace(columns, targets=targets.names)
 
 
-def warn_of_repeated(repeated: int, n: int) -> None:
-    """Warn of many repeated rows of n."""
-    if repeated >= _REPEATED * n:
+def warn_of_repeated(repeated: float, n: float, *, weighted: bool = False) -> None:
+    """Warn of many repeated rows of n, or of weights that mean as many."""
+    if repeated < _REPEATED * n:
+        return
+    if weighted:
         warn(
-            f"{repeated} of {n} rows repeat others, targets included, and count as measurements of their own: "
+            f"sample_weight has the sum {n:.3g} for {n - repeated:.0f} different rows, whose targets then count as "
+            "repeated measurements without noise: divide the weights by their mean, if they are no counts"
+        )
+    else:
+        warn(
+            f"{repeated:.0f} of {n:.0f} rows repeat others, targets included, and count as measurements of their own: "
             "drop_duplicates() leaves them out, if a table was joined twice"
         )
 

@@ -32,6 +32,7 @@ def recover_latent(
     *,
     model: pm.Model,
     X_new: ArrayLike | None = None,
+    data: Mapping[str, ArrayLike] | None = None,
     dims: str | Sequence[str] = "obs_new",
     coords: Mapping[str, Any] | None = None,
     random_seed: int | np.random.Generator | None = None,
@@ -48,6 +49,8 @@ def recover_latent(
     X_new : (n_new, d) array, optional
         New inputs at which the latent function is drawn as well. Given the hyperparameters, these draws are independent
         of those at the training inputs.
+    data : dict, optional
+        Data of the model on which f depends, by name, at the new rows, as in `bp.predict`.
     dims, coords : str, dict, optional
         Name of the dimension of the new rows, and its coordinate by this name, by default row numbers.
     random_seed : int or Generator, optional
@@ -58,16 +61,17 @@ def recover_latent(
     Returns
     -------
     DataTree
-        The samples with additions. ``posterior`` has f, its Deterministics and ``f_new``; ``log_likelihood`` has the
-        pointwise log p(y_i|f_i). ``leave_one_out`` has log p(y_i|y_-i, hyperparameters) from the cavities.
-        ``latent_draws`` has dual_coef, site_precision and the log evidence of each draw.
+        The samples with additions. ``posterior`` has f, its Deterministics and ``f_new``, or ``mu_new`` of a location
+        with other parts. ``log_likelihood`` has the pointwise log p(y_i|f_i). ``leave_one_out`` has log p(y_i|y_-i,
+        hyperparameters) from the cavities. ``latent_draws`` has dual_coef, site_precision and the log evidence of each
+        draw.
 
     Raises
     ------
     ModelError
         If the model was not made by `marginalize`.
     ValueError
-        If the samples lack a hyperparameter of the model, or X_new, dims or coords do not fit it.
+        If the samples lack a hyperparameter of the model, or X_new, data, dims or coords do not fit it.
     TypeError
         If samples is not a DataTree with a posterior, or model is not a model.
 
@@ -85,8 +89,8 @@ def recover_latent(
     _check_data(samples, model)
     problem = read_model(share_data(copy_model(record.problem.model, clone_model), model))
     new = None
-    if X_new is not None:
-        X, taken = new_rows(problem, X_new), {"chain", "draw", *problem.model.coords}
+    if X_new is not None or data:
+        X, taken = new_rows(problem, X_new, data), {"chain", "draw", *problem.model.coords}
         new = X, *dim_of_new_rows(len(X), taken, dims=dims, coords=coords)
     return recover(problem, samples, record.method, generator(random_seed), progressbar, new)
 

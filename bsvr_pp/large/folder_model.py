@@ -296,6 +296,10 @@ class FolderModel(TargetPredictions):
         noise, inverse = self._fit.first.noise_at(point), point["inverse_lengthscale"]
         vars(self).update(copied(hyperparameters(noise, inverse, units, self._columns)))
 
+    def __reduce__(self) -> tuple[object, ...]:
+        """The folder, which is opened again, and the options of predictions."""
+        return type(self), (self.folder,), {"blocks": self.blocks, "noise_scales": self.noise_scales}
+
     def _checked(self) -> FolderFit:
         check_flag("noise_scales", self.noise_scales)
         return self._fit

@@ -199,8 +199,10 @@ def test_weights_and_repeated_rows():
     with pytest.warns(UserWarning, match=r"40 of 80 rows repeat others.*drop_duplicates\(\)") as said:
         clone(svr).fit(X.iloc[twice], Y.iloc[twice])
     assert said[0].filename == __file__
-    with warnings.catch_warnings(action="error"):
+    with pytest.warns(UserWarning, match="the sum 80 for 40 different rows.*divide the weights by their"):
         clone(svr).fit(X, Y, sample_weight=np.full(N, 2.0))
+    with warnings.catch_warnings(action="error"):
+        clone(svr).fit(X, Y, sample_weight=np.full(N, 1.9))
         rows = np.random.default_rng(1).integers(N, size=N)  # of a bootstrap
         clone(svr).fit(X.iloc[rows], Y.iloc[rows])
 

@@ -8,7 +8,7 @@ import xarray as xr
 from scipy import integrate, stats
 
 import bsvr_pp as bp
-from bsvr_pp.inference.prediction.component import noise_of_rows, rowwise_data
+from bsvr_pp.inference.prediction.component import new_rows, noise_of_rows, rowwise_data
 from bsvr_pp.inference.result import from_samples
 from bsvr_pp.losses import soft_insensitive
 from bsvr_pp.model.reader import read_model
@@ -147,7 +147,7 @@ def test_an_extreme_of_the_training_rows_is_refused_at_new_rows(extreme, part):
         mu, C = (f + share, 5.0) if part == "mu" else (f, 5.0 * share)
         bp.Huber("y", mu=mu, C=C, epsilon=0.1, observed=np.sin(X[:, 0]))
     result = bp.fit(bp.MeanField(), model, progressbar=False)
-    with pytest.raises(ValueError, match="(mu has a value for each training row|point, which says nothing about)"):
+    with pytest.raises(ValueError, match=r"(mu has a value for each training row|point, which says nothing about)"):
         bp.predict(result, NEW, model=model, data={"size": NEW_SIZE})
 
 
@@ -170,7 +170,7 @@ def test_data_that_are_missing_unknown_or_of_another_length_are_named():
         ({"size": [1.0, np.nan, 1.0, 1.0]}, r"data\['size'\] must be finite, got nan"),
     ):
         with pytest.raises(ValueError, match=message):
-            noise_of_rows(problem, NEW, data)
+            noise_of_rows(problem, new_rows(problem, NEW, data), data)
 
 
 def test_outputs_in_one_process_have_their_own_noise():

@@ -67,6 +67,20 @@ def test_draws_have_the_moments_of_the_posterior(marginal):
         np.testing.assert_allclose(draws.var(axis=0) / variance, 1.0, atol=0.4)
 
 
+def test_new_rows_have_their_own_data():
+    """The draws are those of the location."""
+    with pm.Model() as model:
+        size, f = pm.Data("size", np.ones(N)), bp.GP(cov_func=pm.gp.cov.ExpQuad(1, ls=1.0)).prior("f", X=X)
+        bp.SoftInsensitive("y", mu=size * f, C=pm.LogNormal("C", 1, 1.5), epsilon=0.1, beta=0.3, observed=Y)
+    marginal = bp.marginalize(bp.MeanField(), model)
+    with pytest.raises(ValueError, match="f depends on size, unknown at X_new: give its values"):
+        recover(marginal, X_new=NEW)
+    each = [recover(marginal, X_new=NEW, data={"size": np.full(3, size)}) for size in (1.0, 2.0, 0.0)]
+    one, twice, nothing = (tree["posterior"]["mu_new"].values for tree in each)
+    np.testing.assert_allclose(twice, 2.0 * one)
+    np.testing.assert_allclose(nothing, 0.0, atol=1e-12)
+
+
 def test_samples_without_the_hyperparameters_are_refused(marginal):
     other = xr.DataTree.from_dict({"posterior": xr.Dataset({"D": (("chain", "draw"), C)})})
     with pytest.raises(ValueError, match="samples must have the hyperparameter 'C' of the model"):

@@ -1,5 +1,7 @@
 """Predictions from files to a file: the numbers of `predict_table`, calls that continue, and workers."""
 
+import pickle
+from copy import deepcopy
 from types import SimpleNamespace
 
 import numpy as np
@@ -40,6 +42,13 @@ def new(table, tmp_path_factory):
     for i, at in enumerate((0, 90)):
         frame.iloc[at : at + (90, 60)[i]].to_parquet(folder / f"{i}.parquet")
     return folder, frame
+
+
+def test_copies_open_the_folder_again_and_keep_the_options(model, new):
+    model = bp.FolderModel(model.folder)
+    model.noise_scales = False
+    for copy in (deepcopy(model), pickle.loads(pickle.dumps(model))):
+        pd.testing.assert_frame_equal(copy.predict_table(new[1]), model.predict_table(new[1]))
 
 
 def test_predictions_of_all_kinds_of_tables_are_those_of_predict_table(model, new, tmp_path):

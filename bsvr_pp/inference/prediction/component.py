@@ -205,6 +205,10 @@ def new_rows(problem: Problem, X_new: ArrayLike | None, data: Mapping[str, Array
         if X_new is not None:
             raise ValueError(f"X_new are values of {own}, and so are data[{own!r}]: give one of the two")
         X_new = given[own]
+    known = rowwise_data(problem) if given else {}
+    if unknown := [name for name in given if name != own and name not in known]:
+        names = ", ".join(known) or "none"
+        raise ValueError(f"data has no {unknown[0]!r} of the model with a row for each training point; it has: {names}")
     if problem.n_inputs == 0:
         if X_new is not None or not given:
             raise ValueError("f has no inputs X: leave out X_new, and give data={...} of the new rows")
@@ -254,9 +258,6 @@ def noise_of_rows(problem: Problem, X: Array, data: Mapping[str, ArrayLike] | No
     for name, value in (data or {}).items():
         if name == problem.own_names[0]:  # they are in X
             continue
-        if name not in known:
-            names = ", ".join(known) or "none"
-            raise ValueError(f"data has no {name!r} of the model with a row for each training point; it has: {names}")
         given[name] = _data_of_rows(problem, name, value, (len(X), *np.shape(known[name])[1:]))
     missing = [each.name for each in problem.noise_data if each.name is not None and each.name not in given]
     if missing:
