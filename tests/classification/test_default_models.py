@@ -33,7 +33,7 @@ def test_the_length_scales_follow_the_inputs():
     X = np.random.default_rng(0).standard_normal((40, 2)) * [1.0, 100.0]
     y = np.where(X[:, 0] > 0, 1, -1)
     node = classification.default_label_model(X, y)["log_lengthscale"].owner
-    assert np.allclose(node.op.dist_params(node)[0].eval(), np.log(2.0 * X.std(axis=0)), atol=1e-12)
+    assert np.allclose(node.op.dist_params(node)[1].eval(), np.log(2.0 * X.std(axis=0)), atol=1e-12)
     assert classification.default_label_model(X, y, ard=False)["log_lengthscale"].ndim == 0
 
 

@@ -54,7 +54,8 @@ def test_the_mean_is_monotone_and_nearer_to_the_truth(free, held):
     for name in ("C_", "epsilon_"):  # found without slopes
         assert getattr(held, name) == getattr(free, name)
     again = clone(held).fit(X[::-1], NOISY[::-1])
-    np.testing.assert_allclose(again.predict_interval(lines(0)), held.predict_interval(lines(0)), rtol=1e-6)
+    ends = (model.predict_interval(lines(0)) for model in (again, held))  # some are nearly 0
+    np.testing.assert_allclose(*ends, rtol=1e-6, atol=1e-8)
 
 
 def test_a_monotone_function_is_not_changed():
