@@ -326,8 +326,8 @@ def warn_of_repeated(repeated: float, n: float, *, weighted: bool = False) -> No
         return
     if weighted:
         warn(
-            f"sample_weight has the sum {n:.3g} for {n - repeated:.0f} different rows, whose targets then count as "
-            "repeated measurements without noise: divide the weights by their mean, if they are no counts"
+            f"sample_weight has the sum {n:.3g} for {n - repeated:.0f} different rows, which then count as repeated "
+            "measurements with equal targets, without noise: divide the weights by their mean, if they are no counts"
         )
     else:
         warn(
