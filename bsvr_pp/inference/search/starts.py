@@ -323,7 +323,7 @@ def _value_of_each(problem: Problem) -> Rows:
 
 
 def order_of_rows(problem: Problem) -> Rows:
-    """Return the rows in the order of inputs and targets: what is chosen among them then has no other order."""
+    """Return the rows sorted by inputs and targets, so that a choice among them does not depend on their order."""
     return np.lexsort((problem.targets, *problem.inputs.T))
 
 
