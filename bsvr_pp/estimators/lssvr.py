@@ -270,16 +270,15 @@ class LSSVRFit:
 
     def __init__(self, rows: TrainingData, kernel: Kernel, gamma: float, lengthscale: float) -> None:
         self.rows, self.kernel, self.gamma, self.lengthscale = rows, kernel, gamma, lengthscale
-        weight = rows.weight
-        self.centre = float(np.average(rows.y, weights=weight))
-        y = rows.y - self.centre  # sums of large targets cancel
+        weight, centre = rows.weight, float(np.average(rows.y, weights=rows.weight))
+        y = rows.y - centre  # sums of large targets cancel
         n, count = y.size, float(weight.sum())
         H = self._kernel(rows.X, rows.X) + np.diag(1.0 / (gamma * weight))
         self._factor = cho_factor(H, lower=True)
         self._ones = cho_solve(self._factor, np.ones(n))
         self._total = float(self._ones.sum())
         self.bias = float(self._ones @ y) / self._total  # around the centre
-        self.b = self.centre + self.bias
+        self.b = centre + self.bias
         self.alpha: Array = cho_solve(self._factor, y - self.bias)
         left = np.diag(cho_solve(self._factor, np.eye(n))) - self._ones**2 / self._total
         self.loo_residuals: Array = (

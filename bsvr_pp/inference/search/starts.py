@@ -324,7 +324,7 @@ def _value_of_each(problem: Problem) -> Rows:
 
 def order_of_rows(problem: Problem) -> Rows:
     """Return the rows sorted by inputs and targets, so that a choice among them does not depend on their order."""
-    return np.lexsort((problem.targets, *problem.inputs.T))
+    return problem.cached("order of rows", lambda: np.lexsort((problem.targets, *problem.inputs.T)))
 
 
 def neighbour_of_each(X: Array) -> Rows:
