@@ -32,7 +32,8 @@ from bsvr_pp.model.priors import (
 )
 from bsvr_pp.model.row_kinds import Ordinal
 
-_COMMON, _OWN = 9.0, 0.12  # of labels, variances of log lengthscales near equal ones: of all together, and of each
+_COMMON = 9.0  # of labels, variance of the logarithm of a factor of all d lengthscales,
+_OWN, _OF_FEW = 0.12, 1.0  # and of each near equal ones: the first of many inputs, and the second over d more
 _START = 3.0  # of these variances: at the mean of their prior, 900, mean field does not converge with wrong labels
 _REACH = 6.0  # of labels, median of the distance over which their log odds grow beyond |f| = 1
 # Equal rows share one jitter, but not those with the other label: with 1e-5 known labels had the evidence of two
@@ -65,7 +66,7 @@ def default_label_model(
     - ``offset``, the variance B² of Sollich 2002, (3), around 1 within e;
     - ``log_lengthscale``: the lengthscales are around w·√(2d), with the standard deviation w of each of d inputs. They
       have a t distribution with d degrees of freedom. Near its mode it is the normal distribution with a common factor
-      of variance 9, and variances of .12 around it; far from it all may differ more.
+      of variance 9, and variances of .12 + 1/d around it; far from it all may differ more.
 
     Parameters
     ----------
@@ -144,11 +145,12 @@ def _label_covariance(kernel: str | ProductKernel, inputs: Inputs) -> pm.gp.cov.
     amplitude = pm.LogNormal("amplitude", np.log(10.0), 3.0, initval=_START) if kernel != product else None
     linear = pm.LogNormal("linear", np.log(10.0), 3.0, initval=_START)
     if inputs.ard and d > 1:
-        factor = np.linalg.cholesky(2.0 * (_COMMON + _OWN * np.eye(d)))  # twice, for this curvature at the mode
+        own = (_OWN + _OF_FEW / d) * np.eye(d)
+        factor = np.linalg.cholesky(2.0 * (_COMMON + own))  # twice, for this curvature at the mode
         lengthscale = pm.MvStudentT("log_lengthscale", nu=float(d), mu=centre, chol=factor)
         lengthscale = pm.math.exp(of_inputs(lengthscale, inputs.tied))
     else:
-        lengthscale = pm.math.exp(pm.Normal("log_lengthscale", centre.mean(), np.sqrt(_COMMON + _OWN)))
+        lengthscale = pm.math.exp(pm.Normal("log_lengthscale", centre.mean(), np.sqrt(_COMMON)))
     line = covariance_of(product, inputs, lengthscale, linear, 1.0)
     if amplitude is None:
         return line
