@@ -57,7 +57,8 @@ def fit(
         A model with a `GP` prior and support vector noise; by default the model of the surrounding ``with`` block.
         `NUTS()` accepts every PyMC model.
     hyperparameters : dict, optional
-        Values of some or all hyperparameters, by name. The others are optimised (or, by NUTS, sampled).
+        Values of some or all hyperparameters, by name; their priors do not count (as with `pm.do`). The others are
+        optimised (or, by NUTS, sampled).
     restarts : int, optional
         Number of starts of the optimiser: by default 2, or 5 for exact Laplace, whose evidence is discontinuous. Above
         400 rows they are compared on a part of the rows (docs/defaults.md).

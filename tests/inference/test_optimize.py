@@ -364,3 +364,23 @@ def test_nearest_rows_of_many_inputs_are_those_of_a_tree(monkeypatch):
     found = starts.neighbour_of_each(X)
     monkeypatch.setattr(starts, "_FLAT", 300)
     np.testing.assert_array_equal(found, starts.neighbour_of_each(X))
+
+
+def test_a_search_leaves_the_saddle_of_values_of_which_only_squares_count():
+    X = np.linspace(-2.0, 2.0, 20)[:, None]
+    with pm.Model() as model:
+        a = pm.Normal("a")
+        f = bp.GP(cov_func=a**2 * pm.gp.cov.ExpQuad(1, ls=0.7)).prior("f", X=X)
+        pm.Normal("y", mu=f, sigma=0.1, observed=np.sin(2.0 * X[:, 0]))
+    best = run(model)[0]
+    assert best.converged and abs(best.point["a"]) == pytest.approx(1.0, abs=0.5)
+
+
+def test_priors_of_given_hyperparameters_do_not_count():
+    X = np.linspace(-2.0, 2.0, 10)[:, None]
+    with pm.Model() as model:
+        scale = pm.LogNormal("scale", 0.0, 1.0)
+        f = bp.GP(cov_func=pm.gp.cov.ExpQuad(1, ls=1.0)).prior("f", X=X)
+        pm.Normal("y", mu=f, sigma=pm.HalfNormal("s", scale), observed=np.sin(X[:, 0]))
+    mode = np.exp(-1.0)  # of the prior of the scale, as after pm.do
+    assert run(model, fixed={"s": 3.0})[0].point["scale"] == pytest.approx(mode, rel=0.2)

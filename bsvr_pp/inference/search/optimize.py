@@ -47,6 +47,7 @@ _TRIAL = 10  # evaluations of each start before the best continues, if the evide
 _CLOSE = 15.0  # nats behind the best within which starts are continued once before one is chosen
 _DIFFERENCE = 0.05  # step of unconstrained values for second derivatives,
 _SLOPE = 0.1  # and smallest first derivative, in nats on a part of the rows, of a value with second derivatives
+_AT_REST, _ASIDE = 1e-9, 0.1  # slope, in nats, of a value at rest, and its smallest distance from there for a search
 _FINEST = 0.1  # scale of noise, in standard deviations of the jitter, below which predictions no longer change
 _MANY_ROWS = 100  # rows above which the tolerance grows with their number: 2 nats on 2,000 rows change no CRPS
 _HALVED = 1500  # number of rows from which half of them is searched first
@@ -237,7 +238,8 @@ class SearchObjective:
 
     The evidence of blocks is a sum of one compiled function. Each block is warm-started from its previous solution.
     Without ``warm_starts`` a value depends only on its point. With ``density`` the function is the log density of the
-    free unconstrained values, without the priors of fixed ones. The priors of ``elsewhere`` are of another objective.
+    free unconstrained values. The priors of fixed values do not count (as with `pm.do`), and those of ``elsewhere`` are
+    of another objective.
     """
 
     def __init__(
@@ -254,7 +256,7 @@ class SearchObjective:
         self._parts = [problem.part(block) for block in range(len(problem.blocks))]
         self._terms = []  # of the hyperparameters alone
         if objective == "posterior":
-            without = {*elsewhere, *(fixed if density else ())}
+            without = {*elsewhere, *fixed}
             key = f"{'densities' if density else 'priors'} without {sorted(without)}"
 
             def compile_() -> Callable[..., list[Array]]:
@@ -326,7 +328,8 @@ class SearchObjective:
         """Maximise from a start, to the tolerance of the method, which grows with many rows; options of `ascend`."""
         n = self._problem.targets.size
         tolerance = tolerance_of(self._method.search.tolerance, n)
-        found = ascend(self, self.pack(start), n, tolerance=tolerance, highest=self.highest(), **options)
+        x = self._aside(self.pack(start))
+        found = ascend(self, x, n, tolerance=tolerance, highest=self.highest(), **options)
         reached = self.unpack(found.x), found.value
         return Optimum(*reached, found.converged, found.message, found.n_evaluations, found.curvature)
 
@@ -336,6 +339,14 @@ class SearchObjective:
             return found
         more = self.climb(found.point, first_step=0.1, curvature=found.curvature, **options)
         return replace(more, n_evaluations=more.n_evaluations + found.n_evaluations)
+
+    def _aside(self, x: Array) -> Array:
+        """Return x (k,), or a higher point beside it if values rest at 0, a saddle where only their squares count."""
+        value, slope = self(x)
+        rest = (x == 0.0) & (np.abs(slope) <= _AT_REST)
+        beside = x.copy()
+        beside[rest] = _ASIDE * np.resize([1.0, -1.0], rest.sum()) * np.linspace(1.0, 2.0, rest.sum())
+        return beside if rest.any() and self(beside)[0] > value else x
 
     def usable(self, start: Point | None) -> Point | None:
         """Return the start if it has a value: the optimum of other rows may have none on these."""
