@@ -126,8 +126,10 @@ def replace_in[T: Variable, U: Variable](graph: Tensor, known: Mapping[T, U]) ->
 
 
 def replace_in_all[T: Variable, U: Variable](graphs: Sequence[Variable], known: Mapping[T, U]) -> list[Tensor]:
-    """Replace variables in graphs."""
-    return cast(list[Tensor], graph_replace(graphs, list(known.items()), strict=False))
+    """Replace variables in graphs; a graph that is a key, or has none above it, is not copied."""
+    changed = [g for g in graphs if g not in known and not above([g]).isdisjoint(known)]
+    found = dict(zip(changed, graph_replace(changed, list(known.items()), strict=False), strict=True))
+    return cast(list[Tensor], [known.get(cast(T, g), found.get(g, g)) for g in graphs])
 
 
 def gradients(total: Tensor, by: Sequence[Tensor], constant: Sequence[Tensor] = ()) -> list[Tensor]:

@@ -233,3 +233,15 @@ def test_a_pickled_model_has_the_same_density_and_no_compiled_functions():
     assert source_of(marginal).problem.functions and not source_of(copy).problem.functions
     logp, same = (each.compile_logp(mode="FAST_COMPILE")(marginal.initial_point(0)) for each in (marginal, copy))
     assert logp == same
+
+
+def test_the_prior_of_one_parameter_of_the_noise_may_depend_on_another():
+    with pm.Model() as model:
+        epsilon = pm.HalfNormal("epsilon", 0.3)
+        C = pm.LogNormal("C", -pt.log(epsilon), 0.5)
+        f = bp.GP(cov_func=pm.gp.cov.ExpQuad(1, ls=1.0)).prior("f", X=DATA.X)
+        bp.SoftInsensitive("y", mu=f, C=C, epsilon=epsilon, beta=0.5, observed=DATA.y)
+    found = bp.marginalize(bp.MeanField(), model)
+    density = found.compile_logp(vars=[found["y"]], mode="FAST_COMPILE")({"C_log__": 1.0, "epsilon_log__": -2.0})
+    at = {"C": np.exp(1.0), "epsilon": np.exp(-2.0)}
+    assert density == pytest.approx(bp.log_evidence(bp.MeanField(), model, hyperparameters=at).value)
