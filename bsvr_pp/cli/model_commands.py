@@ -19,6 +19,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 from rich.console import Console
 from rich.markup import escape
 from rich.table import Table
+from rich.text import Text
 from typer import Argument, Option
 
 import bsvr_pp as bp
@@ -120,9 +121,9 @@ def fit(
     title = f"{table.target}: {len(table.y)} rows, in its own units"
     if isinstance(model, bp.BayesianOrdinalSVC):
         title = f"{table.target}: {model.classes_.size} classes, in standard deviations of the noise"
-    _print(title, model, table.inputs)
     with failing(OSError, ValueError, place=out):
         bp.save(result, out)
+    _print(title, model, table.inputs)
     _say_where(out, "NEW.csv")
 
 
@@ -171,7 +172,7 @@ def _print(title: str, model: Any, inputs: pd.DataFrame | None = None) -> None:
 
     from bsvr_pp.estimators.outliers import listed
 
-    rows, table = _numbers(model), Table("", title=title)
+    rows, table = _numbers(model), Table("", title=Text(title))
     table.add_column("", justify="right")
     names = model.relevance_.index
     if getattr(model, "kernel_", "") == "main_effects" and len(names) > 1:
@@ -184,7 +185,7 @@ def _print(title: str, model: Any, inputs: pd.DataFrame | None = None) -> None:
         rows |= {f"lengthscale {names[i]}": model.lengthscale_[i] for i in np.argsort(-model.relevance_)}
     for name, value in rows.items():
         if isfinite(value):
-            table.add_row(escape(name), f"{value:.4g}")
+            table.add_row(Text(name), f"{value:.4g}")
     console = Console()
     console.print(table)
     outliers = getattr(model, "outliers_", np.empty(0, dtype=np.int64))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import KW_ONLY, dataclass
 from typing import ClassVar, Literal, Self, cast
 
@@ -200,6 +201,11 @@ class BayesianOrdinalSVC(OfStandardModel, SavedClassifier, ClassifierMixin, Base
         return np.asarray(self._fit.classes[chosen])
 
 
+def _near_letters(classes: Sequence[str]) -> bool:
+    """Return whether classes are letters one or two places apart, such as A, B, D, which are sorted as meant."""
+    return all(len(label) == 1 for label in classes) and max(np.diff([ord(label) for label in classes])) <= 2
+
+
 def _sorted_classes(y: ArrayLike, labels: Labels) -> Labels:
     """Return the classes in the order of their values, which must agree with any order of the data."""
     found = classes_of(labels)
@@ -214,6 +220,6 @@ def _sorted_classes(y: ArrayLike, labels: Labels) -> Labels:
                 f"y must have categories in sorted order, got {' < '.join(map(str, order))}: give their numbers, "
                 "pd.Series(y).cat.codes"
             )
-    elif any(isinstance(label, str) and len(label) > 1 for label in classes):  # letters are sorted as they are meant
+    elif any(isinstance(label, str) for label in classes) and not _near_letters(classes):
         warn(f"the order of the classes is that of their names, {' < '.join(map(str, classes))}: numbers give another")
     return found

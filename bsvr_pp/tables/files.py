@@ -73,8 +73,11 @@ class TextTable:
         known = {name: kind or _kind(given[name].dropna()) for name, kind in kinds.items()}
         decimal = self._decimal([name for name, kind in known.items() if kind is Numbers])
         read = {Numbers: partial(self._numbers, decimal=decimal), Dates: self._dates, Words: pd.Series.to_numpy}
-        notes = (f"{self.path}: decimal commas are read as decimal points",) if decimal == "," else ()
-        return pd.DataFrame({name: read[kind](given[name]) for name, kind in known.items()}, cells.index), notes
+        notes = [f"{self.path}: decimal commas are read as decimal points"] if decimal == "," else []
+        for name in (name for name, kind in known.items() if kind is Numbers):
+            for code in given[name].dropna()[lambda cells: cells.str.fullmatch(r"0\d+")][:1]:
+                notes.append(f"{self.path}: column {name!r} is read as numbers, {code} as {int(code)}")
+        return pd.DataFrame({name: read[kind](given[name]) for name, kind in known.items()}, cells.index), tuple(notes)
 
     def _dates(self, given: pd.Series) -> pd.Series:
         """Return a column as times, NaT where a cell is missing."""
@@ -88,20 +91,21 @@ class TextTable:
             return times_of(given.name, dates)[0]
 
     def _decimal(self, names: Sequence[str]) -> str:
-        """Return the decimal sign of some columns; refuse 1,234, and with semicolons also 999 together with 1.234."""
+        """Return the decimal sign of some columns; refuse 1,234, and 1.234 with semicolons and no 0.5 or 1.5."""
         cells = [(name, line, cell) for name in names for line, cell in self.cells[name].items()]
         commas, points = ([each for each in cells if sign in each[2]] for sign in ",.")
         decimal = commas and not points and all(_DECIMAL_COMMA.fullmatch(each[2]) for each in commas)
         doubtful = commas if decimal and all(_THOUSANDS_COMMA.fullmatch(each[2]) for each in commas) else []
+        thousands = [each for each in points if _THOUSANDS_POINT.fullmatch(each[2])]
         for name in [] if self.separator == "," else names:
-            own = [each for each in points if each[0] == name]
-            if 0 < len(own) < len(self.cells) and all(_THOUSANDS_POINT.fullmatch(each[2]) for each in own):
-                doubtful = own
+            own, like = (sum(each[0] == name for each in some) for some in (points, thousands))
+            if 0 < own == like and (own < len(self.cells) or len(thousands) == len(points)):
+                doubtful = [each for each in thousands if each[0] == name]
         for name, line, cell in doubtful:
             one, other = cell.replace(",", "."), re.sub("[,.]", "", cell)
             raise DataError(
                 f"{self.path}: column {name!r}, row {line} has {cell!r}, which is {one} or {other}: write numbers with "
-                "a decimal point and without thousands separators"
+                "a decimal point and without thousands separators (and commas between columns)"
             )
         return "," if decimal else "."
 

@@ -50,6 +50,9 @@ def test_words_are_sorted_with_a_warning_unless_their_order_is_known(svc):
     np.testing.assert_array_equal(bp.BayesianOrdinalSVC(**OPTIONS).fit(X, known).predict(X), words[svc.predict(X)])
     with pytest.warns(UserWarning, match="order of the classes is that of their names, high < low < mid: numbers"):
         bp.BayesianOrdinalSVC(**OPTIONS).fit(X, np.array(["low", "mid", "high"])[Y])
+    with pytest.warns(UserWarning, match="order of the classes is that of their names, H < L < M: numbers"):
+        bp.BayesianOrdinalSVC(**OPTIONS).fit(X, np.array(["L", "M", "H"])[Y])
+    assert bp.BayesianOrdinalSVC(**OPTIONS).fit(X, np.array(["A", "B", "D"])[Y]).classes_.tolist() == ["A", "B", "D"]
 
 
 def test_median_and_mode_differ_where_they_should(svc):

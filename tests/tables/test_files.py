@@ -120,6 +120,7 @@ REFUSED = {
     "thousands and decimals": (lines("a,y", lambda i: f'"1,{i:03d}.5",{i}'), f"row 2 has '1,000.5': {POINT}"),
     "points as thousands": (lines("a;y", lambda i: f"1.{i:03d},5;{i}"), f"row 2 has '1.000,5': {POINT}"),
     "points in some rows": (lines("a;y", lambda i: f"{f'1.{i:03d}' if i % 2 else 900};{i}"), "1.001 or 1001"),
+    "points in all rows": (lines("a;y", lambda i: f"1.{i:03d};{i}"), "1.000 or 1000: .*and commas between columns"),
     "point and comma": (lines("a;y", lambda i: f"0.5;{i},25"), f"row 2 has '0,25': {POINT}"),
     "decimal commas between commas": (
         lines("a,y", lambda i: f"{i},5,{i * i % 7},5"),
