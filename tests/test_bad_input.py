@@ -210,6 +210,32 @@ def with_names():
     return table, found, model
 
 
+def effect_of_names(*names):
+    """The effect of a result at a table with columns of these names."""
+    table = pd.DataFrame(np.c_[X[:, 0], X[:, 0] ** 2], columns=["a", "b"])
+    with pm.Model() as model:
+        f = bp.GP(cov_func=pm.gp.cov.ExpQuad(2, ls=1.0)).prior("f", X=table)
+        bp.SoftInsensitive("y", f, C=2.0, epsilon=0.1, beta=0.3, observed=Y)
+    found = bp.fit(bp.MeanField(), model, progressbar=False, draws=9)
+    return bp.effect(found, table.set_axis(list(names), axis=1), "a", model=model)
+
+
+def transposed(result):
+    """A result whose draws have the dimension of the chains last."""
+    found = result.copy()
+    found["posterior"] = xr.DataTree(result["posterior"].to_dataset().transpose("draw", "chain", ...))
+    return found
+
+
+def with_dims(dim="row", given=None):
+    """The evidence of a model with a labelled hyperparameter, at given values."""
+    with pm.Model(coords={dim: ["first"], "input": ["x"]}) as model:
+        lengthscale = pm.LogNormal("lengthscale", dims="input")
+        f = bp.GP(cov_func=pm.gp.cov.ExpQuad(1, ls=lengthscale)).prior("f", X=X)
+        bp.SoftInsensitive("y", f, C=2.0, epsilon=0.1, beta=0.3, observed=Y)
+    return bp.log_evidence(bp.MeanField(), model, hyperparameters={"lengthscale": 1.0 if given is None else given})
+
+
 def with_other_names(*names):
     """Predict at a table with columns of other names than those of the model."""
     table, found, model = with_names()
@@ -224,6 +250,14 @@ def with_other_rows(fixed=False):
         result = bp.fit(bp.MeanField(), progressbar=False)
         pm.set_data({"z": Y[:2]})
     return bp.predict(result, X[:2], model=model, data={"z": Y[:2]})
+
+
+def plot_of_parts():
+    """A picture of a location that depends on data of each row."""
+    with pm.Model() as model:
+        f = bp.GP(cov_func=pm.gp.cov.ExpQuad(1, ls=1.0)).prior("f", X=X)
+        bp.SoftInsensitive("y", f + pm.Normal("b") * pm.Data("z", Y), C=2.0, epsilon=0.1, beta=0.3, observed=Y)
+    return bp.plot_predictive({"found": bp.fit(bp.MeanField(), model, progressbar=False, draws=9)}, model=model)
 
 
 def with_another_kernel():
@@ -688,6 +722,10 @@ PUBLIC = {
         (lambda s: with_other_names("b", "a"), "X_new must have the columns a, b, in this order, got b, a"),
         (lambda s: with_other_names("b", "b"), "X_new must have the columns a, b, in this order, got b, b"),
         (lambda s: bp.predict("a", X, model=s.model), f"result {BY_FIT} str"),
+        (
+            lambda s: bp.predict(transposed(s.result), X, model=s.model),
+            r"result has .*\(draw, chain\): transpose",
+        ),
         (lambda s: bp.predict(machine(), X), f"result {BY_FIT} BayesianSVR: call its own methods, such as predict; "),
         (lambda s: bp.predict(of_pymc(), X, model=s.model), "result is one for PyMC and ArviZ.* do not apply: x"),
         (lambda s: bp.predict(xr.DataTree(), X, model=s.model), f"result {BY_FIT} DataTree: draws of bp.marg"),
@@ -777,6 +815,7 @@ PUBLIC = {
         (lambda s: bp.effect(xr.DataTree(), X, 0), BY_FIT),
         (lambda s: bp.effect(s.mode, X, 0, model=s.model), "this one has only its mode"),
         (lambda s: bp.effect(s.result, X, 0, model="a"), "model must be a pm.Model, got str"),
+        (lambda s: effect_of_names("b", "a"), "X must have the columns a, b, in this order, got b, a"),
         (lambda s: bp.effect(s.result, MANY, 0, model=s.model), r"X must be a \(m, 1\) array, got shape \(\d+, 2\)"),
         (lambda s: bp.effect(bp.BayesianSVR(), MANY, 0), "not fitted"),
         (lambda s: bp.effect(fitted(bp.LSSVR), MANY, 0), "estimator must .* got LSSVR"),
@@ -804,12 +843,27 @@ PUBLIC = {
         (lambda s: bp.recover_latent(xr.DataTree(), model=s.marginal), "samples must be a DataTree .*got DataTree"),
         (lambda s: bp.recover_latent({"posterior": 1}, model=s.marginal), "samples must be a DataTree .*got dict"),
         (lambda s: bp.recover_latent(s.result, model="a"), "model must be a pm.Model, got str"),
+        (
+            lambda s: bp.recover_latent(transposed(s.result), model=s.marginal),
+            r"samples has .* in posterior over \(draw, chain\): transpose\('chain', 'draw', \.\.\.\)",
+        ),
         (lambda s: bp.recover_latent(s.result, model=s.model), "the model has no targets made by bp.marginalize"),
         (lambda s: bp.recover_latent(s.result, model=s.marginal, X_new=Y), r"X_new must be an \(n_new, 1\) array"),
         (lambda s: bp.recover_latent(s.result, model=s.marginal, X_new=X, data={"a": X}), "data has no 'a' of the"),
         *seeds(lambda s, seed: bp.recover_latent(s.result, model=s.marginal, random_seed=seed)),
     ],
     "log_evidence": [
+        (lambda s: with_dims("moment"), "the dimension moment has a name that results need themselves: rename it"),
+        *(
+            (
+                lambda s, made=made: with_dims(given=made(["z"])),
+                r"lengthscale must have the labels \['x'\] of input, got",
+            )
+            for made in (
+                lambda labels: pd.Series([1.0], index=labels),
+                lambda labels: xr.DataArray([1.0], {"input": labels}),
+            )
+        ),
         (lambda s: evidence_of_kernel(offset=1e6), "X of f must have .* at least 1e-05 of its size.*subtract an off"),
         (lambda s: evidence_of_kernel(np.triu(np.ones((N, N)))), "is no covariance: K must be symmetric.*centre X"),
         (lambda s: bp.log_evidence(bp.NUTS(), s.model, hyperparameters=AT), "method must have an evidence.*got NUTS"),
@@ -911,6 +965,7 @@ PUBLIC = {
     ],
     "plot_predictive": [
         (lambda s: bp.plot_predictive([s.result], model=s.model), "results must be a dict .*got list"),
+        (lambda s: plot_of_parts(), "plot_predictive draws f of X alone, and here it depends on z: use predict"),
         (lambda s: bp.plot_predictive(s.results, model=s.model, X_test=X), "X_test and y_test must be given together"),
         (lambda s: bp.plot_predictive(s.results, model=s.model, X_test=MANY, y_test=TARGETS), r"X_test .*\(20, 2\)"),
         *each(lambda s, bad: bp.plot_predictive(s.results, model=s.model, X_test=X, y_test=bad), NO_VECTOR, "y_test"),
@@ -1159,6 +1214,7 @@ PUBLIC = {
         (lambda s: bp.effect(of_sparse(), SPARSE, "x0"), "X must be a table .*, got a sparse matrix: effects"),
         (lambda s: into_folder(SPARSE), "data must be dense in a folder, got a sparse matrix: use TruncatedSVD"),
         (lambda s: bp.BayesianSVR().add(MANY, TARGETS), "not fitted yet"),
+        (lambda s: svr().add(MANY, 1e160 * TARGETS), "y must stay within .*1e.150"),
         (lambda s: svr().add(MANY[:, :0], TARGETS), "0 feature"),
         (lambda s: svr().add(MANY, TARGETS[:3]), r"y must be a \(20,\) array, got shape \(3,\)"),
         (lambda s: svr().add(MANY, "a"), "y must be an array of numbers, got str"),

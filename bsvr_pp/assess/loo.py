@@ -52,7 +52,7 @@ def loo(result: xr.DataTree, *, model: pm.Model | None = None) -> ELPDData:
     Parameters
     ----------
     result : DataTree
-        Result of `fit`.
+        Result of `fit`, or of `recover_latent`.
     <model>
 
     Returns
@@ -71,13 +71,15 @@ def loo(result: xr.DataTree, *, model: pm.Model | None = None) -> ELPDData:
     >>> bp.loo(result, model=model).n_data_points
     15
     """
-    fitted = _checked(result, model)
+    recovered = isinstance(result, xr.DataTree) and "inference" not in result.attrs
+    fitted = None if recovered and "leave_one_out" in result.children else _checked(result, model)
     if "leave_one_out" in result.children:
         densities = result["leave_one_out"].to_dataset()
         # ArviZ refuses a tail of equal values, which are draws of one point.
         densities = densities + xr.DataArray(np.linspace(0.0, 1e-9, densities.sizes["draw"]), dims="draw")
         likelihood = xr.DataTree.from_dict({"log_likelihood": densities, "posterior": result["posterior"].to_dataset()})
-        return az.loo(likelihood, var_name=fitted.target, pointwise=True)
+        return az.loo(likelihood, pointwise=True)
+    assert fitted is not None
     if is_sampled(result):
         return az.loo(result, var_name=fitted.target, pointwise=True)
     posterior, noise = latent_posterior(fitted.problem, result)

@@ -21,7 +21,7 @@ from scipy import sparse
 from scipy.interpolate import CubicSpline
 from sklearn.pipeline import Pipeline
 
-from bsvr_pp.core.arrays import Array, ModelError, Rows, check_count, check_share, numbers
+from bsvr_pp.core.arrays import Array, ModelError, Rows, check_count, check_names, check_share, numbers
 from bsvr_pp.inference.budget import check_memory
 from bsvr_pp.inference.fitted import components
 from bsvr_pp.inference.prediction.component import Component
@@ -37,7 +37,7 @@ Moments = tuple[Array, Array]  # mean (k,) and covariance (k, k)
 _DRAWS = 1000  # of f, from which bands are computed
 _MEMBERS = 50  # most points of the hyperparameters of a result with draws
 _ONE, _TWO = (30, 100), (10, 40)  # values of each column, and rows, for one column and for two
-_MATRICES = 4.0  # of m² numbers at once, for m changed rows
+_MATRICES = 5.0  # of m² numbers at once, for m changed rows
 
 
 def effect(
@@ -107,6 +107,7 @@ def effect(
     """
     if isinstance(estimator, xr.DataTree):
         estimator = ResultInUnits.of(estimator, model)
+        check_names("X", X, estimator.parts[0].problem.prior.columns)
         numbers("X", X, ("m", estimator.parts[0].problem.n_inputs))
     fitted, steps = in_steps(estimator)
     if not hasattr(fitted, "_sums_of_f"):  # as of `ResultInUnits`

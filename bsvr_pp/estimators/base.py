@@ -36,7 +36,7 @@ from bsvr_pp.core.covariance.covariance import each_block
 from bsvr_pp.core.docs import shared
 from bsvr_pp.estimators.matrices import PairwiseKernel, SparseInputs, is_matrix
 from bsvr_pp.estimators.training_data import TrainingData
-from bsvr_pp.estimators.validation import Columns, Learned, RandomState
+from bsvr_pp.estimators.validation import Columns, Learned, RandomState, checked_labels
 from bsvr_pp.inference.approximate import Laplace, MeanField
 from bsvr_pp.inference.fitted import Fitted
 from bsvr_pp.inference.netcdf import load, save
@@ -331,7 +331,7 @@ class HoldsFit:
         return self
 
     def score(self, X: ArrayLike, y: ArrayLike, sample_weight: ArrayLike | None = None) -> float:
-        """Return the coefficient of determination of the predictions; for labels the share of right ones."""
+        """Return the coefficient of determination of the predictions."""
         check_unmasked("y", y)
         weight = checked_weights(sample_weight, np.size(y))
         return float(super().score(X, y, weight))  # type: ignore[misc]  # of the mixin
@@ -448,6 +448,10 @@ class SavedClassifier(SavedEstimator):
     """A classifier with probabilities, and so with their logs."""
 
     _probabilities: Callable[..., Array]
+
+    def score(self, X: ArrayLike, y: ArrayLike, sample_weight: ArrayLike | None = None) -> float:
+        """Return the share of the labels y (n,) that are predicted at inputs (n, d), with weights if given."""
+        return super().score(X, checked_labels(y), sample_weight)
 
     def predict_proba(self, X: ArrayLike, diagonal: ArrayLike | None = None) -> Array:
         """Predict the probability (n_new, n_classes) of each of ``classes_`` at inputs (n_new, d).

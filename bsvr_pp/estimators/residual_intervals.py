@@ -286,8 +286,9 @@ class ResidualIntervals(HoldsFit, CentralIntervals, MetaEstimatorMixin, Regresso
 
 
 def _as_seen(regressor: BaseEstimator, X: ArrayLike, inputs: Array, columns: Columns) -> Array | pd.DataFrame:
-    """Return what the regressor is given: the inputs, or the table whose columns one of its steps chooses."""
-    if columns.encoding is None or not any(isinstance(v, ColumnTransformer) for v in regressor.get_params().values()):
+    """Return what the regressor is given: the inputs, or the table if it has numbers or a step chooses columns."""
+    chooses = any(isinstance(each, ColumnTransformer) for each in regressor.get_params().values())
+    if columns.encoding is None or not (columns.encoding.plain or chooses):
         return inputs
     return pd.DataFrame(inputs, columns=columns.encoding.names) if (table := table_of(X)) is None else table
 

@@ -13,7 +13,16 @@ from sklearn.base import BaseEstimator, RegressorMixin
 from sklearn.utils import Tags
 
 from bsvr_pp.core.approximations import Mode
-from bsvr_pp.core.arrays import Array, check_choice, check_flag, check_share, checked_weights, is_number, numbers
+from bsvr_pp.core.arrays import (
+    Array,
+    check_choice,
+    check_flag,
+    check_share,
+    check_size,
+    checked_weights,
+    is_number,
+    numbers,
+)
 from bsvr_pp.core.docs import shared
 from bsvr_pp.core.losses.noise import unit_noise
 from bsvr_pp.core.losses.registry import NOISES
@@ -281,6 +290,7 @@ class BayesianSVR(TargetPredictions, SavedEstimator, RegressorMixin, BaseEstimat
             raise ValueError(f"rows are added to inputs, and new rows change the columns of a {words}: fit again")
         inputs, targets = new_inputs(self, X), targets_of(y, allowed=True)
         weight, values = checked_weights(sample_weight, len(inputs)), numbers("y", targets.y, (len(inputs),))
+        check_size("y", values)
         new = targets.rows(inputs, values, weight, logs=fit.units.logarithm)
         if new.exact != fit.rows.exact:
             kind, got = ("exact targets", "intervals") if fit.rows.exact else ("intervals", "exact targets")

@@ -18,7 +18,7 @@ from bsvr_pp.core.arrays import Array, Values, generator
 from bsvr_pp.core.docs import shared
 from bsvr_pp.inference.parts import draw_latents
 from bsvr_pp.inference.prediction.component import Member, component, new_rows
-from bsvr_pp.inference.result import check_same, dim_of_new_rows, layout_of, points_of, with_missing
+from bsvr_pp.inference.result import check_draws, check_same, dim_of_new_rows, layout_of, points_of, with_missing
 from bsvr_pp.model.gaussian import value_of
 from bsvr_pp.model.gp import copy_model, share_data
 from bsvr_pp.model.marginalize import Integrator, source_of
@@ -85,6 +85,7 @@ def recover_latent(
     """
     if not isinstance(samples, xr.DataTree) or "posterior" not in samples.children:
         raise TypeError(f"samples must be a DataTree with a group posterior, got {type(samples).__name__}")
+    check_draws("samples", samples)
     record = source_of(model)
     _check_data(samples, model)
     problem = read_model(share_data(copy_model(record.problem.model, clone_model), model))

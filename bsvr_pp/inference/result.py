@@ -51,6 +51,16 @@ def check_result(name: str, result: object) -> None:
             f"{name} is one for PyMC and ArviZ, such as pm.sample_posterior_predictive and az.loo: other methods "
             f"{result.attrs['other_methods']}"
         )
+    check_draws(name, result)
+
+
+def check_draws(name: str, samples: xr.DataTree) -> None:
+    """Check that draws of all groups have the dimensions chain and draw first."""
+    for group, node in samples.children.items():
+        for label, values in node.data_vars.items():
+            if values.dims[:2] != (first := ("chain", "draw")) and set(first) <= set(values.dims):
+                got = ", ".join(map(str, values.dims))
+                raise ValueError(f"{name} has {label} in {group} over ({got}): transpose('chain', 'draw', ...)")
 
 
 def problem_of(result: object, model: pm.Model | None, name: str = "result") -> Problem:

@@ -12,6 +12,7 @@ from threading import RLock
 from typing import Any, cast
 
 import numpy as np
+import pandas as pd
 import pymc as pm
 import pytensor
 import pytensor.tensor as pt
@@ -484,6 +485,7 @@ def _checked_value(model: pm.Model, shapes: Mapping[str, tuple[int, ...]], name:
         known = ", ".join(shapes) or "none"
         raise ValueError(f"hyperparameters has no variable {name!r} of the model; it has: {known}")
     variable, shape = model[name], shapes[name]
+    _check_labels(model, name, value)
     check_unmasked(f"hyperparameter {name}", value)
     try:
         real = np.broadcast_to(np.asarray(value, dtype=np.float64), shape)
@@ -500,6 +502,18 @@ def _checked_value(model: pm.Model, shapes: Mapping[str, tuple[int, ...]], name:
     if not inside:
         raise ValueError(f"hyperparameter {name} must lie inside the support of its prior, got {value!r}")
     return array
+
+
+def _check_labels(model: pm.Model, name: str, value: object) -> None:
+    """Check that a value with labels has those of the model, in their order."""
+    for axis, dim in enumerate(model.named_vars_to_dims.get(name, ())):
+        if isinstance(value, pd.Series):
+            given: Any = value.index if axis == 0 else None
+        else:
+            given = getattr(value, "coords", {}).get(dim)
+        known, got = (None if each is None else np.asarray(each).tolist() for each in (model.coords.get(dim), given))
+        if None not in (known, got) and got != known:
+            raise ValueError(f"hyperparameter {name} must have the labels {known} of {dim}, got {got}")
 
 
 def forward(model: pm.Model, variable: Tensor) -> Tensor:

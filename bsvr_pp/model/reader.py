@@ -31,7 +31,7 @@ from bsvr_pp.model.problem import Problem
 from bsvr_pp.model.row_kinds import noise_in, with_known_targets
 from bsvr_pp.model.sources import with_one_target
 
-_RESERVED = ("chain", "draw")  # dimensions of results
+_RESERVED, _OF_PARTS = ("chain", "draw"), "moment"  # dimensions of results
 _FAR = 1e-5  # of the size of inputs: kernels of PyMC square them, and with this spread lose ten of 16 digits
 
 
@@ -189,6 +189,8 @@ def _check_data(problem: Problem) -> None:
 def check_variables(model: pm.Model) -> None:
     """Check names and precision of the variables of a model, and the labels of its coordinates."""
     for dim, labels in model.coords.items():
+        if dim == _OF_PARTS:
+            raise ModelError(f"the dimension {dim} has a name that results need themselves: rename it")
         if any(isinstance(label, tuple) for label in labels or ()):
             raise ModelError(f"the coordinate {dim} has tuples, and results one label each: join them to text")
     for v in (*model.free_RVs, *model.deterministics, *model.observed_RVs):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable, Mapping, Sequence
 from itertools import cycle
 from typing import Any
@@ -107,7 +108,9 @@ def plot_predictive(
     if len(labels) != 2:
         raise ValueError(f"labels must be two, of the input and the target, got {labels!r}")
     for result in results.values():
-        check_real(problem_of(result, model), "plot_predictive", "use predict")
+        check_real(problem := problem_of(result, model), "plot_predictive", "use predict")
+        if others := [str(each.name) for each in problem.columns.data if each.columns[-1] < problem.width]:
+            raise ValueError(f"plot_predictive draws f of X alone, and here it depends on {others[0]}: use predict")
     (middle, width), (location, scale), names = input_units, target_units, [_plain(label) for label in labels]
     figure, axes = _panels(len(results), min(len(results), 2), (5.2, 3.6), sharex=True, sharey=True)
     for axis, (name, result) in zip(axes, results.items(), strict=True):
@@ -390,8 +393,8 @@ def _has_words(values: pd.Index) -> bool:
 
 
 def _plain(name: object) -> str:
-    """Return text that Matplotlib shows as it is, without formulas."""
-    return str(name).replace("$", r"\$")
+    """Return text that Matplotlib shows as it is, without formulas, and also where it begins with _ in a legend."""
+    return re.sub("^_", "\u200b_", str(name)).replace("$", r"\$")
 
 
 def _draw_curves(axis: Axes, table: pd.DataFrame) -> None:

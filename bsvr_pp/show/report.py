@@ -77,6 +77,7 @@ def compare(
     *,
     X_test: ArrayLike | None = None,
     y_test: ArrayLike | None = None,
+    data: Mapping[str, ArrayLike] | None = None,
     model: pm.Model | None = None,
     hyperparameters: Mapping[str, ArrayLike] | None = None,
     annealed: Annealed | None = _ANNEALED,
@@ -98,6 +99,8 @@ def compare(
         The result with which the others are compared.
     X_test, y_test : arrays, optional
         Test data, for `scores`.
+    data : dict, optional
+        Other data of the test rows by name, as in `predict`.
     model : pm.Model, optional
         The model; by default the model of the surrounding ``with`` block. Without a model, columns that need it are
         omitted.
@@ -181,7 +184,7 @@ def compare(
         if k_hat:
             numbers["k-hat"] = assessment.k_hat(result, model, random_seed)
         if X_test is not None and y_test is not None:
-            numbers |= scores(predict(result, X_test, model=model, y_new=y_test), y_test)
+            numbers |= scores(predict(result, X_test, model=model, y_new=y_test, data=data), y_test)
         n_test = 0 if y_test is None else np.size(y_test)
         found[name] = assessment.describe(result, numbers, n_test, None if reference is None else results[reference])
     mixed = any("evidence_unit" in result.attrs for result in results.values())

@@ -13,7 +13,7 @@ from sklearn.dummy import DummyRegressor
 from sklearn.linear_model import LinearRegression
 from sklearn.model_selection import GridSearchCV, KFold, LeaveOneOut, cross_val_predict
 from sklearn.pipeline import make_pipeline
-from sklearn.preprocessing import OneHotEncoder
+from sklearn.preprocessing import FunctionTransformer, OneHotEncoder
 from sklearn.svm import SVR
 
 import bsvr_pp as bp
@@ -141,6 +141,9 @@ def test_a_regressor_that_chooses_columns_by_name_is_given_the_table():
     one = make_pipeline(ColumnTransformer([("a", "passthrough", ["a"])]), LinearRegression())
     found = bp.ResidualIntervals(one, random_state=0).fit(X[["a", "b"]], X["a"])
     np.testing.assert_allclose(found.predict(X[["a", "b"]].to_numpy()), X["a"])  # an array in the place of numbers
+    one = make_pipeline(FunctionTransformer(lambda table: table[["a"]]), LinearRegression())
+    found = bp.ResidualIntervals(one, random_state=0).fit(X[["a", "b"]], X["a"])
+    np.testing.assert_allclose(found.predict(X[["a", "b"]]), X["a"])
 
 
 @pytest.mark.skipif(

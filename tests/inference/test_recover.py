@@ -85,3 +85,8 @@ def test_samples_without_the_hyperparameters_are_refused(marginal):
     other = xr.DataTree.from_dict({"posterior": xr.Dataset({"D": (("chain", "draw"), C)})})
     with pytest.raises(ValueError, match="samples must have the hyperparameter 'C' of the model"):
         bp.recover_latent(other, model=marginal)
+
+
+def test_recovered_draws_have_leave_one_out(marginal):
+    tree = recover(marginal, np.full((2, 60), 5.0))
+    assert bp.loo(tree).elpd == pytest.approx(exact(5.0).log_loo(Y, soft_insensitive(5.0, 0.1, 0.3)).sum(), abs=1e-3)

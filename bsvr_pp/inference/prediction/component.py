@@ -21,6 +21,7 @@ from bsvr_pp.core.approximations.posterior import from_sites
 from bsvr_pp.core.arrays import Array, check_names, check_size, numbers
 from bsvr_pp.core.losses import NoiseModel
 from bsvr_pp.core.losses.noise import widen
+from bsvr_pp.inference.budget import check_memory
 from bsvr_pp.inference.parts import Gaussian, given_parts, given_white, part_cross
 from bsvr_pp.inference.prediction.distribution import CHUNK, PredictiveDistribution
 from bsvr_pp.inference.prediction.neighbours import NoiseScales, few, moments_given, nearest_rows
@@ -33,6 +34,7 @@ NoiseOfRows = Callable[[Point], NoiseModel]
 type Parts = Callable[[], Iterable[Component]]
 
 _ONE = NoiseScales.one()
+_MATRICES = 5.0  # of m² numbers at once, in joint draws of m rows
 
 
 @dataclass(frozen=True, slots=True)
@@ -72,6 +74,8 @@ class Component:
         for block, new in _by_block(self.problem, X):
             part, rows = self.problem.part(block), self.problem.blocks.rows(block)
             n, precision = part.targets.size, np.append(self.site_precision[rows], np.zeros(new.size))
+            needed = 8.0 * precision.size**2 * _MATRICES
+            check_memory("joint draws", new.size, "draw fewer rows jointly, or rows by themselves", needed=needed)
             joint = part.between(self.point, np.vstack([part.inputs, X[new]]), n).factor(precision)
             out[:, new] = joint.draw(size, rng)[:, n:]
             if variance is not None:
