@@ -19,6 +19,7 @@ if TYPE_CHECKING:
 
 Array = NDArray[np.float64]
 Rows = NDArray[np.int64]
+Mask = NDArray[np.bool_]
 Values = NDArray[np.generic]  # of any type
 type Tensor = TensorVariable
 type Number = TensorVariable | Array | float  # arithmetic of numbers or graphs

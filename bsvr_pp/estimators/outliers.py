@@ -16,10 +16,9 @@ from scipy.sparse import coo_array
 from scipy.sparse.csgraph import connected_components
 from scipy.spatial import cKDTree
 
-from bsvr_pp.core.arrays import Array
+from bsvr_pp.core.arrays import Array, Mask
+from bsvr_pp.inference.prediction.neighbours import is_far
 from bsvr_pp.model.priors import mostly_equal, quantiles_of
-
-Mask = NDArray[np.bool_]
 
 _PROBABILITY = 1e-3  # that Laplace noise has a row beyond the limit
 _LARGE = 6.0  # smallest residual of a gross error, in robust standard deviations of the target
@@ -29,7 +28,6 @@ _FEWEST = 10  # rows, below which a robust scale is unreliable
 ROUNDS = 5  # largest number of fits, each without rows that the last one found
 _LISTED = 10
 _QUARTILES = 1.349  # distance of the quartiles of a Gaussian, in standard deviations
-_FAR, _NARROW = 0.125, 0.9  # share of the precision of this quantile of the rows, below which the noise is far wider
 HALF = 0.5  # smallest share of the rows that determine f
 
 
@@ -70,11 +68,6 @@ def gross_errors(X: Array, y: Array, mean: Array, deviation: Array, unit: float,
 def robust_width(y: Array, weight: ArrayLike = 1.0) -> float:
     """Return the standard deviation of targets, by their quartiles."""
     return float(np.subtract(*quantiles_of(y, [0.75, 0.25], weight))) / _QUARTILES
-
-
-def is_far(precision: Array) -> Mask:
-    """Return which rows have far wider noise than most, by the mean of 1/scale."""
-    return ~(precision >= _FAR * np.quantile(precision, _NARROW))
 
 
 def determining_rows[F](

@@ -17,17 +17,15 @@ from numpy.typing import NDArray
 from sklearn.model_selection import KFold
 
 from bsvr_pp.core.approximations import Mode, find_mode
-from bsvr_pp.core.arrays import Array, warn
+from bsvr_pp.core.arrays import Array, Mask, warn
 from bsvr_pp.core.compiler import interruptible, threads_for
 from bsvr_pp.estimators.base import LocalBlocks, warn_unless_converged
 from bsvr_pp.estimators.outliers import (
     HALF,
     ROUNDS,
-    Mask,
     ScaledFit,
     determining_rows,
     gross_errors,
-    is_far,
     listed,
     robust_width,
 )
@@ -46,6 +44,7 @@ from bsvr_pp.inference.prediction.neighbours import (
     OtherRows,
     choose_neighbours,
     is_biased,
+    is_far,
     precision_of_rows,
     scales_of_left_out,
     scales_of_posterior,
@@ -216,13 +215,16 @@ class RegressionFit(StandardFit):
         """Return whether the noise of exact targets misses their mean, since many are ``equal`` or they are skewed."""
         if self.model.noise in ("gaussian", "pinball") or not self.rows.exact or len(self.fitted.posteriors) != 1:
             return False
-        mean, noise = self.fitted.posteriors[0].cavity_mean, self.problem.noise_at(self.point)
-        return equal or is_biased(mean, noise, self.problem.targets, self.rows.weight, _SKEWED)
+        mean = self.fitted.posteriors[0].cavity_mean + self.problem.noise_at(self.point).mean
+        return equal or is_biased(self.problem.targets - mean, self.rows.weight, _SKEWED)
 
-    def with_scales(self, far: TrainingData) -> tuple[Self, Array, Array]:
-        """Return the fit with noise scales learned from its rows and ``far`` ones; log densities, precisions of all."""
+    def with_scales(self, far: TrainingData, means: bool = True) -> tuple[Self, Array, Array]:
+        """Return the fit with noise scales learned from its rows and ``far`` ones; log densities, precisions of all.
+
+        With ``means`` the scales may have offsets.
+        """
         given = self.problem, self.point, self.fitted.posteriors[0], self.rows.weight
-        found = scales_of_posterior(*given, far.X, far.y, far.weight)
+        found = scales_of_posterior(*given, far.X, far.y, far.weight, means=means)
         fitted = self.fitted.with_scales(self.problem, found.scales)
         log_density = found.log_density - np.log(self.units.unit)
         return self.changed(found=fitted), log_density, found.precision
@@ -335,17 +337,20 @@ class _Rounds:
         if not self.has_scales(rows, first):
             return _Determined(kept, first, kept, first)
 
+        def with_scales(fit: RegressionFit, near: Mask, means: bool) -> tuple[RegressionFit, Array, Array]:
+            return fit.with_scales(rows.taken(kept & ~near).in_units(fit.units), means)
+
         def scaled(near: Mask, last: RegressionFit | None) -> ScaledFit[RegressionFit]:
             found, far = first if last is None else self.fit(rows, near, last, self.method), kept & ~near
-            found, *known = found.with_scales(rows.taken(far).in_units(found.units))
+            found, *known = with_scales(found, near, means=False)  # which would explain errors on one side
             of_rows = np.full((2, n), np.nan)
             of_rows[:, np.append(np.flatnonzero(near), np.flatnonzero(far))] = known
             return ScaledFit(of_rows[0], of_rows[1], found)
 
         if not spec.set_aside or self.model.noise == "pinball":  # a quantile refers to all targets
-            return _Determined(kept, first, kept, scaled(kept, None).fit)
+            return _Determined(kept, first, kept, with_scales(first, kept, means=True)[0])
         near, best = determining_rows(scaled, kept, rows.y, rows.weight)
-        return _Determined(kept, first, near, best.fit)
+        return _Determined(kept, first, near, with_scales(best.fit, near, means=True)[0])
 
     def has_scales(self, rows: TrainingData, first: RegressionFit) -> bool:
         """Return whether a dense fit may have several scales of the noise."""

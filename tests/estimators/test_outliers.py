@@ -226,3 +226,15 @@ def test_equal_targets_and_quantiles_lose_no_row():
     rng = np.random.default_rng(1)
     equal = np.where(rng.random(220) < 0.6, 1.0, 2.0 + np.sin(X[:, 0]) + 0.3 * rng.normal(size=220))
     assert bp.BayesianSVR(**FAST).fit(X, equal).outliers_.size == 0
+
+
+@pytest.mark.parametrize(("n", "blocks"), [(220, "auto"), pytest.param(600, 150, marks=pytest.mark.slow)])
+def test_errors_on_one_side_do_not_move_predictions(n, blocks):
+    rng = np.random.default_rng(0)
+    X, wrong = rng.uniform(-2.0, 2.0, (n, 2)), rng.random(n) < 0.1
+    f = np.sin(2.0 * X[:, 0]) + 0.5 * X[:, 1]
+    y = f + 0.1 * rng.normal(size=n) + np.where(wrong, rng.uniform(2.0, 5.0, n), 0.0)
+    with pytest.warns(UserWarning, match="are set aside"):
+        machine = bp.BayesianSVR(kernel="rbf", restarts=1, random_state=0, blocks=blocks).fit(X, y)
+    assert machine.outliers_.tolist() == np.flatnonzero(wrong).tolist()
+    assert np.abs(machine.predict(X) - f).mean() < 0.08

@@ -4,8 +4,8 @@ Distances are computed in a k-d tree on the inputs in units of their lengthscale
 dense fit uses the prior variance of differences of f, and blocks use the standard deviations of the inputs. Fits start
 from the sites of small blocks, in which all rows are solved once (`solved_rows`). Their cavities give the density of
 each row given the others, which shows whether the noise near an input is wider or narrower than elsewhere.
-docs/explanation/blocks.md describes the mixture of scales. If a third or more of the targets have one value, each scale
-has an offset, the mean residual of its rows. Predictions then have the mean of the targets.
+docs/explanation/blocks.md describes the mixture of scales. If a third or more of the targets have one value, or the
+noise is skewed, each scale has an offset, the mean residual of its rows. Predictions then have the mean of the targets.
 """
 
 from __future__ import annotations
@@ -25,6 +25,7 @@ from bsvr_pp.core.approximations import LatentPosterior
 from bsvr_pp.core.approximations.mean_field import MISMATCH, NearestMoments, mean_field, nearest_moments
 from bsvr_pp.core.arrays import (
     Array,
+    Mask,
     Rows,
     check_fields,
     check_positive,
@@ -61,6 +62,7 @@ _COST = 1.4  # and power of their number that reduces the rows compared
 _BIASED = 2.0  # standard errors by which the mean of targets must be missed
 _CLEAR = 2.0  # nats of all rows that several scales must gain where rows are left out
 _TURNS = 8  # of computing weights and offsets
+_FAR, _NARROW = 0.125, 0.9  # share of the precision of this quantile of the rows, below which the noise is far wider
 
 
 class SolvedRows(NamedTuple):
@@ -205,9 +207,12 @@ def _scales_of(
 
 
 def scales_of_posterior(
-    problem: Problem, point: Point, posterior: LatentPosterior, weight: Array, *far: Array
+    problem: Problem, point: Point, posterior: LatentPosterior, weight: Array, *far: Array, means: bool = True
 ) -> RowScales:
-    """Learn scales of the noise from the cavities of all rows, followed by rows ``far``, which do not determine f."""
+    """Learn scales of the noise from the cavities of all rows, followed by rows ``far``, which do not determine f.
+
+    With ``means`` the scales may have offsets.
+    """
     n, noise = problem.targets.size, problem.noise_at(point)
     every = _EVERY.of_rows(problem, point, posterior)
     near = every.near(nearest_others(problem, point, np.arange(n), few(n)))
@@ -217,7 +222,7 @@ def scales_of_posterior(
         moments = posterior.predict(*problem.cross(point, far[0]))
         mean, variance = (np.append(*each) for each in zip((mean, variance), moments, strict=True))
         y, weight = np.append(y, far[1]), np.append(weight, far[2])
-    return _learned(mean, variance, noise, y, near, weight)
+    return _learned(mean, variance, noise, y, near, weight, means)
 
 
 def scales_of_left_out(mean: Array, variance: Array, noise: NoiseModel, targets: Array, weight: Array) -> NoiseScales:
@@ -232,7 +237,7 @@ def scales_of_left_out(mean: Array, variance: Array, noise: NoiseModel, targets:
 def precision_of_rows(problem: Problem, point: Point, posterior: Cavities, scales: NoiseScales) -> Array:
     """Return the mean (n,) of 1/scale of the noise of each row given the others, by its own density alone."""
     joint = np.log(scales.weights) + densities_of_rows(problem, point, posterior, scales.factors)
-    return np.exp(log_softmax(joint, axis=1)) @ (1.0 / scales.factors)
+    return _precision(joint, scales.factors)
 
 
 def densities_of_rows(problem: Problem, point: Point, posterior: Cavities, factors: Array) -> Array:
@@ -259,18 +264,25 @@ def few(n: int) -> int:
 
 
 def _learned(
-    mean: Array, variance: Array, noise: NoiseModel, targets: Array, of_others: Array, weight: Array
+    mean: Array,
+    variance: Array,
+    noise: NoiseModel,
+    targets: Array,
+    of_others: Array,
+    weight: Array,
+    means: bool = True,
 ) -> RowScales:
     """Find the scales that maximise the log density of rows; ``of_others`` (n, s) is the mean over near rows."""
     own = _densities(mean, variance, noise, targets, _FACTORS)
     solved, offsets = np.isfinite(own + of_others).all(axis=1), np.zeros(_FACTORS.size)
     every = _weigh(own[solved], of_others[solved], weight[solved])
-    # If f is not a quantile, and misses the mean of the targets, the scales have means.
-    skewed = mostly_equal(targets, weight) or is_biased(mean, noise, targets, weight)
-    for _ in range(_TURNS if skewed and "quantile" not in noise.parameters else 0):
+    residual = np.where(solved, targets - mean, 0.0)
+    if means := means and "quantile" not in noise.parameters:  # if f is no quantile, and misses the mean of the targets
+        precision = _precision(np.log(every.weights) + own[solved], _FACTORS)
+        means = mostly_equal(targets, weight) or _leans((residual - noise.mean)[solved], weight[solved], precision)
+    for _ in range(_TURNS if means else 0):
         joint = np.log(every.at(of_others).T + _TINY) + own
         share = np.where(solved, weight * np.exp(joint - logsumexp(joint, axis=1, keepdims=True)).T, 0.0)
-        residual = np.where(solved, targets - mean, 0.0)
         offsets = share @ residual / np.maximum(share.sum(axis=1), _TINY)
         own = _densities(mean, variance, noise, targets, _FACTORS, offsets)
         every = _weigh(own[solved], of_others[solved], weight[solved], every)
@@ -280,14 +292,29 @@ def _learned(
     with np.errstate(divide="ignore"):
         joint = np.log(scales.at(of_others[:, probable]).T) + own[:, probable]
     log_density = np.where(solved, logsumexp(joint, axis=1), np.nan)
-    return RowScales(scales, log_density, np.exp(joint - log_density[:, None]) @ (1.0 / scales.factors))
+    return RowScales(scales, log_density, _precision(joint, scales.factors))
 
 
-def is_biased(mean: Array, noise: NoiseModel, targets: Array, weight: Array, errors: float = _BIASED) -> bool:
-    """Return whether targets (n,) miss their mean given the others by standard errors, as where noise is skewed."""
-    known = np.isfinite(mean)
-    residual, times = (targets - mean - noise.mean)[known], weight[known]
-    return abs(float(times @ residual)) > errors * float(residual.std()) * float(times.sum()) ** 0.5
+def _precision(joint: Array, factors: Array) -> Array:
+    """Return the mean (n,) of 1/scale by log densities (n, s) of rows and scales together."""
+    return np.exp(log_softmax(joint, axis=1)) @ (1.0 / factors)
+
+
+def is_far(precision: Array) -> Mask:
+    """Return which rows have far wider noise than most, by the mean of 1/scale."""
+    return ~(precision >= _FAR * np.quantile(precision, _NARROW))
+
+
+def _leans(residual: Array, weight: Array, precision: Array) -> bool:
+    """Return whether most residuals lean to the same side as all, as in skewed noise, and not by errors on one side."""
+    near = ~is_far(precision)
+    same = (weight @ residual) * (weight[near] @ residual[near]) > 0.0
+    return bool(same) and is_biased(residual[near], weight[near])
+
+
+def is_biased(residual: Array, weight: Array, errors: float = _BIASED) -> bool:
+    """Return whether residuals (n,) from the mean given the others are far from 0, in standard errors of their mean."""
+    return abs(float(weight @ residual)) > errors * float(residual.std()) * float(weight.sum()) ** 0.5
 
 
 def _weigh(known: Array, given: Array, times: Array, before: NoiseScales | None = None) -> NoiseScales:
