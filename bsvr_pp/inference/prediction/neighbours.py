@@ -272,14 +272,18 @@ def _learned(
     weight: Array,
     means: bool = True,
 ) -> RowScales:
-    """Find the scales that maximise the log density of rows; ``of_others`` (n, s) is the mean over near rows."""
+    """Find the scales that maximise the log density of rows; ``of_others`` (n, s) is the mean over near rows.
+
+    With ``means`` they have offsets if f follows a frequent value or the noise is skewed.
+    """
     own = _densities(mean, variance, noise, targets, _FACTORS)
     solved, offsets = np.isfinite(own + of_others).all(axis=1), np.zeros(_FACTORS.size)
     every = _weigh(own[solved], of_others[solved], weight[solved])
     residual = np.where(solved, targets - mean, 0.0)
-    if means := means and "quantile" not in noise.parameters:  # if f is no quantile, and misses the mean of the targets
+    means &= "quantile" not in noise.parameters and bool(solved.any())  # f is the median, or a quantile
+    if means and not mostly_equal(targets, weight):
         precision = _precision(np.log(every.weights) + own[solved], _FACTORS)
-        means = mostly_equal(targets, weight) or _leans((residual - noise.mean)[solved], weight[solved], precision)
+        means = _leans((residual - noise.mean)[solved], weight[solved], precision)
     for _ in range(_TURNS if means else 0):
         joint = np.log(every.at(of_others).T + _TINY) + own
         share = np.where(solved, weight * np.exp(joint - logsumexp(joint, axis=1, keepdims=True)).T, 0.0)
