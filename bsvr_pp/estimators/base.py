@@ -102,12 +102,6 @@ def warn_unless_converged(fitted: Fitted, method: Method, where: str = "") -> No
         warn_unconverged(f"{where}{method.name} did not converge: {fitted.message}")
 
 
-def central_levels(coverage: float) -> list[float]:
-    """Return levels of the ends of the central interval of a given coverage."""
-    check_share("coverage", coverage)
-    return [0.5 - 0.5 * coverage, 0.5 + 0.5 * coverage]
-
-
 @shared
 class CentralIntervals:
     """An estimator that predicts quantiles, and so central intervals."""
@@ -133,7 +127,8 @@ class CentralIntervals:
         ValueError
             If coverage is out of range.
         """
-        return np.asarray(self.predict_quantiles(X, central_levels(coverage), **given))
+        check_share("coverage", coverage)
+        return np.asarray(self.predict_quantiles(X, [0.5 - 0.5 * coverage, 0.5 + 0.5 * coverage], **given))
 
 
 @dataclass(frozen=True, slots=True)
@@ -396,7 +391,13 @@ class SavedEstimator(HoldsFit):
         if not isinstance(recipe, dict) or recipe.get("estimator") != cls.__name__:
             raise ValueError(f"result must be the result_ of a {cls.__name__}, it carries no recipe of one")
         if "targets" in recipe:
-            return cls._of_targets(check_fields("recipe of result", recipe, ("estimator", "targets")), result)
+            names = check_fields("recipe of result", recipe, ("estimator", "targets"))["targets"]
+            if not isinstance(names, list) or not all(isinstance(name, str) for name in names) or len(names) < 2:
+                raise ValueError(f"targets of result must be the names of several targets, got {names!r}")
+            trees = check_fields("result", dict(result.children), [f"target_{j}" for j in range(len(names))])
+            parts = [cls.from_result(tree.copy()) for tree in trees.values()]
+            columns = replace(parts[0]._columns, targets=tuple(names))
+            return parts[0]._keep(FitsOfTargets(tuple(names), tuple(one._fit for one in parts)), columns)
         recipe, result = check_fields("recipe of result", recipe, _RECIPE), result.copy(deep=True)
         known = [name for name in _contents(result) if name in recipe["contents"]]
         check_fields("result", dict.fromkeys(known), recipe["contents"])
@@ -424,17 +425,6 @@ class SavedEstimator(HoldsFit):
             matrix = SparseInputs.of_dataset(result["sparse"].to_dataset())
         columns = Columns(learned["n_features_in_"], names, encoding, matrix)
         return estimator._keep(estimator._read(rows, learned, columns, result), columns)
-
-    @classmethod
-    def _of_targets(cls, recipe: Mapping[str, Any], result: xr.DataTree) -> Self:
-        """Return the estimator of the results of several targets."""
-        names = recipe["targets"]
-        if not isinstance(names, list) or not all(isinstance(name, str) for name in names) or len(names) < 2:
-            raise ValueError(f"targets of result must be the names of several targets, got {names!r}")
-        trees = check_fields("result", dict(result.children), [f"target_{j}" for j in range(len(names))])
-        parts = [cls.from_result(tree.copy()) for tree in trees.values()]
-        columns = replace(parts[0]._columns, targets=tuple(names))
-        return parts[0]._keep(FitsOfTargets(tuple(names), tuple(one._fit for one in parts)), columns)
 
     def _options(self, given: Mapping[str, object]) -> dict[str, Any]:
         """Return options as plain data for `from_options`; None for a kernel function."""

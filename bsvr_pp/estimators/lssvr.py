@@ -150,8 +150,7 @@ class LSSVR(SavedEstimator, RegressorMixin, BaseEstimator):  # type: ignore[misc
 
     def predict_distribution(self, X: ArrayLike) -> PredictiveDistribution:
         """Predict the normal distribution of new targets at inputs (n_new, d), in units of the target."""
-        new = new_inputs(self, X)
-        mean, variance = self._fit.moments(new)
+        mean, variance = self._fit.moments(new_inputs(self, X))
         noise = gaussian(C=1.0 / self._fit.noise_variance)
         return PredictiveDistribution(np.ones((1, mean.size)), mean[None], variance[None], (noise,))
 
@@ -260,8 +259,7 @@ class BayesianLSSVR(LSSVR):
 
     def predict_f(self, X: ArrayLike) -> tuple[Array, Array]:
         """Predict mean and standard deviation of the function, φᵀμ* and √(φᵀΣ*φ) with φ = [1, k(x, x_1), ...]."""
-        new = new_inputs(self, X)
-        mean, variance = self._fit.moments(new)
+        mean, variance = self._fit.moments(new_inputs(self, X))
         return mean, np.sqrt(variance)
 
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from dataclasses import KW_ONLY, dataclass
 from typing import ClassVar, Literal, Self, cast
 
@@ -20,7 +19,7 @@ from bsvr_pp.estimators.base import LocalBlocks, SavedClassifier, check_model_op
 from bsvr_pp.estimators.matrices import MatrixOption
 from bsvr_pp.estimators.standard_fit import OfStandardModel, StandardFit, StandardModel, factors_of, integrated
 from bsvr_pp.estimators.training_data import TrainingData, Units, as_given
-from bsvr_pp.estimators.validation import Columns, Labels, Learned, RandomState, classes_of, codes_of, training_arrays
+from bsvr_pp.estimators.validation import Columns, Labels, Learned, RandomState, classes_of, training_arrays
 from bsvr_pp.inference.approximate import Laplace
 from bsvr_pp.inference.prediction.component import predictions
 from bsvr_pp.inference.protocol import Integrates, Method, Options
@@ -136,7 +135,7 @@ class BayesianOrdinalSVC(OfStandardModel, SavedClassifier, ClassifierMixin, Base
         method, local = self._check_options(), self._local()
         inputs, labels, columns = training_arrays(self, X, y)
         classes = _sorted_classes(y, labels)
-        rng, rows = seeded(self.random_state), as_given(inputs, codes_of(labels, classes))
+        rng, rows = seeded(self.random_state), as_given(inputs, np.searchsorted(classes, labels).astype(np.float64))
         units, options = Units.of(rows, columns.tied), Options(self.restarts, progressbar=local.progressbar)
         rows, size = local.divided(rows.in_units(units), method, classes=True, undivided=columns.undivided)
         model = self._model(rows, classes, columns)
@@ -168,7 +167,6 @@ class BayesianOrdinalSVC(OfStandardModel, SavedClassifier, ClassifierMixin, Base
         return OrdinalFit.of_result(model, units, rows, self._check_options(), result, classes=classes)
 
     def _attributes(self, fit: OrdinalFit, columns: Columns) -> Learned:
-        """Return classes and hyperparameters."""
         point, units = fit.point, fit.units
         found: Learned = {"classes_": fit.classes, "mean_": units.mean, "scale_": units.scale, "blocks_": fit.cut}
         found |= {"cutpoints_": fit.problem.cutpoints_at(point)}
@@ -201,11 +199,6 @@ class BayesianOrdinalSVC(OfStandardModel, SavedClassifier, ClassifierMixin, Base
         return np.asarray(self._fit.classes[chosen])
 
 
-def _near_letters(classes: Sequence[str]) -> bool:
-    """Return whether classes are letters one or two places apart, such as A, B, D, which are sorted as meant."""
-    return all(len(label) == 1 for label in classes) and max(np.diff([ord(label) for label in classes])) <= 2
-
-
 def _sorted_classes(y: ArrayLike, labels: Labels) -> Labels:
     """Return the classes in the order of their values, which must agree with any order of the data."""
     found = classes_of(labels)
@@ -220,6 +213,8 @@ def _sorted_classes(y: ArrayLike, labels: Labels) -> Labels:
                 f"y must have categories in sorted order, got {' < '.join(map(str, order))}: give their numbers, "
                 "pd.Series(y).cat.codes"
             )
-    elif any(isinstance(label, str) for label in classes) and not _near_letters(classes):
-        warn(f"the order of the classes is that of their names, {' < '.join(map(str, classes))}: numbers give another")
+    elif any(isinstance(label, str) for label in classes):
+        letters = all(len(label) == 1 for label in classes)
+        if not letters or max(np.diff([ord(label) for label in classes])) > 2:  # A, B, D are sorted as meant
+            warn(f"the order of the classes is that of their names, {' < '.join(classes)}: numbers give another")
     return found

@@ -176,7 +176,6 @@ class ResidualIntervals(HoldsFit, CentralIntervals, MetaEstimatorMixin, Regresso
         first = np.unique(rows.place, return_index=True)[1][-len(rows.y) :]  # of equal rows
 
         def fit(weight: Array) -> BaseEstimator:
-            """Return the regressor, fitted to rows with their weights."""
             used = weight > 0
             options = {} if (weight[used] == 1).all() else {"sample_weight": weight[used]}
             return clone(regressor).fit(seen.take(first[used], axis=0), rows.y[used], **options)

@@ -293,7 +293,6 @@ class OfStandardModel(HoldsFit):
         self._local()
 
     def _standardised(self, X: ArrayLike) -> Array:
-        """Return new inputs on the standardised scale."""
         return np.asarray(self._fit.units.inputs(new_inputs(self, X)))
 
     def _new_rows(self, X: ArrayLike, diagonal: ArrayLike | None = None, *, moments: bool = True) -> Array:
@@ -334,7 +333,6 @@ class OfStandardModel(HoldsFit):
         return [self._alone("scales of inputs are")]
 
     def _names_on_scales(self) -> list[str]:
-        """Return the names of the inputs that have a scale."""
         fit, *_ = self._fits_on_scales()
         found = self._columns.named(fit.units.mean)
         names = list(found.index) if isinstance(found, pd.Series) else [f"x{k}" for k in range(len(found))]

@@ -37,7 +37,6 @@ from bsvr_pp.estimators.validation import (
     Learned,
     RandomState,
     classes_of,
-    codes_of,
     in_products,
     training_arrays,
 )
@@ -281,43 +280,33 @@ class BayesianSVC(OfStandardModel, SavedClassifier, ClassifierMixin, BaseEstimat
         weight = self._weights(labels, sample_weight)
         classes = classes_of(labels[weight > 0])
         given, columns = in_products(given, columns, weight)
-        rows, size = merge_rows(given, codes_of(labels, classes), weight), None
-        rng, local = seeded(self.random_state), self._local()
-        if self._likelihood() == "known_label":
+        rows, size = merge_rows(given, np.searchsorted(classes, labels).astype(np.float64), weight), None
+        rng, local, together = seeded(self.random_state), self._local(), self._likelihood() == "known_label"
+        if together:
             rows, size = local.divided(rows, MeanField(), undivided=columns.undivided)
         if size is None:
-            remedy = NO_BLOCKS if self._likelihood() == "hinge" else "blocks='auto' fits them in blocks"
+            remedy = "blocks='auto' fits them in blocks" if together else NO_BLOCKS
             check_memory("BayesianSVC", len(rows.y), remedy)
         with threads_for(len(rows.X)), local.threads():
-            fit = self._fit_rows(rows, classes, columns, size, rng)
-        for each in fit.binaries:
-            if each.model.noise == "known_label":
-                warn_unless_converged(each.found, each.method)
+            units = Units.of(rows, columns.tied)
+            rows = rows.in_units(units)
+            parts, model = self._binary_rows(rows, classes), self._model(rows, columns)
+            # The largest class first, whatever the names of the classes and the order of rows and inputs.
+            own = [part.X[part.y > 0] for part in parts]
+            order = sorted(range(len(own)), key=lambda k: (-len(own[k]), np.sort(own[k], axis=None).sum()))
+            seeds, alike = rng.spawn(len(parts)), list[Point]()
+
+            def fit_class(i: int) -> BinaryFit:
+                found = self._binary(model, units, parts[order[i]], size, seeds[i], alike)
+                if i < _ALIKE:
+                    alike.append(found.point)
+                return found
+
+            found = local.each_fit(fit_class, len(parts), first=_ALIKE, together=together)
+        fit = LabelFit(classes, units, rows, [found[i] for i in np.argsort(order)])
+        for each in fit.binaries if together else ():
+            warn_unless_converged(each.found, each.method)
         return self._keep(fit, columns)
-
-    def _fit_rows(
-        self,
-        rows: TrainingData,
-        classes: Labels,
-        columns: Columns,
-        size: int | None,
-        rng: np.random.Generator,
-    ) -> LabelFit:
-        """Fit each class against the rest, from the largest on."""
-        units = Units.of(rows, columns.tied)
-        rows = rows.in_units(units)
-        parts, model = self._binary_rows(rows, classes), self._model(rows, columns)
-        order, seeds, alike = _by_size(parts), rng.spawn(len(parts)), list[Point]()
-
-        def fit_class(i: int) -> BinaryFit:
-            found = self._binary(model, units, parts[order[i]], size, seeds[i], alike)
-            if i < _ALIKE:
-                alike.append(found.point)
-            return found
-
-        together = model.noise == "known_label"
-        found = self._local().each_fit(fit_class, len(parts), first=_ALIKE, together=together)
-        return LabelFit(classes, units, rows, [found[i] for i in np.argsort(order)])
 
     def _check_options(self) -> None:
         check_choice("evidence", self.evidence, ("pointwise", "conditional", "joint", "naive"))
@@ -336,7 +325,6 @@ class BayesianSVC(OfStandardModel, SavedClassifier, ClassifierMixin, BaseEstimat
         return "known_label" if self.evidence == "pointwise" else "hinge"
 
     def _weights(self, labels: Labels, sample_weight: ArrayLike | None) -> Array:
-        """Return sample weights times class weights."""
         weight = checked_weights(sample_weight, len(labels))
         if isinstance(self.class_weight, dict):
             for label, each in self.class_weight.items():
@@ -404,7 +392,6 @@ class BayesianSVC(OfStandardModel, SavedClassifier, ClassifierMixin, BaseEstimat
         return LabelFit(classes, units, rows, found)
 
     def _attributes(self, fit: LabelFit, columns: Columns) -> Learned:
-        """Return classes and hyperparameters."""
         fitted = [each.fitted for each in fit.binaries]
         errors = [each.more.get("log_evidence_error", 0.0) for each in fitted]
         found: Learned = {
@@ -479,9 +466,3 @@ class BayesianSVC(OfStandardModel, SavedClassifier, ClassifierMixin, BaseEstimat
             return np.asarray(classes[np.argmax(self._probabilities(X), axis=1)])
         odds = self._log_odds(X, chosen=True)
         return np.asarray(classes[(odds[:, 0] > 0.0).astype(int) if classes.size == 2 else np.argmax(odds, axis=1)])
-
-
-def _by_size(parts: list[TrainingData]) -> list[int]:
-    """Numbers of classes, the largest first, whatever the names of the classes and the order of rows and inputs."""
-    own = [part.X[part.y > 0] for part in parts]
-    return sorted(range(len(own)), key=lambda k: (-len(own[k]), np.sort(own[k], axis=None).sum()))

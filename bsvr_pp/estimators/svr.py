@@ -305,7 +305,6 @@ class BayesianSVR(TargetPredictions, SavedEstimator, RegressorMixin, BaseEstimat
         check_flag("noise_scales", self.noise_scales)
 
     def _check_options(self) -> RegressionSpec:
-        """Check the options, and return them for a fit."""
         check_choice("noise", self.noise, ("auto", *NOISES))
         noise = "soft_insensitive" if self.noise == "auto" else self.noise
         automatic = isinstance(self.beta, str) and self.beta == "auto"
@@ -375,7 +374,6 @@ class BayesianSVR(TargetPredictions, SavedEstimator, RegressorMixin, BaseEstimat
         return RegressionFit.of_result(model, units, rows, method_of(result), result, **more)
 
     def _attributes(self, fit: RegressionFit, columns: Columns) -> Learned:
-        """Return the attributes of the fit, in the units of the data."""
         kernel = fit.model.kernel
         inverse = None if callable(kernel) else fit.point["inverse_lengthscale"]
         return hyperparameters(fit.problem.noise_at(fit.point), inverse, fit.units, columns) | {
@@ -445,7 +443,6 @@ class BayesianSVR(TargetPredictions, SavedEstimator, RegressorMixin, BaseEstimat
         return tags
 
     def _machine(self) -> tuple[RegressionFit, Mode]:
-        """Return the fit, and its support vector machine."""
         fit = self._alone("a support vector machine is", AttributeError)
         if fit.slopes is not None:
             raise AttributeError(

@@ -168,12 +168,6 @@ class IntervalData(TrainingData):
         return replace(super().in_units(units), ends=units.targets(self.ends))
 
 
-def check_unweighted(unweighted: bool) -> None:
-    """Check that intervals come without weights."""
-    if not unweighted:
-        raise ValueError("sample_weight is for exact targets, and y has intervals")
-
-
 @dataclass(frozen=True, slots=True)
 class Units:
     """Location and unit of the inputs (d,) and of the targets, or of their logs, for the rows of a model."""

@@ -35,7 +35,7 @@ from bsvr_pp.estimators.matrices import (
     training_rows,
     values_of,
 )
-from bsvr_pp.estimators.training_data import IntervalData, TrainingData, Units, as_given, check_unweighted, merge_rows
+from bsvr_pp.estimators.training_data import IntervalData, TrainingData, Units, as_given, merge_rows
 from bsvr_pp.model.matrices import MatrixKernel, ProductKernel
 from bsvr_pp.model.priors import Kernel, Tied, of_inputs
 from bsvr_pp.model.row_kinds import representative
@@ -223,7 +223,7 @@ class IntervalTargets(Targets):
 
     def rows(self, X: Array, y: Array, weight: Array, *, logs: bool) -> IntervalData:
         """Return the rows: intervals are not merged, and have no weights; a lower end below 0 has no log."""
-        check_unweighted(bool((weight == 1).all()))
+        self._check_unweighted(weight)
         if not logs:
             return IntervalData.of(as_given(X, y), self.ends)
         log_of("y", y)  # checks that they are positive
@@ -233,8 +233,12 @@ class IntervalTargets(Targets):
 
     def score(self, predicted: Array, weight: Array) -> float:
         """Return concordance of predictions."""
-        check_unweighted(bool((weight == 1).all()))
+        self._check_unweighted(weight)
         return concordance(self.ends, predicted)
+
+    def _check_unweighted(self, weight: Array) -> None:
+        if (weight != 1).any():
+            raise ValueError("sample_weight is for exact targets, and y has intervals")
 
 
 @dataclass(frozen=True, slots=True)
@@ -572,11 +576,6 @@ def classes_of(labels: Labels) -> Labels:
     if classes.size < 2:
         raise ValueError(f"y must hold at least two classes, got one class, {classes[0]}")
     return classes
-
-
-def codes_of(labels: Labels, classes: Labels) -> Array:
-    """Return the class number of each label, or of the next class."""
-    return np.searchsorted(classes, labels).astype(np.float64)
 
 
 def concordance(ends: ArrayLike, predicted: ArrayLike) -> float:
