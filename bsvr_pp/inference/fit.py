@@ -113,8 +113,7 @@ def fit(
         # PyMC does not say that the evidence of labels is not normalised.
         if sample is None or has_labels(unread) != (evidence == "naive"):
             raise
-        shapes = {v.name: shape_of(v) for v in unread.free_RVs}
-        fixed = checked_point(unread, shapes, hyperparameters)
+        fixed = checked_point(unread, {v.name: shape_of(v) for v in unread.free_RVs}, hyperparameters)
         rng, began = generator(random_seed), time.perf_counter()
         with interruptible() as came:
             result: xr.DataTree = sample(unread, fixed, progressbar, rng)
@@ -136,7 +135,6 @@ def fit(
 def _check_options(
     method: object, restarts: int | None, objective: str, evidence: str | None, draws: int | None
 ) -> None:
-    """Check a method and options without the model."""
     if isinstance(method, pm.Model):
         raise TypeError("method comes before model: write bp.fit(bp.Laplace(), model), or with another method")
     if not isinstance(method, Method):

@@ -135,7 +135,6 @@ class Integrated:
             return [self._averaged(cloud, *each) for each in zip(problems, points, found, strict=True)]
 
     def _averaged(self, cloud: _Cloud, problem: Problem, points: Sequence[Point], found: Fitted) -> Fitted:
-        """Return the record of a problem at the points of a cloud."""
         chosen, weights = cloud.thinned(self.kept)
         posteriors = [solve_at(problem, self.latent, points[i]) for i in chosen]
         mode = cloud.climb or found
@@ -210,9 +209,8 @@ def _cloud(
     def log_ratio(values: Array, places: Array) -> Array:
         """Return the log ratio of posterior and proposal densities, at places (m, k) on the proposal's scale."""
         widths = np.where(places < 0.0, *sides)
-        return (
-            values - np.reshape(proposal.logpdf(places / widths), len(places)) + np.log(widths).sum(axis=1) + log_volume
-        )
+        ratio = values - np.reshape(proposal.logpdf(places / widths), len(places))
+        return ratio + np.log(widths).sum(axis=1) + log_volume
 
     z *= np.where(z < 0.0, *sides)
     proposed = centre + z @ scale.T

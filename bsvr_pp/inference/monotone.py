@@ -273,7 +273,6 @@ def _falls(
 
 
 def _mean(problem: Problem, fitted: Fitted, X: Array) -> Array:
-    """Return the mean of f at inputs, over the points of the hyperparameters."""
     members = zip(fitted.weights, fitted.points, fitted.posteriors, strict=True)
     each = [w * posterior.predict(*problem.cross(point, X))[0] for w, point, posterior in members if w > 0.0]
     return np.sum(each, axis=0)

@@ -79,7 +79,6 @@ def draw_latents(problem: Problem, point: Point, posterior: LatentPosterior, siz
 def _draw_parts(
     problem: Problem, affine: Affine, point: Point, posterior: LatentPosterior, size: int, rng: Generator | None
 ) -> Point:
-    """Draw f and its parts, as `draw_latents` does."""
     A, parts = _at_training(problem, affine, point)
     dual = np.broadcast_to(posterior.dual_coef, (size, problem.targets.size)).copy()
     z = np.zeros((size, affine.size))

@@ -166,8 +166,7 @@ def predict_distribution(
     X = new_rows(problem, X_new, data)
     check_real(problem, "predict_distribution", "use predict")
     parts = partial(components, problem, result, neighbours=neighbours)
-    noise_of = noise_of_rows(problem, X, data)
-    return mixture_of(parts(), X, noise_of, jointly=parts)[0]
+    return mixture_of(parts(), X, noise_of_rows(problem, X, data), jointly=parts)[0]
 
 
 def check_real(problem: Problem, name: str, remedy: str) -> None:

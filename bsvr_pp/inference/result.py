@@ -63,10 +63,9 @@ def check_draws(name: str, samples: xr.DataTree) -> None:
                 raise ValueError(f"{name} has {label} in {group} over ({got}): transpose('chain', 'draw', ...)")
 
 
-def problem_of(result: object, model: pm.Model | None, name: str = "result") -> Problem:
+def problem_of(result: xr.DataTree, model: pm.Model | None, name: str = "result") -> Problem:
     """Read the model of a result; if f was sampled, potentials and variables may depend on it."""
     check_result(name, result)
-    assert isinstance(result, xr.DataTree)
     latent = result["latent_posterior"].to_dataset() if "latent_posterior" in result.children else xr.Dataset()
     return read_model(model, samples_f="dual_coef" not in latent and "latent_draws" not in result.children)
 
@@ -91,10 +90,9 @@ def check_results(results: object) -> None:
         check_result(f"results[{name!r}]", result)
 
 
-def check_match(problem: Problem, result: object, name: str = "result") -> None:
+def check_match(problem: Problem, result: xr.DataTree, name: str = "result") -> None:
     """Check that a result was computed from this model with its current data; the result has a copy of them."""
     check_result(name, result)
-    assert isinstance(result, xr.DataTree)
     posterior = result["posterior"].to_dataset()
     complete = "loss" in result.attrs  # from `fit`; other trees may have only the hyperparameters
     held_in = dict.fromkeys(problem.hyperparameters, "posterior") | (

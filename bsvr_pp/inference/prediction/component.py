@@ -23,7 +23,7 @@ from bsvr_pp.core.losses import NoiseModel
 from bsvr_pp.core.losses.noise import widen
 from bsvr_pp.inference.budget import check_memory
 from bsvr_pp.inference.parts import Gaussian, given_parts, given_white, part_cross
-from bsvr_pp.inference.prediction.distribution import CHUNK, PredictiveDistribution
+from bsvr_pp.inference.prediction.distribution import CHUNK, PredictiveDistribution, mixed
 from bsvr_pp.inference.prediction.neighbours import NoiseScales, few, moments_given, nearest_rows
 from bsvr_pp.inference.result import other_data
 from bsvr_pp.model.problem import Point, Problem
@@ -285,12 +285,9 @@ def noise_of_rows(problem: Problem, X: Array, data: Mapping[str, ArrayLike] | No
         with suppress(ValueError):  # shapes that do not broadcast
             if not unknown:
                 more = np.concatenate([problem.rows, matrix])
-                new, old = (
-                    problem.evaluate("parameters", lambda: problem.parameters, point, matrix=m) for m in (more, None)
-                )
-                same = all(
-                    np.allclose(np.broadcast_to(v, len(more))[:n], w, rtol=1e-8) for v, w in zip(new, old, strict=True)
-                )
+                at = partial(problem.evaluate, "parameters", lambda: problem.parameters, point)
+                pairs = zip(at(matrix=more), at(), strict=True)
+                same = all(np.allclose(np.broadcast_to(v, len(more))[:n], w, rtol=1e-8) for v, w in pairs)
         if not same:
             raise ValueError(
                 "the noise has a value for each training point, which says nothing about new ones: give it numbers, or "
@@ -301,7 +298,7 @@ def noise_of_rows(problem: Problem, X: Array, data: Mapping[str, ArrayLike] | No
     return noise_of
 
 
-def rowwise_data(problem: Problem) -> dict[str, NDArray[Any]]:
+def rowwise_data(problem: Problem) -> dict[str, Array]:
     """Return the data of a model with one row for each training point, without inputs and targets."""
     return {name: value for name, value in other_data(problem).items() if np.shape(value)[:1] == (problem.columns.n,)}
 
@@ -378,21 +375,13 @@ def new_values(found: PredictiveDistribution, cutpoints: list[Array], targets: A
     probability = np.zeros((values.size, len(found)))
     components = zip(found.weights, found.means, found.variances, found.noises, strict=True)
     for i, (share, mean, variance, noise) in enumerate(components):
-        masses = (
-            _class_masses(noise, mean, variance, cutpoints[i])
-            if cutpoints
-            else kind.masses(noise.parameters, mean, variance)
-        )
-        probability += share * masses
+        if cutpoints:
+            probability += share * _class_masses(noise, mean, variance, cutpoints[i])
+        else:
+            probability += share * kind.masses(noise.parameters, mean, variance)
     probability /= probability.sum(axis=0)
-    y_mean = values @ probability
-    f = found.mean_and_variance_of_f()
-    out = {
-        "f_mean": f[0],
-        "f_variance": f[1],
-        "y_mean": y_mean,
-        "y_variance": ((values[:, None] - y_mean) ** 2 * probability).sum(axis=0),
-    }
+    f, y = found.mean_and_variance_of_f(), mixed(probability, values[:, None], np.zeros_like(probability))
+    out = {"f_mean": f[0], "f_variance": f[1], "y_mean": y[0], "y_variance": y[1]}
     out |= {"y_class_probability": probability} if cutpoints else {"y_probability": probability[-1]}
     if targets is not None:
         if not np.isin(targets, values).all():

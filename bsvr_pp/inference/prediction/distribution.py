@@ -273,9 +273,8 @@ class PredictiveDistribution:
         noise = self._of_each([each.log_mgf(t) for each in self.noises])
         logs = power * self.location + t * self.means + 0.5 * t**2 * self.variances + noise
         with np.errstate(over="ignore"):
-            return np.asarray(
-                (np.exp(logs, where=self.weights > 0.0, out=np.zeros_like(logs)) * self.weights).sum(axis=0)
-            )
+            moments = np.exp(logs, where=self.weights > 0.0, out=np.zeros_like(logs))
+            return np.asarray((moments * self.weights).sum(axis=0))
 
     def _targets(self, y: ArrayLike) -> Array:
         """Return targets, broadcast with the rows."""
@@ -310,9 +309,8 @@ class PredictiveDistribution:
     def _tail(self, z: Array, *, upper_tail: bool = False) -> Array:
         """Return the probability that f + noise is below, or above, z (n,)."""
         each = zip(self.noises, self.means, self.variances, self.weights, strict=True)
-        return sum(
-            (w * noise.predictive_cdf(z, m, v, upper_tail=upper_tail) for noise, m, v, w in each), np.zeros(z.shape)
-        )
+        of_each = (w * noise.predictive_cdf(z, m, v, upper_tail=upper_tail) for noise, m, v, w in each)
+        return sum(of_each, np.zeros(z.shape))
 
     def _crps(self, z: Array, cdfs: Sequence[Cdf | None]) -> Array:
         """Return the CRPS of f + noise, or of its exponential, at z (n,), in the unit of the target."""

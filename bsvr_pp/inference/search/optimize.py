@@ -280,8 +280,14 @@ class SearchObjective:
         return self._known[1:]
 
     def _evaluated(self, x: Array) -> tuple[float, Array]:
-        values = self._split(x)
-        found = self._of_blocks(values)
+        values, data = self._split(x), self._problem.data.values()
+        of_rows = self._problem.function(f"evidence by {self._method!r}", self._compile_rows)
+
+        def of_block(block: int) -> list[Array]:
+            part = self._parts[block]
+            return of_rows(*values, part.rows, *data, part.targets, self._sites[block])
+
+        found = self._problem.blocks.each(of_block, range(len(self._parts)))
         terms = [[value, *gradient] for value, _, *gradient in found]
         terms += [term(*values, *self._problem.given_data) for term in self._terms]
         value, *gradients = (sum(term[1:], start=term[0]) for term in zip(*terms, strict=True))
@@ -380,19 +386,8 @@ class SearchObjective:
         unpacked = RaveledVars(x * self._units, self._shapes)
         return list(DictToArrayBijection.rmap(unpacked, self._all_values).values())
 
-    def _of_blocks(self, values: list[Array]) -> list[list[Array]]:
-        """Return the value, sites (2, m) and gradients of each block."""
-        data = self._problem.data.values()
-        of_rows = self._problem.function(f"evidence by {self._method!r}", self._compile_rows)
-
-        def of_block(block: int) -> list[Array]:
-            part = self._parts[block]
-            return of_rows(*values, part.rows, *data, part.targets, self._sites[block])
-
-        return self._problem.blocks.each(of_block, range(len(self._parts)))
-
     def _compile_rows(self) -> Callable[..., list[Array]]:
-        """Return the function of the rows of one block."""
+        """Compile the evidence of the rows of one block, the sites (2, m) and the gradients."""
         problem = self._problem
         y, start = pt.vector(), pt.matrix()  # without names, which data may use
         targets = TargetsGraph.of(*problem.ends.graph(y), problem.weight)

@@ -116,7 +116,10 @@ class _Search:
         self.no_ascent, self.largest = _NO_ASCENT * max(1.0, n_rows / 100), _LARGEST * n_rows
         self.jumps: deque[float] = deque(maxlen=_RECENT)
         self.pairs: deque[tuple[Array, Array]] = deque(curvature, maxlen=_PAIRS)
-        self.inverse = None if second is None else _inverse(second)
+        self.inverse: Array | None = None
+        if second is not None:  # each second derivative at least `_FLATTEST`
+            values, vectors = np.linalg.eigh(0.5 * (second + second.T))
+            self.inverse = (vectors / np.maximum(np.abs(values), _FLATTEST)) @ vectors.T
         self.n_evaluations, self.outside = 0, False  # whether the last steps met points without a value
         self.best = self.at(start)
 
@@ -204,12 +207,6 @@ class _Search:
                 size = low + (high - low) * min(max(share, 0.1), 0.6)
         self.outside = shrunk > 0
         return found
-
-
-def _inverse(curvature: Array) -> Array:
-    """Return the inverse of minus the second derivatives, each at least `_FLATTEST`."""
-    values, vectors = np.linalg.eigh(0.5 * (curvature + curvature.T))
-    return (vectors / np.maximum(np.abs(values), _FLATTEST)) @ vectors.T
 
 
 def _quasi_newton(gradient: Array, pairs: deque[tuple[Array, Array]], inverse: Array | None) -> Array:

@@ -130,8 +130,7 @@ def choose_starts(
 
     short = _halves(spread, y.size ** (1.0 / d))
     slight, long = _SLIGHT * scale / d**0.5, spread * d**0.5
-
-    kept = _without_lengthscales(initial, roles)
+    kept = {name: initial[name] for name, role in roles.items() if "lengthscale" not in role}
 
     def of_wave(noise: float, each: float | None) -> Point:
         """Return a start with a lengthscale of all main effects, or of f if there are none."""
@@ -145,7 +144,10 @@ def choose_starts(
     if labels:
         tried = [*(guessed(1.0, 0.0, each, 1.0) for each in short[1:]), *waves]
         steep = guessed(epsilon=0.0, lengthscale=long / _STEEPER, bias=1.0, **_WRONG)
-        best = _of_labels(initial, roles, tried, steep, value)
+        best = _best([initial, *(point | kept for point in tried)], value)
+        wrong = steep | {name: each for name, each in kept.items() if roles[name] not in _WRONG}
+        if value is not None and value(wrong) - _CLEARLY > max(value(best), value(steep | kept)):
+            best = wrong  # clearly better, also than right steep ones
         known = _distinct([best, _best(waves, value)] if waves else [best])
         restarts = max(restarts, len(known))
     else:
@@ -198,25 +200,6 @@ def _completed(problem: Problem, known: list[Point], restarts: int, rng: Generat
             "values at which it is possible (initval=...)"
         )
     return starts
-
-
-def _without_lengthscales(initial: Point, roles: Mapping[str, str]) -> Point:
-    """Return the initial values of all hyperparameters of a role that are no lengthscale."""
-    return {name: initial[name] for name, role in roles.items() if "lengthscale" not in role}
-
-
-def _of_labels(
-    initial: Point, roles: Mapping[str, str], tried: list[Point], steep: Point, value: Callable[[Point], float] | None
-) -> Point:
-    """Return the best start of labels, which have no scale: initial values with the lengthscales that were ``tried``.
-
-    It is ``steep``, with labels of which some are wrong, if that is clearly better, also than right steep ones.
-    """
-    kept = _without_lengthscales(initial, roles)
-    best = _best([initial, *(point | kept for point in tried)], value)
-    wrong = steep | {name: each for name, each in kept.items() if roles[name] not in _WRONG}
-    clearly = value is not None and value(wrong) - _CLEARLY > max(value(best), value(steep | kept))
-    return wrong if clearly else best
 
 
 def _distinct(points: Iterable[Point]) -> list[Point]:
@@ -433,7 +416,6 @@ def lengthscales(problem: Problem, point: Point) -> Array | None:
 
 
 def _lengthscales(problem: Problem) -> list[Variable]:
-    """Return graphs of the lengthscales, as `lengthscales` describes."""
     kernels = [kernel for kernel in _addends(problem.prior.cov_func) if hasattr(kernel, "ls")]
     with_slopes = [kernel.slopes() for kernel in kernels if isinstance(kernel, MainEffects | RationalQuadratic)]
     if len(with_slopes) == len(kernels) > 1:
