@@ -298,7 +298,6 @@ def evidences(
 
 
 def _pair(column: str, value: float = nan, error: float = nan) -> Numbers:
-    """Return a number and its standard error."""
     return {column: value, f"{column} se": error}
 
 

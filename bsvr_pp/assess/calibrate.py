@@ -121,7 +121,6 @@ def _hyperparameters(model: pm.Model) -> list[str]:
 
 
 def _simulate(model: pm.Model, simulations: int, random_seed: int | None) -> tuple[dict[str, Array], Array]:
-    """Draw hyperparameters and targets from the model."""
     if len(model.observed_RVs) != 1:
         observed = ", ".join(v.name for v in model.observed_RVs) or "none"
         raise ModelError(f"model must observe one variable, got {observed}")

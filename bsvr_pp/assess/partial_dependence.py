@@ -251,7 +251,6 @@ def _columns_of(X: ArrayLike | pd.DataFrame) -> pd.DataFrame:
 
 
 def _names(table: pd.DataFrame, feature: Column | tuple[Column, ...]) -> list[str]:
-    """Return the names of one column or two."""
     names = list(map(str, table.columns))
     found = [place_of(each, names) for each in (feature if isinstance(feature, tuple) else (feature,))]
     places = [place for place in found if place is not None]

@@ -185,5 +185,4 @@ def _fit_all(
 
 
 def _file(method: Method) -> str:
-    """Return the name of the file of a result."""
     return method.name.lower().translate(str.maketrans(" ", "-", "()")) + ".nc"

@@ -137,7 +137,6 @@ class ProbaRegressor(BaseSurvReg):
         super().__init__()
 
     def _fit(self, X: pd.DataFrame, y: pd.DataFrame, C: pd.DataFrame | None = None) -> Self:
-        """Fit a copy of the regressor."""
         estimator = BayesianSVR() if self.estimator is None else clone(self.estimator)
         if not hasattr(estimator, "predict_distribution"):
             raise TypeError(f"estimator must have predict_distribution, got {type(estimator).__name__}")

@@ -202,7 +202,12 @@ def _run_stages(
         files = run_tasks(_solve, work, len(blocks), "small blocks" if local.progressbar else "")
         write_rows(path / "solved.npy", saved(files, "solved"))
     if "predictions" not in work:
-        _choose_neighbours(spec, work, path)
+        point, solved = work["hyperparameters"]["point"], np.empty((data["rows"], 4))
+        solved[open_rows(path / "row.npy")] = open_rows(path / "solved.npy")  # rows in their own order
+        problem = spec.model.problem(rows_in(work.folder))
+        solved_rows(problem, point, known=solved)
+        neighbours, scales = spec.choose_neighbours(problem, point)
+        work["predictions"] = {"neighbours": neighbours, "noise_scales": scales.record() if scales.several else None}
     write_arrays(path / "regions.npz", size=blocks.sizes, **vars(blocks.regions))
     record = {
         "format": folder_model.FORMAT,
@@ -228,7 +233,6 @@ def _finish(path: Path, record: Record, work: Path) -> FolderModel:
 
 
 def _find_hyperparameters(spec: RegressionSpec, work: Records, local: LocalBlocks, rng: np.random.Generator) -> None:
-    """Find hyperparameters and blocks."""
     problem = spec.model.problem(rows_in(work.folder))
     options = spec.options._replace(progressbar=local.progressbar)
     assert isinstance(spec.method, IntegratesLatent)  # as `fit_folder` checks
@@ -239,16 +243,6 @@ def _find_hyperparameters(spec: RegressionSpec, work: Records, local: LocalBlock
         "at_size": json.loads(found.record()),
         "partition": SealedFile(work.folder / "partition.npz").seal,
     }
-
-
-def _choose_neighbours(spec: RegressionSpec, work: Records, path: Path) -> None:
-    """Choose the number of nearest rows of predictions, and scales of the noise, with rows in their own order."""
-    point, solved = work["hyperparameters"]["point"], np.empty((work["data"]["rows"], 4))
-    solved[open_rows(path / "row.npy")] = open_rows(path / "solved.npy")
-    problem = spec.model.problem(rows_in(work.folder))
-    solved_rows(problem, point, known=solved)
-    neighbours, scales = spec.choose_neighbours(problem, point)
-    work["predictions"] = {"neighbours": neighbours, "noise_scales": scales.record() if scales.several else None}
 
 
 @lru_cache(maxsize=4)

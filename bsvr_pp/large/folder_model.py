@@ -18,10 +18,10 @@ import pandas as pd
 from numpy.typing import ArrayLike, NDArray
 from scipy.spatial import cKDTree
 
-from bsvr_pp.core.arrays import Array, Rows, check_fields, check_flag, check_positive, check_size, numbers
+from bsvr_pp.core.arrays import Array, Rows, check_fields, check_flag, check_positive, check_share, check_size, numbers
 from bsvr_pp.core.atomic_write import PIECE, DamagedError, SealedFile, atomic_write, check_writable, locked
 from bsvr_pp.core.compiler import threads_for
-from bsvr_pp.estimators.base import LocalBlocks, central_levels, copied, from_options
+from bsvr_pp.estimators.base import LocalBlocks, copied, from_options
 from bsvr_pp.estimators.regression_fit import RegressionSpec
 from bsvr_pp.estimators.standard_fit import StandardModel
 from bsvr_pp.estimators.svr import BayesianSVR
@@ -286,10 +286,8 @@ class FolderModel(TargetPredictions):
         found, self.neighbours_ = record["noise_scales"], record["neighbours"]
         self.noise_scales_ = NoiseScales.from_record(found) if found else NoiseScales.one()
         self.at_size = record["at_size"]
-        if (path / "posterior.json").is_file():
-            posterior = check_fields(
-                str(path / "posterior.json"), read_record(path / "posterior.json"), ("model", "files")
-            )
+        if (solved := path / "posterior.json").is_file():
+            posterior = check_fields(str(solved), read_record(solved), ("model", "files"))
             if posterior["model"] == checksum(record):  # otherwise from an earlier fit
                 self._stored = stored = stored.with_posterior(posterior["files"])
         self._fit = FolderFit(self._spec.model, units, stored, point, self.neighbours_, self.noise_scales_)
@@ -399,7 +397,7 @@ class FolderModel(TargetPredictions):
             If an option or the data are not usable.
         """
         values = None if times is None else self._checked_times(times).tolist()
-        central_levels(coverage)
+        check_share("coverage", coverage)
         if Path(out).resolve().is_relative_to(self.folder.resolve()):
             raise ValueError(f"out must lie outside the folder of the model, {self.folder}, got {out}")
         path = check_writable("out", out, read=[data], model=False).absolute()
@@ -424,8 +422,7 @@ class FolderModel(TargetPredictions):
                 with of_file(source.name):
                     _order(self, source, work)
             rows = int(work["order"]["rows"])
-            progress = "predictions" if local.progressbar else ""
-            files = run_tasks(_predict, work, -(-rows // _TASK), progress)
+            files = run_tasks(_predict, work, -(-rows // _TASK), "predictions" if local.progressbar else "")
             _join(files, path, rows)
             shutil.rmtree(place, ignore_errors=True)
         return rows
@@ -460,7 +457,6 @@ def _record_of(folder: str | Path) -> tuple[Path, Record]:
 
 
 def _solve(work: str, stamp: str, block: int) -> dict[str, NDArray[np.generic]]:
-    """Solve a block."""
     model = _model(str(Path(work).parent), stamp)
     assert isinstance(model._spec.method, IntegratesLatent)  # as `fit_folder` checks
     with threads_for(1):
@@ -502,7 +498,6 @@ def _open(folder: str, stamp: str) -> tuple[FolderModel, Record]:
 
 
 def _predict(folder: str, stamp: str, part: int) -> dict[str, NDArray[np.generic]]:
-    """Predict some rows."""
     model, run = _open(folder, stamp)
     rows = open_rows(Path(folder) / "order.npy")[part * run["task"] :][: run["task"]]
     with threads_for(1):

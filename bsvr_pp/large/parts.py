@@ -370,11 +370,9 @@ def run_tasks(task: Task, work: Records, count: int, progress: str) -> list[Path
 
 
 def _write(task: Task, folder: str, stamp: str, number: int) -> None:
-    """Write the arrays of a task."""
     if not Path(folder).is_dir():
         raise ValueError(f"folder must be on a disk that all workers share, {folder} is missing at {node()}")
-    found = task(folder, stamp, number)
-    write_arrays(Path(folder) / "done" / f"{number}.npz", stamp=np.array(stamp), **found)
+    write_arrays(Path(folder) / "done" / f"{number}.npz", stamp=np.array(stamp), **task(folder, stamp, number))
 
 
 def write_arrays(path: Path, **arrays: Any) -> None:

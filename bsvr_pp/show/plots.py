@@ -287,8 +287,8 @@ def plot_evidence(
 
 
 def plot_effect(
-    estimator: Any,
-    X: Any,
+    estimator: object,
+    X: ArrayLike | pd.DataFrame,
     features: Column | tuple[Column, Column] | list[Column | tuple[Column, Column]],
     *,
     target: str = "f",

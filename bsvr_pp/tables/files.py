@@ -289,7 +289,6 @@ class ParquetTable:
             raise DataError(f"{path}: has no column with a name")
 
     def _columns_of(self, file: Path) -> list[str]:
-        """Return the columns of a file."""
         with self._reading(file) as opened:
             schema = opened.schema_arrow
         index = (schema.pandas_metadata or {}).get("index_columns", [])  # names of fields, or a range
@@ -335,7 +334,9 @@ def _files_of(path: Path) -> list[Path]:
     """Return the Parquet files of a path; other files are ignored if they begin with "_" or "."."""
     if not path.exists():
         raise DataError(f"{path}: there is no such file")
-    found = [path] if path.is_file() else sorted(path.iterdir(), key=_in_order)
+    # By the numbers in their names: Dask writes part.10 after part.2.
+    parts = {file: re.split(r"(\d+)", file.name) for file in ([path] if path.is_file() else path.iterdir())}
+    found = sorted(parts, key=lambda file: ([int(x) if x.isdecimal() else x for x in parts[file]], file.name))
     found = [file for file in found if is_parquet(file) or not file.name.startswith(("_", "."))]
     for file in found:
         if file.is_dir():
@@ -345,11 +346,6 @@ def _files_of(path: Path) -> list[Path]:
     if not found:
         raise DataError(f"{path}: has no Parquet files")
     return found
-
-
-def _in_order(file: Path) -> tuple[list[str | int], str]:
-    """Return what sorts files by the numbers in their names: Dask writes part.10 after part.2."""
-    return [int(part) if part.isdecimal() else part for part in re.split(r"(\d+)", file.name)], file.name
 
 
 def open_table(path: str | Path, wanted: Collection[str] = ()) -> TextTable | ParquetTable:

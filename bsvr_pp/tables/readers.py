@@ -236,7 +236,6 @@ def checked(data: Dataset, path: str) -> Dataset:
 
 
 def _split_rows(n: int, test_fraction: float, random_seed: int | np.random.Generator | None) -> tuple[Rows, Rows]:
-    """Draw the rows of a training and a test set."""
     check_share("test_fraction", test_fraction)
     order = generator(random_seed).permutation(n)
     n_test = min(max(round(test_fraction * n), 1), n - 1)
