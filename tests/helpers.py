@@ -24,12 +24,19 @@ STAGES = {"_SUBSET": 60, "_NEIGHBOURHOODS": 3, "_NEIGHBOURS": 40, "_HELD_OUT": 3
 soft = partial(bp.SoftInsensitive, epsilon=0.1, beta=0.3)
 
 
-def process_model(noise: Any, X: Any, /, ls: Any = 1.0, factor: Any = None, prior: Any = (), **given: Any) -> pm.Model:
-    """Return a model of one process, whose values are numbers, or functions that make a variable."""
+def made(value: Any) -> Any:
+    """Return a value, or what a function makes."""
+    return value() if callable(value) else value
+
+
+def process_model(
+    noise: Any, X: Any, /, ls: Any = 1.0, factor: Any = None, kernel: Any = None, prior: Any = (), **given: Any
+) -> pm.Model:
+    """Return a model of one process, whose values are numbers, or functions that make a variable or a kernel."""
     with pm.Model() as model:
-        kernel = pm.gp.cov.ExpQuad(np.shape(X)[1], ls=ls() if callable(ls) else ls)
-        f = bp.GP(cov_func=kernel if factor is None else factor * kernel).prior("f", X=X, **dict(prior))
-        noise("y", f, **{name: value() if callable(value) else value for name, value in given.items()})
+        kernel = kernel() if kernel else pm.gp.cov.ExpQuad(np.shape(X)[1], ls=made(ls))
+        f = bp.GP(cov_func=kernel if factor is None else made(factor) * kernel).prior("f", X=X, **dict(prior))
+        noise("y", f, **{name: made(value) for name, value in given.items()})
     return model
 
 

@@ -202,9 +202,7 @@ def two_targets():
 def with_names():
     """A table, a model of it with a line besides, and the result."""
     table = pd.DataFrame(np.c_[X[:, 0], X[:, 0] ** 2], columns=["a", "b"])
-    with pm.Model() as model:
-        f = bp.GP(cov_func=pm.gp.cov.ExpQuad(2, ls=1.0)).prior("f", X=table)
-        bp.SoftInsensitive("y", pm.Normal("level") + f, C=2.0, epsilon=0.1, beta=0.3, observed=Y)
+    model = process_model(lambda name, f: soft(name, pm.Normal("level") + f, C=2.0, observed=Y), table)
     found = bp.fit(bp.MAP(), model, progressbar=False, draws=9)
     assert bp.predict(found, table, model=model)["f_mean"].shape == Y.shape
     return table, found, model
@@ -213,9 +211,7 @@ def with_names():
 def effect_of_names(*names):
     """The effect of a result at a table with columns of these names."""
     table = pd.DataFrame(np.c_[X[:, 0], X[:, 0] ** 2], columns=["a", "b"])
-    with pm.Model() as model:
-        f = bp.GP(cov_func=pm.gp.cov.ExpQuad(2, ls=1.0)).prior("f", X=table)
-        bp.SoftInsensitive("y", f, C=2.0, epsilon=0.1, beta=0.3, observed=Y)
+    model = process_model(soft, table, C=2.0, observed=Y)
     found = bp.fit(bp.MeanField(), model, progressbar=False, draws=9)
     return bp.effect(found, table.set_axis(list(names), axis=1), "a", model=model)
 
@@ -254,9 +250,8 @@ def with_other_rows(fixed=False):
 
 def plot_of_parts():
     """A picture of a location that depends on data of each row."""
-    with pm.Model() as model:
-        f = bp.GP(cov_func=pm.gp.cov.ExpQuad(1, ls=1.0)).prior("f", X=X)
-        bp.SoftInsensitive("y", f + pm.Normal("b") * pm.Data("z", Y), C=2.0, epsilon=0.1, beta=0.3, observed=Y)
+    of_parts = partial(soft, C=2.0, observed=Y)
+    model = process_model(lambda name, f: of_parts(name, f + pm.Normal("b") * pm.Data("z", Y)), X)
     return bp.plot_predictive({"found": bp.fit(bp.MeanField(), model, progressbar=False, draws=9)}, model=model)
 
 

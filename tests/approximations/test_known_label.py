@@ -1,5 +1,7 @@
 """Labels that are known: the PyMC distribution, mean field against integrals, blocks, and what is refused."""
 
+from functools import partial
+
 import numpy as np
 import pymc as pm
 import pytest
@@ -12,6 +14,7 @@ from bsvr_pp.core.approximations.mean_field import nearest_moments
 from bsvr_pp.core.losses.registry import LIKELIHOODS, label_probability
 from bsvr_pp.losses import NoiseModel
 from bsvr_pp.model.blocks import Blocks
+from tests.helpers import process_model
 
 F = np.array([-40.0, -1.3, -1.0, -0.2, 0.0, 0.7, 1.0, 2.5])
 
@@ -104,10 +107,8 @@ def model(blocks=None, n=24):
     rng = np.random.default_rng(0)
     X = np.sort(rng.uniform(-3, 3, (n, 1)), axis=0)
     y = np.where(np.sin(2 * X[:, 0]) + 0.3 * rng.normal(size=n) > 0, 1, -1)
-    with pm.Model() as made:
-        f = bp.GP(cov_func=4.0 * pm.gp.cov.ExpQuad(1, ls=0.7)).prior("f", X=X, blocks=blocks)
-        KnownLabel("y", f=f, C=pm.LogNormal("C", 0.0, 1.0), observed=y)
-    return made, X
+    C, prior = partial(pm.LogNormal, "C", 0.0, 1.0), {"blocks": blocks}
+    return process_model(KnownLabel, X, ls=0.7, factor=4.0, prior=prior, C=C, observed=y), X
 
 
 def test_the_evidence_of_blocks_is_a_sum_and_C_is_chosen_without_a_normaliser():

@@ -13,6 +13,7 @@ from scipy.stats import gamma, kstest, norm
 
 import bsvr_pp as bp
 from bsvr_pp.assess.calibrate import _simulate
+from tests.helpers import process_model, soft
 
 X = np.linspace(-2, 2, 12)[:, None]
 Y = np.sin(X[:, 0])
@@ -20,11 +21,7 @@ METHOD = bp.NUTS(latent=bp.MeanField(), draws=100, tune=150)
 
 
 def model_of(centre=0.5):
-    with pm.Model() as model:
-        C = pm.LogNormal("C", centre, 0.5)
-        f = bp.GP(cov_func=pm.gp.cov.ExpQuad(1, ls=1.0)).prior("f", X=X)
-        bp.SoftInsensitive("y", mu=f, C=C, epsilon=0.3, beta=0.3, observed=Y)
-    return model
+    return process_model(soft, X, C=lambda: pm.LogNormal("C", centre, 0.5), epsilon=0.3, observed=Y)
 
 
 def vector():
@@ -136,10 +133,8 @@ def test_targets_may_be_counts():
 
 @pytest.mark.slow
 def test_targets_may_be_ordered_classes():
-    with pm.Model() as classes:
-        s = pm.HalfNormal("s", 1.0)
-        f = bp.GP(cov_func=s**2 * pm.gp.cov.ExpQuad(1, ls=1.0)).prior("f", X=X)
-        bp.Ordinal("y", f, cutpoints=[-0.5, 0.5], C=2.0, observed=np.arange(12) % 3)
+    noise = {"cutpoints": [-0.5, 0.5], "C": 2.0, "observed": np.arange(12) % 3}
+    classes = process_model(bp.Ordinal, X, factor=lambda: pm.HalfNormal("s", 1.0) ** 2, **noise)
     few = bp.NUTS(latent=bp.MeanField(), draws=60, tune=100)
     ranks = bp.calibrate(few, classes, simulations=8, random_seed=1, progressbar=False)["prior_sbc"]["s"].values[0]
     assert kstest(ranks, "uniform").pvalue > 0.01

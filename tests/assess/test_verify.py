@@ -15,18 +15,14 @@ from bsvr_pp.assess.evidence import latent_k_hat, pareto_weights
 from bsvr_pp.datasets import sinc
 from bsvr_pp.inference.protocol import to_record
 from bsvr_pp.model.reader import read_model
-from tests.helpers import process_model
+from tests.helpers import process_model, soft
 
 DATA = sinc(20, random_seed=4)
 
 
 def build():
-    with pm.Model() as model:
-        C = pm.LogNormal("C", 1.5, 0.7)
-        cov = pm.gp.cov.ExpQuad(1, ls=pm.InverseGamma("lengthscale", 5, 10))
-        f = bp.GP(cov_func=cov).prior("f", X=DATA.X)
-        bp.SoftInsensitive("y", mu=f, C=C, epsilon=0.3, beta=0.1, observed=DATA.y)
-    return model
+    free = {"ls": lambda: pm.InverseGamma("lengthscale", 5, 10), "C": lambda: pm.LogNormal("C", 1.5, 0.7)}
+    return process_model(soft, DATA.X, **free, epsilon=0.3, beta=0.1, observed=DATA.y)
 
 
 def recovered(model, latent, draws):

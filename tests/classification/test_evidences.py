@@ -15,6 +15,7 @@ from bsvr_pp.approximations import find_mode
 from bsvr_pp.classification.normaliser import Known, MeanKnown
 from bsvr_pp.losses import hinge
 from bsvr_pp.model.distributions import observe_weighted
+from tests.helpers import process_model
 
 X3, Y3 = np.array([[0.0], [0.4], [1.5]]), np.array([1, 1, -1])
 COPIES = np.array([2, 1, 3])
@@ -122,11 +123,9 @@ def test_a_large_amplitude_is_classification_without_noise(kind):
 
 
 def test_models_that_are_not_of_labels_are_refused():
-    with pm.Model():
-        f = bp.GP(cov_func=pm.gp.cov.ExpQuad(1, ls=1.0)).prior("f", X=X3)
-        pm.Normal("y", mu=f, sigma=1.0, observed=[0.0, 1.0, 2.0])
-        with pytest.raises(bp.ModelError, match=r"use bp\.log_evidence"):
-            bp.log_evidence(QUICK, kind="conditional")
+    real = process_model(pm.Normal, X3, sigma=1.0, observed=[0.0, 1.0, 2.0])
+    with pytest.raises(bp.ModelError, match=r"use bp\.log_evidence"):
+        bp.log_evidence(QUICK, real, kind="conditional")
     with pm.Model():
         gp = bp.GP(mean_func=pm.gp.mean.Constant(1.0), cov_func=pm.gp.cov.ExpQuad(1, ls=1.0))
         bp.SVMLabel("y", f=gp.prior("f", X=X3), C=1.0, observed=Y3)

@@ -1,5 +1,7 @@
 """Sampled hyperparameters of labels against their posterior by quadrature, and simulated ones against their prior."""
 
+from functools import partial
+
 import numpy as np
 import pymc as pm
 import pytest
@@ -14,17 +16,15 @@ from bsvr_pp.classification.normaliser import Known
 from bsvr_pp.inference.protocol import Options
 from bsvr_pp.losses import hinge
 from bsvr_pp.model.reader import read_model
+from tests.helpers import process_model
 
 X2, Y2 = np.array([[-0.3], [0.1]]), np.array([1, 1])
 CENTRE = np.log(2.0)
 
 
 def model(X=X2, y=Y2, sd=1.0):
-    with pm.Model() as built:
-        C = pm.LogNormal("C", CENTRE, sd)
-        f = bp.GP(cov_func=0.4 * pm.gp.cov.ExpQuad(1, ls=1.0) + pm.gp.cov.Constant(0.1)).prior("f", X=X)
-        bp.SVMLabel("y", f=f, C=C, observed=y)
-    return built
+    C, kernel = partial(pm.LogNormal, "C", CENTRE, sd), 0.4 * pm.gp.cov.ExpQuad(1, ls=1.0) + pm.gp.cov.Constant(0.1)
+    return process_model(bp.SVMLabel, X, kernel=lambda: kernel, C=C, observed=y)
 
 
 def moments(normalised):
@@ -66,11 +66,8 @@ def classified():
     rng = np.random.default_rng(2)
     X = rng.uniform(-2, 2, (40, 1))
     y = np.where(np.sin(2 * X[:, 0]) + 0.3 * rng.standard_normal(40) > 0, 1, -1)
-    with pm.Model() as built:
-        C, amplitude = pm.LogNormal("C", 0.0, 1.0), pm.LogNormal("amplitude", 1.0, 1.0)
-        ls = pm.LogNormal("lengthscale", 0.0, 0.5)
-        f = bp.GP(cov_func=amplitude * pm.gp.cov.ExpQuad(1, ls=ls)).prior("f", X=X)
-        bp.SVMLabel("y", f=f, C=C, observed=y)
+    ls, factor = partial(pm.LogNormal, "lengthscale", 0.0, 0.5), partial(pm.LogNormal, "amplitude", 1.0, 1.0)
+    built = process_model(bp.SVMLabel, X, ls, factor, C=partial(pm.LogNormal, "C", 0.0, 1.0), observed=y)
     method = classification.Exchange(draws=25, tune=25, chains=2, steps=2)
     with pytest.warns(UserWarning, match="exchange did not converge: .*effective draws"):
         result = bp.fit(method, built, hyperparameters={"lengthscale": 0.8}, random_seed=1, progressbar=False)

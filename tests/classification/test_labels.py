@@ -8,6 +8,7 @@ import bsvr_pp as bp
 from bsvr_pp.approximations import find_mode
 from bsvr_pp.core.losses.registry import label_probability
 from bsvr_pp.losses import hinge
+from tests.helpers import process_model
 
 RNG = np.random.default_rng(0)
 X = np.sort(RNG.uniform(-2, 2, 20))[:, None]
@@ -18,12 +19,8 @@ POINT = {"C": 2.0, "lengthscale": 0.7}
 
 @pytest.fixture(scope="module")
 def model():
-    with pm.Model() as built:
-        C = pm.LogNormal("C", 0, 1)
-        ls = pm.LogNormal("lengthscale", 0, 1)
-        f = bp.GP(cov_func=2.0 * pm.gp.cov.ExpQuad(1, ls=ls)).prior("f", X=X)
-        bp.SVMLabel("y", f=f, C=C, observed=Y)
-    return built
+    free = {"ls": lambda: pm.LogNormal("lengthscale", 0, 1), "C": lambda: pm.LogNormal("C", 0, 1)}
+    return process_model(bp.SVMLabel, X, factor=2.0, **free, observed=Y)
 
 
 def test_free_hyperparameters_are_refused_unless_the_naive_evidence_is_asked_for(model):

@@ -109,20 +109,21 @@ def test_names_are_those_that_pymc_gives():
         assert set(found["constant_data"].data_vars) == ({"X"} if named == "X" else set())
 
 
+def of_places(level, scale=lambda: 1.0):
+    """A model whose inputs are data."""
+    with pm.Model() as model:
+        f = bp.GP(cov_func=pm.gp.cov.ExpQuad(2, ls=scale())).prior("f", X=pm.Data("places", X))
+        bp.SoftInsensitive("y", mu=f, C=5.0 / level(), epsilon=0.1, beta=0.3, observed=Y)
+    return model
+
+
 def test_a_variable_may_have_the_name_of_inputs():
     """X is a name as any other: here that of data on which only the noise depends, or of a hyperparameter."""
-
-    def build(level, scale):
-        with pm.Model() as model:
-            f = bp.GP(cov_func=pm.gp.cov.ExpQuad(2, ls=scale())).prior("f", X=pm.Data("places", X))
-            bp.SoftInsensitive("y", mu=f, C=5.0 / level(), epsilon=0.1, beta=0.3, observed=Y)
-        return model
-
     for level, scale in (
         (lambda: pm.Data("X", np.linspace(1.0, 2.0, N)), lambda: 1.0),
         (lambda: 1.0, lambda: pm.LogNormal("X")),
     ):
-        model = build(level, scale)
+        model = of_places(level, scale)
         result = bp.fit(bp.MeanField(), model, restarts=1, random_seed=0, progressbar=False)
         data = {"X": np.linspace(1.0, 2.0, N)} if "X" in result["constant_data"] else None
         seen = bp.predict(result, X, model=model, data=data)
@@ -165,10 +166,7 @@ def test_new_rows_have_dimensions_and_coordinates(call):
 
 def test_other_data_of_the_model_are_kept_and_compared():
     def weighted(level):
-        with pm.Model() as model:
-            f = bp.GP(cov_func=pm.gp.cov.ExpQuad(2, ls=1.0)).prior("f", X=pm.Data("X", X))
-            bp.SoftInsensitive("y", mu=f, C=5.0 / pm.Data("level", level), epsilon=0.1, beta=0.3, observed=Y)
-        return model
+        return of_places(lambda: pm.Data("level", level))
 
     result = bp.fit(bp.MeanField(), weighted(np.ones(N)), random_seed=0, progressbar=False)
     assert result["constant_data"]["level"].values.tolist() == [1.0] * N

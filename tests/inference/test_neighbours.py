@@ -9,6 +9,7 @@ from bsvr_pp.approximations import mean_field
 from bsvr_pp.inference.prediction import neighbours
 from bsvr_pp.inference.prediction.neighbours import moments_given, nearest_rows
 from bsvr_pp.model.reader import read_model
+from tests.helpers import process_model
 
 AT = {"amplitude": 1.0, "inverse_lengthscale": np.array([0.5, 2.0]), "C": 8.0, "epsilon": 0.1}
 UNITS = np.array([2.0, 0.5])
@@ -82,10 +83,8 @@ def test_half_of_the_nearest_rows_are_not_censored():
     """Before, f among censored rows alone rose to ten times the largest target."""
     x = np.linspace(0.0, 3.0, 61)
     low, high = np.minimum(x, 1.01), np.where(x < 1.01, x, np.inf)
-    with pm.Model() as model:
-        f = bp.GP(cov_func=100.0 + pm.gp.cov.ExpQuad(1, ls=1.0)).prior("f", X=x[:, None])
-        bp.Interval("y", f, low, high, C=20.0, epsilon=0.01)
-    problem = read_model(model)
+    kernel, ends = 100.0 + pm.gp.cov.ExpQuad(1, ls=1.0), {"lower": low, "upper": high}
+    problem = read_model(process_model(bp.Interval, x[:, None], kernel=lambda: kernel, **ends, C=20.0, epsilon=0.01))
     near = nearest_rows(problem, {}, np.array([[2.96], [0.3], [1.0]]), 8)
     assert {*near[0, :4]} == {57, 58, 59, 60} and (near[0, 4:] <= 20).all() and {*near[1]} == {*range(2, 10)}
     assert all(np.unique(each).size == 8 for each in near)

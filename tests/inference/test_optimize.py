@@ -368,19 +368,15 @@ def test_nearest_rows_of_many_inputs_are_those_of_a_tree(monkeypatch):
 
 def test_a_search_leaves_the_saddle_of_values_of_which_only_squares_count():
     X = np.linspace(-2.0, 2.0, 20)[:, None]
-    with pm.Model() as model:
-        a = pm.Normal("a")
-        f = bp.GP(cov_func=a**2 * pm.gp.cov.ExpQuad(1, ls=0.7)).prior("f", X=X)
-        pm.Normal("y", mu=f, sigma=0.1, observed=np.sin(2.0 * X[:, 0]))
+    y = np.sin(2.0 * X[:, 0])
+    model = process_model(pm.Normal, X, ls=0.7, factor=lambda: pm.Normal("a") ** 2, sigma=0.1, observed=y)
     best = run(model)[0]
     assert best.converged and abs(best.point["a"]) == pytest.approx(1.0, abs=0.5)
 
 
 def test_priors_of_given_hyperparameters_do_not_count():
     X = np.linspace(-2.0, 2.0, 10)[:, None]
-    with pm.Model() as model:
-        scale = pm.LogNormal("scale", 0.0, 1.0)
-        f = bp.GP(cov_func=pm.gp.cov.ExpQuad(1, ls=1.0)).prior("f", X=X)
-        pm.Normal("y", mu=f, sigma=pm.HalfNormal("s", scale), observed=np.sin(X[:, 0]))
+    sigma = {"sigma": lambda: pm.HalfNormal("s", pm.LogNormal("scale", 0.0, 1.0))}
+    model = process_model(pm.Normal, X, **sigma, observed=np.sin(X[:, 0]))
     mode = np.exp(-1.0)  # of the prior of the scale, as after pm.do
     assert run(model, fixed={"s": 3.0})[0].point["scale"] == pytest.approx(mode, rel=0.2)

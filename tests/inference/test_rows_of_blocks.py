@@ -11,6 +11,7 @@ from bsvr_pp.inference.prediction.neighbours import densities_of_rows, solved_ro
 from bsvr_pp.inference.search.optimize import SearchObjective
 from bsvr_pp.model.distributions import observe_weighted
 from bsvr_pp.model.reader import read_model
+from tests.helpers import process_model
 
 N, NEW = 30, np.array([[0.1], [2.2], [4.1]])
 RNG = np.random.default_rng(4)
@@ -42,11 +43,8 @@ def classes(f, rows):
     bp.Ordinal("y", f, cutpoints=[-0.5, 0.5], C=6.0, noise="absolute", observed=CLASSES[rows])
 
 
-def model(kind, rows, blocks=None, ls=lambda: 0.7):
-    with pm.Model() as made:
-        f = bp.GP(cov_func=1.3 * pm.gp.cov.ExpQuad(1, ls=ls())).prior("f", X=X[rows], blocks=blocks)
-        kind(f, rows)
-    return made
+def model(kind, rows, blocks=None, ls=0.7):
+    return process_model(lambda _, f: kind(f, rows), X[rows], ls=ls, factor=1.3, prior={"blocks": blocks})
 
 
 @pytest.mark.slow_cases(

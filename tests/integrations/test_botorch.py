@@ -12,6 +12,7 @@ import pytest
 import bsvr_pp as bp
 from bsvr_pp.integrations.botorch import to_botorch
 from bsvr_pp.model.priors import KERNELS
+from tests.helpers import process_model
 
 pytest.importorskip("botorch", reason="BoTorch is not installed")
 with warnings.catch_warnings(action="ignore"):
@@ -247,8 +248,7 @@ def test_a_kernel_without_a_form_is_refused():
     slight = pm.gp.cov.WarpedInput(2, pm.gp.cov.ExpQuad(2, ls=1e-9), lambda x: 1e-9 * x**2)
     known = pm.gp.cov.Periodic(2, 1.0, ls=1.0), pm.gp.cov.ExpQuad(2, ls=1.0) ** 2
     for kernel in (Linear(2), square, bent, waves, slight, *known):
-        with pm.Model() as model:
-            f = bp.GP(cov_func=kernel + pm.gp.cov.Constant(1.0)).prior("f", X=Z)
-            bp.Huber("y", mu=f, C=20.0, epsilon=0.1, observed=T)
+        more = kernel + pm.gp.cov.Constant(1.0)
+        model = process_model(bp.Huber, Z, kernel=lambda more=more: more, C=20.0, epsilon=0.1, observed=T)
         with pytest.raises(ValueError, match=f"sums and products of ExpQuad, .*, got {type(kernel).__name__}"):
             to_botorch(at_values(model), model)

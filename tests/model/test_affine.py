@@ -7,6 +7,7 @@ zero and at unit vectors gives means and covariances of all variables, whatever 
 from __future__ import annotations
 
 from collections.abc import Callable
+from functools import partial
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -20,6 +21,7 @@ from scipy.optimize import minimize_scalar
 import bsvr_pp as bp
 from bsvr_pp.core.arrays import ModelError
 from bsvr_pp.model.reader import read_model
+from tests.helpers import process_model
 
 N, GROUPS, SIGMA, JITTER = 10, 4, 0.3, 1e-6
 AT = {"s": 0.7, "ls": 1.3}
@@ -309,7 +311,8 @@ def mostly_slow(names: Any) -> list[Any]:
 
 def build(mu: Callable[[Any], Any], sigma: Any = SIGMA, train: dict[str, Any] = TRAIN, **options: Any) -> pm.Model:
     with pm.Model(**options) as model:
-        pm.Normal("y", mu=mu(InPyMC(train)), sigma=sigma, observed=Y)
+        m = InPyMC(train)
+        pm.Normal("y", mu=mu(m), sigma=sigma(m) if callable(sigma) else sigma, observed=Y)
     return model
 
 
@@ -543,9 +546,7 @@ FAR: dict[str, tuple[Callable[[], Any], float, Callable[[Any, Any], Any], Any]] 
 @pytest.mark.parametrize("name", FAR)
 def test_structures_hold_at_all_hyperparameters_and_in_all_units(name):
     prior, value, mu, weights = FAR[name]
-    with pm.Model() as model:
-        f = bp.GP(cov_func=pm.gp.cov.ExpQuad(1, ls=1.0)).prior("f", X=FIVE)
-        pm.Normal("y", mu(prior(), f), SIGMA, observed=Y[:5])
+    model = process_model(lambda name, f: pm.Normal(name, mu(prior(), f), SIGMA, observed=Y[:5]), FIVE)
     covariance = read_model(model).dense_at({"w": value})[0].dense()
     expected = weights @ (squares(FIVE, FIVE) + JITTER * np.eye(5)) @ weights.T
     tolerance = 1e-5 if name == "an offset" else 1e-12  # the digits that such an offset leaves
@@ -570,9 +571,7 @@ def test_usual_structures_are_found_beside_a_large_offset(name, kinds):
 
 @pytest.mark.parametrize("rows", [N - 1, 1])
 def test_targets_of_another_length_than_mu_are_refused_by_name(rows):
-    with pm.Model() as model:
-        f = bp.GP(cov_func=pm.gp.cov.ExpQuad(2, ls=1.0)).prior("f", X=TRAIN["W"])
-        pm.Normal("y", f + 0.5, SIGMA, observed=Y[:rows])
+    model = process_model(lambda name, f: pm.Normal(name, f + 0.5, SIGMA, observed=Y[:rows]), TRAIN["W"])
     with pytest.raises(ValueError, match=f"mu of y must be one number, or one for each of {rows} targets"):
         read_model(model)
 
@@ -629,23 +628,22 @@ def test_groups_of_noise_and_of_kernels_are_known_ones():
         for group, words in ((-1, "from 0 to 3"), (GROUPS, "from 0 to 3"), (0.5, "whole numbers, as in the model")):
             with pytest.raises(ValueError, match=f"must be .*{words}, got {group}"):
                 bp.predict(result, model=model, data=NEW | {"group": np.full(N, group)})
-    with pm.Model() as model:
-        both = pm.gp.cov.ExpQuad(2, ls=1.0, active_dims=[0]) * pm.gp.cov.Coregion(2, B=np.eye(2), active_dims=[1])
-        f = bp.GP(cov_func=both).prior("f", X=np.stack([TRAIN["x"], TRAIN["part"]], axis=1))
-        pm.Normal("y", f, SIGMA, observed=Y)
+    both = pm.gp.cov.ExpQuad(2, ls=1.0, active_dims=[0]) * pm.gp.cov.Coregion(2, B=np.eye(2), active_dims=[1])
+    inputs = np.stack([TRAIN["x"], TRAIN["part"]], axis=1)
+    model = process_model(pm.Normal, inputs, kernel=lambda: both, sigma=SIGMA, observed=Y)
     result = bp.fit(bp.MeanField(), model, progressbar=False)
     for output in (-1, 2):
         with pytest.raises(ValueError, match=f"groups of new rows must be numbers from 0 to 1, got {output}"):
             bp.predict(result, [[0.0, output]], model=model)
 
 
-OVER_ROWS: dict[str, tuple[Callable[[Any], Any], Callable[[Any], Any]]] = {
-    "in the location": (lambda m: m.normal("b") * standardised(m), lambda m: SIGMA),
-    "as an offset": (lambda m: m.normal("b") + m.x.mean(), lambda m: SIGMA),
-    "a sum so far": (lambda m: m.normal("b") * pt.cumsum(m.x), lambda m: SIGMA),
-    "the row before": (lambda m: m.normal("b") * pt.concatenate([[0.0], m.x[:-1]]), lambda m: SIGMA),
-    "in the inputs": (lambda m: m.process("f", standardised(m)[:, None]) + m.normal("a"), lambda m: SIGMA),
-    "in a mean function": (lambda m: m.process("f", m.one, 1.0, (m.normal("b", shape=1), m.x.mean())), lambda m: SIGMA),
+OVER_ROWS: dict[str, tuple[Callable[[Any], Any], Any]] = {
+    "in the location": (lambda m: m.normal("b") * standardised(m), SIGMA),
+    "as an offset": (lambda m: m.normal("b") + m.x.mean(), SIGMA),
+    "a sum so far": (lambda m: m.normal("b") * pt.cumsum(m.x), SIGMA),
+    "the row before": (lambda m: m.normal("b") * pt.concatenate([[0.0], m.x[:-1]]), SIGMA),
+    "in the inputs": (lambda m: m.process("f", standardised(m)[:, None]) + m.normal("a"), SIGMA),
+    "in a mean function": (lambda m: m.process("f", m.one, 1.0, (m.normal("b", shape=1), m.x.mean())), SIGMA),
     "in the noise": (line, lambda m: pt.exp(0.5 * standardised(m))),
     "in the noise of a process": (lambda m: m.process("f", m.W), lambda m: pt.exp(0.5 * standardised(m))),
 }
@@ -654,10 +652,7 @@ OVER_ROWS: dict[str, tuple[Callable[[Any], Any], Callable[[Any], Any]]] = {
 @pytest.mark.slow_cases("in the noise")
 @pytest.mark.parametrize("name", mostly_slow(OVER_ROWS))
 def test_what_is_computed_over_rows_is_refused_at_new_ones(name):
-    mu, sigma = OVER_ROWS[name]
-    with pm.Model() as model:
-        m = InPyMC()
-        pm.Normal("y", mu(m), sigma(m), observed=Y)
+    model = build(*OVER_ROWS[name])
     at = {k: AT[k] for k in read_model(model).hyperparameters}
     result = bp.fit(bp.MeanField(), model, hyperparameters=at, progressbar=False)
     for some in (slice(None), slice(0, 3)):
@@ -668,10 +663,8 @@ def test_what_is_computed_over_rows_is_refused_at_new_ones(name):
 def test_hyperparameters_are_found_where_rows_of_f_are_mixed():
     x = np.linspace(-3, 3, 12)[:, None]
     y = np.cumsum(np.sin(x[:, 0])) + 0.1 * np.cos(9 * x[:, 0])
-    with pm.Model() as model:
-        ls = pm.LogNormal("ls", 0, 1)
-        f = bp.GP(cov_func=pm.gp.cov.ExpQuad(1, ls=ls)).prior("f", X=x)
-        pm.Normal("y", pt.cumsum(f), 0.2, observed=y)
+    ls = partial(pm.LogNormal, "ls", 0, 1)
+    model = process_model(lambda name, f: pm.Normal(name, pt.cumsum(f), 0.2, observed=y), x, ls=ls)
     result = bp.fit(bp.MeanField(), model, progressbar=False)
     root, sums = x - x.T, np.tril(np.ones((12, 12)))
 

@@ -59,9 +59,7 @@ def test_the_density_is_that_of_the_model_times_the_jacobian():
 
 
 def test_gaussian_noise_becomes_standard_normal_at_its_own_sites():
-    with pm.Model() as model:
-        f = bp.GP(cov_func=pm.gp.cov.Matern52(1, ls=1.3)).prior("f", X=DATA.X)
-        pm.Normal("y", mu=f, sigma=0.2, observed=DATA.y)
+    model = process_model(pm.Normal, DATA.X, kernel=lambda: pm.gp.cov.Matern52(1, ls=1.3), sigma=0.2, observed=DATA.y)
     copy = whiten(read_model(model), np.full(12, 25.0), 25.0 * DATA.y)
     density = copy.compile_logp(mode="FAST_COMPILE")
     rng = np.random.default_rng(1)

@@ -2,6 +2,7 @@
 
 import inspect
 import warnings
+from functools import partial
 from unittest.mock import Mock
 
 import arviz as az
@@ -18,6 +19,7 @@ import bsvr_pp as bp
 from bsvr_pp.datasets import sinc
 from bsvr_pp.model.marginalize import source_of
 from bsvr_pp.model.reader import read_model
+from tests.helpers import process_model, soft
 
 DATA = sinc(15, random_seed=2)
 METHODS = [bp.Laplace(), bp.Laplace(curvature="local"), bp.MeanField()]
@@ -76,9 +78,8 @@ def test_the_density_is_the_evidence_times_the_priors(noise, method):
     ids=["sigma", "b and kappa", "q", "epsilon", "beta"],
 )
 def test_noise_that_is_impossible_has_no_density(likelihood, good, bad):
-    with pm.Model() as model:
-        p = pm.Normal("p", 0.0, 1.0, initval=good)
-        likelihood(bp.GP(cov_func=pm.gp.cov.ExpQuad(1, ls=1.5)).prior("f", X=DATA.X), p)
+    p = partial(pm.Normal, "p", 0.0, 1.0, initval=good)
+    model = process_model(lambda _, f, p: likelihood(f, p), DATA.X, ls=1.5, p=p)
     marginal = bp.marginalize(bp.MeanField(), model)
     density = marginal.compile_logp(vars=marginal.observed_RVs)
     assert density({"p": bad}) == -np.inf and np.isfinite(density({"p": good}))
@@ -203,11 +204,8 @@ def test_exact_laplace_with_little_smoothness_warns(monkeypatch):
 @pytest.mark.slow
 def test_solves_that_fail_are_counted():
     X = np.linspace(-3, 3, 10)[:, None]
-    with pm.Model() as model:
-        signal = pm.HalfNormal("signal", 1.0)
-        cov = pt.sqrt(0.8 - signal) * pm.gp.cov.ExpQuad(1, ls=1.0)  # no number beyond 0.8
-        f = bp.GP(cov_func=cov).prior("f", X=X)
-        bp.SoftInsensitive("y", mu=f, C=5.0, epsilon=0.1, beta=0.3, observed=np.sin(X[:, 0]))
+    variance = {"factor": lambda: pt.sqrt(0.8 - pm.HalfNormal("signal", 1.0))}  # no number beyond 0.8
+    model = process_model(soft, X, **variance, C=5.0, observed=np.sin(X[:, 0]))
     method = bp.NUTS(latent=bp.Laplace(curvature="local"), draws=30, tune=30, chains=1)
     with pytest.warns(bp.ConvergenceWarning, match="of them where the log density is -inf"):
         result = bp.fit(method, model, random_seed=1, progressbar=False)

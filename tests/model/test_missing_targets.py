@@ -9,6 +9,7 @@ from scipy.stats import multivariate_normal
 
 import bsvr_pp as bp
 from bsvr_pp.model.reader import read_model
+from tests.helpers import process_model
 
 N = 9
 MISSING = np.arange(N) % 4 == 1
@@ -155,9 +156,7 @@ def test_what_is_computed_over_rows_has_no_new_ones():
 def test_constant_places_of_f_have_new_rows():
     """f at some of its inputs, each once, is a function of the inputs of new rows."""
     places = np.array([7, 0, 3, 5, 2])
-    with pm.Model() as model:
-        f = bp.GP(cov_func=pm.gp.cov.ExpQuad(1, ls=0.5)).prior("f", X=X)
-        pm.Normal("y", f[places], 0.1, observed=Y[places])
+    model = process_model(lambda name, f: pm.Normal(name, f[places], 0.1, observed=Y[places]), X, ls=0.5)
     result = bp.fit(bp.MeanField(), model, progressbar=False)
     assert read_model(model).inputs.tolist() == X[places].tolist()
     np.testing.assert_allclose(
@@ -168,9 +167,8 @@ def test_constant_places_of_f_have_new_rows():
 def test_places_from_the_end_may_repeat_a_row():
     """-1 and the last place are one value of f, whose jitter they share."""
     places = np.array([0, 3, N - 1, -1])
-    with pm.Model() as model:
-        f = bp.GP(cov_func=pm.gp.cov.ExpQuad(1, ls=0.5)).prior("f", X=X, jitter=0.1)
-        pm.Normal("y", f[places], 0.1, observed=Y[places])
+    prior = {"jitter": 0.1}
+    model = process_model(lambda name, f: pm.Normal(name, f[places], 0.1, observed=Y[places]), X, ls=0.5, prior=prior)
     K = np.exp(-2.0 * (X - X.T) ** 2) + 0.1 * np.eye(N)
     expected = multivariate_normal(cov=K[np.ix_(places, places)] + 0.01 * np.eye(4)).logpdf(Y[places])
     result = bp.fit(bp.MeanField(), model, progressbar=False)

@@ -6,6 +6,7 @@ import pytest
 
 import bsvr_pp as bp
 from bsvr_pp.model.matrices import checked_matrix
+from tests.helpers import process_model
 
 RNG = np.random.default_rng(0)
 X = RNG.normal(size=(40, 2))
@@ -16,14 +17,10 @@ K = np.exp(-0.5 * ((ALL[:, None] - ALL) ** 2).sum(axis=2))
 NUMBERS = np.arange(len(ALL))[:, None]
 
 
-def model_of(kernel, inputs, constant=1.0, targets=Y):
-    with pm.Model() as model:
-        amplitude = pm.HalfNormal("amplitude", 2.0)
-        C, epsilon = pm.LogNormal("C", 1.0, 1.0), pm.LogNormal("epsilon", -2.0, 1.0)
-        gp = bp.GP(cov_func=amplitude**2 * kernel() + pm.gp.cov.Constant(constant))
-        f = gp.prior("f", X=pm.Data("X", inputs), jitter=1e-10)
-        bp.EpsilonInsensitive("y", mu=f, C=C, epsilon=epsilon, observed=targets)
-    return model
+def model_of(kernel, inputs):
+    of_noise = {"C": lambda: pm.LogNormal("C", 1.0, 1.0), "epsilon": lambda: pm.LogNormal("epsilon", -2.0, 1.0)}
+    both = {"kernel": lambda: pm.HalfNormal("amplitude", 2.0) ** 2 * kernel() + pm.gp.cov.Constant(1.0)}
+    return process_model(bp.EpsilonInsensitive, inputs, **both, **of_noise, prior={"jitter": 1e-10}, observed=Y)
 
 
 @pytest.mark.parametrize("as_data", [False, True])
