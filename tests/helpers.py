@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import replace
 from functools import partial
@@ -16,6 +16,7 @@ from typer.testing import CliRunner
 
 import bsvr_pp as bp
 from bsvr_pp.cli import app
+from bsvr_pp.inference.prediction.neighbours import moments_given, nearest_rows
 from bsvr_pp.inference.search import at_size
 from bsvr_pp.inference.search.quasi_newton import Ascent
 
@@ -38,6 +39,18 @@ def process_model(
         f = bp.GP(cov_func=kernel if factor is None else made(factor) * kernel).prior("f", X=X, **dict(prior))
         noise("y", f, **{name: made(value) for name, value in given.items()})
     return model
+
+
+def model_of(make: Callable[[], object], **options: Any) -> pm.Model:
+    """Return a model of the variables that a function makes."""
+    with pm.Model(**options) as model:
+        make()
+    return model
+
+
+def moments_from_neighbours(problem: Any, point: Any, X: Any, count: int) -> Any:
+    """Moments of f at inputs from the nearest rows of each."""
+    return moments_given(problem, point, X, nearest_rows(problem, point, X, count))
 
 
 def wave(n: int, low: float = 0.0, high: float = 12.0, seed: int = 0) -> tuple[np.ndarray, np.ndarray]:

@@ -1,5 +1,6 @@
 """Simulation-based calibration: uniform for what is right, not for what is wrong; the layout that ArviZ plots."""
 
+from functools import partial
 from types import SimpleNamespace
 
 import arviz as az
@@ -26,11 +27,8 @@ def model_of(centre=0.5):
 
 def vector():
     """A model whose hyperparameters are one vector."""
-    with pm.Model() as model:
-        scale = pm.LogNormal("scale", 0.0, 0.5, shape=2)
-        f = bp.GP(cov_func=pm.gp.cov.ExpQuad(1, ls=1.0)).prior("f", X=X)
-        bp.SoftInsensitive("y", mu=f, C=2 * scale[0], epsilon=0.2 * scale[1], beta=0.3, observed=Y)
-    return model
+    scale = partial(pm.LogNormal, "scale", 0.0, 0.5, shape=2)
+    return process_model(lambda name, f, v: soft(name, f, C=2 * v[0], epsilon=0.2 * v[1], observed=Y), X, v=scale)
 
 
 @pytest.mark.parametrize("draws", [60, 250])

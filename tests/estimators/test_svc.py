@@ -25,9 +25,8 @@ def data(n=60, seed=0):
     return X, y
 
 
-@pytest.mark.parametrize(
-    ("probability", "evidence"), [("average", "pointwise"), pytest.param("map", "conditional", marks=pytest.mark.slow)]
-)
+@pytest.mark.slow_cases("map-conditional")
+@pytest.mark.parametrize(("probability", "evidence"), [("average", "pointwise"), ("map", "conditional")])
 def test_labels_are_the_most_probable_ones(probability, evidence):
     X, y = data()
     machine = bp.BayesianSVC(probability=probability, evidence=evidence, steps=15, random_state=1).fit(X, y)
@@ -286,13 +285,8 @@ def test_the_lapse_is_about_the_share_of_wrong_labels(wrong):
     assert svc.predict_proba([[-3.0], [3.0]])[:, 1] == pytest.approx([share, 1 - share], abs=0.08)
 
 
-def slow(*case):
-    return pytest.param(*case, marks=pytest.mark.slow)
-
-
-@pytest.mark.parametrize(
-    ("apart", "wrong", "seed"), [(2.0, 0.1, 0), slow(2.0, 0.2, 2), slow(3.0, 0.1, 0), slow(4.0, 0.2, 2)]
-)
+@pytest.mark.slow_cases("2.0-0.2-2", "3.0-0.1-0", "4.0-0.2-2")
+@pytest.mark.parametrize(("apart", "wrong", "seed"), [(2.0, 0.1, 0), (2.0, 0.2, 2), (3.0, 0.1, 0), (4.0, 0.2, 2)])
 def test_wrong_labels_in_separated_classes_leave_no_constant(apart, wrong, seed):
     rng = np.random.default_rng(seed)
     inputs, classes = rng.normal(size=(300, 2)), np.repeat([0, 1], 150)

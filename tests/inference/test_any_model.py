@@ -17,6 +17,7 @@ import bsvr_pp as bp
 from bsvr_pp.core.arrays import ModelError
 from bsvr_pp.methods import method_of
 from bsvr_pp.model.reader import read_model
+from tests.helpers import model_of
 
 N = 10
 X = np.linspace(-2.0, 2.0, N)[:, None]
@@ -86,12 +87,6 @@ REASONS: dict[Callable[[], None], str] = {
     potential_alone: "the model must have an observed variable of f, the targets; it has none",
     not_a_number: "the noise of y is Exponential",
 }
-
-
-def model_of(build: Callable[[], None], **options: Any) -> pm.Model:
-    with pm.Model(**options) as model:
-        build()
-    return model
 
 
 @pytest.mark.slow_cases("exponential", "student", "indicators")

@@ -16,6 +16,7 @@ from bsvr_pp.core.approximations.smc import importance_estimate
 from bsvr_pp.inference import integrated
 from bsvr_pp.inference.integrated import bridge_estimate
 from bsvr_pp.model.reader import read_model
+from tests.helpers import process_model
 
 X = np.linspace(-2.0, 2.0, 12)[:, None]
 Y = np.sin(2 * X[:, 0]) + 0.2 * np.random.default_rng(1).laplace(size=12)
@@ -149,11 +150,7 @@ def test_a_variable_at_its_bound_and_a_model_without_a_process():
 def few(prior):
     """Six rows, and one or two hyperparameters."""
     y = np.array([0.3, -0.5, 0.8, 1.2, 0.1, -0.9])
-    with pm.Model() as model:
-        cov = prior()
-        f = bp.GP(cov_func=cov).prior("f", X=X[::2])
-        pm.Laplace("y", mu=f, b=0.5, observed=y)
-    return model
+    return process_model(pm.Laplace, X[::2], kernel=prior, b=0.5, observed=y)
 
 
 def evidences(model, points):

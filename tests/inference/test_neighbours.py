@@ -9,14 +9,10 @@ from bsvr_pp.approximations import mean_field
 from bsvr_pp.inference.prediction import neighbours
 from bsvr_pp.inference.prediction.neighbours import moments_given, nearest_rows
 from bsvr_pp.model.reader import read_model
-from tests.helpers import process_model
+from tests.helpers import moments_from_neighbours, process_model
 
 AT = {"amplitude": 1.0, "inverse_lengthscale": np.array([0.5, 2.0]), "C": 8.0, "epsilon": 0.1}
 UNITS = np.array([2.0, 0.5])
-
-
-def moments_from_neighbours(problem, point, X, count):
-    return moments_given(problem, point, X, nearest_rows(problem, point, X, count))
 
 
 @pytest.fixture(scope="module")

@@ -22,12 +22,9 @@ from bsvr_pp.inference.prediction.neighbours import (
     solved_rows,
 )
 from bsvr_pp.model.reader import read_model
+from tests.helpers import moments_from_neighbours
 
 FACTORS = np.array([0.25, 1.0, 3.0])
-
-
-def moments_from_neighbours(problem, point, X, count):
-    return moments_given(problem, point, X, nearest_rows(problem, point, X, count))
 
 
 def moments_of_rows(problem, point, rows, count):

@@ -12,20 +12,17 @@ from bsvr_pp.inference.search.optimize import Optimum
 from bsvr_pp.losses import soft_insensitive
 from bsvr_pp.model.marginalize import LATENT_COORDINATES, NOISE_COORDINATES
 from bsvr_pp.model.reader import read_model
+from tests.helpers import process_model, soft
 from tests.signals import interrupt_evidence
 
 DATA = sinc(20, random_seed=4)
 
 
-def build(noise=None, **options):
-    with pm.Model() as model:
-        lengthscale = pm.InverseGamma("lengthscale", 3, 3, **options)
-        f = bp.GP(cov_func=pm.gp.cov.ExpQuad(1, ls=lengthscale) + pm.gp.cov.Constant(2.0)).prior("f", X=DATA.X)
-        if noise is None:
-            bp.SoftInsensitive("y", mu=f, C=pm.LogNormal("C", 1, 1), epsilon=0.1, beta=0.3, observed=DATA.y)
-        else:
-            noise(f)
-    return model
+def build(noise=soft, C=lambda: pm.LogNormal("C", 1, 1), observed=DATA.y, **options):
+    def kernel():
+        return pm.gp.cov.ExpQuad(1, ls=pm.InverseGamma("lengthscale", 3, 3, **options)) + pm.gp.cov.Constant(2.0)
+
+    return process_model(noise, DATA.X, kernel=kernel, C=C, observed=observed)
 
 
 @pytest.mark.slow
@@ -76,7 +73,7 @@ def test_with_f_integrated_out_chains_start_at_the_first_point_of_the_model():
 
 @pytest.mark.parametrize(
     "model",
-    [build(initval=2.0), build(lambda f: bp.SVMLabel("y", f=f, C=1.0, observed=np.sign(DATA.y)))],
+    [build(initval=2.0), build(bp.SVMLabel, 1.0, np.sign(DATA.y))],
     ids=["initial values", "labels"],
 )
 def test_models_that_stay_as_they_are(model):

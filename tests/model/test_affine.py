@@ -21,7 +21,7 @@ from scipy.optimize import minimize_scalar
 import bsvr_pp as bp
 from bsvr_pp.core.arrays import ModelError
 from bsvr_pp.model.reader import read_model
-from tests.helpers import process_model
+from tests.helpers import model_of, process_model
 
 N, GROUPS, SIGMA, JITTER = 10, 4, 0.3, 1e-6
 AT = {"s": 0.7, "ls": 1.3}
@@ -422,13 +422,7 @@ def f_of(m: Any) -> Any:
 
 
 def with_noise(make: Callable[[Any], Any]) -> Callable[[], pm.Model]:
-
-    def made() -> pm.Model:
-        with pm.Model() as model:
-            make(InPyMC())
-        return model
-
-    return made
+    return lambda: model_of(lambda: make(InPyMC()))
 
 
 LINEAR = "mu of y must be linear in latent functions and Gaussian variables, and "

@@ -42,8 +42,7 @@ def build(kind, rows=slice(None), X=X, plain=False):
     """A process, and an effect of groups unless it is plain; targets of the missing rows are masked."""
     y = np.ma.masked_array(Y, mask=MISSING)[rows]
     y = y if np.ma.getmaskarray(y).any() else Y[rows]
-    with pm.Model() as model, warnings.catch_warnings():
-        warnings.simplefilter("ignore")  # PyMC's, that it draws what is missing
+    with pm.Model() as model, warnings.catch_warnings(action="ignore"):  # PyMC's, that it draws what is missing
         s = pm.LogNormal("s", np.log(0.2), 0.1)
         f = bp.GP(cov_func=pm.gp.cov.ExpQuad(1, ls=0.5)).prior("f", X=pm.Data("X", X[rows]))
         if not plain:
@@ -139,8 +138,7 @@ def test_data_of_the_model_may_change():
 
 def test_what_is_computed_over_rows_has_no_new_ones():
     """The mean is that of all rows, also of those whose target is missing."""
-    with pm.Model() as model, warnings.catch_warnings():
-        warnings.simplefilter("ignore")
+    with pm.Model() as model, warnings.catch_warnings(action="ignore"):
         x = pm.Data("x", X[:, 0])
         mu = pm.Normal("b") * (x - x.mean())
         pm.Normal("y", mu, pm.math.exp(x - x.mean()), observed=np.ma.masked_array(Y, mask=MISSING))
@@ -176,8 +174,7 @@ def test_places_from_the_end_may_repeat_a_row():
 
 
 def test_data_may_be_equal_to_the_mask():
-    with pm.Model() as model, warnings.catch_warnings():
-        warnings.simplefilter("ignore")
+    with pm.Model() as model, warnings.catch_warnings(action="ignore"):
         seen = pm.Data("seen", KNOWN)
         mu = pm.Normal("a") + pm.Normal("b") * seen
         pm.Normal("y", mu, 0.3, observed=np.ma.masked_array(Y, mask=MISSING))

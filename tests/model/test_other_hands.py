@@ -13,6 +13,7 @@ from scipy.special import logsumexp
 
 import bsvr_pp as bp
 from bsvr_pp.losses import soft_insensitive
+from tests.helpers import process_model
 
 N = 6
 X = np.linspace(-2.0, 2.0, N)[:, None]
@@ -35,23 +36,10 @@ def quickly_compiled():
         yield
 
 
-def f_of_model() -> Any:
-    return bp.GP(cov_func=pm.gp.cov.ExpQuad(1, ls=1.0)).prior("f", X=X)
-
-
-def support_vector_model() -> pm.Model:
-    with pm.Model() as model:
-        bp.SoftInsensitive("y", mu=f_of_model(), **NARROW, observed=np.sin(X[:, 0]))
-    return model
-
-
-def mixture() -> pm.Model:
+def mixture(name: str, f: Any) -> None:
     """A few targets have far wider noise."""
-    with pm.Model() as model:
-        f = f_of_model()
-        parts = [bp.SoftInsensitive.dist(f, **NARROW), pm.Normal.dist(f, WIDE)]
-        pm.Mixture("y", w=[1 - SHARE, SHARE], comp_dists=parts, observed=Y)
-    return model
+    parts = [bp.SoftInsensitive.dist(f, **NARROW), pm.Normal.dist(f, WIDE)]
+    pm.Mixture(name, w=[1 - SHARE, SHARE], comp_dists=parts, observed=Y)
 
 
 @pytest.mark.slow_cases("EpsilonInsensitive-guess2-fixed2", "SoftInsensitive-guess1-fixed1")
@@ -75,7 +63,7 @@ def test_constrained_priors_have_the_mass(distribution: Any, guess: Any, fixed: 
 
 @pytest.mark.slow
 def test_a_mixture_has_the_density_of_its_parts_and_is_sampled():
-    model = mixture()
+    model = process_model(mixture, X)
     at = {"f_rotated_": np.linspace(-1.0, 1.0, N)}
     f = model["f"].eval({model["f_rotated_"]: at["f_rotated_"]})
     wide = -0.5 * ((Y - f) / WIDE) ** 2 - np.log(WIDE * np.sqrt(2 * np.pi))
@@ -93,7 +81,7 @@ def test_a_mixture_has_the_density_of_its_parts_and_is_sampled():
 def test_a_marginalised_indicator_is_that_mixture():
     extras = pytest.importorskip("pymc_extras")
     with pm.Model() as model:
-        f = f_of_model()
+        f = bp.GP(cov_func=pm.gp.cov.ExpQuad(1, ls=1.0)).prior("f", X=X)
         gross = pm.Bernoulli("gross", SHARE, shape=N)
         C = pt.switch(pt.eq(gross, 1), 0.5, NARROW["C"])
         bp.SoftInsensitive("y", mu=f, C=C, epsilon=NARROW["epsilon"], beta=NARROW["beta"], observed=Y)
@@ -110,7 +98,7 @@ def test_a_marginalised_indicator_is_that_mixture():
 @pytest.mark.parametrize("method", ["laplace", pytest.param("pathfinder", marks=pytest.mark.slow)])
 def test_fits_of_the_extras_agree_with_ours(method: str):
     extras = pytest.importorskip("pymc_extras")
-    model = support_vector_model()
+    model = process_model(bp.SoftInsensitive, X, **NARROW, observed=np.sin(X[:, 0]))
     options = {"draws": 400} if method == "laplace" else {"num_draws": 400, "num_paths": 2}
     theirs = extras.fit(method=method, model=model, random_seed=1, progressbar=False, **options)["posterior"]["f"]
     ours = bp.fit(bp.MAP() if method == "laplace" else bp.MeanField(), model, progressbar=False)["latent_posterior"]

@@ -14,6 +14,7 @@ import bsvr_pp as bp
 from bsvr_pp import losses
 from bsvr_pp.core.arrays import ModelError
 from bsvr_pp.model.reader import read_model
+from tests.helpers import model_of
 
 N, FIRST = 12, 7
 RNG = np.random.default_rng(0)
@@ -30,12 +31,6 @@ CHAIN = bp.NUTS(draws=3, tune=3, chains=1, latent=bp.Laplace())
 def process(inputs: object = X, white: float = 0.0, **options: object) -> pt.TensorVariable:
     kernel = pm.gp.cov.ExpQuad(1, ls=1.0)
     return bp.GP(cov_func=kernel + pm.gp.cov.WhiteNoise(white) if white else kernel).prior("f", X=inputs, **options)
-
-
-def build(make: Callable[[], object], **options: object) -> pm.Model:
-    with pm.Model(**options) as model:
-        make()
-    return model
 
 
 NOISES = {
@@ -55,7 +50,7 @@ def test_each_row_has_the_noise_of_its_target(one: str, other: str):
         model.register_rv(NOISES[one][0](f[REST]), "one", observed=Y[REST])
         model.register_rv(NOISES[other][0](f[SECOND]), "other", observed=Y[SECOND])
 
-    problem = read_model(build(make))
+    problem = read_model(model_of(make))
     f, found = np.sin(X[:, 0]), np.empty(N)
     found[REST] = NOISES[one][1].log_likelihood(Y[REST], f[REST])
     found[SECOND] = NOISES[other][1].log_likelihood(Y[SECOND], f[SECOND])
@@ -64,9 +59,8 @@ def test_each_row_has_the_noise_of_its_target(one: str, other: str):
     np.testing.assert_allclose(problem.dense_at({})[0].matvec(np.eye(N)[0]), K[0] + 1e-6 * (np.arange(N) == 0))
 
 
-@pytest.mark.parametrize(
-    ("as_data", "reparameterize"), [(True, True), pytest.param(False, False, marks=pytest.mark.slow)]
-)
+@pytest.mark.slow_cases("False-False")
+@pytest.mark.parametrize(("as_data", "reparameterize"), [(True, True), (False, False)])
 def test_targets_of_the_same_rows_against_the_exact_process(as_data: bool, reparameterize: bool):
     def make() -> None:
         f = process(pm.Data("X", X) if as_data else X, reparameterize=reparameterize, dims="obs")
@@ -75,7 +69,7 @@ def test_targets_of_the_same_rows_against_the_exact_process(as_data: bool, repar
         pm.Normal("y", f, pm.HalfNormal("sd"), observed=Y, dims="obs")
         bp.Huber("z", 3.0 * f + shift, C=2 * 100.0 / 0.7**2, epsilon=100.0, observed=OTHER)
 
-    model = build(make, coords={"obs": np.arange(N)})
+    model = model_of(make, coords={"obs": np.arange(N)})
     A = np.vstack([np.eye(N), 3.0 * np.eye(N)])
     covariance = A @ K @ A.T + np.diag(np.repeat([0.1**2, 0.7**2], N))
     covariance[N:, N:] += 4.0
@@ -110,7 +104,7 @@ def stacked_by_hand(shift: float) -> pm.Model:
         C = pm.HalfNormal("C", 9.0, shape=2)
         bp.Huber("y", mu, C[which], 0.1, observed=Y)
 
-    return build(make)
+    return model_of(make)
 
 
 @pytest.mark.slow
@@ -122,7 +116,7 @@ def test_data_of_one_target_alone():
         mean = f[SECOND] + b * pm.Data("h", OTHER[SECOND]) + u[pm.Data("g", GROUP[SECOND])] + 0.3
         bp.Huber("other", mean, C[1], 0.1, observed=pm.Data("y", Y[SECOND]))
 
-    model, other, point = build(make), stacked_by_hand(0.3), {"C": [9.0, 4.0]}
+    model, other, point = model_of(make), stacked_by_hand(0.3), {"C": [9.0, 4.0]}
     results = [bp.fit(bp.MeanField(), m, hyperparameters=point, progressbar=False, draws=9) for m in (model, other)]
     assert results[0].attrs["log_evidence"] == pytest.approx(results[1].attrs["log_evidence"], abs=1e-9)
     new = {"h": [0.5], "g": [2]}
@@ -149,7 +143,7 @@ def test_classes_beside_numbers_are_intervals():
         ends = np.where(above, 0.0, -np.inf), np.where(above, np.inf, 0.0)
         bp.Interval("label", f[:5] - pm.Normal("t"), *ends, 3.0, noise="absolute")
 
-    problem = read_model(build(make))
+    problem = read_model(model_of(make))
     f = np.linspace(-1.0, 1.0, N + 5)
     expected = losses.huber(5.0, 0.1).log_likelihood(Y, f[:N])
     mass = np.where(above, losses.absolute(3.0).cdf(f[N:]), losses.absolute(3.0).cdf(-f[N:]))
@@ -163,7 +157,7 @@ def test_marginal_model_has_the_joint_density():
         pm.Normal("y", f, pm.HalfNormal("sd"), observed=Y)
         pm.Normal("z", f[:4], 0.5, observed=OTHER[:4])
 
-    marginal = bp.marginalize(bp.MeanField(), build(make))
+    marginal = bp.marginalize(bp.MeanField(), model_of(make))
     assert [v.name for v in marginal.observed_RVs] == ["y_and_z"]
     A = np.vstack([np.eye(N), np.eye(N)[:4]])
     covariance = A @ K @ A.T + 1e-6 * np.eye(N + 4) + np.diag(np.repeat([0.3**2, 0.5**2], [N, 4]))
@@ -171,7 +165,7 @@ def test_marginal_model_has_the_joint_density():
     found = marginal.compile_logp(vars=marginal.observed_RVs)({"sd_log__": np.log(0.3)})
     assert found == pytest.approx(truth, abs=1e-8)
     with pytest.raises(ModelError, match="model must observe one variable, got y, z"):
-        bp.calibrate(bp.NUTS(), build(make))
+        bp.calibrate(bp.NUTS(), model_of(make))
 
 
 def test_rows_with_another_target_or_none_beside_missing_ones_and_inputs_as_columns():
@@ -184,7 +178,7 @@ def test_rows_with_another_target_or_none_beside_missing_ones_and_inputs_as_colu
             pm.Normal("y", f, 0.2, observed=np.where(np.isin(np.arange(N), missing), np.nan, Y))
         pm.Normal("z", 2.0 * f[:4] + b * inputs[:4, 0], 0.5, observed=OTHER[:4])
 
-    model, kept = build(make), np.append(np.delete(np.arange(N), missing), np.arange(4))
+    model, kept = model_of(make), np.append(np.delete(np.arange(N), missing), np.arange(4))
     A = np.eye(N)[kept] * np.repeat([1.0, 2.0], [N - 2, 4])[:, None]
     covariance = A @ K @ A.T + np.diag(np.repeat([0.04, 0.25], [N - 2, 4]))
     covariance[-4:, -4:] += X[:4] @ X[:4].T
@@ -206,7 +200,7 @@ def test_data_with_dims_have_no_dims_where_rows_are_stacked(method: object):
         pm.Normal("y", f + b * h, 0.2, observed=Y, dims="obs")
         pm.Normal("z", f[:4], pm.HalfNormal("sd"), observed=OTHER[:4])
 
-    model = build(make, coords={"obs": np.arange(N)})
+    model = model_of(make, coords={"obs": np.arange(N)})
     result = bp.fit(method, model, progressbar=False, random_seed=0)
     assert result["constant_data"]["h"].shape == (N + 4,)
     with pytest.raises(ValueError, match=r"target must be one of y, z, .*: give it to bp.predict or"):
@@ -335,4 +329,4 @@ REFUSED = {
 def test_what_cannot_be_stacked_is_refused(case: str):
     make, message = REFUSED[case]
     with pytest.raises(ModelError, match=message):
-        read_model(build(make))
+        read_model(model_of(make))
