@@ -13,10 +13,6 @@ ROOT = Path(__file__).parent.parent
 PAGE = (ROOT / "CONTRIBUTING.md").read_text()
 
 
-def section(title):
-    return re.search(rf"\n## {title}\n(.*?)(?=\n## |\Z)", PAGE, flags=re.DOTALL).group(1)
-
-
 def apply(diff, folder):
     """Make the change of a diff whose files begin with --- and whose hunks are parted by three dots."""
     for part in re.split(r"^--- ", diff, flags=re.MULTILINE)[1:]:
@@ -35,7 +31,8 @@ def apply(diff, folder):
 
 
 def changes(title):
-    return re.findall(r"```diff\n(.*?)```", section(title), flags=re.DOTALL)
+    section = re.search(rf"\n## {title}\n(.*?)(?=\n## |\Z)", PAGE, flags=re.DOTALL).group(1)
+    return re.findall(r"```diff\n(.*?)```", section, flags=re.DOTALL)
 
 
 @pytest.mark.parametrize("title", [title for title in re.findall(r"^## (.*)$", PAGE, flags=re.M) if changes(title)])

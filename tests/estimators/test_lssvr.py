@@ -164,14 +164,9 @@ def test_intervals_of_the_network_hold_new_targets_in_any_unit_around_any_zero()
         assert np.mean((low < zero + unit * y_new) & (zero + unit * y_new < high)) == pytest.approx(0.9, abs=0.06)
 
 
-def weighted(n=60):
-    X, y = data(n)
-    return X, y, np.random.default_rng(1).integers(1, 3, n).astype(float)
-
-
 @pytest.mark.parametrize("machine", [bp.LSSVR(), bp.LSSVR(gamma=20.0, lengthscale=1.0), bp.BayesianLSSVR()])
 def test_it_is_saved_and_read_back(machine, tmp_path):
-    X, y, weight = weighted()
+    (X, y), weight = data(60), np.random.default_rng(1).integers(1, 3, 60).astype(float)
     machine = clone(machine).fit(X, y, sample_weight=weight)
     machine.save(tmp_path / "machine.nc")
     again = type(machine).load(tmp_path / "machine.nc")

@@ -38,11 +38,6 @@ def svr():
     return bp.BayesianSVR(**SVR).fit(K, Y)
 
 
-@pytest.fixture(scope="module")
-def uneven():
-    return bp.BayesianSVR(**SVR).fit(L, F)
-
-
 def known(kernel):
     """The function of inputs with the prior of the amplitude of a matrix whose mean diagonal is 1."""
     return lambda Z: pm.HalfStudentT("amplitude", nu=3.0, sigma=1.0, shape=1)[0] ** 2 * kernel
@@ -79,13 +74,14 @@ def test_the_unit_of_a_matrix_does_not_matter(svr, unit):
     np.testing.assert_allclose(unit * other.factors_, svr.factors_, rtol=1e-4)
 
 
-def test_the_diagonal_is_the_common_one_or_is_given(svr, uneven):
+def test_the_diagonal_is_the_common_one_or_is_given(svr):
     for one, other in zip(
         svr.predict(K_NEW, return_std=True), svr.predict(K_NEW, return_std=True, diagonal=np.ones(9)), strict=True
     ):
         np.testing.assert_array_equal(one, other)
     wider = svr.predict_interval(K_NEW, 0.8, diagonal=np.full(9, 2.0))
     assert (np.ptp(wider, axis=1) > np.ptp(svr.predict_interval(K_NEW, 0.8), axis=1)).all()
+    uneven = bp.BayesianSVR(**SVR).fit(L, F)
     mean, sd = uneven.predict(L_NEW, return_std=True, diagonal=L_OWN)
     np.testing.assert_allclose(uneven.predict(L_NEW), mean, rtol=1e-12)
     np.testing.assert_allclose(uneven.predict_distribution(L_NEW, L_OWN).std(), sd)

@@ -31,13 +31,9 @@ def result(svr):
     return svr.result_
 
 
-@pytest.fixture(scope="module")
-def svc():
-    return bp.BayesianSVC(random_state=3, class_weight={"no": 1.0, "yes": 2.5}).fit(X, np.where(Y > 0, "yes", "no"))
-
-
 @pytest.mark.slow
-def test_all_options_come_back_and_predictions_are_equal(svr, svc, tmp_path):
+def test_all_options_come_back_and_predictions_are_equal(svr, tmp_path):
+    svc = bp.BayesianSVC(random_state=3, class_weight={"no": 1.0, "yes": 2.5}).fit(X, np.where(Y > 0, "yes", "no"))
     state = np.random.RandomState(7)
     local = bp.LocalBlocks(None, n_jobs=2, progressbar=True)
     svr = bp.BayesianSVR(

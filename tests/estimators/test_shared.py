@@ -117,15 +117,11 @@ def test_posteriors_are_those_at_the_optimum(svr):
         np.testing.assert_allclose(found, units.location + units.unit * new, atol=1e-6)
 
 
-def fixed(X):
-    """A kernel without hyperparameters."""
-    return pm.gp.cov.ExpQuad(1, ls=0.7)
-
-
 @pytest.mark.slow
 def test_without_hyperparameters_of_the_kernel_each_target_is_alone():
     """Their evidence with C integrated out is the product of those of each, which quadrature finds."""
-    options = OPTIONS | {"kernel": fixed, "noise": "absolute", "inference": bp.Integrated()}
+    fixed = {"kernel": lambda X: pm.gp.cov.ExpQuad(1, ls=0.7)}
+    options = OPTIONS | fixed | {"noise": "absolute", "inference": bp.Integrated()}
     fits = fits_of(bp.BayesianSVR(**options, shared=True).fit(X, Y))
     product, grid = 0.0, np.linspace(-4.0, 4.0, 41)
     for fit in fits:

@@ -17,7 +17,7 @@ import bsvr_pp as bp
 from bsvr_pp.core.arrays import ModelError
 from bsvr_pp.methods import method_of
 from bsvr_pp.model.reader import read_model
-from tests.helpers import model_of
+from tests.helpers import model_of, process_model
 
 N = 10
 X = np.linspace(-2.0, 2.0, N)[:, None]
@@ -197,8 +197,7 @@ def test_mistakes_of_the_data_are_none_of_pymc():
 
 @pytest.mark.parametrize("method", [bp.MAP(), bp.Laplace(), bp.MeanField()])
 def test_the_number_of_draws_of_a_point_method_is_an_option(method: Any):
-    with pm.Model() as model:
-        pm.Normal("y", mu=gp(), sigma=0.3, observed=Y)
+    model = process_model(pm.Normal, X, sigma=0.3, observed=Y)
     few, same, other = (
         bp.fit(method, model, draws=7, random_seed=seed, progressbar=False)["posterior"]["f"] for seed in (1, 1, 2)
     )

@@ -38,13 +38,6 @@ def result(model):
     return bp.fit(bp.MeanField(), model, hyperparameters=AT, random_seed=0, progressbar=False)
 
 
-@pytest.fixture(scope="module")
-def dense():
-    """Covariance, zero between blocks, as a matrix."""
-    K, mean, noise = read_model(make()).at(AT)
-    return np.where(BLOCKS.label[:, None] == BLOCKS.label, K.dense(), 0.0), mean, noise
-
-
 def test_one_block_is_the_dense_model_bit_for_bit():
     one = make(bp.local_blocks(X, rows=60))
     assert not read_model(one).blocks.several
@@ -56,9 +49,9 @@ def test_one_block_is_the_dense_model_bit_for_bit():
     np.testing.assert_array_equal(one_prediction["f_mean"], prediction["f_mean"])
 
 
-def test_the_own_block_alone_is_the_model(model, result, dense):
-    K, mean, noise = dense
-    exact = mean_field(K, Y, noise, mean=mean)
+def test_the_own_block_alone_is_the_model(model, result):
+    K, mean, noise = read_model(make()).at(AT)
+    exact = mean_field(np.where(BLOCKS.label[:, None] == BLOCKS.label, K.dense(), 0.0), Y, noise, mean=mean)
     cross, diagonal, offset = read_model(make()).cross(AT, NEW)
     own = BLOCKS.assign(NEW)[:, None]
     f_mean, f_variance = exact.predict(np.where(own == BLOCKS.label, cross, 0.0), diagonal, offset)

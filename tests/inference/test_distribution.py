@@ -207,16 +207,11 @@ def test_errors_name_argument_and_value():
         _ = found.log
 
 
-@pytest.fixture(scope="module")
-def svr():
+def test_the_estimator_uses_it():
     rng = np.random.default_rng(3)
     X = rng.uniform(-3, 3, (40, 1))
-    return bp.BayesianSVR(kernel="rbf", restarts=1, random_state=0).fit(
-        X, 10 + np.sin(X[:, 0]) + 0.1 * rng.laplace(size=40)
-    )
-
-
-def test_the_estimator_uses_it(svr):
+    y = 10 + np.sin(X[:, 0]) + 0.1 * rng.laplace(size=40)
+    svr = bp.BayesianSVR(kernel="rbf", restarts=1, random_state=0).fit(X, y)
     X = np.array([[0.0], [0.1], [5.0]])
     found = svr.predict_distribution(X)
     mean, sd = svr.predict(X, return_std=True)

@@ -59,11 +59,6 @@ def dense(X, y, sample_weight=None, **options):
     return bp.BayesianSVR(kernel="rbf", restarts=1, random_state=0, **options).fit(X, y, sample_weight=sample_weight)
 
 
-@pytest.fixture(scope="module")
-def in_one():
-    return dense(*simulated(300, two_regions))
-
-
 def test_rows_that_learn_scales_have_the_mean_of_many_equal_targets(monkeypatch):
     y = np.where(np.arange(400) % 10 < 6, 0.0, np.random.default_rng(0).gamma(0.5, size=400))
     problem = SimpleNamespace(targets=y)
@@ -183,8 +178,8 @@ def test_predictions_mix_the_scales_at_each_input():
     np.testing.assert_allclose(found.var(), variance + spread, rtol=1e-9)
 
 
-def test_a_dense_fit_has_scales_where_one_noise_is_not_enough(in_one):
-    svr = in_one
+def test_a_dense_fit_has_scales_where_one_noise_is_not_enough():
+    svr = dense(*simulated(300, two_regions))
     new, target = simulated(1000, two_regions, seed=1)
     left, held, width = new[:, 0] < 10, {}, {}
     for used in (False, True):

@@ -26,12 +26,9 @@ def marginal():
     return bp.marginalize(bp.MeanField(), model)
 
 
-def samples(values=C):
-    return xr.DataTree.from_dict({"posterior": xr.Dataset({"C": (("chain", "draw"), values)})})
-
-
 def recover(marginal, values=C, **options):
-    return bp.recover_latent(samples(values), model=marginal, random_seed=0, progressbar=False, **options)
+    samples = xr.DataTree.from_dict({"posterior": xr.Dataset({"C": (("chain", "draw"), values)})})
+    return bp.recover_latent(samples, model=marginal, random_seed=0, progressbar=False, **options)
 
 
 def exact(c):

@@ -1,6 +1,7 @@
 """Interval and ordinal targets, and pm.Censored, in PyMC models: densities, draws, every inference, predictions."""
 
 import io
+from functools import partial
 
 import arviz as az
 import numpy as np
@@ -24,21 +25,18 @@ METHODS = [bp.MAP(), bp.Laplace(), bp.Laplace(curvature="local"), bp.MeanField()
 
 def model_of(kind):
     """A model with f, C and targets of a kind; classes have fixed cut points."""
-    with pm.Model() as model:
-        C = pm.LogNormal("C", 1, 1)
-        f = bp.GP(cov_func=pm.gp.cov.ExpQuad(1, ls=1.0)).prior("f", X=X)
-        if kind == "censored":
-            noise = bp.SoftInsensitive.dist(mu=f, C=C, epsilon=0.1, beta=0.3)
-            pm.Censored("y", noise, lower=-0.8, upper=0.5, observed=np.clip(Y, -0.8, 0.5))
-        elif kind == "interval":
-            lower, upper = (
-                np.where(Y > -0.8, np.minimum(Y, 0.5), -np.inf),
-                np.where(Y < 0.5, np.maximum(Y, -0.8), np.inf),
-            )
-            bp.Interval("y", mu=f, C=C, epsilon=0.1, beta=0.3, lower=lower, upper=upper)
-        else:
-            bp.Ordinal("y", mu=f, cutpoints=[-0.5, 0.5], C=C, observed=np.digitize(Y, [-0.5, 0.5]))
-    return model
+
+    def censored(name, f, C):
+        noise = bp.SoftInsensitive.dist(mu=f, C=C, epsilon=0.1, beta=0.3)
+        pm.Censored(name, noise, lower=-0.8, upper=0.5, observed=np.clip(Y, -0.8, 0.5))
+
+    lower, upper = np.where(Y > -0.8, np.minimum(Y, 0.5), -np.inf), np.where(Y < 0.5, np.maximum(Y, -0.8), np.inf)
+    noise = {
+        "censored": censored,
+        "interval": partial(bp.Interval, epsilon=0.1, beta=0.3, lower=lower, upper=upper),
+        "ordinal": partial(bp.Ordinal, cutpoints=[-0.5, 0.5], observed=np.digitize(Y, [-0.5, 0.5])),
+    }[kind]
+    return process_model(noise, X, C=lambda: pm.LogNormal("C", 1, 1))
 
 
 @pytest.fixture(scope="module")

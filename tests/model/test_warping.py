@@ -166,19 +166,13 @@ def test_the_kernel_is_that_of_the_inputs_on_their_scales():
         np.testing.assert_allclose(found, inner(*(scaled(warping, some) for some in points)).eval(), rtol=1e-10)
 
 
-@pytest.fixture(scope="module")
-def ages():
+@pytest.mark.slow
+def test_a_logarithm_is_learned_and_kept(tmp_path):
     """A target of the logarithm of an input, of a number and of names."""
     rng = np.random.default_rng(1)
     rows = {"age": rng.lognormal(3.0, 1.2, 240), "dose": rng.uniform(size=240), "kind": rng.choice(["a", "b"], 240)}
     table = pd.DataFrame(rows)
     y = np.sin(2.0 * np.log(table["age"])) + 2.0 * table["dose"] + (table["kind"] == "b") + 0.1 * rng.normal(size=240)
-    return table, y
-
-
-@pytest.mark.slow
-def test_a_logarithm_is_learned_and_kept(ages, tmp_path):
-    table, y = ages
     train, test = table[:210], table[210:]
     options = {"inference": "mean_field", "restarts": 1, "random_state": 0}
     svr = bp.BayesianSVR(**options).fit(train, y[:210])
