@@ -109,7 +109,8 @@ def plot_predictive(
         raise ValueError(f"labels must be two, of the input and the target, got {labels!r}")
     for result in results.values():
         check_real(problem := problem_of(result, model), "plot_predictive", "use predict")
-        if others := [str(each.name) for each in problem.columns.data if each.columns[-1] < problem.width]:
+        others = [str(each.name) for each in problem.columns.data if each.columns[-1] < problem.width]
+        if others and problem.sources is None:
             raise ValueError(f"plot_predictive draws f of X alone, and here it depends on {others[0]}: use predict")
     (middle, width), (location, scale), names = input_units, target_units, [_plain(label) for label in labels]
     figure, axes = _panels(len(results), min(len(results), 2), (5.2, 3.6), sharex=True, sharey=True)
