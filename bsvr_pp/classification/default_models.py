@@ -33,7 +33,7 @@ from bsvr_pp.model.priors import (
 from bsvr_pp.model.row_kinds import Ordinal
 
 _COMMON = 9.0  # of labels, variance of the logarithm of a factor of all d lengthscales,
-_OWN, _OF_FEW = 0.12, 1.0  # and of each near equal ones: the first of many inputs, and the second over d more
+_OWN, _OF_FEW = 0.1, 1.0  # and of each near equal ones: the first of many inputs, and the second over d more
 _START = 3.0  # of these variances: at the mean of their prior, 900, mean field does not converge with wrong labels
 _REACH = 6.0  # of labels, median of the distance over which their log odds grow beyond |f| = 1
 # Equal rows share one jitter, but not those with the other label: with 1e-5 known labels had the evidence of two
@@ -66,7 +66,7 @@ def default_label_model(
     - ``offset``, the variance B² of Sollich 2002, (3), around 1 within e;
     - ``log_lengthscale``: the lengthscales are around w·√(2d), with the standard deviation w of each of d inputs. They
       have a t distribution with d degrees of freedom. Near its mode it is the normal distribution with a common factor
-      of variance 9, and variances of .12 + 1/d around it; far from it all may differ more.
+      of variance 9, and variances of .1 + 1/d around it; far from it all may differ more.
 
     Parameters
     ----------
