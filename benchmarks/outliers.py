@@ -212,7 +212,8 @@ def summary(rows: pd.DataFrame) -> list[Timing]:
             for each in ("bsvr_pp", "RRP"):
                 known = each in aside.index and not aside.loc[each].isna().all()
                 none = known and np.isnan(aside.loc[each, "precision"])
-                cells.append("none" if none else "{:.2f}, {:.2f}".format(*aside.loc[each]) if known else "–")
+                shares = ", ".join(f"{share:.2f}" for share in aside.loc[each].dropna()) if known else "–"
+                cells.append("none" if none else shares)
             paired = errors.drop(columns="bsvr_pp").dropna(axis=1).rsub(errors["bsvr_pp"], axis=0)
             if paired.size:
                 best = paired.mean().idxmax()
