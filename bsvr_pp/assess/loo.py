@@ -71,15 +71,12 @@ def loo(result: xr.DataTree, *, model: pm.Model | None = None) -> ELPDData:
     >>> bp.loo(result, model=model).n_data_points
     15
     """
-    recovered = isinstance(result, xr.DataTree) and "inference" not in result.attrs
-    fitted = None if recovered and "leave_one_out" in result.children else _checked(result, model)
-    if "leave_one_out" in result.children:
-        densities = result["leave_one_out"].to_dataset()
-        # ArviZ refuses a tail of equal values, which are draws of one point.
-        densities = densities + xr.DataArray(np.linspace(0.0, 1e-9, densities.sizes["draw"]), dims="draw")
-        likelihood = xr.DataTree.from_dict({"log_likelihood": densities, "posterior": result["posterior"].to_dataset()})
-        return az.loo(likelihood, pointwise=True)
-    assert fitted is not None
+    marginal = isinstance(result, xr.DataTree) and "leave_one_out" in result.children
+    if marginal and "inference" not in result.attrs:
+        return _of_marginal(result)
+    fitted = _checked(result, model)
+    if marginal:
+        return _of_marginal(result)
     if is_sampled(result):
         return az.loo(result, var_name=fitted.target, pointwise=True)
     posterior, noise = latent_posterior(fitted.problem, result)
@@ -161,6 +158,14 @@ def loo_predict(
     dims = {"y_quantile": ("quantile", row)}
     coords = dict(observed.coords) | ({"quantile": levels} if levels.size else {})
     return xr.Dataset({name: (dims.get(name, (row,)), values) for name, values in found.items()}, coords=coords)
+
+
+def _of_marginal(result: xr.DataTree) -> ELPDData:
+    densities = result["leave_one_out"].to_dataset()
+    # ArviZ refuses a tail of equal values, which are draws of one point.
+    densities = densities + xr.DataArray(np.linspace(0.0, 1e-9, densities.sizes["draw"]), dims="draw")
+    likelihood = xr.DataTree.from_dict({"log_likelihood": densities, "posterior": result["posterior"].to_dataset()})
+    return az.loo(likelihood, pointwise=True)
 
 
 def _of_draws(fitted: Judged) -> tuple[Array, Array, tuple[NoiseModel, ...], Array]:

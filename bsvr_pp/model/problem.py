@@ -507,8 +507,9 @@ def _checked_value(model: pm.Model, shapes: Mapping[str, tuple[int, ...]], name:
 def _check_labels(model: pm.Model, name: str, value: object) -> None:
     """Check that a value with labels has those of the model, in their order."""
     for axis, dim in enumerate(model.named_vars_to_dims.get(name, ())):
-        if isinstance(value, pd.Series):
-            given: Any = value.index if axis == 0 else None
+        if isinstance(value, pd.Series | pd.DataFrame):
+            given: Any = value.axes[axis] if axis < value.ndim else None
+            given = None if isinstance(given, pd.RangeIndex) else given  # which pandas makes of no labels
         else:
             given = getattr(value, "coords", {}).get(dim)
         known, got = (None if each is None else np.asarray(each).tolist() for each in (model.coords.get(dim), given))

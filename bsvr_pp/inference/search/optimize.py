@@ -25,6 +25,7 @@ from pytensor.tensor.variable import TensorVariable as Variable
 from rich.progress import Progress
 
 from bsvr_pp.core.arrays import Array, ModelError
+from bsvr_pp.core.compiler import threads_for
 from bsvr_pp.core.covariance.covariance import each_block
 from bsvr_pp.inference.protocol import IntegratesLatent, Objective, Options
 from bsvr_pp.inference.search.quasi_newton import Pairs, ascend
@@ -334,7 +335,8 @@ class SearchObjective:
         """Maximise from a start, to the tolerance of the method, which grows with many rows; options of `ascend`."""
         n = self._problem.targets.size
         tolerance = tolerance_of(self._method.search.tolerance, n)
-        x = self._aside(self.pack(start))
+        with threads_for(n):
+            x = self._aside(self.pack(start))
         found = ascend(self, x, n, tolerance=tolerance, highest=self.highest(), **options)
         reached = self.unpack(found.x), found.value
         return Optimum(*reached, found.converged, found.message, found.n_evaluations, found.curvature)
