@@ -55,6 +55,7 @@ from benchmarks.scores import Array
 from benchmarks.side_by_side import Timing, publish
 from bsvr_pp.datasets import load
 
+FILE = Path(__file__).with_suffix(".csv")
 ARFF = {
     "kr-vs-kp": (3, "class"),
     "glass2": (40675, "class"),
@@ -273,7 +274,7 @@ def main(
     splits: Annotated[int, typer.Option(help="Number of splits.")] = 5,
     rows: Annotated[int, typer.Option(help="Largest number of training rows.")] = 1000,
     wrong: Annotated[list[float] | None, typer.Option(help="Shares of wrong labels.")] = None,
-    out: Annotated[Path, typer.Option(help="File of results; finished lines are kept.")] = Path("bsvr-pp-classify.csv"),
+    out: Annotated[Path, typer.Option(help="File of results; finished lines are kept.")] = FILE,
     save: Annotated[bool, typer.Option(help="Write to results.md.")] = False,
 ) -> None:
     """Score class probabilities on real sets beside calibrated machines, a Gaussian process and boosting."""

@@ -17,6 +17,7 @@ import numpy as np
 import pandas as pd
 import pyarrow as pa
 import pymc as pm
+import pytensor.tensor as pt
 import pytest
 import xarray as xr
 from scipy.sparse import csr_array
@@ -358,8 +359,13 @@ def options(call, **bad):
     return cases
 
 
-def evidence_of_kernel(factor=None, offset=0.0):
-    model = process_model(pm.Normal, X + offset, ls=0.3, factor=factor, sigma=0.1, observed=Y)
+class Upper(pm.gp.cov.ExpQuad):
+    def full(self, X, Xs=None):
+        return pt.triu(super().full(X, Xs))
+
+
+def evidence_of_kernel(kernel=None, offset=0.0):
+    model = process_model(pm.Normal, X + offset, ls=0.3, kernel=kernel, sigma=0.1, observed=Y)
     return bp.log_evidence(bp.MeanField(), model)
 
 
@@ -449,6 +455,7 @@ PUBLIC = {
         *each(lambda s, bad: prior(X=bad), NO_MATRIX[:2], "X"),
         *each(lambda s, bad: prior(X=bad), NO_MATRIX[5:], "X"),
         (lambda s: prior(cov_func="rbf"), "cov_func must be a kernel of pm.gp.cov, got 'rbf'"),
+        (lambda s: prior(cov_func=2 * (pm.gp.cov.Linear(1, 0.0) + K) ** 2), "array in a sum or product of kernels"),
         *options(lambda s, **o: prior(**o), jitter=("a", -1.0, "must be a number of at least 0, got")),
         (lambda s: prior(n_outputs=2), "n_outputs must be 1"),
         (lambda s: prior(blocks=3), "blocks must come from bp.local_blocks, got int"),
@@ -860,7 +867,7 @@ PUBLIC = {
             )
         ),
         (lambda s: evidence_of_kernel(offset=1e6), "X of f must have .* at least 1e-05 of its size.*subtract an off"),
-        (lambda s: evidence_of_kernel(np.triu(np.ones((N, N)))), "is no covariance: K must be symmetric.*centre X"),
+        (lambda s: evidence_of_kernel(lambda: Upper(1, ls=1.0)), "is no covariance: K must be symmetric.*centre X"),
         (lambda s: bp.log_evidence(bp.NUTS(), s.model, hyperparameters=AT), "method must have an evidence.*got NUTS"),
         (lambda s: bp.log_evidence(bp.MeanField(), s.model, hyperparameters={"C": 1.0}), "scale, epsilon missing"),
         (lambda s: bp.log_evidence(bp.MeanField(), s.model, hyperparameters={"C": -1.0}), "hyperparameter C"),

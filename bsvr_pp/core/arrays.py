@@ -39,13 +39,18 @@ class NotRead(ModelError):
 
 
 def names_of(table: object) -> tuple[str, ...]:
-    """Return names of the columns of a table as text; none of anything else."""
-    return tuple(map(str, getattr(table, "columns", ())))
+    """Return names of the columns of a table, or words that label those of an array; none of anything else."""
+    dims = getattr(table, "dims", ())
+    labels = table.coords.get(dims[1]) if len(dims) == 2 else None  # type: ignore[attr-defined]
+    words = () if labels is None or labels.dtype.kind not in "OTU" else labels.values
+    return tuple(map(str, getattr(table, "columns", words)))
 
 
 def check_names(name: str, table: object, names: tuple[str, ...]) -> None:
     """Check that a table, if given, has the columns of these names, if any, in their order."""
-    if names and (given := names_of(table)) and given != names:
+    turned = {*names_of(getattr(table, "T", None))} == {*names}
+    given = names_of(table) or (("rows of these names",) if turned else ())
+    if names and given and given != names:
         raise ValueError(f"{name} must have the columns {', '.join(names)}, in this order, got {', '.join(given)}")
 
 

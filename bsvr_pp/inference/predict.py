@@ -180,7 +180,7 @@ def _of_target(
 ) -> Mapping[str, ArrayLike] | None:
     """The data of new rows of a target, which must be named if there are several."""
     if problem.sources is None:
-        check_choice("target", target or problem.target, [problem.target])
+        check_choice("target", problem.target if target is None else target, [problem.target])
         return data
     first = next(iter((data or {}).values()), ()) if X_new is None else X_new
     return problem.sources.of_new_rows(target, len(np.atleast_1d(first)), data or {}, rowwise_data(problem))

@@ -29,7 +29,7 @@ from pytensor.tensor.blockwise import Blockwise
 from pytensor.tensor.linalg.decomposition.cholesky import Cholesky
 from pytensor.tensor.variable import TensorVariable
 
-from bsvr_pp.core.arrays import Array, Tensor, check_jitter, names_of, numbers
+from bsvr_pp.core.arrays import Array, ModelError, Tensor, check_jitter, names_of, numbers
 from bsvr_pp.model.blocks import ONE_BLOCK, Partition
 from bsvr_pp.model.gaussian import replace_in
 
@@ -120,6 +120,7 @@ class GP(pm.gp.Latent):
         """
         if not isinstance(self.cov_func, BaseCovariance):
             raise TypeError(f"cov_func must be a kernel of pm.gp.cov, got {self.cov_func!r}")
+        _check_no_arrays(self.cov_func)
         names = (names_of(X) or _words_of(X)) if columns is None else tuple(columns)
         X = X if isinstance(X, TensorVariable) else numbers("X", X, ("n", "d")).copy()  # the caller may change it
         if X.ndim != 2:
@@ -147,6 +148,19 @@ class GP(pm.gp.Latent):
         f = add_latent(prior, self.mean_func(X), prior.blocks.between(self.cov_func(X)), **kwargs)
         self.X, self.f, self.n_outputs = X, f, 1
         return f
+
+
+def _check_no_arrays(kernel: BaseCovariance) -> None:
+    """Check that sums and products in a kernel have no arrays, which would be of the training rows."""
+    inner = [getattr(kernel, name, None) for name in ("kernel", "cov_func")]
+    for part in getattr(kernel, "_factor_list", inner):
+        if isinstance(part, BaseCovariance):
+            _check_no_arrays(part)
+        elif any(size != 1 for size in getattr(getattr(part, "type", part), "shape", ())):
+            raise ModelError(
+                "cov_func has an array in a sum or product of kernels, which says nothing about new rows: use "
+                "bp.cov.Precomputed for a matrix between rows, and pm.gp.cov.ScaledCov for a scale of each row"
+            )
 
 
 def _words_of(X: object) -> tuple[str, ...]:

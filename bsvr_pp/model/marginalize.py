@@ -12,6 +12,7 @@ C·epsilon and of its standard deviation. The map from log C and log epsilon has
 from __future__ import annotations
 
 from collections.abc import Sequence
+from functools import partial
 from typing import Any, Protocol, cast
 
 import numpy as np
@@ -29,6 +30,7 @@ from pymc.model.fgraph import (
     model_observed_rv,
     model_potential,
 )
+from pymc.model.transform.optimization import freeze_dims_and_data
 from pymc.pytensorf import normalize_rng_param, toposort_replace
 from pytensor.compile.builders import OpFromGraph
 from pytensor.gradient import DisconnectedType
@@ -116,7 +118,8 @@ def marginalize(method: Integrator, model: pm.Model | None = None) -> pm.Model:
     -------
     pm.Model
         The same hyperparameters, priors, transforms, data and coordinates, without f and the Deterministics of f
-        (`recover_latent` computes these). If the evidence cannot be computed, its log is -inf.
+        (`recover_latent` computes these). With several observed variables the data are constants, in the order of the
+        stacked rows. If the evidence cannot be computed, its log is -inf.
 
     Raises
     ------
@@ -154,7 +157,10 @@ def marginalize(method: Integrator, model: pm.Model | None = None) -> pm.Model:
     dims = observed.owner.op.dims
     toposort_replace(fgraph, ((observed, model_observed_rv(y, observed.owner.inputs[1], problem.target, *dims)),))
     remove_below(fgraph, {memo[v] for v in latent})
-    return set_initial_values(model_from_fgraph(fgraph, mutate_fgraph=True), source)
+    made = set_initial_values(model_from_fgraph(fgraph, mutate_fgraph=True), source)
+    if problem.sources is None:
+        return made
+    return set_initial_values(copy_model(made, partial(freeze_dims_and_data, dims=[])), made)
 
 
 def _as_read(problem: Problem, U: Tensor, mean: Tensor) -> Tensor:

@@ -485,7 +485,7 @@ def _checked_value(model: pm.Model, shapes: Mapping[str, tuple[int, ...]], name:
         known = ", ".join(shapes) or "none"
         raise ValueError(f"hyperparameters has no variable {name!r} of the model; it has: {known}")
     variable, shape = model[name], shapes[name]
-    _check_labels(model, name, value)
+    check_labels(f"hyperparameter {name}", model, name, value)
     check_unmasked(f"hyperparameter {name}", value)
     try:
         real = np.broadcast_to(np.asarray(value, dtype=np.float64), shape)
@@ -504,9 +504,12 @@ def _checked_value(model: pm.Model, shapes: Mapping[str, tuple[int, ...]], name:
     return array
 
 
-def _check_labels(model: pm.Model, name: str, value: object) -> None:
-    """Check that a value with labels has those of the model, in their order."""
-    for axis, dim in enumerate(model.named_vars_to_dims.get(name, ())):
+def check_labels(words: str, model: pm.Model, name: str, value: object, first: int = 0) -> None:
+    """Check that a value with dimensions and labels has those of a variable in their order, from an axis on."""
+    dims, own = model.named_vars_to_dims.get(name, ()), getattr(value, "dims", ())
+    for axis, dim in [*enumerate(dims)][first:]:
+        if dim in own and own[::-1].index(dim) != len(dims) - 1 - axis:
+            raise ValueError(f"{words} must have the dimension {dim} at axis {axis}, got the dimensions {own}")
         if isinstance(value, pd.Series | pd.DataFrame):
             given: Any = value.axes[axis] if axis < value.ndim else None
             given = None if isinstance(given, pd.RangeIndex) else given  # which pandas makes of no labels
@@ -514,7 +517,7 @@ def _check_labels(model: pm.Model, name: str, value: object) -> None:
             given = getattr(value, "coords", {}).get(dim)
         known, got = (None if each is None else np.asarray(each).tolist() for each in (model.coords.get(dim), given))
         if None not in (known, got) and got != known:
-            raise ValueError(f"hyperparameter {name} must have the labels {known} of {dim}, got {got}")
+            raise ValueError(f"{words} must have the labels {known} of {dim}, got {got}")
 
 
 def forward(model: pm.Model, variable: Tensor) -> Tensor:

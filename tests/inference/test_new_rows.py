@@ -96,8 +96,30 @@ def test_tables_of_new_rows_have_the_order_of_the_coordinates_of_data(named):
         result = bp.fit(bp.MeanField(), progressbar=False)
     expected = bp.predict(result, table.to_numpy(), model=model)
     xr.testing.assert_equal(bp.predict(result, table, model=model), expected)
-    if not named:  # PyMC keeps no names
+    labelled = xr.DataArray(table, dims=("row", "input"), coords={"input": list(table)})
+    xr.testing.assert_equal(bp.predict(result, labelled, model=model), expected)
+    if named:
+        for wrong, got in ((labelled[:, ::-1], "b, a"), (labelled[:2].T, "rows of these names")):
+            with pytest.raises(ValueError, match=f"X_new must have the columns a, b, in this order, got {got}"):
+                bp.predict(result, wrong, model=model)
+    else:  # PyMC keeps no names
         assert bp.predict(result, table.set_axis(["c", "d"], axis=1), model=model).equals(expected)
+
+
+def test_data_of_new_rows_have_the_labels_of_the_model():
+    with pm.Model(coords={"of": ["a", "b"]}) as model:
+        w = pm.Data("w", np.stack([X[:, 0], X[:, 0] ** 2], axis=1), dims=(None, "of"))
+        f = bp.GP(cov_func=pm.gp.cov.ExpQuad(1, ls=1.0)).prior("f", X=X)
+        pm.Normal("y", mu=f + w @ pm.Normal("slopes", dims="of"), sigma=0.3, observed=Y)
+        result = bp.fit(bp.MeanField(), progressbar=False)
+    given = xr.DataArray([[1.0, 0.0], [0.0, 1.0]], dims=("row", "of"), coords={"of": ["a", "b"]})
+    seen = bp.predict(result, NEW[:2], model=model, data={"w": given})
+    assert seen.equals(bp.predict(result, NEW[:2], model=model, data={"w": given.to_pandas()}))
+    for wrong in (given[:, ::-1], given[:, ::-1].to_pandas()):
+        with pytest.raises(ValueError, match=r"data\['w'\] must have the labels \['a', 'b'\] of of, got"):
+            bp.predict(result, NEW[:2], model=model, data={"w": wrong})
+    with pytest.raises(ValueError, match=r"data\['w'\] must have the dimension of at axis 1, got the dimensions"):
+        bp.predict(result, NEW[:2], model=model, data={"w": given.T})
 
 
 def test_noise_of_the_inputs_needs_no_other_data():

@@ -154,10 +154,12 @@ def test_classes_beside_numbers_are_intervals():
 def test_marginal_model_has_the_joint_density():
     def make() -> None:
         f = process()
-        pm.Normal("y", f, pm.HalfNormal("sd"), observed=Y)
+        pm.Normal("y", f, pm.HalfNormal("sd"), observed=pm.Data("seen", Y))
         pm.Normal("z", f[:4], 0.5, observed=OTHER[:4])
 
     marginal = bp.marginalize(bp.MeanField(), model_of(make))
+    with marginal, pytest.raises(TypeError, match="`seen` must be a `SharedVariable`"):  # its rows are stacked
+        pm.set_data({"seen": Y + 1.0})
     assert [v.name for v in marginal.observed_RVs] == ["y_and_z"]
     A = np.vstack([np.eye(N), np.eye(N)[:4]])
     covariance = A @ K @ A.T + 1e-6 * np.eye(N + 4) + np.diag(np.repeat([0.3**2, 0.5**2], [N, 4]))

@@ -26,7 +26,7 @@ from bsvr_pp.inference.parts import Gaussian, given_parts, given_white, part_cro
 from bsvr_pp.inference.prediction.distribution import CHUNK, PredictiveDistribution, mixed
 from bsvr_pp.inference.prediction.neighbours import NoiseScales, few, moments_given, nearest_rows
 from bsvr_pp.inference.result import other_data
-from bsvr_pp.model.problem import Point, Problem
+from bsvr_pp.model.problem import Point, Problem, check_labels
 
 Moments = Callable[[Array], tuple[Array, Array, Array]]
 Rows = NDArray[np.int64] | slice
@@ -244,6 +244,7 @@ def new_rows(problem: Problem, X_new: ArrayLike | None, data: Mapping[str, Array
 
 def _data_of_rows(problem: Problem, name: str, given: ArrayLike, shape: tuple[int, ...]) -> Array:
     """Check data of new rows, which are whole numbers where those of the model are."""
+    check_labels(f"data[{name!r}]", problem.model, name, given, first=1)
     values = numbers(f"data[{name!r}]", given, shape)
     if problem.data[name].dtype.kind != "f":
         _check_whole(f"data[{name!r}]", values)
