@@ -1305,6 +1305,7 @@ PUBLIC = {
             lambda s: svc(y=np.where(LABELS > 0, *np.array(["2020", "2021"], "M8[D]"))),
             "y must have labels .*M8|datetime64",
         ),
+        (lambda s: svc(class_weight={7: 1.0}), "class_weight has 7, which is no class of y: 0, 1"),
         (lambda s: svc(class_weight={1: -1.0}), "class_weight must be numbers of at least 0, got -1.0 for 1"),
         *options(
             lambda s, **o: svc(**o),
@@ -1329,6 +1330,10 @@ PUBLIC = {
             selection=("x", "must be 'evidence' or 'loo', got 'x'"),
         ),
         (lambda s: fitted(bp.LSSVR, kernel=np.inner, lengthscale=1.0), r"lengthscale is an option of .*scale=1\.0"),
+        (
+            lambda s: fitted(bp.LSSVR, kernel=lambda a, b: b[:, 0] + np.eye(len(a), len(b))),
+            "kernel must be symmetric, an",
+        ),
         (lambda s: fitted(bp.LSSVR, kernel=lambda a, b: "x"), "what kernel gives must be an array of numbers, got str"),
         (lambda s: fitted(bp.LSSVR, kernel=lambda a, b: np.ones(3)), r"what kernel gives must be a \(20, 20\) array"),
         (

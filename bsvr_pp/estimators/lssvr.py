@@ -271,7 +271,10 @@ class LSSVRFit:
         weight, centre = rows.weight, float(np.average(rows.y, weights=rows.weight))
         y = rows.y - centre  # sums of large targets cancel
         n, count = y.size, float(weight.sum())
-        H = self._kernel(rows.X, rows.X) + np.diag(1.0 / (gamma * weight))
+        K = self._kernel(rows.X, rows.X)
+        if (apart := np.abs(K - K.T).max()) > 1e-6 * np.abs(K).max():
+            raise ValueError(f"kernel must be symmetric, and k(a, b) and k(b, a) differ by up to {apart:.3g}")
+        H = K + np.diag(1.0 / (gamma * weight))
         self._factor = cho_factor(H, lower=True)
         self._ones = cho_solve(self._factor, np.ones(n))
         self._total = float(self._ones.sum())

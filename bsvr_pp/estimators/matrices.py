@@ -128,7 +128,8 @@ def new_rows(K: Array, known: Array, kernel: MatrixKernel, diagonal: ArrayLike |
     elif moments:
         raise ValueError(
             f"diagonal must have the value k(x, x) of each new row, as those of fit are from {own.min():g} to "
-            f"{own.max():g}: give it, or divide each k(x, z) by the root of k(x, x)·k(z, z)"
+            f"{own.max():g}: give it to predict or another method that takes it, or divide each k(x, z) by the root "
+            "of k(x, x)·k(z, z)"
         )
     else:
         given = np.maximum(least, largest)

@@ -189,9 +189,9 @@ class BayesianOrdinalSVC(OfStandardModel, SavedClassifier, ClassifierMixin, Base
             found = predictions(parts, inputs, np.empty(0), None)["y_class_probability"]
         return np.ascontiguousarray(found.T)
 
-    def predict(self, X: ArrayLike) -> Labels:
-        """Predict the median class, or the most probable class, at inputs (n_new, d)."""
-        probability = self._probabilities(X, chosen=True)
+    def predict(self, X: ArrayLike, diagonal: ArrayLike | None = None) -> Labels:
+        """Predict the median or the most probable class at inputs (n_new, d); ``diagonal`` as in `predict_proba`."""
+        probability = self._probabilities(X, diagonal, chosen=True)
         if self.decision == "mode":
             chosen = np.argmax(probability, axis=1)
         else:

@@ -326,11 +326,15 @@ class BayesianSVC(OfStandardModel, SavedClassifier, ClassifierMixin, BaseEstimat
 
     def _weights(self, labels: Labels, sample_weight: ArrayLike | None) -> Array:
         weight = checked_weights(sample_weight, len(labels))
+        classes, index = np.unique(labels, return_inverse=True)
         if isinstance(self.class_weight, dict):
             for label, each in self.class_weight.items():
                 if not (is_number(each) and 0.0 <= each < np.inf):
                     raise ValueError(f"class_weight must be numbers of at least 0, got {each!r} for {label!r}")
-        classes, index = np.unique(labels, return_inverse=True)
+                if label not in classes:
+                    raise ValueError(
+                        f"class_weight has {label!r}, which is no class of y: {', '.join(map(str, classes))}"
+                    )
         if isinstance(self.class_weight, str) and self.class_weight == "balanced":
             total = np.bincount(index, weight)
             factor = weight.sum() / (np.count_nonzero(total) * np.maximum(total, 1e-300))
@@ -440,13 +444,15 @@ class BayesianSVC(OfStandardModel, SavedClassifier, ClassifierMixin, BaseEstimat
         above = expit(self._log_odds(X, diagonal))
         return (self._fit.coupling if self.probability == "average" else Coupling()).join(above)
 
-    def decision_function(self, X: ArrayLike) -> Array:
+    def decision_function(self, X: ArrayLike, diagonal: ArrayLike | None = None) -> Array:
         """Return log odds (n_new,) of the second class, or (n_new, n_classes) of each class against the rest.
+
+        ``diagonal`` is as in `predict_proba`.
 
         `predict` gives the class with the largest log odds. With ``probability="map"`` they are 2·C_·f if the support
         vector machine f is between -1 and 1.
         """
-        odds = self._log_odds(X)
+        odds = self._log_odds(X, diagonal)
         return odds[:, 0] if self._fit.classes.size == 2 else odds
 
     def _log_odds(self, X: ArrayLike, diagonal: ArrayLike | None = None, *, chosen: bool = False) -> Array:
@@ -459,10 +465,10 @@ class BayesianSVC(OfStandardModel, SavedClassifier, ClassifierMixin, BaseEstimat
             found = [each.log_odds(inputs, self.probability, neighbours) for each in self._fit.binaries]
         return np.stack(found, axis=1)
 
-    def predict(self, X: ArrayLike) -> Labels:
-        """Predict the most probable class at inputs (n_new, d)."""
+    def predict(self, X: ArrayLike, diagonal: ArrayLike | None = None) -> Labels:
+        """Predict the most probable class at inputs (n_new, d); ``diagonal`` is as in `predict_proba`."""
         classes = self._checked().classes
         if self.probability == "average" and classes.size > 2:
-            return np.asarray(classes[np.argmax(self._probabilities(X), axis=1)])
-        odds = self._log_odds(X, chosen=True)
+            return np.asarray(classes[np.argmax(self._probabilities(X, diagonal), axis=1)])
+        odds = self._log_odds(X, diagonal, chosen=True)
         return np.asarray(classes[(odds[:, 0] > 0.0).astype(int) if classes.size == 2 else np.argmax(odds, axis=1)])

@@ -145,10 +145,11 @@ class TargetPredictions(OfStandardModel, CentralIntervals):
         return targets.score(predicted, checked_weights(sample_weight, len(predicted)))
 
     @predicts_each
-    def predict_survival_function(self, X: ArrayLike, times: ArrayLike) -> Array:
+    def predict_survival_function(self, X: ArrayLike, times: ArrayLike, diagonal: ArrayLike | None = None) -> Array:
         """Predict the probability that a new target is larger than given values.
 
         <new_inputs>
+        <diagonal>
         times : (m,) array
             Values, such as times.
 
@@ -163,7 +164,7 @@ class TargetPredictions(OfStandardModel, CentralIntervals):
         """
         values = self._checked_times(times)
         with self._local().threads():
-            return self.predict_distribution(X).sf(values[:, None]).T
+            return self.predict_distribution(X, diagonal).sf(values[:, None]).T
 
     @predicts_each
     def predict_quantiles(self, X: ArrayLike, quantiles: Sequence[float], diagonal: ArrayLike | None = None) -> Array:

@@ -18,7 +18,17 @@ import pandas as pd
 from numpy.typing import ArrayLike, NDArray
 from scipy.spatial import cKDTree
 
-from bsvr_pp.core.arrays import Array, Rows, check_fields, check_flag, check_positive, check_share, check_size, numbers
+from bsvr_pp.core.arrays import (
+    Array,
+    Mask,
+    Rows,
+    check_fields,
+    check_flag,
+    check_positive,
+    check_share,
+    check_size,
+    numbers,
+)
 from bsvr_pp.core.atomic_write import PIECE, DamagedError, SealedFile, atomic_write, check_writable, locked
 from bsvr_pp.core.compiler import threads_for
 from bsvr_pp.estimators.base import LocalBlocks, copied, from_options
@@ -31,7 +41,16 @@ from bsvr_pp.estimators.validation import Columns, encoded
 from bsvr_pp.inference.approximate import solve_at
 from bsvr_pp.inference.prediction.component import Component, Member, component, mixture_of
 from bsvr_pp.inference.prediction.distribution import CHUNK, PredictiveDistribution
-from bsvr_pp.inference.prediction.neighbours import NoiseScales, few, moments_given, nearest_in, solved_rows
+from bsvr_pp.inference.prediction.neighbours import (
+    NoiseScales,
+    few,
+    mixed,
+    moments_given,
+    nearest_in,
+    search_in,
+    solved_rows,
+    some_uncensored,
+)
 from bsvr_pp.inference.protocol import IntegratesLatent, warn_unconverged
 from bsvr_pp.large.parts import (
     NO_THREADS,
@@ -131,12 +150,28 @@ class StoredRows:
         return self.of(*used), Blocks(label, replace(self.regions, side=side))
 
     def nearest(self, X: Array, count: int) -> Rows:
-        """Return numbers (m, count) of the nearest rows; blocks with near centres bound the distances."""
+        """Return numbers (m, count) of rows as `nearest_rows` does; blocks with near centres bound the distances."""
         few = 1 + int(np.searchsorted(np.cumsum(np.sort(self.size)), count))  # any few blocks have enough rows
         wanted = np.arange(1, min(max(few, 2), self.size.size) + 1)
         first = np.unique(cKDTree(self.regions.middle).query(X / self.regions.lengthscale, wanted)[1])
+        unit = self.regions.lengthscale
         radius = self._nearest_in(first, X, count)[0][:, -1] * (1 + 1e-9)
-        return self._nearest_in(self.regions.within(X, radius), X, count)[1]
+        near = self._nearest_in(self.regions.within(X, radius), X, count)[1]
+        if open_rows(self.folder / "targets.npy").shape[1] < 3:  # no ends
+            return near
+        censored, row = self.ends
+        spread = row[some_uncensored(censored[row], count)]  # as of rows in their own order
+
+        def nearest_of(half: int, rows: Rows) -> Rows:
+            return rows[search_in(self.read("inputs.npy", rows) / unit)(X / unit, half)[1]]
+
+        return mixed(near, censored, spread, nearest_of)
+
+    @cached_property
+    def ends(self) -> tuple[Mask, Rows]:
+        """Which rows have an infinite end, and the numbers here of the rows of the data."""
+        every = np.arange(self.size.sum())
+        return np.isinf(self.read("targets.npy", every)).any(axis=1), np.argsort(self.read("row.npy", every))
 
     def _nearest_in(self, blocks: Rows, X: Array, count: int) -> tuple[Array, Rows]:
         groups = np.split(blocks, np.flatnonzero(np.diff(np.cumsum(self.size[blocks]) // _TOGETHER)) + 1)

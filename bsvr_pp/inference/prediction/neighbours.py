@@ -12,6 +12,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from functools import partial
 from math import ceil
 from typing import NamedTuple, Self, cast
 
@@ -400,20 +401,26 @@ def moments_given(problem: Problem, point: Point, X: Array, near: Rows, progress
 
 
 def nearest_rows(problem: Problem, point: Point, X: Array, count: int) -> Rows:
-    """Return numbers of the training rows nearest to each input; at most ``count`` or all rows.
+    """Return numbers of the training rows nearest to each input; at most ``count`` or all rows, as in `mixed`."""
+    near = _nearest(problem, point, X, count, np.arange(problem.targets.size))
+    censored = _open_ends(problem).any(axis=0)
+    return mixed(near, censored, some_uncensored(censored, count), partial(_nearest, problem, point, X))
 
-    Where most of them are censored, f would be arbitrary: half of them are rows far and near that are not.
-    """
-    n, censored = problem.targets.size, _open_ends(problem).any(axis=0)
-    near = _nearest(problem, point, X, count, np.arange(n))
+
+def some_uncensored(censored: Mask, count: int) -> Rows:
+    """Return numbers of twice as many rows, far and near, that are not censored; none if none is censored."""
+    return np.random.default_rng(0).permutation(np.flatnonzero(~censored))[: 2 * count * censored.any()]
+
+
+def mixed(near: Rows, censored: Mask, spread: Rows, nearest: Callable[[int, Rows], Rows]) -> Rows:
+    """Return near rows (m, k), half of them rows of ``spread`` where most are censored: f would be arbitrary there."""
     half = max(1, near.shape[1] // 2)
-    if not censored.any() or np.count_nonzero(~censored) < half:
+    if spread.size < half:
         return near
-    spread = np.sort(np.random.default_rng(0).permutation(np.flatnonzero(~censored))[: 2 * count])
-    others, row = _nearest(problem, point, X, half, spread), np.arange(len(X))[:, None] * n
+    others, row = nearest(half, np.sort(spread)), np.arange(len(near))[:, None] * censored.size
     last = np.where(np.isin(row + others, row + near), near[:, -half:], others)
-    near[:, -half:] = np.where(censored[near].mean(axis=1, keepdims=True) > 0.5, last, near[:, -half:])
-    return near
+    mostly = censored[near].mean(axis=1, keepdims=True) > 0.5
+    return np.hstack([near[:, :-half], np.where(mostly, last, near[:, -half:])])
 
 
 def _open_ends(problem: Problem) -> NDArray[np.bool_]:
@@ -427,11 +434,11 @@ def _nearest(problem: Problem, point: Point, X: Array, count: int, rows: Rows) -
     apart, unit = _apart(problem, point, X), _unit(problem, point)
     if apart is not None:
         return np.asarray(rows[np.argsort(apart[:, rows], axis=1, kind="stable")[:, :count]])
-    search = problem.cached(("search", rows.size, *unit.tolist()), lambda: _search_in(problem.inputs[rows] / unit))
+    search = problem.cached(("search", rows.size, *unit.tolist()), lambda: search_in(problem.inputs[rows] / unit))
     return np.asarray(rows[search(X / unit, min(count, rows.size))[1]])
 
 
-def _search_in(inputs: Array) -> Callable[[Array, int], tuple[Array, Rows]]:
+def search_in(inputs: Array) -> Callable[[Array, int], tuple[Array, Rows]]:
     """Return the search for the nearest inputs: distances and numbers (m, count) for Z (m, d), nearest first."""
     if inputs.shape[1] > _FLAT:
         from sklearn.neighbors import NearestNeighbors  # slow to import
@@ -461,7 +468,7 @@ def nearest_in(parts: Iterable[tuple[Rows, Array]], Z: Array, count: int) -> tup
     """Return distances and numbers (m, count) of the rows nearest to Z (m, d), among parts (numbers, inputs)."""
     distance, near = np.empty((len(Z), 0)), np.empty((len(Z), 0), dtype=np.int64)
     for of_rows, inputs in parts:
-        found = _search_in(inputs)(Z, min(count, len(inputs)))
+        found = search_in(inputs)(Z, min(count, len(inputs)))
         distance, near = np.hstack([distance, found[0]]), np.hstack([near, of_rows[found[1]]])
         kept = np.argsort(distance, axis=1, kind="stable")[:, :count]
         distance, near = np.take_along_axis(distance, kept, axis=1), np.take_along_axis(near, kept, axis=1)
