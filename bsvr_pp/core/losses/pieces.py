@@ -69,9 +69,7 @@ class Pieces(NamedTuple):
     log_normalizer: Array  # (k,), log of the integral of exp(-E) over r
     d_log_normalizer: Array  # (p, k), its derivatives by the parameters
     labels: Array  # (k,), number w > 0 of labels with the log odds -E, whose factor is (1 + exp(E))^-w; 0 for exp(-E)
-    ends: (
-        Array  # (k, 2), ends of an interval relative to t (`bsvr_pp.core.losses.intervals`), equal for an exact target
-    )
+    ends: Array  # (k, 2), ends of an interval relative to t (`core.losses.intervals`), equal for an exact target
 
 
 def empty(n_parameters: int, n_rows: int, n_knots: int) -> Pieces:
