@@ -5,7 +5,7 @@ from bsvr_pp.core.approximations.mean_field import mean_field, mean_field_gradie
 from bsvr_pp.core.approximations.mode import Mode, find_mode
 from bsvr_pp.core.approximations.posterior import LatentPosterior
 from bsvr_pp.core.approximations.smc import annealed
-from bsvr_pp.core.covariance import BlockDiagonal, Covariance
+from bsvr_pp.core.covariance.covariance import BlockDiagonal, Covariance
 
 __all__ = [
     "BlockDiagonal",
