@@ -22,9 +22,9 @@ from scipy.special import logsumexp
 from scipy.stats import multivariate_t
 
 from bsvr_pp.classification.normalised_evidence import normalised
-from bsvr_pp.classification.normaliser import EvidenceKind, check_kind
+from bsvr_pp.classification.normaliser import KINDS, EvidenceKind
 from bsvr_pp.core.approximations.smc import importance, importance_estimate
-from bsvr_pp.core.arrays import Array, check_count, generator
+from bsvr_pp.core.arrays import Array, check_choice, check_count, generator
 from bsvr_pp.core.covariance.covariance import AnyCovariance
 from bsvr_pp.core.docs import shared
 from bsvr_pp.core.losses import NoiseModel
@@ -139,7 +139,7 @@ def log_evidence(
     -1.515512
     """
     check_evidence(method)
-    check_kind(kind)
+    check_choice("kind", kind, KINDS)
     problem = read_model(model)
     return evidence_at(problem, problem.complete(hyperparameters), method, generator(random_seed), kind)
 

@@ -14,9 +14,9 @@ import pytensor.tensor as pt
 from pytensor.gradient import zero_grad
 from scipy.optimize import minimize
 
-from bsvr_pp.classification.normaliser import KINDS, EvidenceKind, NormaliserCloud, check_kind
+from bsvr_pp.classification.normaliser import KINDS, EvidenceKind, NormaliserCloud
 from bsvr_pp.core.approximations.posterior import Gradient
-from bsvr_pp.core.arrays import Array, ModelError, check_count, warn
+from bsvr_pp.core.arrays import Array, ModelError, check_choice, check_count, warn
 from bsvr_pp.core.compiler import threads_for
 from bsvr_pp.core.covariance.covariance import Covariance
 from bsvr_pp.core.losses import NoiseModel
@@ -170,7 +170,7 @@ class NormalisedEvidence:
     particles: int = 100
 
     def __post_init__(self) -> None:
-        check_kind(self.kind)
+        check_choice("kind", self.kind, KINDS)
         check_latent(self.latent)
         for name, least in (("steps", 0), ("particles", 2)):
             check_count(name, getattr(self, name), least)

@@ -16,7 +16,7 @@ from numpy.typing import ArrayLike
 
 from bsvr_pp.core.approximations import smc
 from bsvr_pp.core.approximations.posterior import Gradient
-from bsvr_pp.core.arrays import Array, check_choice, numbers
+from bsvr_pp.core.arrays import Array, numbers
 from bsvr_pp.core.compiler import compiled, vectorized
 from bsvr_pp.core.covariance.covariance import Covariance, as_covariance
 from bsvr_pp.core.losses.pieces import decay
@@ -93,11 +93,6 @@ class Evidences:
 
 # N(X) is the sum of Q over all labels, and Q does not change if all signs are reversed.
 KINDS = {"naive": Evidences(), "conditional": Evidences((Known,), -log(2.0)), "joint": Evidences((MeanKnown,))}
-
-
-def check_kind(kind: str) -> None:
-    """Check a kind of evidence."""
-    check_choice("kind", kind, KINDS)
 
 
 def averaged_gradient(K: ArrayLike | Covariance, likelihood: Known, f: ArrayLike) -> Gradient:
