@@ -18,7 +18,6 @@ from numpy.typing import ArrayLike, NDArray
 from bsvr_pp.core import __version__
 from bsvr_pp.core.arrays import Rows
 from bsvr_pp.core.atomic_write import LOCK, SealedFile, check_writable, locked
-from bsvr_pp.core.compiler import threads_for
 from bsvr_pp.estimators.base import LocalBlocks, blocks_from, seeded
 from bsvr_pp.estimators.matrices import is_matrix
 from bsvr_pp.estimators.regression_fit import RegressionSpec, warn_of_few_values
@@ -256,5 +255,4 @@ def _solve(work: str, stamp: str, block: int) -> dict[str, NDArray[np.generic]]:
     """Solve a block in small blocks."""
     spec, point, offsets = _open(work, stamp)
     part = spec.model.problem(rows_in(Path(work).parent, slice(offsets[block], offsets[block + 1])))
-    with threads_for(1):
-        return {"solved": np.column_stack(solved_rows(part, point))}
+    return {"solved": np.column_stack(solved_rows(part, point))}

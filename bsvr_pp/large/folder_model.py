@@ -9,7 +9,7 @@ from __future__ import annotations
 import shutil
 from collections.abc import Iterator, Mapping
 from dataclasses import asdict, dataclass, replace
-from functools import cached_property, lru_cache
+from functools import cached_property, lru_cache, partial
 from pathlib import Path
 from typing import Self
 
@@ -30,7 +30,6 @@ from bsvr_pp.core.arrays import (
     numbers,
 )
 from bsvr_pp.core.atomic_write import PIECE, DamagedError, SealedFile, atomic_write, check_writable, locked
-from bsvr_pp.core.compiler import threads_for
 from bsvr_pp.estimators.base import LocalBlocks, copied, from_options
 from bsvr_pp.estimators.regression_fit import RegressionSpec
 from bsvr_pp.estimators.standard_fit import StandardModel
@@ -226,13 +225,10 @@ class FolderFit:
 
     def predictive(self, X: Array, local: LocalBlocks, noise_scales: bool) -> PredictiveDistribution:
         """Return the distribution of new targets at standardised inputs, in units of the target."""
-        part = self._part(Component(self.first, self.point, tuple), local, noise_scales)
-
-        def parts() -> list[Component]:
-            return [self._part(each, local, noise_scales) for each in self.components(X)]
-
+        part = partial(self._part, local=local, noise_scales=noise_scales)
+        own = part(Component(self.first, self.point, tuple))
         with local.threads():
-            return mixture_of([part], X, jointly=parts, **self.units.of_targets)[0]
+            return mixture_of([own], X, jointly=lambda: map(part, self.components(X)), **self.units.of_targets)[0]
 
     def _part(self, own: Component, local: LocalBlocks, noise_scales: bool) -> Component:
         """Return a component with the moments, and scales of the noise, of the options."""
@@ -494,8 +490,7 @@ def _record_of(folder: str | Path) -> tuple[Path, Record]:
 def _solve(work: str, stamp: str, block: int) -> dict[str, NDArray[np.generic]]:
     model = _model(str(Path(work).parent), stamp)
     assert isinstance(model._spec.method, IntegratesLatent)  # as `fit_folder` checks
-    with threads_for(1):
-        found = solve_at(model._fit.problem_of(model._stored.of(block)), model._spec.method, model._fit.point)
+    found = solve_at(model._fit.problem_of(model._stored.of(block)), model._spec.method, model._fit.point)
     return {name: getattr(found, name) for name in ("dual_coef", "site_precision", "log_evidence", "converged")}
 
 
@@ -535,8 +530,7 @@ def _open(folder: str, stamp: str) -> tuple[FolderModel, Record]:
 def _predict(folder: str, stamp: str, part: int) -> dict[str, NDArray[np.generic]]:
     model, run = _open(folder, stamp)
     rows = open_rows(Path(folder) / "order.npy")[part * run["task"] :][: run["task"]]
-    with threads_for(1):
-        table = model.predict_table(open_rows(Path(folder) / "inputs.npy")[rows], **run["options"])
+    table = model.predict_table(open_rows(Path(folder) / "inputs.npy")[rows], **run["options"])
     return {"rows": rows, "values": table.to_numpy(), "names": table.columns.to_numpy(dtype=str)}
 
 

@@ -23,6 +23,7 @@ from scipy.sparse import issparse
 
 from bsvr_pp.core.arrays import Array, check_unmasked, checked_weights, warn
 from bsvr_pp.core.atomic_write import DamagedError, SealedFile, atomic_write
+from bsvr_pp.core.compiler import threads_for
 from bsvr_pp.core.covariance.covariance import each_block
 from bsvr_pp.estimators.training_data import IntervalData, TrainingData, Units, as_given, used_rows, width_of_tied
 from bsvr_pp.estimators.validation import IntervalTargets, log_of, warn_of_repeated
@@ -140,9 +141,8 @@ def _of_table(data: str | Path | pd.DataFrame, target: str | None, encoding: Enc
             table[target] = read.y
         else:
             table, _ = read_new(data, encoding)
-    names, chosen = [str(column) for column in table.columns], ""
-    if encoding is None:
-        chosen = names[-1] if target is None else str(target)
+    names = [str(column) for column in table.columns]
+    chosen = "" if encoding else names[-1] if target is None else str(target)
     wanted = names if encoding is None else list(encoding.kinds)
     check_columns(name, names, [chosen] if encoding is None else wanted)
     if names == [chosen]:
@@ -372,7 +372,9 @@ def run_tasks(task: Task, work: Records, count: int, progress: str) -> list[Path
 def _write(task: Task, folder: str, stamp: str, number: int) -> None:
     if not Path(folder).is_dir():
         raise ValueError(f"folder must be on a disk that all workers share, {folder} is missing at {node()}")
-    write_arrays(Path(folder) / "done" / f"{number}.npz", stamp=np.array(stamp), **task(folder, stamp, number))
+    with threads_for(1):
+        found = task(folder, stamp, number)
+    write_arrays(Path(folder) / "done" / f"{number}.npz", stamp=np.array(stamp), **found)
 
 
 def write_arrays(path: Path, **arrays: Any) -> None:
