@@ -6,13 +6,14 @@ from collections.abc import Iterable, Sequence
 from dataclasses import KW_ONLY, dataclass, replace
 from functools import cached_property
 from math import fsum
-from typing import Any, ClassVar, Literal, Self, cast
+from typing import Any, ClassVar, Literal, NamedTuple, Self, cast
 
 import numpy as np
 import xarray as xr
 from numpy.typing import ArrayLike, NDArray
+from scipy.optimize import minimize
 from scipy.sparse import csr_array
-from scipy.special import expit, logit
+from scipy.special import expit, logit, softmax
 from scipy.stats import entropy
 from sklearn.base import BaseEstimator, ClassifierMixin
 from sklearn.utils.class_weight import compute_class_weight
@@ -27,7 +28,6 @@ from bsvr_pp.core.losses import LOSSES, NoiseModel
 from bsvr_pp.core.losses.factors import tilted_moments
 from bsvr_pp.core.losses.registry import label_log_odds, label_probability
 from bsvr_pp.estimators.base import LocalBlocks, SavedClassifier, check_prior, seeded, warn_unless_converged
-from bsvr_pp.estimators.coupling import LEAST, Coupling
 from bsvr_pp.estimators.matrices import MatrixOption
 from bsvr_pp.estimators.standard_fit import OfStandardModel, StandardFit, StandardModel, factors_of
 from bsvr_pp.estimators.training_data import TrainingData, Units, merge_rows
@@ -52,6 +52,9 @@ from bsvr_pp.model.problem import Point
 _NONE = 1e-12  # weight of a row without labels
 _STARTS = 3  # of a repeated search after one without success
 _ALIKE = 3  # classes whose hyperparameters start the next search: half the time, less than a nat of evidence
+_LEAST = 1e-15  # smallest probability in log odds
+_FIRST, _BOUNDS = (0.5, 0.02), ((0.0, 1.0), (0.0, 0.5))  # of a coupling
+_PRIOR = 1.0  # slope of the log prior of its power: no set is then more than 2 % worse (docs/defaults.md)
 
 
 @dataclass(frozen=True)
@@ -105,12 +108,40 @@ class BinaryFit(StandardFit):
         """Return the log odds of +1 at new inputs."""
         if kind == "average":
             probability = predictions(self.components(neighbours), X, np.empty(0), None)["y_probability"]
-            return np.asarray(logit(np.clip(probability, LEAST, 1.0 - LEAST)))
+            return np.asarray(logit(np.clip(probability, _LEAST, 1.0 - _LEAST)))
         if kind == "map":
             part = component(self.problem, Member(self.point, self.dual_coef, np.zeros_like(self.dual_coef)))
             return label_log_odds(part.moments(X)[0], self.C)
         (part,) = self.components(neighbours)
         return label_log_odds(part.moments(X)[0], **self.noise.parameters)
+
+
+class Coupling(NamedTuple):
+    """Probabilities of classes from those of each class against the rest: in the ratio p_k/(1 - p_k)^power.
+
+    They are between the sum and the odds, and mixed with equal probabilities by the ``rate`` of random labels. Both
+    numbers maximise the leave-one-out likelihood of the labels (docs/classification.md, how probabilities are joined).
+    Two classes are combined in the same way.
+    """
+
+    power: float = 0.0
+    rate: float = 0.0
+
+    @classmethod
+    def of_left_out(cls, P: Array, y: NDArray[np.intp], weight: Array) -> Self:
+        """Find the most likely coupling for P as in `join`, leave-one-out for labels y (n,), numbers of classes."""
+        rows = np.arange(len(y))
+
+        def loss(values: Array) -> float:
+            return (_PRIOR * values[0] - float(weight @ np.log(cls(*values).join(P)[rows, y]))) / weight.sum()
+
+        return cls(*minimize(loss, _FIRST, method="Nelder-Mead", bounds=_BOUNDS, options={"xatol": 1e-3}).x.tolist())
+
+    def join(self, P: Array) -> Array:
+        """Return probabilities (m, k) of classes from one-against-the-rest ones, or (m, 1) of the second of two."""
+        p = np.clip(np.hstack([1.0 - P, P]) if P.shape[1] == 1 else P, _LEAST, 1.0 - _LEAST)
+        joined = softmax(np.log(p) - self.power * np.log1p(-p), axis=1)
+        return np.asarray((1.0 - self.rate) * joined + self.rate / p.shape[1])
 
 
 @dataclass(frozen=True)

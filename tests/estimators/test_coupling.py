@@ -9,7 +9,7 @@ from sklearn.datasets import load_digits, load_wine, make_blobs
 from sklearn.metrics import log_loss
 
 import bsvr_pp as bp
-from bsvr_pp.estimators.coupling import Coupling
+from bsvr_pp.estimators.svc import Coupling
 
 PROBABILITY = st.floats(0.0, 1.0)
 COUPLING = st.builds(Coupling, PROBABILITY, st.floats(0.0, 0.5))
