@@ -64,6 +64,7 @@ _SHARE, _LARGE = 0.02, 0.9  # of positive targets set aside, and quantile they e
 _ALIKE = 2.0  # largest ratio of the shares of rows of far wider noise in all rows and in the subset
 _INTEGRATED = 250  # largest number of rows whose hyperparameters are integrated out,
 _FEW = Integrated(points=32, kept=12)  # in this way: more points gain little (the benchmark "integrated")
+_LEAST = 20  # number of rows of which some can be left out
 _EACH = 4  # rows for each lengthscale below which rows that are left out judge these (docs/defaults.md),
 _FOLDS = 3  # in parts, in turn,
 _BEHIND = 1.6  # and a loss in one part, relative to the best, from which the others are not needed
@@ -116,8 +117,10 @@ class RegressionSpec:
 
     def are_judged(self, rows: TrainingData, model: StandardModel) -> bool:
         """Return whether rows that are left out judge the lengthscales of a dense fit, and the noise of predictions."""
-        few = bool(self.lengthscales) and model.has_few(rows, _EACH)
-        return few and self.size is None and rows.exact and not mostly_equal(rows.y, rows.weight)
+        n, d = len(rows.y), rows.X.shape[1] if model.tied is None else np.unique(model.tied).size
+        few = isinstance(model.kernel, str) and d > 1 and _LEAST <= n < _EACH * d
+        judged = few and bool(self.lengthscales) and self.size is None and rows.exact
+        return judged and not mostly_equal(rows.y, rows.weight)
 
     def slopes(self, columns: Columns) -> Slopes | None:
         """Return the slopes of inputs along which f is monotone, at no row yet; None if there are none."""

@@ -40,7 +40,6 @@ from bsvr_pp.model.priors import Inputs, Kernel, Tied, standard_model, taken_by_
 from bsvr_pp.model.problem import Point, Problem
 from bsvr_pp.model.reader import read_model
 
-_LEAST = 20  # number of rows of which some can be left out
 _OF_LABELS = "hinge", "known_label"
 
 
@@ -75,11 +74,6 @@ class StandardModel:
         classes = self.n_cutpoints > 0 or self.noise in _OF_LABELS
         levels, scales, pairs = taken_by_main_effects(rows.X, self.tied, rows.weight, warping, together=classes)
         return replace(self, levels=levels if main else (), warping=scales, pairs=main and pairs)
-
-    def has_few(self, rows: TrainingData, each: int) -> bool:
-        """Return whether there are fewer rows than ``each`` for a lengthscale, and enough to leave some of them out."""
-        n, d = len(rows.y), rows.X.shape[1] if self.tied is None else np.unique(self.tied).size
-        return isinstance(self.kernel, str) and d > 1 and _LEAST <= n < each * d
 
     def problem(self, rows: TrainingData, blocks: Partition = ONE_BLOCK) -> Problem:
         """Return the problem of standardised rows; models of one structure share compiled functions."""
@@ -321,31 +315,26 @@ class OfStandardModel(HoldsFit):
     def warping_(self) -> pd.DataFrame | list[pd.DataFrame]:
         """The learned scale of each input, in words, with the share and the power of its transform."""
         self._alone("warping_ is", AttributeError)
-        names, found = self._names_on_scales(), []
+        found, named = [], self._columns.named(self._fit.units.mean)
+        names = list(named.index) if isinstance(named, pd.Series) else [f"x{k}" for k in range(len(named))]
         for each in self._fits_on_scales():
             warping, share = each.model.warping, each.shares
             columns = {"scale": warping.described(share), "share": share, "power": warping.powers}
-            found.append(pd.DataFrame(columns, index=names))
+            found.append(pd.DataFrame(columns, index=[names[k] for k in warping.columns]))
         return found if len(found) > 1 else found[0]
 
     def _fits_on_scales(self) -> Sequence[StandardFit]:
         """Return the fit, or one for each class against the rest."""
         return [self._alone("scales of inputs are")]
 
-    def _names_on_scales(self) -> list[str]:
-        fit, *_ = self._fits_on_scales()
-        found = self._columns.named(fit.units.mean)
-        names = list(found.index) if isinstance(found, pd.Series) else [f"x{k}" for k in range(len(found))]
-        return [names[k] for k in fit.model.warping.columns]
-
     def _inputs_on_scales(self) -> dict[str, tuple[Array, Array]]:
         """Return by name the training inputs with a scale: as given, and standardised on this scale."""
         fit, *others = self._fits_on_scales()
         if others:
             raise ValueError(f"scales are plotted of two classes, got {1 + len(others)}")
-        X, units, warping = fit.rows.X, fit.units, fit.model.warping
+        X, units, warping, names = fit.rows.X, fit.units, fit.model.warping, cast(pd.DataFrame, self.warping_).index
         given, scaled = (units.mean + units.scale * X)[:, list(warping.columns)], warping.on_scales(X, fit.shares)
-        return {name: (x, z) for name, x, z in zip(self._names_on_scales(), given.T, scaled.T, strict=True)}
+        return {name: (x, z) for name, x, z in zip(names, given.T, scaled.T, strict=True)}
 
     def _sums_of_f(self, X: ArrayLike, weights: sparray) -> tuple[Array, list[tuple[Array, Array]]]:
         """Return shares of the members, and moments of sparse weights (k, m) times f at X, in units of the targets."""
