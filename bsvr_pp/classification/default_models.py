@@ -42,6 +42,7 @@ _JITTER, _JITTER_TOGETHER = 1e-12, 1e-5
 DEVIATION = 10.0**0.5  # of f for labels, at the median of the prior of its variance
 AMPLITUDE = 3.0  # of classes, scale of the prior of the amplitude, in standard deviations of the noise
 _SPREAD = 1.0  # prior standard deviation of the mean cut point, and of the logs of the gaps
+OF_CLASSES = [name for name in NOISES if name != "pinball"]  # noises
 _SMOOTH = {"soft_insensitive": 1.0, "huber": 1.0, "epsilon_insensitive": 0.0}  # smooth fraction of the tube
 _LIGHT = 0.02  # noise with a smooth tube is Gaussian there, up to ten standard deviations
 
@@ -218,7 +219,7 @@ def default_ordinal_model(
         raise ValueError(f"y must hold classes 0, 1, ..., got {classes[odd][0]:g}")
     if classes.min() == classes.max():
         raise ValueError(f"y must hold at least two classes, got only {classes[0]:g}")
-    check_ordinal_noise(noise)
+    check_choice("noise of classes", noise, OF_CLASSES)
     check_kernel(kernel)
     m = int(classes.max())
     return standard_ordinal_model(Inputs(inputs, width, ard, names=names_of(X)), classes, m, noise, kernel)
@@ -247,11 +248,6 @@ def standard_ordinal_model(
         observed = pm.Data("targets", y)
         Ordinal("y", mu=f, cutpoints=cutpoints, noise=noise, observed=observed, **shaped_noise(noise))
     return model
-
-
-def check_ordinal_noise(noise: str) -> None:
-    """Check the noise of a model of ordered classes; the error names what is allowed."""
-    check_choice("noise of classes", noise, [name for name in NOISES if name != "pinball"])
 
 
 def class_thresholds(classes: Array, m: int) -> Array:

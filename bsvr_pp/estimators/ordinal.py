@@ -11,7 +11,7 @@ import xarray as xr
 from numpy.typing import ArrayLike
 from sklearn.base import BaseEstimator, ClassifierMixin
 
-from bsvr_pp.classification.default_models import AMPLITUDE, check_ordinal_noise
+from bsvr_pp.classification.default_models import AMPLITUDE, OF_CLASSES
 from bsvr_pp.core.arrays import Array, check_choice, warn
 from bsvr_pp.core.compiler import threads_for
 from bsvr_pp.core.docs import shared
@@ -147,7 +147,7 @@ class BayesianOrdinalSVC(OfStandardModel, SavedClassifier, ClassifierMixin, Base
             return self._keep(fit, columns)
 
     def _check_options(self) -> Method:
-        check_ordinal_noise(self.noise)
+        check_choice("noise of classes", self.noise, OF_CLASSES)
         self._check_predictions()
         return check_model_options(self, {"laplace": Laplace(curvature="local")})
 
