@@ -174,9 +174,8 @@ def _posteriors(
             posterior = samples["posterior"].to_dataset()
             ess = min(float(each.min()) for each in az.ess(posterior[names]).data_vars.values())
             diverging = float(samples["sample_stats"].to_dataset()["diverging"].sum())
-            found.append(
-                ({name: posterior[name].values[0, kept] for name in names}, {"divergences": diverging, "ess": ess})
-            )
+            draws = {name: posterior[name].values[0, kept] for name in names}
+            found.append((draws, {"divergences": diverging, "ess": ess}))
     return found
 
 

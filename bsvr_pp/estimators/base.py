@@ -164,8 +164,7 @@ class LocalBlocks:
 
     def __post_init__(self) -> None:
         for name, least in (("size", 2), ("neighbours", 1)):
-            if not _is_count(getattr(self, name), least):
-                given = getattr(self, name)
+            if not _is_count(given := getattr(self, name), least):
                 raise ValueError(f"{name} must be 'auto', None or an integer of at least {least}, got {given!r}")
         n_jobs = self.n_jobs
         if n_jobs is not None and (isinstance(n_jobs, bool) or not isinstance(n_jobs, int | np.integer) or n_jobs == 0):

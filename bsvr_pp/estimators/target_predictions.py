@@ -119,9 +119,8 @@ class TargetPredictions(OfStandardModel, CentralIntervals):
         between, given = found.unit**2 * np.stack(found.variances_of_f())
         total = found.var()
         noise = np.maximum(total - between - given, 0.0)
-        names = ("function", "hyperparameters", "noise", "total")
-        parts = zip(names, (given, between, noise, total), strict=True)
-        return pd.DataFrame({name: np.sqrt(variance) for name, variance in parts}, index=index_of(X))
+        parts = {"function": given, "hyperparameters": between, "noise": noise, "total": total}
+        return np.sqrt(pd.DataFrame(parts, index=index_of(X)))
 
     def score(self, X: ArrayLike, y: ArrayLike, sample_weight: ArrayLike | None = None) -> float:
         """Return the coefficient of determination of predictions; for intervals and censored targets, concordance.

@@ -14,11 +14,9 @@ import numpy as np
 import xarray as xr
 from numpy.typing import ArrayLike, NDArray
 
-from bsvr_pp.core.arrays import Array, check_fields, checked_weights, numbers, warn
+from bsvr_pp.core.arrays import Array, Mask, check_fields, checked_weights, numbers, warn
 from bsvr_pp.model.blocks import mean_and_deviation
 from bsvr_pp.model.priors import Tied, location_and_scale, of_inputs
-
-Mask = NDArray[np.bool_]
 
 _RATIO = 1e7  # of the largest weight to the smallest, above which the digits of a solve are lost
 _MOST = 1e8  # largest weight: from 1e10 on Laplace has wrong hyperparameters
