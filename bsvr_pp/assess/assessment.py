@@ -393,12 +393,10 @@ def scores(prediction: xr.Dataset, y: ArrayLike) -> dict[str, float]:
     if not np.array_equal(targets, prediction["y_new"].values):
         raise ValueError("y must be the targets that predict was given as y_new, and differs from them")
     log_density = float(prediction["y_log_density"].mean())
-    labels = None
-    if "y_probability" in prediction:
-        labels = np.where(prediction["y_probability"].values > 0.5, 1.0, -1.0)
-    elif "y_class_probability" in prediction:
-        labels = prediction["y_class_probability"].values.argmax(axis=0)
-    if labels is not None:
+    binary = "y_probability" in prediction
+    if binary or "y_class_probability" in prediction:
+        share = prediction["y_probability" if binary else "y_class_probability"].values
+        labels = np.where(share > 0.5, 1.0, -1.0) if binary else share.argmax(axis=0)
         return {"error rate": float((labels != targets).mean()), "mlpd": log_density}
     error, coverages = targets - prediction["f_mean"].values, {}
     for column, probability in COVERAGES.items():

@@ -260,7 +260,6 @@ class Verification:
         )
 
     def __str__(self) -> str:
-        """Verdict and table."""
         return f"{self.verdict}\n{self.table.round(4).to_string()}"
 
 

@@ -176,7 +176,6 @@ class _RandomWalk:
         self._next = 20 * size
 
     def proposal(self, x: Array) -> Array:
-        """Draw the next proposal."""
         return x + np.exp(self._log_scale) * self._factor @ self._rng.standard_normal(x.size)
 
     def learn(self, x: Array, accepted: bool) -> None:

@@ -9,28 +9,18 @@ import re
 from textwrap import indent
 from types import FunctionType
 
-_NEW_INPUTS = """\
+PASSAGES = {
+    "new_inputs": """\
 Parameters
 ----------
 X : (n_new, d) array
-    New inputs."""
-
-_SINC_MODEL = """\
-Examples
---------
->>> import bsvr_pp as bp
->>> from bsvr_pp.datasets import sinc
->>> data = sinc(15, random_seed=1)
->>> model = bp.default_model(data.X, data.y, kernel="rbf")
->>> at = {"amplitude": 1.0, "inverse_lengthscale": 0.5, "C": 5.0, "epsilon": 0.1}"""
-
-PASSAGES = {
-    "new_inputs": _NEW_INPUTS,
+    New inputs.""",
     "diagonal": """\
 diagonal : (n_new,) or (n_new, q) array, optional
     With ``kernel="precomputed"``, k(x, x) of the new rows. By default the value of the training rows, if all are the
     same.""",
-    "quantiles": f"""{_NEW_INPUTS}
+    "quantiles": """\
+<new_inputs>
 quantiles : sequence of float
     Levels between 0 and 1.
 
@@ -79,8 +69,16 @@ Examples
 >>> import numpy as np, bsvr_pp as bp
 >>> X = np.linspace(-3, 3, 30)[:, None]
 >>> y = np.sin(X[:, 0]) + 0.1 * np.cos(9 * X[:, 0])""",
-    "sinc_model": _SINC_MODEL,
-    "sinc_result": f"""{_SINC_MODEL}
+    "sinc_model": """\
+Examples
+--------
+>>> import bsvr_pp as bp
+>>> from bsvr_pp.datasets import sinc
+>>> data = sinc(15, random_seed=1)
+>>> model = bp.default_model(data.X, data.y, kernel="rbf")
+>>> at = {"amplitude": 1.0, "inverse_lengthscale": 0.5, "C": 5.0, "epsilon": 0.1}""",
+    "sinc_result": """\
+<sinc_model>
 >>> result = bp.fit(bp.MeanField(), model, hyperparameters=at, progressbar=False)""",
     "pymc_model": """\
 Examples
@@ -96,7 +94,7 @@ Examples
 
 def filled(text: str) -> str:
     """Put the passages into a docstring, indented as their lines are."""
-    return re.sub(r"^( *)<(\w+)>$", lambda found: indent(PASSAGES[found[2]], found[1]), text, flags=re.MULTILINE)
+    return re.sub(r"(?m)^( *)<(\w+)>$", lambda found: indent(filled(PASSAGES[found[2]]), found[1]), text)
 
 
 def shared[T](documented: T) -> T:

@@ -283,7 +283,6 @@ class _Rounds:
         return cls(spec, model, units, method, latent, rng), rows
 
     def units_of(self, rows: TrainingData) -> Units:
-        """Return units of some rows."""
         found = Units.of(rows, self.spec.model.tied, targets=True, logarithm=self.spec.logarithm)
         return replace(found, mean=self.units.mean, scale=self.units.scale) if self.spec.shared else found
 
@@ -433,7 +432,6 @@ def fit_targets(
 
 
 def _fit_alone(rows: TrainingData, spec: RegressionSpec, columns: Columns, rng: np.random.Generator) -> RegressionFit:
-    """Fit a target."""
     rounds, rows = _Rounds.of(rows, spec, columns, rng)
     with threads_for(len(rows.y)), spec.local.threads():
         if rounds.spec.size is not None:

@@ -97,7 +97,6 @@ class FixedGP(botorch.models.SingleTaskGP):
         self.eval()
 
     def __call__(self, *args: Tensor, **options: object) -> MultivariateNormal:
-        """Posterior of f."""
         with _exactly():
             return super().__call__(*args, **options)
 

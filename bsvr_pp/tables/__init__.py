@@ -8,8 +8,6 @@ from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
-__all__ = ["DataError", "check_columns", "check_target", "of_file", "unique"]
-
 
 class DataError(ValueError):
     """A file that cannot be used as data; the message states the problem and its position in one line."""

@@ -9,7 +9,7 @@ import numpy as np
 import pandas as pd
 from numpy.typing import NDArray
 
-from bsvr_pp.core.arrays import Array, check_share, check_size, check_spread, generator
+from bsvr_pp.core.arrays import Array, Rows, check_share, check_size, check_spread, generator
 from bsvr_pp.tables import DataError, check_columns, check_target, of_file
 from bsvr_pp.tables.columns import (
     ANOTHER,
@@ -23,8 +23,6 @@ from bsvr_pp.tables.columns import (
     refuse_written_numbers,
 )
 from bsvr_pp.tables.files import open_table
-
-Rows = NDArray[np.intp]
 
 _FEWEST_ROWS = 10
 _ROUNDED = 2.0**53  # whole numbers from here on may be rounded

@@ -217,7 +217,6 @@ class NoiseModel:
         return values.shape if n is None else np.broadcast_shapes(values.shape, (n,))
 
     def _energies(self, r: ArrayLike, derivative: int) -> Array:
-        """Return a derivative of the energy at residuals."""
         return self._elementwise(lambda *given: elementwise.energies(*given)[derivative], numbers("r", r))
 
     def _elementwise(self, function: Callable[..., Array], *values: Values) -> Array:
