@@ -7,7 +7,7 @@ posterior. The weights are smoothed, and k-hat says whether they are reliable (V
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Iterator, Mapping
+from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass
 from functools import cached_property
 
@@ -61,13 +61,6 @@ class Judged:
         """Return positions of at most so many draws, evenly spaced among all."""
         total = len(self.points)
         return np.unique(np.linspace(0, total - 1, min(most, total)).astype(int))
-
-    def at_draws(
-        self, chosen: NDArray[np.intp], description: str = "", progressbar: bool = False
-    ) -> Iterator[tuple[AnyCovariance, Array, NoiseModel]]:
-        """Return prior covariance, prior mean and noise of the training rows at each of these draws."""
-        for s in track(chosen, description=description, disable=not progressbar, transient=True):
-            yield integrable_at(self.problem, self.points[s])
 
 
 def integrable_at(problem: Problem, point: Point) -> tuple[AnyCovariance, Array, NoiseModel]:
@@ -322,9 +315,10 @@ def verify(
     chosen = fitted.evenly(draws)
     rng = generator(random_seed)
     ratio, error = np.empty(chosen.size), np.empty(chosen.size)
-    for i, (K, mean, noise) in enumerate(fitted.at_draws(chosen, "verify", progressbar)):
+    for i, s in enumerate(track(chosen, "verify", disable=not progressbar, transient=True)):
+        K, mean, noise = integrable_at(fitted.problem, fitted.points[s])
         log_mean, error[i] = importance(K, fitted.targets, noise, mean, particles, rng)
-        ratio[i] = log_mean - used[chosen[i]]
+        ratio[i] = log_mean - used[s]
     smoothed, k_hat = pareto_weights(ratio)
     weights = np.exp(smoothed)
     drawn = pd.DataFrame(entries_of(result, fitted.problem.hyperparameters)).iloc[chosen]
