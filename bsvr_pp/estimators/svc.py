@@ -312,7 +312,7 @@ class BayesianSVC(OfStandardModel, SavedClassifier, ClassifierMixin, BaseEstimat
         classes = classes_of(labels[weight > 0])
         given, columns = in_products(given, columns, weight)
         rows, size = merge_rows(given, np.searchsorted(classes, labels).astype(np.float64), weight), None
-        rng, local, together = seeded(self.random_state), self._local(), self._likelihood() == "known_label"
+        rng, local, together = seeded(self.random_state), self._local(), self.evidence == "pointwise"
         if together:
             rows, size = local.divided(rows, MeanField(), undivided=columns.undivided)
         if size is None:
@@ -351,10 +351,6 @@ class BayesianSVC(OfStandardModel, SavedClassifier, ClassifierMixin, BaseEstimat
         super()._check_predictions()
         check_choice("probability", self.probability, ("average", "mean", "map"))
 
-    def _likelihood(self) -> str:
-        """Return the likelihood of the labels: normalised at each point, or for all rows together."""
-        return "known_label" if self.evidence == "pointwise" else "hinge"
-
     def _weights(self, labels: Labels, sample_weight: ArrayLike | None) -> Array:
         weight = checked_weights(sample_weight, len(labels))
         classes, index = np.unique(labels, return_inverse=True)
@@ -381,8 +377,10 @@ class BayesianSVC(OfStandardModel, SavedClassifier, ClassifierMixin, BaseEstimat
     def _model(self, rows: TrainingData, columns: Columns) -> StandardModel:
         automatic = self.kernel == "auto"
         kernel = columns.kernel(cast(Kernel, "rbf" if automatic else self.kernel), DEVIATION)
-        model = StandardModel(self._likelihood(), kernel, self.ard, C=self.C, tied=columns.tied)
-        return model.suited(rows, automatic=automatic and model.noise == "known_label")
+        pointwise = self.evidence == "pointwise"
+        noise = "known_label" if pointwise else "hinge"  # which is normalised for all rows together
+        model = StandardModel(noise, kernel, self.ard, C=self.C, tied=columns.tied)
+        return model.suited(rows, automatic=automatic and pointwise)
 
     def _fits_on_scales(self) -> Sequence[StandardFit]:
         return self._checked().binaries

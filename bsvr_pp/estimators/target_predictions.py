@@ -78,8 +78,7 @@ class TargetPredictions(OfStandardModel, CentralIntervals):
 
     def _predictive(self, X: ArrayLike, diagonal: ArrayLike | None, *, moments: bool = True) -> PredictiveDistribution:
         inputs = self._new_rows(X, diagonal, moments=moments)
-        found: PredictiveDistribution = self._fit.predictive(inputs, self._local(), self.noise_scales)
-        return found
+        return self._fit.predictive(inputs, self._local(), self.noise_scales)
 
     @predicts_each
     def predict_f(self, X: ArrayLike, diagonal: ArrayLike | None = None) -> tuple[Array, Array]:

@@ -211,8 +211,7 @@ class LatentPosterior:
         """
         check_noise(noise)
         targets = numbers("y", y, (self.mean.size,))
-        log_density: Array = noise.tilted(self.cavity_mean, self.cavity_variance, targets)[0]
-        return log_density
+        return noise.tilted(self.cavity_mean, self.cavity_variance, targets)[0]
 
     def predict(
         self, K_star: ArrayLike | CrossRoot, k_star_diag: ArrayLike, mean: ArrayLike = 0.0

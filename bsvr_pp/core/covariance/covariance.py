@@ -121,8 +121,7 @@ class Covariance:
 
     def matvec(self, x: Array) -> Array:
         """Compute K·x without loss of digits if K has a large constant part and x sums to 0."""
-        out: Array = product(self.structure, np.ascontiguousarray(x))
-        return out
+        return product(self.structure, np.ascontiguousarray(x))
 
     def factor(self, site_precision: Array) -> Factor:
         """Factor I + √τK√τ for the precisions τ (n,) of Gaussian sites; 0 means no site."""
