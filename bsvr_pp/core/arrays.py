@@ -40,7 +40,7 @@ class NotRead(ModelError):
 
 def names_of(table: object) -> tuple[str, ...]:
     """Return names of the columns of a table, or words that label those of an array; none of anything else."""
-    dims = getattr(table, "dims", ())
+    dims: tuple[str, ...] = getattr(table, "dims", ())
     labels = table.coords.get(dims[1]) if len(dims) == 2 else None  # type: ignore[attr-defined]
     words = () if labels is None or labels.dtype.kind not in "OTU" else labels.values
     return tuple(map(str, getattr(table, "columns", words)))
