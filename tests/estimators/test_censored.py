@@ -6,7 +6,7 @@ import pytest
 
 import bsvr_pp as bp
 from bsvr_pp.estimators.validation import IntervalTargets, SeveralTargets, concordance, targets_of
-from bsvr_pp.inference.prediction.component import Component
+from bsvr_pp.inference.prediction.neighbours import NoiseScales
 from bsvr_pp.model.row_kinds import representative
 
 RNG = np.random.default_rng(0)
@@ -56,8 +56,8 @@ def test_survival_function_agrees_with_quantiles_and_decreases(svr):
 
 
 def test_all_times_take_one_computation_of_f(svr, monkeypatch):
-    calls, found = [], Component.moments_and_scales
-    monkeypatch.setattr(Component, "moments_and_scales", lambda *given: calls.append(1) or found(*given))
+    calls, found = [], NoiseScales.at  # which each component is asked for with its moments of f
+    monkeypatch.setattr(NoiseScales, "at", lambda *given: calls.append(1) or found(*given))
     new, times = [[-1.0], [0.5], [1.5]], [-0.5, 0.3, 1.2]
     table = svr.predict_table(new, times=times)
     members = len(calls)

@@ -50,18 +50,13 @@ class Component:
     scales: NoiseScales = _ONE
     apart: bool = False  # each input has a separate fit, and the sites only determine correlations of f
 
-    def moments_and_scales(self, X: Array) -> tuple[Array, Array, Array]:
-        """Return mean and variance of f at new inputs, and the probabilities (s, n_new) of the scales of the noise."""
-        mean, variance, near = self.moments(X)
-        return mean, variance, self.scales.at(near)
-
     def draw(self, X: Array, noise: NoiseModel, size: int, rng: np.random.Generator) -> Array:
         """Return draws (size, n_new) of new targets: one f per draw plus noise; f without variance is its mean."""
-        mean, variance, probability = self.moments_and_scales(X)
+        mean, variance, near = self.moments(X)
         f = mean + (self.deviations(X, size, rng, variance if self.apart else None) if variance.any() else 0.0)
         drawn = noise.sample((size, len(X)), rng)
         if self.scales.several:
-            share = probability.cumsum(axis=0)
+            share = self.scales.at(near).cumsum(axis=0)
             chosen = np.minimum((rng.random((size, len(X), 1)) > share.T).sum(axis=2), share.shape[0] - 1)
             drawn = drawn * self.scales.factors[chosen] + np.asarray(self.scales.offsets)[chosen]
         return np.asarray(f + drawn)
@@ -330,9 +325,9 @@ def mixture_of(
     cutpoints: list[Array] = []
     for part in parts:  # one at a time, since each holds a factor of n² numbers
         noise_of = noise_of or noise_of_rows(part.problem, X)
-        mean, variance, probability = part.moments_and_scales(X)
+        mean, variance, near = part.moments(X)
         noise, scales = noise_of(part.point), part.scales
-        for factor, offset, share in zip(scales.factors, np.asarray(scales.offsets), probability, strict=True):
+        for factor, offset, share in zip(scales.factors, np.asarray(scales.offsets), scales.at(near), strict=True):
             moments.append((mean + offset, variance))
             offsets.append([offset])
             noises.append(noise if factor == 1.0 else widen(noise, factor))
