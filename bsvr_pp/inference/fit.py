@@ -159,7 +159,6 @@ def _check_options(
 
 
 def _check_problem(problem: Problem, method: Method, fixed: Point, objective: str, evidence: str | None) -> None:
-    """Check a method and options for a model, and warn of optimised coefficients."""
     if objective == "evidence" and problem.terms:
         raise ModelError(
             f"objective='evidence' leaves priors out, and {problem.terms[0].name} is a term of the "
@@ -192,7 +191,6 @@ def _check_problem(problem: Problem, method: Method, fixed: Point, objective: st
 
 
 def _judge(result: xr.DataTree, began: float) -> xr.DataTree:
-    """Note the time that a result took, and warn if it did not converge."""
     result.attrs["sampling_time"] = time.perf_counter() - began
     if not result.attrs["converged"]:
         warn_unconverged(f"{result.attrs['inference']} did not converge: {result.attrs['message']}")

@@ -106,7 +106,6 @@ class SlopeCovariances:
         self._weight = (slopes.signs[slopes.inputs] / rise)[:, None]
 
     def _differences(self, of_sides: Array) -> Array:
-        """Return the differences (m, ...) of values (2m, ...) at both sides."""
         return of_sides[: self._count] - of_sides[self._count :]
 
     def with_values(self, X: Array) -> Array:

@@ -38,13 +38,6 @@ def names_of_latents(problem: Problem) -> list[str]:
     return [*problem.composite.processes, *problem.composite.variables]
 
 
-def check_part(problem: Problem, name: str) -> None:
-    """Check that a part of the latent function has this name."""
-    known = names_of_latents(problem) if problem.composite is not None else []
-    if name not in known:
-        raise ValueError(f"component must be a part of f, {', '.join(known) or 'and it has none'}, got {name!r}")
-
-
 class _AtTraining(NamedTuple):
     """A process at its own rows: covariance with its jitter, and B (n, m), or weights (n,) of the rows of f."""
 

@@ -18,7 +18,7 @@ from numpy.typing import ArrayLike
 from bsvr_pp.core.arrays import check_choice, check_size, checked_levels, numbers
 from bsvr_pp.core.docs import shared
 from bsvr_pp.inference.fitted import components
-from bsvr_pp.inference.parts import check_part
+from bsvr_pp.inference.parts import names_of_latents
 from bsvr_pp.inference.prediction.component import mixture_of, new_rows, noise_of_rows, predictions, rowwise_data
 from bsvr_pp.inference.prediction.distribution import QUANTILES, PredictiveDistribution, mixed
 from bsvr_pp.inference.result import NamesOfRows, dim_of_new_rows, problem_of
@@ -112,7 +112,10 @@ def predict(
     if component is not None:
         if y_new is not None:
             raise ValueError("component is a part of f, without noise, and y_new has noise: give one of the two")
-        check_part(problem, component)
+        known = names_of_latents(problem) if problem.composite is not None else []
+        if component not in known:
+            named = ", ".join(known) or "and it has none"
+            raise ValueError(f"component must be a part of f, {named}, got {component!r}")
         parts = components(problem, result, component, neighbours)
         moments = [(part.weight, *part.moments(X)[:2]) for part in parts]
         weights, means, variances = (np.stack(each) for each in zip(*moments, strict=True))

@@ -149,7 +149,6 @@ def recover(
 
 
 def _check_data(samples: xr.DataTree, model: pm.Model) -> None:
-    """Check that the data of samples, if they contain any, are the current data of the model."""
     shared = {name: v.get_value() for name, v in model.named_vars.items() if isinstance(v, SharedVariable)}
     observed = {v.name: value_of(model.rvs_to_values[v]) for v in model.observed_RVs}
     for group, present in (("constant_data", shared), ("observed_data", observed)):

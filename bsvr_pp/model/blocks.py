@@ -381,7 +381,6 @@ def _scaled(X: Array, unit: Array) -> Array:
 
 
 def _middle(X: Array, unit: Array, label: Rows) -> Array:
-    """Return the mean of the scaled rows of each block."""
     total = np.zeros((label.max() + 1, X.shape[1]))
     for at in range(0, len(X), _CHUNK):
         np.add.at(total, label[at : at + _CHUNK], _scaled(X[at : at + _CHUNK], unit))
@@ -389,7 +388,6 @@ def _middle(X: Array, unit: Array, label: Rows) -> Array:
 
 
 def _lengthscale(X: Array, given: ArrayLike | None) -> Array:
-    """Return units of the inputs, (d,)."""
     if given is None:
         return mean_and_deviation(X)[1]
     unit = numbers("lengthscale", given, infinite=True)

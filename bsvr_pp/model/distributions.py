@@ -226,7 +226,7 @@ def _methods(loss: str) -> dict[str, object]:
             density = log_factor(loss, mu - value, 0.0, 0.0, valid_parameters(loss, values)[1])
         return checked(check_parameters, density, values)
 
-    def side(value: Tensor, mu: Tensor, values: Sequence[Tensor], above: bool) -> Tensor:
+    def side(above: bool, value: Tensor, mu: Tensor, *values: Tensor) -> Tensor:
         """Return the log of the mass on one side of a value, from the log mass of the tail, accurate if small."""
         beyond, finite = value > mu, pt.switch(pt.isinf(value), 0.0, value)
         low, high = pt.switch(beyond, finite, -np.inf), pt.switch(beyond, np.inf, finite)
@@ -234,12 +234,6 @@ def _methods(loss: str) -> dict[str, object]:
         tail = pt.switch(pt.isinf(value), -np.inf, mass)
         rest = pt.log1p(-pt.exp(tail))
         return checked(check_parameters, pt.switch(beyond, *((tail, rest) if above else (rest, tail))), values)
-
-    def logcdf(value: Tensor, mu: Tensor, *values: Tensor) -> Tensor:
-        return side(value, mu, values, above=False)
-
-    def logccdf(value: Tensor, mu: Tensor, *values: Tensor) -> Tensor:
-        return side(value, mu, values, above=True)
 
     def icdf(value: Tensor, mu: Tensor, *values: Tensor) -> Tensor:
         found = check_icdf_value(mu + _quantile(loss, pt.clip(value, 0.0, 1.0), values), value)
@@ -249,7 +243,9 @@ def _methods(loss: str) -> dict[str, object]:
         mean = pt.broadcast_arrays(mu, *values)[0]
         return mean if rv_size_is_none(size) else pt.full(size, mean)
 
-    return {method.__name__: staticmethod(method) for method in (logp, logcdf, logccdf, icdf, support_point)}
+    of_sides = {"logcdf": partial(side, False), "logccdf": partial(side, True)}
+    methods = {"logp": logp, "icdf": icdf, "support_point": support_point} | of_sides
+    return {name: staticmethod(method) for name, method in methods.items()}
 
 
 def _quantile(loss: str, q: Tensor, values: Sequence[Tensor]) -> Tensor:
@@ -313,7 +309,6 @@ def constraints(loss: str) -> str:
 
 
 def _documentation(loss: str) -> str:
-    """Return the docstring of a distribution, from the row of its loss."""
     row, name = LOSSES[loss], class_name(loss)
     example = str(unit_noise(loss)).partition("(")[2]
     return rf"""Noise around mu of the loss `{loss}`.

@@ -111,7 +111,6 @@ def _constants(x: Array, weight: Array) -> tuple[float, float, float, float, flo
 
 
 def _moments(values: Array, weight: Array) -> tuple[float, float]:
-    """Return the mean and the standard deviation of weighted values, 1 instead of 0."""
     mean = np.average(values, weights=weight)
     return float(mean), float(np.sqrt(np.average((values - mean) ** 2, weights=weight))) or 1.0
 

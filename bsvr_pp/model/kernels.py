@@ -393,7 +393,6 @@ class _OfKernel(CompiledOp):
         self.kernel, self.symmetric = kernel, symmetric
 
     def function(self) -> Callable[..., Array | tuple[Array, ...]]:
-        """Return the function on arrays, which Numba can compile."""
         which, symmetric, compute = _KERNELS.index(self.kernel), self.symmetric, type(self).compute
 
         def of_arrays(U: Array, V: Array, C: Array, E: Array, p: Array, *G: Array) -> Array | tuple[Array, ...]:
@@ -451,7 +450,6 @@ class _WithLevels(Covariance):
         self.ls, self.scale = pt.as_tensor_variable(ls), _of_each("ls", ls, self.d)
 
     def full(self, X: TensorLike, Xs: TensorLike | None = None) -> Tensor:
-        """Return the matrix of the kernel, (n, m)."""
         points = [(x[:, : self.d] * (1.0 / self.scale), x[:, self.d :]) for x in self._slice(X, Xs) if x is not None]
         (U, C), (V, E) = points[0], points[-1]
         return KernelMatrix(self.kernel, Xs is None).of(U, V, C, E, pt.concatenate(self.parameters))[0]

@@ -303,7 +303,6 @@ def can_whiten(problem: Problem) -> bool:
 
 
 def _can_copy(model: pm.Model) -> bool:
-    """Return whether PyMC can copy the model: it has no parent and no initial values."""
     return model.parent is None and all(value is None for value in model.rvs_to_initial_values.values())
 
 
@@ -331,7 +330,6 @@ class _Merged(pm.Model):
     """A model whose log density has each factorisation once: PyMC writes equal parts in two ways, without merging."""
 
     def logp(self, *args: object, **kwargs: object) -> Tensor | list[Tensor]:
-        """Return the log density, like `pm.Model.logp`."""
         graph = super().logp(*args, **kwargs)
         if isinstance(graph, list):
             return graph

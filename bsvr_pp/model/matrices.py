@@ -90,7 +90,6 @@ class Precomputed(Covariance):
         return pt.diagonal(self._with(rows))[rows]
 
     def _with(self, *rows: Tensor) -> Tensor:
-        """Return K, checked to have the rows."""
         known = pt.all([pt.all(pt.lt(each, self.K.shape[0])) for each in rows])
         return cast(Tensor, Assert(_NUMBERS + ", of K")(self.K, known))
 
@@ -109,12 +108,10 @@ class _OfRows(Covariance):
         self.n, self.variance = n, variance
 
     def full(self, X: Tensor, Xs: Tensor | None = None) -> Tensor:
-        """Return the matrix (m, k) of the kernel with k training rows."""
         places = (X if Xs is None else Xs)[:, -1].astype("int64")
         return cast(Tensor, pt.dot(self._values(X)[:, places], self.variance))
 
     def diag(self, X: Tensor) -> Tensor:
-        """Return the diagonal, (m,)."""
         return cast(Tensor, pt.dot(self._values(X)[:, self.n], self.variance))
 
     def _values(self, X: TensorLike) -> Tensor:

@@ -252,7 +252,6 @@ class Problem:
         return self._covariance(K, self.prior.jitter), offset, self.noise_of_rows(point, of_sites)
 
     def _covariance(self, given: Array, jitter: float = 0.0) -> Covariance:
-        """The covariance of a matrix with its jitter, or of a root."""
         if self.covariance.by_root:
             return Covariance.from_root(given, np.full(len(given), jitter))
         try:

@@ -165,7 +165,6 @@ def _is_rowwise(graph: Tensor, columns: Columns) -> bool:
 
 
 def _check_data(problem: Problem) -> None:
-    """Check shapes and values of inputs and targets."""
     name, inputs, targets = problem.target, problem.inputs, problem.targets
     n = inputs.shape[0]
     if targets.shape != (n,):

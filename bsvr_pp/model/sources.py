@@ -146,6 +146,7 @@ class _Stack:
         self._places = {f: self._inputs(f) for f in processes if f in self._leaves}
         for f in self._places:
             self._check_shared(f)
+        self._named = [v for v in self._leaves if v in self._data]
         self._order = self._order_of_processes()
         self._check()
 
@@ -202,7 +203,6 @@ class _Stack:
         return leaf.stacked
 
     def _inputs(self, f: Tensor) -> Tensor:
-        """The inputs of the stacked rows of a process."""
         place = localize(pt.as_tensor_variable(self._processes[f].X), self._model)
         return [self._of_rows(place, k, rows, self._sizes[f]) for k, rows in self._leaves[f].rows.items()][-1]
 
@@ -237,11 +237,6 @@ class _Stack:
                 return order
         return np.arange(self._number.size)
 
-    @property
-    def _named(self) -> list[Tensor]:
-        """The leaves that are data of the model."""
-        return [v for v in self._leaves if v in self._data]
-
     def _check(self) -> None:
         """Check that the rebuilt graphs have the values of those of the targets, at a draw from the prior.
 
@@ -271,8 +266,7 @@ class _Stack:
 
     def stacked(self) -> tuple[pm.Model, Sources]:
         """The model of the stacked rows, in which what else depends on f or on the data has the rows that it had."""
-        model, places = self._model, [*self._places]
-        named = self._named
+        model, places, named = self._model, [*self._places], self._named
         latents = {model[name] for f in places for name in self._processes[f].latents}
         replaced = {*latents, *(model[t.name] for t in self._targets)}
         changed = {*replaced, *named}
@@ -302,14 +296,12 @@ class _Stack:
         return new, Sources(tuple(t.name for t in self._targets), number.name, tuple(map(frozenset, needed)))
 
     def _add_process(self, f: Tensor, X: Tensor, rows: Rows) -> Tensor:
-        """Make a process at the stacked rows, in the surrounding model."""
         new, record = pm.modelcontext(None), replace(self._processes[f], X=X)
         mean, covariance = (localize(graph, new) for graph in (record.mean_func(X), record.cov_func(X)))
         dims = self._model.named_vars_to_dims.get(f.name) if np.array_equal(rows, np.arange(self._sizes[f])) else None
         return add_latent(record, mean, covariance, **({} if dims is None else {"dims": dims}))
 
     def _observe(self, known: Mapping[Tensor, Tensor], number: Tensor) -> None:
-        """Observe the stacked targets, in the surrounding model."""
         new, targets, order = pm.modelcontext(None), self._targets, self._order
 
         def joined(graphs: Sequence[Tensor]) -> Tensor:
@@ -359,6 +351,5 @@ class _Stack:
 
 
 def _values(graphs: Sequence[Tensor], at: Mapping[Tensor, Array]) -> list[Array]:
-    """Values of graphs at values of variables."""
     inputs = {v: v.type() for v in at}
     return Compiled([*inputs.values()], replace_in_all(graphs, inputs))(*at.values())

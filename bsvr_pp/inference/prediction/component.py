@@ -181,7 +181,6 @@ def _own_block(
 
 
 def _by_block(problem: Problem, X: Array) -> list[tuple[int, NDArray[np.intp]]]:
-    """Return blocks that contain new inputs, with the numbers of these inputs."""
     own = problem.blocks.assign(X)
     return [(int(block), np.flatnonzero(own == block)) for block in np.unique(own)]
 
@@ -238,7 +237,6 @@ def new_rows(problem: Problem, X_new: ArrayLike | None, data: Mapping[str, Array
 
 
 def _data_of_rows(problem: Problem, name: str, given: ArrayLike, shape: tuple[int, ...]) -> Array:
-    """Check data of new rows, which are whole numbers where those of the model are."""
     check_labels(f"data[{name!r}]", problem.model, name, given, first=1)
     values = numbers(f"data[{name!r}]", given, shape)
     if problem.data[name].dtype.kind != "f":
@@ -372,7 +370,10 @@ def new_values(found: PredictiveDistribution, cutpoints: list[Array], targets: A
     components = zip(found.weights, found.means, found.variances, found.noises, strict=True)
     for i, (share, mean, variance, noise) in enumerate(components):
         if cutpoints:
-            probability += share * _class_masses(noise, mean, variance, cutpoints[i])
+            zero = np.zeros_like(mean)
+            of_classes = pairwise(np.concatenate([[-np.inf], cutpoints[i], [np.inf]]))
+            between = [noise.between(zero + low, zero + high) for low, high in of_classes]
+            probability += share * np.exp([each.predictive_log_density(zero, mean, variance) for each in between])
         else:
             probability += share * kind.masses(noise.parameters, mean, variance)
     probability /= probability.sum(axis=0)
@@ -385,10 +386,3 @@ def new_values(found: PredictiveDistribution, cutpoints: list[Array], targets: A
             raise ValueError(f"y_new must hold {words}, got {targets[~np.isin(targets, values)][0]}")
         out["y_log_density"] = np.log(probability[np.searchsorted(values, targets), np.arange(targets.size)])
     return out
-
-
-def _class_masses(noise: NoiseModel, mean: Array, variance: Array, cutpoints: Array) -> Array:
-    """Return the probability of each class (classes, n) for Gaussian f."""
-    zero, ends = np.zeros_like(mean), np.concatenate([[-np.inf], cutpoints, [np.inf]])
-    between = [noise.between(zero + low, zero + high) for low, high in pairwise(ends)]
-    return np.exp([each.predictive_log_density(zero, mean, variance) for each in between])

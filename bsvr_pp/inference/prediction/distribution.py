@@ -150,7 +150,7 @@ class PredictiveDistribution:
 
     def logpdf(self, y: ArrayLike) -> Array:
         """Return the log density at targets, which broadcast with (n,)."""
-        targets = self._targets(y)
+        targets = self._align("y", y, infinite=True)
 
         def of_rows(rows: PredictiveDistribution, z: Array) -> Array:
             each = zip(rows.noises, rows.means, rows.variances, strict=True)
@@ -164,15 +164,15 @@ class PredictiveDistribution:
 
     def cdf(self, y: ArrayLike) -> Array:
         """Return the probability that a target is at most y, which broadcasts with (n,)."""
-        return self._at(self._targets(y), PredictiveDistribution._tail, 0.0, 1.0)
+        return self._at(self._align("y", y, infinite=True), PredictiveDistribution._tail, 0.0, 1.0)
 
     def sf(self, y: ArrayLike) -> Array:
         """Return the probability that a target is larger than y, which broadcasts with (n,)."""
-        return self._at(self._targets(y), lambda rows, z: rows._tail(z, upper_tail=True), 1.0, 0.0)
+        return self._at(self._align("y", y, infinite=True), lambda rows, z: rows._tail(z, upper_tail=True), 1.0, 0.0)
 
     def ppf(self, q: ArrayLike) -> Array:
         """Return quantiles of the targets at levels between 0 and 1, which broadcast with (n,)."""
-        levels, ends = self._align("q", numbers("q", q)), self.support()
+        levels, ends = self._align("q", q), self.support()
         if (outside := (levels < 0.0) | (levels > 1.0)).any():
             raise ValueError(f"q must be between 0 and 1, got {levels[outside].flat[0]}")
         inside = (levels > 0.0) & (levels < 1.0)
@@ -233,7 +233,7 @@ class PredictiveDistribution:
 
         It is ∫ (F(z) - 1[z >= y])² dz (Gneiting & Raftery 2007), in the unit of the target, by quadrature.
         """
-        targets = self._targets(y)
+        targets = self._align("y", y, infinite=True)
         if not np.isfinite(targets).all():
             raise ValueError(f"y must be finite, got {targets[~np.isfinite(targets)].flat[0]}")
         if self.logarithm and (targets <= 0).any():
@@ -254,7 +254,6 @@ class PredictiveDistribution:
 
     @cached_property
     def _mean_variance(self) -> tuple[Array, Array]:
-        """Mean and variance of f + noise."""
         return mixed(self.weights, *self._of_components)
 
     @property
@@ -264,7 +263,6 @@ class PredictiveDistribution:
         return self.means + mean, self.variances + variance
 
     def _of_each(self, values: Sequence[Any]) -> Array:
-        """Return a number, or an (n,) array, of each component as a (components, n) array."""
         return np.stack([np.broadcast_to(value, len(self)) for value in values])
 
     def _moment_of_exponential(self, power: int) -> Array:
@@ -276,11 +274,8 @@ class PredictiveDistribution:
             moments = np.exp(logs, where=self.weights > 0.0, out=np.zeros_like(logs))
             return np.asarray((moments * self.weights).sum(axis=0))
 
-    def _targets(self, y: ArrayLike) -> Array:
-        """Return targets, broadcast with the rows."""
-        return self._align("y", numbers("y", y, infinite=True))
-
-    def _align(self, name: str, values: Array) -> Array:
+    def _align(self, name: str, given: ArrayLike, *, infinite: bool = False) -> Array:
+        values = numbers(name, given, infinite=infinite)
         try:
             return np.broadcast_to(values, np.broadcast_shapes(values.shape, (len(self),)))
         except ValueError:
@@ -346,7 +341,6 @@ class PredictiveDistribution:
         return out
 
     def _in_units(self, values: Array) -> Array:
-        """Return values of f + noise as targets."""
         targets = self.location + self.unit * values
         return np.exp(targets) if self.logarithm else targets
 

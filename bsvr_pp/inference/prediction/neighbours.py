@@ -24,16 +24,7 @@ from scipy.special import log_softmax, logsumexp
 
 from bsvr_pp.core.approximations import LatentPosterior
 from bsvr_pp.core.approximations.mean_field import MISMATCH, NearestMoments, mean_field, nearest_moments
-from bsvr_pp.core.arrays import (
-    Array,
-    Mask,
-    Rows,
-    check_fields,
-    check_positive,
-    is_number,
-    numbers,
-    warn,
-)
+from bsvr_pp.core.arrays import Array, Mask, Rows, check_fields, check_positive, is_number, numbers, warn
 from bsvr_pp.core.covariance.covariance import each_block, scatter
 from bsvr_pp.core.losses import NoiseModel
 from bsvr_pp.core.losses.noise import widen

@@ -159,7 +159,6 @@ class NUTS:
 
 
 def _with_given(model: pm.Model, given: Point) -> pm.Model:
-    """Return a copy of a model without its given variables."""
     return set_initial_values(copy_model(model, lambda each: pm.do(each, dict(given))), model)
 
 

@@ -188,7 +188,6 @@ def _halves(problem: Problem) -> list[Problem]:
 
 
 def _part(problem: Problem) -> Problem | None:
-    """Return a quarter of the rows, or of the blocks, if there are many."""
     n = problem.targets.size
     return _some(problem, max(_FEW, n // 4)) if n > _MANY and problem.divisible else None
 
@@ -211,7 +210,6 @@ def _sorted(optima: list[Optimum]) -> list[Optimum]:
 
 
 def _close(tried: list[Optimum]) -> list[int]:
-    """Return numbers of the starts that are close behind the best."""
     best = max(found.objective for found in tried)
     return [i for i, found in enumerate(tried) if found.objective >= best - _CLOSE]
 
@@ -398,7 +396,6 @@ class SearchObjective:
         return self._compiled(problem.model.replace_rvs_by_values([evidence, sites]), [y, start])
 
     def _compiled(self, graphs: list[Variable], extra: Sequence[Variable] = ()) -> Callable[..., list[Array]]:
-        """Compile graphs, with the gradients of the first."""
         problem = self._problem
         return problem.compile_on(problem.values, [*graphs, *gradients(graphs[0], problem.values)], extra)
 

@@ -175,7 +175,6 @@ def _units(X: Array, of_each: Rows, n: int) -> tuple[Array, Array]:
 
 
 def _usual(widths: Array) -> float:
-    """Return the median of the widths of inputs that vary, 1 if none does."""
     return float(np.median(widths[widths > 0])) if (widths > 0).any() else 1.0
 
 
@@ -352,7 +351,6 @@ def narrow_priors(problem: Problem, point: Point, fixed: Collection[str]) -> Ite
 
 
 def _moved(problem: Problem, point: Point, names: Collection[str], change: float) -> Point:
-    """Return the point with a change of the unconstrained values of some hyperparameters."""
     values = zip(problem.hyperparameters, problem.to_unconstrained(point), strict=True)
     return problem.to_constrained([value + change * (name in names) for name, value in values])
 
