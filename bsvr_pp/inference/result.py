@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Hashable, Iterable, Mapping, Sequence
+from functools import partial
 from math import prod
 from typing import Any, NamedTuple, TypedDict
 
@@ -458,10 +459,7 @@ def _tree(
     attributes: Mapping[str, object],
 ) -> xr.DataTree:
     layout, target = layout_of(problem), problem.target
-
-    def drawn(values: Mapping[str, ArrayLike]) -> xr.Dataset:
-        return layout.dataset(values, ("chain", "draw"))
-
+    drawn = partial(layout.dataset, before=("chain", "draw"))
     (X, _), inputs = problem.own_names, problem.inputs[:, : problem.n_inputs]
     data = other_data(problem) | {name: value for name, value in problem.data.items() if name == X}
     kept: dict[str, Values] = {name: value for name, value in data.items() if name not in draws}

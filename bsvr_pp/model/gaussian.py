@@ -112,7 +112,6 @@ def _unfolded(v: Tensor) -> Tensor:
 
 
 def _inner(graph: Tensor, free: set[Tensor]) -> list[Tensor]:
-    """Return normal variables in a graph that are not variables of the model."""
     return [
         cast(Tensor, a)
         for a in ancestors([graph], blockers=free)

@@ -257,7 +257,6 @@ class TargetRV(NoiseRV):
 
 @cache
 def _distribution(name: str, loss: str) -> type[Continuous | Discrete]:
-    """Make the PyMC distribution of a kind of row with the noise of a loss."""
     kind, count = KINDS[name], len(LOSSES[loss].parameters)
 
     def logp(value: Tensor, mu: Tensor, *rest: Tensor) -> Tensor:

@@ -7,7 +7,7 @@ import xarray as xr
 
 import bsvr_pp as bp
 from bsvr_pp.datasets import sinc
-from bsvr_pp.inference.sampling.nuts import by_chain, together
+from bsvr_pp.inference.sampling.nuts import complete_draws
 
 DATA = sinc(12, random_seed=3)
 
@@ -25,17 +25,17 @@ def ragged(*lengths, draws=10):
     [((10, 10), (2, 10)), ((10, 7), (2, 7)), ((10, 0), (1, 10)), ((10, 3, 9), (2, 9)), ((6, 0, 0), (1, 6))],
 )
 def test_as_many_draws_as_can_be_kept(lengths, shape):
-    tree = together(by_chain(ragged(*lengths)), 10)
+    tree = complete_draws(ragged(*lengths), 10)
     values = tree["posterior"].to_dataset()["C"]
     assert values.shape == shape
     assert np.isfinite(values).all()
     np.testing.assert_array_equal(tree["sample_stats"].to_dataset()["energy"], values)
-    assert together(by_chain(ragged(*lengths)), 4)["posterior"].sizes["draw"] <= 4
+    assert complete_draws(ragged(*lengths), 4)["posterior"].sizes["draw"] <= 4
 
 
 def test_nothing_drawn_is_an_interruption():
     with pytest.raises(KeyboardInterrupt):
-        together(by_chain(ragged(0, 0)), 10)
+        complete_draws(ragged(0, 0), 10)
 
 
 @pytest.mark.slow

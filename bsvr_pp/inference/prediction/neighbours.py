@@ -474,6 +474,5 @@ def _apart(problem: Problem, point: Point, X: Array) -> Array | None:
 
 
 def _unit(problem: Problem, point: Point) -> Array:
-    """Return units of the inputs for distances between rows."""
     unit = lengthscales(problem, point)
     return np.where(np.ptp(problem.inputs, axis=0) > 0, problem.inputs.std(axis=0), 1.0) if unit is None else unit

@@ -6,7 +6,7 @@ A model is sampled in the coordinates of `bsvr_pp.model.marginalize`.
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, fields
 
 import numpy as np
@@ -18,7 +18,7 @@ from pytensor.graph.traversal import ancestors
 from threadpoolctl import threadpool_limits
 
 from bsvr_pp.core import __version__
-from bsvr_pp.core.arrays import Array, ModelError, Rows, check_count, check_share, warn
+from bsvr_pp.core.arrays import Array, ModelError, check_count, check_share, warn
 from bsvr_pp.core.compiler import interruptible
 from bsvr_pp.inference.approximate import MeanField
 from bsvr_pp.inference.fitted import Fitted, fitted_draws
@@ -41,8 +41,6 @@ from bsvr_pp.model.marginalize import (
 from bsvr_pp.model.operation import CompiledOp
 from bsvr_pp.model.problem import Point, Problem
 from bsvr_pp.model.reader import read_model
-
-Chains = tuple[dict[str, xr.Dataset], Rows]  # posterior and sample_stats; numbers of complete draws
 
 _MOST_ROWS = 2000  # of full NUTS with blocks, for which the prior covariance of all rows is one dense matrix
 _ON_JAX = ("numpyro", "blackjax")
@@ -178,7 +176,7 @@ def _sampler_for(model: pm.Model, method: NUTS, *, takes_discrete: bool = False)
 def _sample(
     model: pm.Model, method: NUTS, sampler: str, seed: int, progressbar: bool, watched: Sequence[str] | None = None
 ) -> xr.DataTree:
-    """Sample a model, with one BLAS thread per chain; an interruption leaves the draws so far, as `by_chain` says."""
+    """Sample a model, with one BLAS thread per chain; an interruption leaves `complete_draws`."""
     graphs = ancestors([model.logp()]) if sampler in _ON_JAX else []
     if any(v.owner is not None and isinstance(v.owner.op, CompiledOp) for v in graphs):
         raise ValueError(
@@ -212,7 +210,7 @@ def _sample(
             raise
         finally:
             came.clear()
-    samples = together(by_chain(found, watched), method.draws)
+    samples = complete_draws(found, method.draws, watched)
     samples.update({group: found[group] for group in ("observed_data", "constant_data") if group in found.children})
     return samples
 
@@ -266,20 +264,18 @@ def _round(values: Array) -> Array:
     return np.where(values == 0.0, 0.0, np.rint(values / np.where(digit > 0, digit, 1.0)) * digit)
 
 
-def by_chain(samples: xr.DataTree, watched: Sequence[str] | None = None) -> Chains:
-    """Return draws, and how many of each chain have no NaN in ``watched`` variables (interrupted draws are NaN)."""
+def complete_draws(samples: xr.DataTree, draws: int, watched: Sequence[str] | None = None) -> xr.DataTree:
+    """Cut chains to the common length with most draws, at most ``draws``; without draws raise an interruption.
+
+    Interrupted draws have NaN in ``watched`` variables, by default all.
+    """
     both = ("posterior", "sample_stats")  # the latter is empty for steps without statistics
     groups = [group for group in both if group in samples.children and samples[group].sizes]
     data = {group: samples[group].to_dataset().drop_vars(["chain", "draw"], errors="ignore") for group in groups}
     posterior = data["posterior"] if watched is None else data["posterior"][watched]
     inner = set(posterior.dims) - {"chain", "draw"}
     complete = posterior.notnull().all(inner).to_array().all("variable")
-    return data, complete.astype(int).cumprod("draw").sum("draw").values
-
-
-def together(chains: Chains, draws: int) -> xr.DataTree:
-    """Cut chains to the common length with most draws, at most ``draws``; without draws raise an interruption."""
-    data, counts = chains
+    counts = complete.astype(int).cumprod("draw").sum("draw").values
     lengths = sorted(np.minimum(counts, draws).tolist(), reverse=True)
     length = max(lengths, key=lambda n: n * sum(other >= n for other in lengths), default=0)
     if length == 0:
@@ -301,8 +297,8 @@ def diagnosis(
     watched = posterior[sampled] if sampled else posterior
     several = posterior.sizes["chain"] > 1 and posterior.sizes["draw"] > 3
     with np.errstate(invalid="ignore"):  # undefined for constant draws, such as indicators
-        r_hat = _extreme(az.rhat(watched), np.fmax.reduce) if several else np.nan
-        ess = _extreme(az.ess(watched), np.fmin.reduce) if posterior.sizes["draw"] > 3 else np.nan
+        r_hat = float(az.rhat(watched).max().to_array().max()) if several else np.nan
+        ess = float(az.ess(watched).min().to_array().min()) if posterior.sizes["draw"] > 3 else np.nan
     stats = samples["sample_stats"].to_dataset() if "sample_stats" in samples.children else xr.Dataset()
     diverging = stats["diverging"] if "diverging" in stats else xr.DataArray(False)
     failed = 0  # divergences at points with density zero, for example after a failed solve; only nutpie reports them
@@ -331,7 +327,3 @@ def diagnosis(
         "message": "; ".join(bad) or "chains agree",
         "log_evidence": np.nan,
     }
-
-
-def _extreme(statistic: xr.Dataset, choose: Callable[[Array], float]) -> float:
-    return float(choose(np.concatenate([np.ravel(values) for values in statistic.data_vars.values()])))
