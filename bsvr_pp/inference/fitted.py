@@ -124,9 +124,9 @@ class Fitted:
         for point, posterior, weight in zip(self.points, self.posteriors, self.weights, strict=True):
             if weight == 0.0:  # an optimum among points
                 continue
-            known = None if problem.blocks.several else posterior.predict
             member = Member(point, posterior.dual_coef, posterior.site_precision, float(weight))
-            found.append(component(problem, member, predict=known, neighbours=neighbours, scales=self.scales))
+            predict = posterior.predict
+            found.append(component(problem, member, predict=predict, neighbours=neighbours, scales=self.scales))
         return found
 
     def diagnosis(self) -> dict[str, object]:

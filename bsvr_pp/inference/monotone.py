@@ -97,11 +97,8 @@ class SlopeCovariances:
         self._problem, self._point, self._count = problem, point, len(slopes.X)
         step = STEP * np.eye(slopes.signs.size)[slopes.inputs]
         self._sides = np.concatenate([slopes.X + step, slopes.X - step])
-
-        def graphs(X: Tensor) -> list[Tensor]:
-            return [localize(_on_scale(problem.prior.cov_func, X), problem.model)]
-
-        (scaled,) = problem.evaluate("scale", graphs, point, self._sides)
+        model, kernel = problem.model, problem.prior.cov_func
+        (scaled,) = problem.evaluate("scale", lambda X: [localize(_on_scale(kernel, X), model)], point, self._sides)
         rise = self._differences(scaled)[np.arange(self._count), slopes.inputs]
         self._weight = (slopes.signs[slopes.inputs] / rise)[:, None]
 
@@ -110,12 +107,10 @@ class SlopeCovariances:
 
     def with_values(self, X: Array) -> Array:
         """Return the covariance (m, n) with f at inputs (n, d)."""
-        problem = self._problem
-
-        def graphs(U: Tensor, V: Tensor) -> list[Tensor]:
-            return [quick(localize(problem.prior.cov_func(U, V), problem.model))]
-
-        (covariance,) = problem.evaluate("pairs", graphs, self._point, self._sides, X)
+        model, kernel = self._problem.model, self._problem.prior.cov_func
+        (covariance,) = self._problem.evaluate(
+            "pairs", lambda U, V: [quick(localize(kernel(U, V), model))], self._point, self._sides, X
+        )
         return self._weight * self._differences(covariance)
 
     def with_slopes(self, noise: float = 0.0) -> Array:

@@ -114,8 +114,9 @@ def predict(
             raise ValueError("component is a part of f, without noise, and y_new has noise: give one of the two")
         known = names_of_latents(problem) if problem.composite is not None else []
         if component not in known:
-            named = ", ".join(known) or "and it has none"
-            raise ValueError(f"component must be a part of f, {named}, got {component!r}")
+            raise ValueError(
+                f"component must be a part of f, {', '.join(known) or 'and it has none'}, got {component!r}"
+            )
         parts = components(problem, result, component, neighbours)
         moments = [(part.weight, *part.moments(X)[:2]) for part in parts]
         weights, means, variances = (np.stack(each) for each in zip(*moments, strict=True))

@@ -123,8 +123,8 @@ def recover(
         drawn = with_missing(problem, point, draw_latents(problem, point, found, 1, rng), rng)
         drawn = {name: values[0] for name, values in drawn.items()}
         if at_new is not None:
-            known = None if problem.blocks.several else found.predict
-            at_point = component(problem, Member(point, found.dual_coef, found.site_precision), predict=known)
+            member = Member(point, found.dual_coef, found.site_precision)
+            at_point = component(problem, member, predict=found.predict)
             new_mean, new_variance, _ = at_point.moments(at_new[0])
             drawn[new] = new_mean + np.sqrt(new_variance) * rng.standard_normal(new_mean.shape)
         groups["posterior"].append({name: values for name, values in drawn.items() if name in kept})

@@ -243,8 +243,8 @@ def _methods(loss: str) -> dict[str, object]:
         mean = pt.broadcast_arrays(mu, *values)[0]
         return mean if rv_size_is_none(size) else pt.full(size, mean)
 
-    of_sides = {"logcdf": partial(side, False), "logccdf": partial(side, True)}
-    methods = {"logp": logp, "icdf": icdf, "support_point": support_point} | of_sides
+    methods: dict[str, Callable[..., Tensor]] = {"logp": logp, "icdf": icdf, "support_point": support_point}
+    methods |= {"logcdf": partial(side, False), "logccdf": partial(side, True)}
     return {name: staticmethod(method) for name, method in methods.items()}
 
 

@@ -205,11 +205,7 @@ def with_known_targets(model: pm.Model) -> pm.Model:
     missing = [v for v in model.free_RVs if any(v.name == missing_name(name) != name for name in observed)]
     if not missing:
         return model
-
-    def without() -> pm.Model:
-        return share_data(set_initial_values(_without(model, missing), model), model)
-
-    known = made_of(model, "known targets", list(model.named_vars), without)
+    known = made_of(model, "known targets", list(model.named_vars), lambda: _without(model, missing))
     known._coords = dict(model._coords)
     return known
 
@@ -228,7 +224,7 @@ def _without(model: pm.Model, missing: list[Tensor]) -> pm.Model:
         if (noise := noise_of(known_of(rv).noise)) is not None:  # another one is refused by its name
             location = model_deterministic(noise[1], v.name, *free.owner.op.dims)
             fgraph.add_output(location, import_missing=True)
-    return model_from_fgraph(fgraph, mutate_fgraph=True)
+    return share_data(set_initial_values(model_from_fgraph(fgraph, mutate_fgraph=True), model), model)
 
 
 def _taken(rv: Tensor, index: Rows) -> Tensor:

@@ -112,11 +112,11 @@ def component(
     neighbours: int | None = None,
     scales: NoiseScales = _ONE,
 ) -> Component:
-    """Make the component of a member, or of a ``part`` of f; ``predict`` is its function if known."""
+    """Make the component of a member, or of a ``part`` of f; ``predict`` is its function if known, of all rows."""
     point, dual_coef, site_precision, weight = member
 
     def gaussian(own: Problem, rows: Rows) -> Gaussian:
-        if predict is not None:
+        if predict is not None and not problem.blocks.several:
             return predict
         K, mean, _ = own.dense_at(point)
         return from_sites(K, mean, dual_coef[rows], site_precision[rows]).predict
@@ -167,11 +167,8 @@ def _own_block(
         block, new = group
         own = problem.part(block)
         predict = gaussian(own, problem.blocks.rows(block))
-
-        def moments(some: Array) -> tuple[Array, Array]:
-            return predict(*(own.cross(point, some) if part is None else part_cross(own, part, point, some)))
-
-        return _in_chunks(moments, X[new])
+        cross = own.cross if part is None else partial(part_cross, own, part)
+        return _in_chunks(lambda some: predict(*cross(point, some)), X[new])
 
     groups = _by_block(problem, X)
     mean, variance = np.empty((2, len(X)))

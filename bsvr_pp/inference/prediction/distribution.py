@@ -294,11 +294,7 @@ class PredictiveDistribution:
         z = (targets - self.location) / self.unit
         finite = np.isfinite(z)
         flat = np.where(finite, z, 0.0).ravel()
-
-        def of_chunk(at: NDArray[np.intp]) -> Array:
-            return function(self[at % len(self)], flat[at])
-
-        found = _in_chunks(of_chunk, flat.size).reshape(z.shape)
+        found = _in_chunks(lambda at: function(self[at % len(self)], flat[at]), flat.size).reshape(z.shape)
         return np.where(finite, found, np.where(z > 0.0, above, below))
 
     def _tail(self, z: Array, *, upper_tail: bool = False) -> Array:
