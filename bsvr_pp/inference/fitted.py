@@ -252,17 +252,14 @@ def components(
         yield from (component(problem, each, plug_in=is_mode(result), **options) for each in members)
         return
     points = points_of(posterior, problem.hyperparameters)
-    integrated = "latent_draws" in result.children
-    if integrated:
+    some = np.unique(np.linspace(0, len(points) - 1, min(len(points), _DRAWS)).astype(int))
+    if "latent_draws" in result.children:
         drawn = points_of(result["latent_draws"].to_dataset(), ("dual_coef", "site_precision"))
+        yield from (component(problem, Member(points[s], **drawn[s]), part=part) for s in some)
     else:
         names = [*names_of_latents(problem), str(problem.prior.whitened)]
         drawn = points_of(posterior, [name for name in names if name in posterior])
-    for s in np.unique(np.linspace(0, len(points) - 1, min(len(points), _DRAWS)).astype(int)):
-        if integrated:
-            yield component(problem, Member(points[s], **drawn[s]), part=part)
-        else:
-            yield component_of_draw(problem, points[s], drawn[s], part)
+        yield from (component_of_draw(problem, points[s], drawn[s], part) for s in some)
 
 
 def _members(problem: Problem, result: xr.DataTree) -> list[Member]:

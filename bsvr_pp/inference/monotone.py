@@ -151,7 +151,6 @@ class GivenSlopes(Problem):
         return root, root @ solve_triangular(L, np.full(len(L), RISE), lower=True)
 
     def _of_rows_at(self, point: Mapping[str, ArrayLike]) -> tuple[Array, Array]:
-        """Compute `_explained` for the training rows; all predictions at a point share it."""
         key = "explained", *(np.asarray(point[name], dtype=np.float64).tobytes() for name in self.hyperparameters)
         return self.cached(key, lambda: self._explained(point, self.inputs))
 

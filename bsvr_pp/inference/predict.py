@@ -120,9 +120,8 @@ def predict(
         parts = components(problem, result, component, neighbours)
         moments = [(part.weight, *part.moments(X)[:2]) for part in parts]
         weights, means, variances = (np.stack(each) for each in zip(*moments, strict=True))
-        found = mixed(weights[:, None] / weights.sum(), means, variances)
-        named = zip(("f_mean", "f_variance"), found, strict=True)
-        return xr.Dataset({name: (row, values) for name, values in named}, coords=at)
+        mean, variance = mixed(weights[:, None] / weights.sum(), means, variances)
+        return xr.Dataset({"f_mean": (row, mean), "f_variance": (row, variance)}, coords=at)
     noise_of = noise_of_rows(problem, X, data)
     joined = predictions(components(problem, result, None, neighbours), X, levels, targets, noise_of)
     if "y_quantile" in joined:

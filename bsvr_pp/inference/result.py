@@ -292,12 +292,11 @@ def from_latent(
 ) -> xr.DataTree:
     """Make the result of a Gaussian posterior of f at one point, with draws; with ``plug_in`` f is only its mode."""
     noise = problem.in_intervals(problem.noise_at(point), point)
-    many = draws or draws_of(problem)
-    parts = draw_latents(problem, point, posterior, many, None if plug_in else rng)
+    parts = draw_latents(problem, point, posterior, draws or draws_of(problem), None if plug_in else rng)
     parts = with_missing(problem, point, parts, rng)
     f = parts.pop(problem.prior.name)
-    values = with_derived(problem, point)
-    repeated = {name: np.broadcast_to(value, (1, len(f), *np.shape(value))) for name, value in values.items()}
+    held = with_derived(problem, point).items()
+    repeated = {name: np.broadcast_to(value, (1, len(f), *np.shape(value))) for name, value in held}
     zero = np.zeros_like(posterior.variance)
     latent = {
         "mean": posterior.mean,
@@ -378,8 +377,7 @@ def from_samples(
         noise = problem.in_intervals(problem.noise_at(point), point)
         likelihood[s] = noise.log_likelihood(problem.targets, flat[s])
         predicted[s] = _new_targets(noise, flat[s], rng, problem.cutpoints_at(point))
-    for fixed_name, value in fixed.items():
-        draws[fixed_name] = np.broadcast_to(value, (*shape, *np.shape(value)))
+    draws |= {given: np.broadcast_to(value, (*shape, *np.shape(value))) for given, value in fixed.items()}
     latent = {"mean": flat.mean(axis=0), "variance": flat.var(axis=0, ddof=1) if len(flat) > 1 else 0 * flat[0]}
     of_targets = likelihood.reshape(*shape, n), predicted.reshape(*shape, n)
     named = {"hyperparameters": json.dumps([*problem.hyperparameters, *fixed])}

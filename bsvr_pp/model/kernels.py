@@ -422,7 +422,6 @@ class KernelContraction(_OfKernel):
 
 
 def _of_each(name: str, value: TensorLike, d: int) -> Tensor:
-    """Return a value for each input (d,); one value applies to all."""
     tensor = pt.as_tensor_variable(value)
     if tensor.ndim > 1 or tensor.type.shape not in ((), (1,), (d,), (None,)):
         raise ValueError(f"{name} must be a number, or have {d} values, one an input, got shape {tensor.type.shape}")
@@ -430,7 +429,6 @@ def _of_each(name: str, value: TensorLike, d: int) -> Tensor:
 
 
 def _levels(name: str, value: TensorLike | None) -> Tensor:
-    """Return a value for each category (q,); their number is known."""
     tensor = pt.as_tensor_variable(np.empty(0) if value is None else value)
     if tensor.ndim != 1 or tensor.type.shape[0] is None:
         raise ValueError(f"{name} must be a vector with a known number of values, got shape {tensor.type.shape}")

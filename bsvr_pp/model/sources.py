@@ -77,8 +77,6 @@ def with_one_target(
 
 
 class _Target(NamedTuple):
-    """What is read of an observed variable."""
-
     name: str
     loss: Loss
     mu: Tensor
@@ -120,8 +118,6 @@ class _Leaf:
 
 
 class _Stack:
-    """The stacked rows of the targets of a model."""
-
     def __init__(self, model: pm.Model, targets: Sequence[_Target], processes: Mapping[Tensor, Prior]) -> None:
         if {t.loss.name for t in targets} <= {*_AS_SOFT} and len({t.loss.name for t in targets}) > 1:
             targets = [t.as_soft() for t in targets]

@@ -249,11 +249,9 @@ def _check_whole(label: str, values: Array) -> None:
 def noise_of_rows(problem: Problem, X: Array, data: Mapping[str, ArrayLike] | None = None) -> NoiseOfRows:
     """Return a function from hyperparameters to the noise of new rows, which have these values of other data."""
     known = rowwise_data(problem) if data else {}
-    given: dict[str, Array] = {}
-    for name, value in (data or {}).items():
-        if name == problem.own_names[0]:  # they are in X
-            continue
-        given[name] = _data_of_rows(problem, name, value, (len(X), *np.shape(known[name])[1:]))
+    beside = {name: value for name, value in (data or {}).items() if name != problem.own_names[0]}  # which are in X
+    shapes = {name: (len(X), *known[name].shape[1:]) for name in beside}
+    given = {name: _data_of_rows(problem, name, value, shapes[name]) for name, value in beside.items()}
     missing = [each.name for each in problem.noise_data if each.name is not None and each.name not in given]
     if missing:
         raise ValueError(

@@ -212,7 +212,6 @@ def _best(points: Iterable[Point], value: Callable[[Point], float] | None) -> Po
 
 
 def _is_possible(problem: Problem, point: Point) -> bool:
-    """Return whether potentials and observed variables of hyperparameters have a density above zero."""
     return not problem.terms or bool(np.isfinite(problem.log_prior_at(point)).all())
 
 
