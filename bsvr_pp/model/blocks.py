@@ -342,8 +342,7 @@ def local_blocks(
     if len(inputs) > _WHOLE:
         sample = inputs[np.sort(rng.choice(len(inputs), _WHOLE, replace=False))]
         most = max(int(_MARGIN * most * _WHOLE / len(inputs)), 1)
-    none = np.empty(0, dtype=np.int64)
-    whole = Regions(unit, np.empty((0, unit.size)), np.empty(0), none.reshape(0, 2), np.zeros((1, unit.size)))
+    whole = Regions(unit, np.empty((0, unit.size)), np.empty(0), np.empty((0, 2), np.int64), np.zeros((1, unit.size)))
     regions, _ = whole.divided([(0, sample)], most, ties=False)
     label = regions.assign(inputs)
     large = {int(block): np.flatnonzero(label == block) for block in np.flatnonzero(np.bincount(label) > rows)}

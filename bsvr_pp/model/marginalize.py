@@ -145,9 +145,7 @@ def marginalize(method: Integrator, model: pm.Model | None = None) -> pm.Model:
     _, mean = problem.prior_at(X)
     mean = _as_read(problem, X, mean)
     K = problem.blocks.between(problem.prior_at(X)[0].given)
-    evidence = DenseEvidence(problem, method)
-    if isinstance(problem.blocks, Blocks):
-        evidence = BlockEvidence(problem, method, problem.blocks)
+    evidence = BlockEvidence(problem, method) if problem.blocks.several else DenseEvidence(problem, method)
     others = [v for v in problem.ends.noise.owner.inputs[1:] if v is not f]  # without the generator
     known = replace_in_all([*problem.ends.bounds, *problem.site_parameters], {problem.matrix: problem.columns.matrix})
     inputs = [K, mean, *others, *known, *evidence.inputs]
@@ -227,14 +225,14 @@ class DenseEvidence:
 class BlockEvidence(DenseEvidence):
     """Log evidence of blocks with its gradients; ``inputs`` are X and the variables of kernel and prior mean."""
 
-    def __init__(self, problem: Problem, method: Integrator, blocks: Blocks) -> None:
+    def __init__(self, problem: Problem, method: Integrator) -> None:
         super().__init__(problem, method)
         if not problem.ends.exact or any(p.ndim > 0 for p in problem.site_parameters):
             raise ModelError(
                 f"hyperparameters of blocks are sampled where all rows have exact targets and one noise, and rows of "
                 f"{problem.target} have weights, intervals, classes or noise of their own: bp.MeanField() takes them"
             )
-        self._blocks = blocks
+        self._blocks = cast(Blocks, problem.blocks)
         found = set(ancestors([problem.covariance.given, problem.mean]))
         leaves = [v for v in [*problem.variables, *data_of(problem.model)] if v in found]
         self._leaves = cast(list[Tensor], leaves)

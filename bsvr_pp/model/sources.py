@@ -71,9 +71,7 @@ def with_one_target(
     """The model with the rows of several targets in one observed variable, made once for its data and dims."""
     held = [(np.shape(v.get_value()), hash(np.asarray(v.get_value()).tobytes())) for v in data_of(model)]
     key = [*model.named_vars], held, [int(value_of(size)) for size in model.dim_lengths.values()]
-    return made_of(
-        model, "one target", key, lambda: _Stack(model, [_read(model, v) for v in targets], processes).stacked()
-    )
+    return made_of(model, "one target", key, lambda: _Stack(model, targets, processes).stacked())
 
 
 class _Target(NamedTuple):
@@ -118,7 +116,8 @@ class _Leaf:
 
 
 class _Stack:
-    def __init__(self, model: pm.Model, targets: Sequence[_Target], processes: Mapping[Tensor, Prior]) -> None:
+    def __init__(self, model: pm.Model, variables: Sequence[Tensor], processes: Mapping[Tensor, Prior]) -> None:
+        targets = [_read(model, v) for v in variables]
         if {t.loss.name for t in targets} <= {*_AS_SOFT} and len({t.loss.name for t in targets}) > 1:
             targets = [t.as_soft() for t in targets]
         if len({t.loss.name for t in targets}) > 1:
