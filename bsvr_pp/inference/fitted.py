@@ -8,6 +8,7 @@ from __future__ import annotations
 import json
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
+from functools import partial
 from typing import Any, NamedTuple, cast
 
 import numpy as np
@@ -117,17 +118,13 @@ class Fitted:
         """Return components of the averaged predictions; without posteriors they are fits on nearest rows."""
         if self.sampled:
             return components(problem, cast(xr.DataTree, self.draws), neighbours=neighbours)
-        found = []
         if not self.posteriors:
             assert neighbours is not None
             return [fits_on_nearest(problem, self.points[0], neighbours, self.scales)]
-        for point, posterior, weight in zip(self.points, self.posteriors, self.weights, strict=True):
-            if weight == 0.0:  # an optimum among points
-                continue
-            member = Member(point, posterior.dual_coef, posterior.site_precision, float(weight))
-            predict = posterior.predict
-            found.append(component(problem, member, predict=predict, neighbours=neighbours, scales=self.scales))
-        return found
+        each = zip(self.points, self.posteriors, self.weights, strict=True)
+        known = [(Member(at, p.dual_coef, p.site_precision, float(weight)), p.predict) for at, p, weight in each]
+        make = partial(component, problem, neighbours=neighbours, scales=self.scales)
+        return [make(member, predict=predict) for member, predict in known if member.weight != 0.0]
 
     def diagnosis(self) -> dict[str, object]:
         """Return the attributes of the result."""

@@ -332,8 +332,7 @@ def mixture_of(
     shares = np.stack(weights) / np.sum(weights, axis=0)
     joint = partial(draw_jointly, jointly, X, noise_of) if jointly and noise_of else None
     units = {**units, "offsets": np.array(offsets), "joint": joint}
-    found = PredictiveDistribution(shares, means, variances, tuple(noises), **units)
-    return found, cutpoints
+    return PredictiveDistribution(shares, means, variances, tuple(noises), **units), cutpoints
 
 
 def predictions(

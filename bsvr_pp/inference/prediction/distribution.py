@@ -275,11 +275,10 @@ class PredictiveDistribution:
             return np.asarray((moments * self.weights).sum(axis=0))
 
     def _align(self, name: str, given: ArrayLike, *, infinite: bool = False) -> Array:
-        values = numbers(name, given, infinite=infinite)
+        values, n = numbers(name, given, infinite=infinite), len(self)
         try:
-            return np.broadcast_to(values, np.broadcast_shapes(values.shape, (len(self),)))
+            return np.broadcast_to(values, np.broadcast_shapes(values.shape, (n,)))
         except ValueError:
-            n = len(self)
             raise ValueError(
                 f"{name} must be a number, or have the shape ({n},) or (m, 1), which broadcast with the {n} rows, got "
                 f"{values.shape}"

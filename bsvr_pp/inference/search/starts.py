@@ -179,7 +179,6 @@ def _usual(widths: Array) -> float:
 
 
 def _filled(shape: tuple[int, ...], value: float | Array) -> Array:
-    """Return an array of one value, or of a value for each place."""
     return np.full(shape, value if np.shape(value) == shape else np.median(value))
 
 
