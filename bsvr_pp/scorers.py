@@ -11,6 +11,7 @@ from bsvr_pp.assess.partial_dependence import in_steps
 from bsvr_pp.core.arrays import Array, check_unmasked, checked_weights
 from bsvr_pp.core.docs import shared
 from bsvr_pp.inference.prediction.distribution import PredictiveDistribution
+from bsvr_pp.tables.columns import check_order
 
 __all__ = ["log_density", "neg_crps"]
 
@@ -32,7 +33,7 @@ def log_density(estimator: BaseEstimator, X: ArrayLike, y: ArrayLike, sample_wei
     >>> found.shape
     (3,)
     """
-    found, targets = _scored(estimator, X, y)
+    found, targets = _scored(estimator, X, y, sample_weight)
     return _mean(found.logpdf(targets), sample_weight)
 
 
@@ -51,7 +52,7 @@ def neg_crps(estimator: BaseEstimator, X: ArrayLike, y: ArrayLike, sample_weight
     >>> -0.1 < bp.scorers.neg_crps(bp.LSSVR().fit(X, y), X, y) < 0
     True
     """
-    found, targets = _scored(estimator, X, y)
+    found, targets = _scored(estimator, X, y, sample_weight)
     return -_mean(found.crps(targets), sample_weight)
 
 
@@ -59,8 +60,11 @@ def _mean(values: Array, weight: ArrayLike | None) -> float:
     return float(np.average(values, weights=checked_weights(weight, values.size)))
 
 
-def _scored(estimator: BaseEstimator, X: ArrayLike, y: ArrayLike) -> tuple[PredictiveDistribution, Array]:
+def _scored(
+    estimator: BaseEstimator, X: ArrayLike, y: ArrayLike, sample_weight: ArrayLike | None
+) -> tuple[PredictiveDistribution, Array]:
     """Return the predictive distribution of an estimator, of a search or pipeline, and as many targets."""
+    check_order(X, y=y, sample_weight=sample_weight)
     estimator, steps = in_steps(estimator)
     for step in steps:
         X = step.transform(X)

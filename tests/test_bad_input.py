@@ -1755,6 +1755,7 @@ def test_bad_options_of_commands_leave_nothing_behind(tmp_path, monkeypatch):
         (["predict", "folder", "good.csv"], "folder: is not the folder of a model: it has no model.json"),
         (["fit", "good.csv", "--noise", "cauchy"], "noise must be one of"),
         (["fit", "good.csv", "--lower", "x"], "--lower and --upper must be given together"),
+        (["fit", "good.csv", "--lower", "x", "--upper", "x"], "lower and upper ends must be two columns, got 'x' for"),
         (["fit", "good.csv", "--lower", "x", "--upper", "y", "--ordinal"], "--lower and --upper say what is known"),
         (["fit", "good.csv", "--event", "x", "--ordinal"], "--event must be the column of the status"),
         (["fit", "good.csv", "--event", "x"], "column 'x' must have 1 (observed) or 0 (censored), it has"),

@@ -45,7 +45,7 @@ from bsvr_pp.inference.sampling.nuts import NUTS
 from bsvr_pp.methods import from_record
 from bsvr_pp.model.blocks import mostly_repeated
 from bsvr_pp.model.priors import check_ard, check_kernel
-from bsvr_pp.tables.columns import Encoding
+from bsvr_pp.tables.columns import Encoding, check_order
 
 _DENSE = 2000  # largest number of rows of a dense fit by default,
 _REPEATED = 5000  # also where most inputs are repeated
@@ -326,6 +326,7 @@ class HoldsFit:
 
     def score(self, X: ArrayLike, y: ArrayLike, sample_weight: ArrayLike | None = None) -> float:
         """Return the coefficient of determination of the predictions."""
+        check_order(X, y=y, sample_weight=sample_weight)
         check_unmasked("y", y)
         weight = checked_weights(sample_weight, np.size(y))
         return float(super().score(X, y, weight))  # type: ignore[misc]  # of the mixin
@@ -440,6 +441,7 @@ class SavedClassifier(SavedEstimator):
 
     def score(self, X: ArrayLike, y: ArrayLike, sample_weight: ArrayLike | None = None) -> float:
         """Return the share of the labels y (n,) that are predicted at inputs (n, d), with weights if given."""
+        check_order(X, y=y, sample_weight=sample_weight)
         return super().score(X, checked_labels(y), sample_weight)
 
     def predict_proba(self, X: ArrayLike, diagonal: ArrayLike | None = None) -> Array:

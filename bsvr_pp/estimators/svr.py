@@ -55,6 +55,7 @@ from bsvr_pp.inference.result import hyperparameters_of
 from bsvr_pp.methods import method_of
 from bsvr_pp.model.inputs import CONSTANTS, Warping
 from bsvr_pp.model.priors import BETA, BIAS, Kernel, check_unused
+from bsvr_pp.tables.columns import check_order
 
 
 @shared
@@ -288,6 +289,7 @@ class BayesianSVR(TargetPredictions, SavedEstimator, RegressorMixin, BaseEstimat
         if self._columns.matrix is not None:
             words = self._columns.words
             raise ValueError(f"rows are added to inputs, and new rows change the columns of a {words}: fit again")
+        check_order(X, y=y, sample_weight=sample_weight)
         inputs, targets = new_inputs(self, X), targets_of(y, allowed=True)
         weight, values = checked_weights(sample_weight, len(inputs)), numbers("y", targets.y, (len(inputs),))
         check_size("y", values)

@@ -18,7 +18,7 @@ from bsvr_pp.estimators.training_data import Units
 from bsvr_pp.estimators.validation import Columns, Learned, RandomState, log_of, targets_of
 from bsvr_pp.inference.prediction.distribution import PredictiveDistribution
 from bsvr_pp.tables import check_target
-from bsvr_pp.tables.columns import index_of
+from bsvr_pp.tables.columns import check_order, index_of
 
 
 @shared
@@ -138,6 +138,7 @@ class TargetPredictions(OfStandardModel, CentralIntervals):
         ValueError
             If no pair of the intervals has a known order, or they come with weights.
         """
+        check_order(X, y=y, sample_weight=sample_weight)
         targets, predicted = targets_of(y, allowed=self.intervals), np.asarray(self.predict(X))
         targets.check_like(self._columns.targets)
         return targets.score(predicted, checked_weights(sample_weight, len(predicted)))

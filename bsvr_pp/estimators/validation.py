@@ -40,7 +40,7 @@ from bsvr_pp.model.matrices import MatrixKernel, ProductKernel
 from bsvr_pp.model.priors import Kernel, Tied, of_inputs
 from bsvr_pp.model.row_kinds import representative
 from bsvr_pp.tables import DataError, check_columns
-from bsvr_pp.tables.columns import Encoding, Numbers, place_of, table_of
+from bsvr_pp.tables.columns import Encoding, Numbers, check_order, place_of, table_of
 
 Labels = NDArray[np.generic]
 Learned = dict[str, Any]  # attributes of an estimator
@@ -308,6 +308,7 @@ def regression_data(
     estimator: BaseEstimator, X: ArrayLike, y: ArrayLike, sample_weight: ArrayLike | None, *, log_targets: bool
 ) -> tuple[list[TrainingData], Columns]:
     """Check inputs, targets or intervals and weights; targets are their logs with ``log_targets``."""
+    check_order(X, y=y)
     targets = targets_of(y, allowed=estimator.intervals)
     inputs, given, columns = training_arrays(estimator, X, targets.y, sample_weight, y_numeric=True, least=2)
     weight = checked_weights(sample_weight, inputs.shape[0])
@@ -355,6 +356,7 @@ def training_arrays(
     """
     for name, values in (("X", X), ("y", y)):
         check_unmasked(name, values)
+    check_order(X, y=y, sample_weight=sample_weight)
     blank = type(estimator)(**estimator.get_params(deep=False))
     given, matrix = X, is_matrix(getattr(blank, "kernel", None))
     if issparse(X):

@@ -495,7 +495,11 @@ def calibration_picture(
         figure_kwargs=dict(figsize=(max(2.7 * len(pit), 4.0), 5.6), sharex=True, sharey=True, layout="constrained"),
     )
     # ArviZ sets the limits of each panel, and those of the last would hold for all.
-    picture.viz["figure"].item().axes[0].autoscale(axis="y")
+    axes = picture.viz["figure"].item().axes
+    axes[0].autoscale(axis="y")
+    axes[0].margins(y=0.2)
+    for text in (text for axis in axes for text in axis.texts):  # p-values, outside the new limits
+        text.set(y=axes[0].get_ylim()[1], verticalalignment="top")
     return picture
 
 

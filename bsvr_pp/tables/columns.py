@@ -96,6 +96,21 @@ def index_of(data: object) -> pd.Index | None:
     return data.index if isinstance(data, pd.DataFrame) else None
 
 
+def check_order(X: object, **others: object) -> None:
+    """Check that pandas data with the row labels of X have them in its order: rows are matched by their places."""
+    labels = getattr(X, "index", None)
+    for name, given in others.items():
+        own = getattr(given, "index", None)
+        if not isinstance(labels, pd.Index) or not isinstance(own, pd.Index) or own.size != labels.size:
+            continue
+        if not own.equals(labels) and own.is_unique and labels.is_unique and own.isin(labels).all():
+            i = int(np.argmax(own != labels))
+            raise ValueError(
+                f"{name} has the row labels of X in another order, {own[i]!r} beside {labels[i]!r} at row {i}: use "
+                f"{name}.loc[X.index], or arrays to match rows by their places"
+            )
+
+
 def place_of(column: object, names: Sequence[str]) -> int | None:
     """Return the place of a column by its name, or by its number if no column has this name; None if there is none."""
     known = isinstance(column, str) or is_number(column)

@@ -101,6 +101,8 @@ def read_data(path: str | Path, target: str | None = None) -> Table:
 
 def read_intervals(path: str | Path, lower: str, upper: str) -> Table:
     """Read a file with two columns of ends of the target: an empty cell is an infinite end, equal ends are exact."""
+    if lower == upper:
+        raise DataError(f"{path}: lower and upper ends must be two columns, got {lower!r} for both")
     frame, names, notes = _read(path, [lower, upper], Numbers)
     low, high = (_numbers(str(path), name, frame[name]) for name in names)
     ends = np.stack([np.where(np.isnan(low), -np.inf, low), np.where(np.isnan(high), np.inf, high)], axis=1)

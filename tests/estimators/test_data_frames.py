@@ -77,6 +77,23 @@ def test_a_table_is_its_encoded_columns(fitted):
         assert isinstance(of_array.relevance_, np.ndarray)
 
 
+@pytest.mark.parametrize("name", ESTIMATORS)
+def test_rows_with_the_same_labels_have_one_order(name):
+    estimator, targets = ESTIMATORS[name]
+    X, y, weight = TABLE[["size"]], pd.Series(targets), pd.Series(1.0 + np.arange(N))
+    calls = [("y", lambda: clone(estimator).fit(X, y[::-1]))]
+    if "Ordinal" not in name:
+        machine = clone(estimator).fit(X.set_axis(np.arange(N) + N), y)  # other labels say nothing
+        calls.append(("sample_weight", lambda: clone(estimator).fit(X, y, sample_weight=weight[::-1])))
+        calls.append(("y", lambda: machine.score(X, y[::-1])))
+    if name == "BayesianSVR":
+        calls.append(("y", lambda: bp.scorers.neg_crps(machine, X, y[::-1])))
+        calls.append(("y", lambda: machine.add(X, y[::-1])))
+    for given_as, call in calls:
+        with pytest.raises(ValueError, match=f"{given_as} has the row labels of X in another order, 39 beside 0 at"):
+            call()
+
+
 def test_tables_of_predictions_have_the_index_of_the_inputs(fitted):
     of_table, of_array, encoded = fitted
     rows = TABLE.iloc[[7, 3, 5]]
