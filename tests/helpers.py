@@ -48,6 +48,12 @@ def model_of(make: Callable[[], object], **options: Any) -> pm.Model:
     return model
 
 
+def differences(function: Callable[[Any], Any], at: Any, step: float) -> np.ndarray:
+    """Central differences of a function of an array by each entry of it, which is the first axis."""
+    steps = step * np.eye(np.size(at)).reshape(-1, *np.shape(at))
+    return np.array([(function(at + e) - function(at - e)) / (2 * step) for e in steps])
+
+
 def moments_from_neighbours(problem: Any, point: Any, X: Any, count: int) -> Any:
     """Moments of f at inputs from the nearest rows of each."""
     return moments_given(problem, point, X, nearest_rows(problem, point, X, count))

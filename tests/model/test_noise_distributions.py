@@ -14,6 +14,7 @@ from bsvr_pp.core.losses.registry import NOISES
 from bsvr_pp.model import distributions
 from bsvr_pp.model.distributions import distribution, distribution_named
 from bsvr_pp.model.operation import log_factor
+from tests.helpers import differences
 
 VALUES = {"C": 3.0, "epsilon": 0.4, "beta": 0.3, "quantile": 0.2}
 FAST = "FAST_COMPILE"
@@ -66,11 +67,8 @@ def test_gradients_of_the_density_are_those_of_differences(loss, vector):
     value, *gradients = function(*at)
     assert value == pytest.approx(float(noise_function(loss)(**pick(loss)).log_density(r) @ np.arange(1.0, 6.0)))
     for i, gradient in enumerate(gradients):
-        h = 1e-6
-        up, down = ([x + s * h if j == i else x for j, x in enumerate(at)] for s in (1, -1))
-        np.testing.assert_allclose(
-            np.sum(gradient), (function(*up)[0] - function(*down)[0]) / (2 * h), rtol=1e-6, atol=1e-8
-        )
+        slope = differences(lambda h, i=i: function(*at[:i], at[i] + h, *at[i + 1 :])[0], 0.0, 1e-6)
+        np.testing.assert_allclose(np.sum(gradient), *slope, rtol=1e-6, atol=1e-8)
 
 
 def test_names_and_pickles_of_what_is_made():

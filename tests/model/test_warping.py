@@ -13,6 +13,7 @@ from scipy.stats import yeojohnson, yeojohnson_normmax
 
 import bsvr_pp as bp
 from bsvr_pp.model.inputs import AS_GIVEN, Warped, Warping, columns_to_warp, on_scales
+from tests.helpers import differences
 
 RNG = np.random.default_rng(0)
 X = np.column_stack([RNG.lognormal(3.0, 1.0, 80), RNG.normal(size=80), -RNG.exponential(size=80)])
@@ -135,13 +136,9 @@ def test_derivatives_by_share_and_point():
     function = pytensor.function([points, share], [total, *pt.grad(total, [points, share])])
     at, w = X[:3], np.array([0.2, 0.5, 0.9])
     _, by_point, by_share = function(at, w)
-    for i, j in np.ndindex(3, 3):
-        step = np.zeros((3, 3))
-        step[i, j] = 1e-4
-        slope = (function(at + step, w)[0] - function(at - step, w)[0]) / 2e-4
-        assert by_point[i, j] == pytest.approx(slope, rel=1e-5)
-    difference = [(function(at, w + e)[0] - function(at, w - e)[0]) / 2e-4 for e in 1e-4 * np.eye(3)]
-    np.testing.assert_allclose(by_share, difference, rtol=1e-6)
+    slope = differences(lambda points: function(points, w)[0], at, 1e-4)
+    assert by_point.ravel() == pytest.approx(slope, rel=1e-5)
+    np.testing.assert_allclose(by_share, differences(lambda share: function(at, share)[0], w, 1e-4), rtol=1e-6)
 
 
 @pytest.mark.parametrize(
