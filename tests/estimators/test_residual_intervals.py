@@ -31,7 +31,8 @@ def data(n=400, seed=0, noise="laplace"):
 
 def test_scales_by_hand():
     X, y = data()
-    residuals = bp.ResidualIntervals(LinearRegression(), random_state=0).fit(X, y).residuals_
+    found = {each: bp.ResidualIntervals(LinearRegression(), family=each, random_state=0).fit(X, y) for each in FAMILIES}
+    residuals = found["gaussian"].residuals_
     absolute = np.abs(residuals)
     first = absolute.mean()
     expected = {
@@ -40,19 +41,14 @@ def test_scales_by_hand():
         "laplace_trimmed": absolute[absolute <= 5 * np.sqrt(2) * first].mean(),
     }
     for family, scale in expected.items():
-        found = bp.ResidualIntervals(LinearRegression(), family=family, random_state=0).fit(X, y)
-        np.testing.assert_allclose(found.scale_, [scale])
+        np.testing.assert_allclose(found[family].scale_, [scale])
     s = 0.1
     ends = {"gaussian": stats.norm.ppf(1 - s) * expected["gaussian"], "laplace": -expected["laplace"] * np.log(2 * s)}
     for family, end in ends.items():
-        found = bp.ResidualIntervals(LinearRegression(), family=family, random_state=0).fit(X, y)
-        interval = found.predict_interval(X[:3], coverage=0.8)
-        np.testing.assert_allclose(interval, found.predict(X[:3])[:, None] + [-end, end])
-    found = bp.ResidualIntervals(LinearRegression(), family="histogram", random_state=0).fit(X, y)
-    ordered = np.sort(residuals)
-    np.testing.assert_allclose(
-        found.predict_interval(X[:1], coverage=0.8)[0] - found.predict(X[:1]), [ordered[39], ordered[359]]
-    )
+        interval = found[family].predict_interval(X[:3], coverage=0.8)
+        np.testing.assert_allclose(interval, found[family].predict(X[:3])[:, None] + [-end, end])
+    interval = found["histogram"].predict_interval(X[:1], coverage=0.8)[0]
+    np.testing.assert_allclose(interval - found["histogram"].predict(X[:1]), np.sort(residuals)[[39, 359]])
 
 
 def test_trimming_ignores_what_is_very_extreme():
