@@ -55,6 +55,15 @@ def exactly(monkeypatch):
 
 
 @pytest.fixture
+def quickly_compiled():
+    """Graphs are compiled quickly, and run slowly."""
+    import pytensor
+
+    with pytensor.config.change_flags(mode="FAST_COMPILE"):
+        yield
+
+
+@pytest.fixture
 def closed():
     """Pictures are closed at the end."""
     yield

@@ -25,15 +25,10 @@ Y = np.sin(X[:, 0])
 METHOD = bp.NUTS(draws=40, tune=8, chains=2, cores=1, nuts_sampler="pymc")
 
 pytestmark = [
+    pytest.mark.usefixtures("quickly_compiled"),
     pytest.mark.filterwarnings("ignore::bsvr_pp.ConvergenceWarning"),
     pytest.mark.filterwarnings("ignore:.*number of samples.*"),
 ]
-
-
-@pytest.fixture(autouse=True)
-def quickly_compiled():
-    with pytensor.config.change_flags(mode="FAST_COMPILE"):
-        yield
 
 
 def gp(**options: Any) -> Any:

@@ -6,7 +6,6 @@ from typing import Any
 
 import numpy as np
 import pymc as pm
-import pytensor
 import pytensor.tensor as pt
 import pytest
 from scipy.special import logsumexp
@@ -23,17 +22,12 @@ SHARE, WIDE = 0.1, 4.0
 SHORT = bp.NUTS(draws=10, tune=10, chains=2, cores=1, nuts_sampler="pymc")
 
 pytestmark = [
+    pytest.mark.usefixtures("quickly_compiled"),
     pytest.mark.filterwarnings("ignore::bsvr_pp.ConvergenceWarning"),
     pytest.mark.filterwarnings("ignore:.*number of samples.*"),
     pytest.mark.filterwarnings("ignore::FutureWarning"),
     pytest.mark.filterwarnings("ignore::DeprecationWarning"),
 ]
-
-
-@pytest.fixture(autouse=True)
-def quickly_compiled():
-    with pytensor.config.change_flags(mode="FAST_COMPILE"):
-        yield
 
 
 def mixture(name: str, f: Any) -> None:
