@@ -54,6 +54,7 @@ MASKED = np.ma.array(TARGETS, mask=np.arange(20) == 3)
 WHOLE = 2**60 + np.arange(20)
 ENDS = np.stack([TARGETS, TARGETS + 1.0], axis=1)
 SIGNS = np.where(Y > 0, 1.0, -1.0)
+TABLE = pd.DataFrame(np.c_[X[:, 0], X[:, 0] ** 2], columns=["a", "b"])
 WORDS = pd.DataFrame({"x": MANY[:, 0], "word": np.where(MANY[:, 1] > 0, "a", "b")})
 AB, UNSORTED = ["a", "b"] * 10, pd.Categorical(["b", "a"] * 10, ["b", "a"], ordered=True)
 FRAME, ARROW = pd.DataFrame(GRAM), pa.DictionaryArray.from_arrays([1, 0] * 10, ["a", "b"], ordered=True)
@@ -201,20 +202,18 @@ def two_targets():
 
 @cache
 def with_names():
-    """A table, a model of it with a line besides, and the result."""
-    table = pd.DataFrame(np.c_[X[:, 0], X[:, 0] ** 2], columns=["a", "b"])
-    model = process_model(lambda name, f: soft(name, pm.Normal("level") + f, C=2.0, observed=Y), table)
+    """A model of a table with a line besides, and the result."""
+    model = process_model(lambda name, f: soft(name, pm.Normal("level") + f, C=2.0, observed=Y), TABLE)
     found = bp.fit(bp.MAP(), model, progressbar=False, draws=9)
-    assert bp.predict(found, table, model=model)["f_mean"].shape == Y.shape
-    return table, found, model
+    assert bp.predict(found, TABLE, model=model)["f_mean"].shape == Y.shape
+    return found, model
 
 
 def effect_of_names(*names):
     """The effect of a result at a table with columns of these names."""
-    table = pd.DataFrame(np.c_[X[:, 0], X[:, 0] ** 2], columns=["a", "b"])
-    model = process_model(soft, table, C=2.0, observed=Y)
+    model = process_model(soft, TABLE, C=2.0, observed=Y)
     found = bp.fit(bp.MeanField(), model, progressbar=False, draws=9)
-    return bp.effect(found, table.set_axis(list(names), axis=1), "a", model=model)
+    return bp.effect(found, TABLE.set_axis(list(names), axis=1), "a", model=model)
 
 
 def transposed(result):
@@ -235,8 +234,8 @@ def with_dims(dim="row", given=None):
 
 def with_other_names(*names):
     """Predict at a table with columns of other names than those of the model."""
-    table, found, model = with_names()
-    return bp.predict(found, table.set_axis(list(names), axis=1), model=model)
+    found, model = with_names()
+    return bp.predict(found, TABLE.set_axis(list(names), axis=1), model=model)
 
 
 def with_other_rows(fixed=False):
