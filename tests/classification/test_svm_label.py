@@ -8,6 +8,7 @@ import pytest
 
 import bsvr_pp as bp
 from bsvr_pp.model.reader import read_model
+from tests.helpers import process_model
 
 F = np.array([-40.0, -1.3, -1.0, -0.2, 0.0, 0.7, 1.0, 2.5])
 
@@ -58,12 +59,9 @@ def problem(n=40, seed=0):
     return X, y
 
 
-def model(X, y, C=None):
-    with pm.Model() as built:
-        C = pm.LogNormal("C", 0, 1) if C is None else C
-        f = bp.GP(cov_func=2.0 * pm.gp.cov.ExpQuad(2, ls=1.0) + pm.gp.cov.Constant(3.0)).prior("f", X=X, jitter=0.0)
-        bp.SVMLabel("y", f=f, C=C, observed=y)
-    return built
+def model(X, y):
+    kernel, C = 2.0 * pm.gp.cov.ExpQuad(2, ls=1.0) + pm.gp.cov.Constant(3.0), lambda: pm.LogNormal("C", 0, 1)
+    return process_model(bp.SVMLabel, X, kernel=lambda: kernel, prior={"jitter": 0.0}, C=C, observed=y)
 
 
 def test_a_model_is_read_back():

@@ -1,5 +1,7 @@
 """The objective of the hyperparameters: its value, its gradient, and what it starts from."""
 
+from functools import partial
+
 import numpy as np
 import pymc as pm
 import pytest
@@ -8,7 +10,7 @@ import bsvr_pp as bp
 from bsvr_pp.inference.search.optimize import SearchObjective
 from bsvr_pp.model.blocks import Blocks
 from bsvr_pp.model.reader import read_model
-from tests.helpers import differences
+from tests.helpers import differences, process_model
 
 N = 10
 X = np.linspace(-2, 2, N)[:, None]
@@ -16,13 +18,9 @@ Y = np.sin(2 * X[:, 0]) + 0.1 * np.cos(40 * X[:, 0])
 
 
 def problem(blocks=None):
-    with pm.Model() as model:
-        C = pm.LogNormal("C", 1.0, 0.5)
-        lengthscale = pm.LogNormal("lengthscale", 0.0, 1.0)
-        kernel = pm.gp.cov.ExpQuad(1, ls=lengthscale)
-        f = bp.GP(cov_func=kernel).prior("f", X=X, **({} if blocks is None else {"blocks": blocks}))
-        bp.SoftInsensitive("y", mu=f, C=C, epsilon=0.1, beta=0.5, observed=Y)
-    return read_model(model)
+    noise = partial(bp.SoftInsensitive, epsilon=0.1, beta=0.5, observed=Y)
+    free = {"ls": lambda: pm.LogNormal("lengthscale", 0.0, 1.0), "C": lambda: pm.LogNormal("C", 1.0, 0.5)}
+    return read_model(process_model(noise, X, prior={"blocks": blocks}, **free))
 
 
 @pytest.mark.parametrize("blocks", [None, Blocks(np.repeat([0, 1, 2], [3, 3, 4]))], ids=["dense", "blocks"])
@@ -30,12 +28,12 @@ def problem(blocks=None):
 def test_value_and_gradient_of_evidence_and_priors(blocks, objective, exactly):
     given = problem(blocks)
     evaluate = SearchObjective(given, bp.MeanField(), {}, objective, warm_starts=False)
-    point = {"C": np.array(4.0), "lengthscale": np.array(0.7)}
+    point = {"lengthscale": np.array(0.7), "C": np.array(4.0)}
     x = evaluate.pack(point)
-    np.testing.assert_allclose(np.exp(x), [4.0, 0.7], rtol=1e-14)
+    np.testing.assert_allclose(np.exp(x), [0.7, 4.0], rtol=1e-14)
     back = evaluate.unpack(x)
-    assert list(back) == ["C", "lengthscale"]
-    np.testing.assert_allclose([back["C"], back["lengthscale"]], [4.0, 0.7], rtol=1e-14)
+    assert list(back) == ["lengthscale", "C"]
+    np.testing.assert_allclose(list(back.values()), [0.7, 4.0], rtol=1e-14)
     value, gradient = evaluate(x)
     K, mean, noise = given.at(point)
     expected = bp.MeanField().solve(K, given.targets, noise, mean).log_evidence
@@ -61,7 +59,7 @@ def test_a_point_without_a_value_is_a_failure_and_no_start():
     evaluate = SearchObjective(problem(), bp.MeanField(), {}, "posterior", warm_starts=True)
     x = evaluate.pack({"C": np.array(4.0), "lengthscale": np.array(0.7)})
     before = evaluate(x)
-    for bad in (np.array([800.0, 0.0]), np.array([np.nan, 0.0])):
+    for bad in (np.array([0.0, 800.0]), np.array([0.0, np.nan])):
         value, gradient = evaluate(bad)
         assert value == -np.inf
         np.testing.assert_array_equal(gradient, np.zeros(2))
