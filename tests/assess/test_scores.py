@@ -2,7 +2,6 @@
 
 import numpy as np
 import pandas as pd
-import pymc as pm
 import pytest
 import xarray as xr
 from scipy.stats import norm
@@ -12,6 +11,7 @@ from sklearn.preprocessing import StandardScaler
 
 import bsvr_pp as bp
 from bsvr_pp.assess.assessment import calibration_error
+from tests.helpers import process_model
 
 
 def prediction(targets, quantiles=(0.025, 0.1, 0.9, 0.975)):
@@ -60,10 +60,9 @@ def test_calibration_error_is_the_distance_of_distribution_functions():
 
 def test_labels_have_an_error_rate():
     X = np.linspace(-2, 2, 12)[:, None]
-    with pm.Model():
-        f = bp.GP(cov_func=pm.gp.cov.ExpQuad(1, ls=1.0)).prior("f", X=X)
-        bp.SVMLabel("y", f=f, C=2.0, observed=np.sign(X[:, 0]))
-        prediction = bp.predict(bp.fit(bp.Laplace(), progressbar=False), [[-1.5], [1.5]], y_new=[-1.0, -1.0])
+    model = process_model(bp.SVMLabel, X, C=2.0, observed=np.sign(X[:, 0]))
+    result = bp.fit(bp.Laplace(), model, progressbar=False)
+    prediction = bp.predict(result, [[-1.5], [1.5]], model=model, y_new=[-1.0, -1.0])
     found = bp.scores(prediction, [-1.0, -1.0])
     assert found["error rate"] == 0.5
     assert set(found) == {"error rate", "mlpd"}
