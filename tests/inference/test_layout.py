@@ -14,6 +14,8 @@ TOWNS = [f"town {i}" for i in range(N)]
 X = np.random.default_rng(0).normal(size=(N, 2))
 Y = np.sin(2 * X[:, 0])
 AT = {"lengthscale": [1.0, 2.0], "C": 5.0}
+DRAWN = {"C": (("chain", "draw"), [[5.0, 6.0]]), "lengthscale": (("chain", "draw", "d"), np.ones((1, 2, 2)))}
+SAMPLES = xr.DataTree.from_dict({"posterior": xr.Dataset(DRAWN)})
 
 
 def build(given=("town", "feature")):
@@ -46,10 +48,8 @@ def test_every_group_has_the_names_of_the_model(kind):
     if kind == "draws":
         tree = by_hand(read_model(model))
     elif kind == "recovered":
-        drawn = {"C": (("chain", "draw"), [[5.0, 6.0]]), "lengthscale": (("chain", "draw", "d"), np.ones((1, 2, 2)))}
         marginal = bp.marginalize(bp.MeanField(), model)
-        samples = xr.DataTree.from_dict({"posterior": xr.Dataset(drawn)})
-        tree = bp.recover_latent(samples, model=marginal, random_seed=0, progressbar=False)
+        tree = bp.recover_latent(SAMPLES, model=marginal, random_seed=0, progressbar=False)
     else:
         method = bp.MAP() if kind == "MAP" else bp.MeanField()
         tree = bp.fit(method, model, hyperparameters=AT, random_seed=0, progressbar=False)
@@ -140,12 +140,10 @@ def test_new_rows_have_dimensions_and_coordinates(call):
         def predicted(**options):
             return bp.predict(result, X[:3], model=model, **options)["f_mean"]
     else:
-        drawn = {"C": (("chain", "draw"), [[5.0, 6.0]]), "lengthscale": (("chain", "draw", "d"), np.ones((1, 2, 2)))}
-        samples = xr.DataTree.from_dict({"posterior": xr.Dataset(drawn)})
         marginal = bp.marginalize(bp.MeanField(), model)
 
         def predicted(**options):
-            tree = bp.recover_latent(samples, model=marginal, X_new=X[:3], progressbar=False, **options)
+            tree = bp.recover_latent(SAMPLES, model=marginal, X_new=X[:3], progressbar=False, **options)
             return tree["posterior"]["f_new"]
 
     assert predicted().dims[-1:] == ("obs_new",)
