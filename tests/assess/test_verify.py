@@ -3,10 +3,10 @@
 import json
 import warnings
 
+import arviz as az
 import numpy as np
 import pymc as pm
 import pytest
-import xarray as xr
 from arviz_stats.base import array_stats
 from scipy.stats import multivariate_normal, norm
 
@@ -33,9 +33,8 @@ def recovered(model, latent, draws):
 
 def with_latent(model, latent, drawn):
     """A result with the given draws of the hyperparameters, as if they had been sampled with f integrated out."""
-    posterior = xr.Dataset({name: (("chain", "draw"), values[None]) for name, values in drawn.items()})
-    samples, marginal = xr.DataTree.from_dict({"posterior": posterior}), bp.marginalize(latent, model)
-    tree = bp.recover_latent(samples, model=marginal, random_seed=0, progressbar=False)
+    samples = az.from_dict({"posterior": {name: values[None] for name, values in drawn.items()}})
+    tree = bp.recover_latent(samples, model=bp.marginalize(latent, model), random_seed=0, progressbar=False)
     tree.attrs |= {"inference": "NUTS", "method": json.dumps(to_record(bp.NUTS(latent)))}
     return tree
 

@@ -1,9 +1,9 @@
 """Runs that are interrupted or killed."""
 
+import arviz as az
 import numpy as np
 import nutpie
 import pytest
-import xarray as xr
 
 import bsvr_pp as bp
 from bsvr_pp.datasets import sinc
@@ -16,8 +16,7 @@ def ragged(*lengths, draws=10):
     values = np.arange(float(len(lengths) * draws)).reshape(len(lengths), draws)
     for row, length in zip(values, lengths, strict=True):
         row[length:] = np.nan
-    data = xr.Dataset({"C": (("chain", "draw"), values)})
-    return xr.DataTree.from_dict({"posterior": data, "sample_stats": data.rename(C="energy")})
+    return az.from_dict({"posterior": {"C": values}, "sample_stats": {"energy": values}})
 
 
 @pytest.mark.parametrize(
