@@ -121,8 +121,8 @@ def test_three_classes_need_the_diagonal():
     assert svc.factors_.shape == (3, 1) and svc.predict_proba(L_NEW, diagonal=L_OWN).shape == (9, 3)
     with pytest.raises(ValueError, match="diagonal must have"):
         svc.predict(L_NEW)
-    P = svc.predict_proba(L_NEW, diagonal=L_OWN)
-    np.testing.assert_array_equal(svc.predict(L_NEW, diagonal=L_OWN), np.argmax(P, axis=1))
+    chosen = np.argmax(svc.predict_proba(L_NEW, diagonal=L_OWN), axis=1)
+    np.testing.assert_array_equal(svc.predict(L_NEW, diagonal=L_OWN), chosen)
     assert svc.decision_function(L_NEW, diagonal=L_OWN).shape == (9, 3)
     by_mean = svc.set_params(probability="mean").predict_proba(L_NEW)  # which has no variance
     np.testing.assert_array_equal(svc.predict(L_NEW), np.argmax(by_mean, axis=1))

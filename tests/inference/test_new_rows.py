@@ -115,11 +115,10 @@ def test_data_of_new_rows_have_the_labels_of_the_model():
     given = xr.DataArray([[1.0, 0.0], [0.0, 1.0]], dims=("row", "of"), coords={"of": ["a", "b"]})
     seen = bp.predict(result, NEW[:2], model=model, data={"w": given})
     assert seen.equals(bp.predict(result, NEW[:2], model=model, data={"w": given.to_pandas()}))
-    for wrong in (given[:, ::-1], given[:, ::-1].to_pandas()):
-        with pytest.raises(ValueError, match=r"data\['w'\] must have the labels \['a', 'b'\] of of, got"):
+    order, turned = r"labels \['a', 'b'\] of of, got", "dimension of at axis 1, got the dimensions"
+    for wrong, got in ((given[:, ::-1], order), (given[:, ::-1].to_pandas(), order), (given.T, turned)):
+        with pytest.raises(ValueError, match=rf"data\['w'\] must have the {got}"):
             bp.predict(result, NEW[:2], model=model, data={"w": wrong})
-    with pytest.raises(ValueError, match=r"data\['w'\] must have the dimension of at axis 1, got the dimensions"):
-        bp.predict(result, NEW[:2], model=model, data={"w": given.T})
 
 
 def test_noise_of_the_inputs_needs_no_other_data():

@@ -98,8 +98,7 @@ def test_a_folder_takes_the_same_rows_where_most_are_censored(data, tmp_path):
     ends = np.stack([np.minimum(y, 0.2), np.where(y < 0.2, y, np.inf)], axis=1)
     svr = machine(intervals=True, blocks=bp.LocalBlocks(60, neighbours=24)).fit(X, ends)
     model = bp.fit_folder(svr, X, ends, folder=tmp_path / "model")
-    for a, b in zip(model.predict_f(NEW), svr.predict_f(NEW), strict=True):
-        np.testing.assert_allclose(a, b, rtol=1e-6, atol=1e-8)
+    np.testing.assert_allclose(model.predict_f(NEW), svr.predict_f(NEW), rtol=1e-6, atol=1e-8)
 
 
 def test_repeated_rows_are_named(data, tmp_path):
