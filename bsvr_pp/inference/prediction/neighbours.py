@@ -400,7 +400,8 @@ def nearest_rows(problem: Problem, point: Point, X: Array, count: int) -> Rows:
 
 def some_uncensored(censored: Mask, count: int) -> Rows:
     """Return numbers of twice as many rows, far and near, that are not censored; none if none is censored."""
-    return np.random.default_rng(0).permutation(np.flatnonzero(~censored))[: 2 * count * censored.any()]
+    some = np.flatnonzero(~censored) if censored.any() else np.zeros(0, dtype=np.int64)
+    return np.random.default_rng(0).permutation(some)[: 2 * count]
 
 
 def mixed(near: Rows, censored: Mask, spread: Rows, nearest: Callable[[int, Rows], Rows]) -> Rows:
