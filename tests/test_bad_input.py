@@ -359,8 +359,7 @@ def options(call, **bad):
 
 def evidence_of_kernel(X, matrix=None):
     kernel = matrix is not None and (lambda: bp.cov.Precomputed(pm.Data("K", matrix)))
-    model = process_model(pm.Normal, X, ls=0.3, kernel=kernel, sigma=0.1, observed=Y)
-    return bp.log_evidence(bp.MeanField(), model)
+    return bp.log_evidence(bp.MeanField(), process_model(pm.Normal, X, ls=0.3, kernel=kernel, sigma=0.1, observed=Y))
 
 
 @cache

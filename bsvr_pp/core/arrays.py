@@ -40,17 +40,19 @@ class NotRead(ModelError):
 
 def names_of(table: object) -> tuple[str, ...]:
     """Return names of the columns of a table, or words that label those of an array; none of anything else."""
-    dims: tuple[str, ...] = getattr(table, "dims", ())
-    labels = table.coords.get(dims[1]) if len(dims) == 2 else None  # type: ignore[attr-defined]
+    labels = None
+    if type(table).__name__ == "DataArray" and table.ndim == 2:  # type: ignore[attr-defined]
+        labels = table.coords.get(table.dims[1])  # type: ignore[attr-defined]
     words = () if labels is None or labels.dtype.kind not in "OTU" else labels.values
     return tuple(map(str, getattr(table, "columns", words)))
 
 
 def check_names(name: str, table: object, names: tuple[str, ...]) -> None:
     """Check that a table, if given, has the columns of these names, if any, in their order."""
-    turned = {*names_of(getattr(table, "T", None))} == {*names}
-    given = names_of(table) or (("rows of these names",) if turned else ())
-    if names and given and given != names:
+    given = names_of(table) if names else ()
+    if names and not given and {*names_of(getattr(table, "T", None))} == {*names}:
+        given = ("rows of these names",)
+    if given and given != names:
         raise ValueError(f"{name} must have the columns {', '.join(names)}, in this order, got {', '.join(given)}")
 
 

@@ -358,7 +358,7 @@ class BayesianSVC(OfStandardModel, SavedClassifier, ClassifierMixin, BaseEstimat
             for label, each in self.class_weight.items():
                 if not (is_number(each) and 0.0 <= each < np.inf):
                     raise ValueError(f"class_weight must be numbers of at least 0, got {each!r} for {label!r}")
-                if label not in classes:
+                if label not in classes and not {*classes.tolist()} <= {*self.class_weight}:  # as in a part of the rows
                     raise ValueError(
                         f"class_weight has {label!r}, which is no class of y: {', '.join(map(str, classes))}"
                     )

@@ -159,7 +159,8 @@ def _check_no_arrays(kernel: BaseCovariance) -> None:
         elif any(size != 1 for size in getattr(getattr(part, "type", part), "shape", ())):
             raise ModelError(
                 "cov_func has an array in a sum or product of kernels, which says nothing about new rows: use "
-                "bp.cov.Precomputed for a matrix between rows, and pm.gp.cov.ScaledCov for a scale of each row"
+                "bp.cov.Precomputed for a matrix between rows, pm.gp.cov.ScaledCov for a scale of each row, and eta[0] "
+                "for the number in a vector eta"
             )
 
 
@@ -274,7 +275,7 @@ def remove_below(fgraph: FunctionGraph, gone: Collection[Variable]) -> None:
 def share_data(model: pm.Model, source: pm.Model) -> pm.Model:
     """Let a copy share the data of a model, also after changes; return the copy."""
     for v in model.data_vars:
-        if isinstance(v, SharedVariable) and v.name in source.named_vars:
+        if isinstance(v, SharedVariable) and isinstance(source.named_vars.get(v.name), SharedVariable):
             v.container = source[v.name].container
     return model
 

@@ -101,13 +101,15 @@ def check_order(X: object, **others: object) -> None:
     labels = getattr(X, "index", None)
     for name, given in others.items():
         own = getattr(given, "index", None)
-        if not isinstance(labels, pd.Index) or not isinstance(own, pd.Index) or own.size != labels.size:
+        if not isinstance(labels, pd.Index) or not isinstance(own, pd.Index) or own.nlevels != labels.nlevels:
             continue
-        if not own.equals(labels) and own.is_unique and labels.is_unique and own.isin(labels).all():
-            i = int(np.argmax(own != labels))
+        places = labels.get_indexer(own) if own.is_unique and labels.is_unique and own.size == labels.size else -1
+        moved = np.flatnonzero(places != np.arange(own.size))
+        if np.all(places >= 0) and moved.size:
+            i = moved[0]
             raise ValueError(
-                f"{name} has the row labels of X in another order, {own[i]!r} beside {labels[i]!r} at row {i}: use "
-                f"{name}.loc[X.index], or arrays to match rows by their places"
+                f"{name} has the row labels of X in another order, {own[i]} beside {labels[i]} at row {i}: use "
+                f"{name}.loc[X.index] if labels say which rows belong together, and {name}.to_numpy() if places do"
             )
 
 

@@ -80,15 +80,14 @@ def test_a_table_is_its_encoded_columns(fitted):
 @pytest.mark.parametrize("name", ESTIMATORS)
 def test_rows_with_the_same_labels_have_one_order(name):
     estimator, targets = ESTIMATORS[name]
-    X, y, weight = TABLE[["size"]], pd.Series(targets), pd.Series(1.0 + np.arange(N))
-    calls = [("y", lambda: clone(estimator).fit(X, y[::-1]))]
+    X, y, w = TABLE[["size"]], pd.Series(targets), pd.Series(1.0 + np.arange(N))
+    back, calls = y[::-1], [("y", lambda: clone(estimator).fit(X, y[::-1]))]
     if "Ordinal" not in name:
-        machine = clone(estimator).fit(X.set_axis(np.arange(N) + N), y)  # other labels say nothing
-        calls.append(("sample_weight", lambda: clone(estimator).fit(X, y, sample_weight=weight[::-1])))
-        calls.append(("y", lambda: machine.score(X, y[::-1])))
+        other = pd.Series(1.0, pd.MultiIndex.from_arrays([np.arange(N)[::-1]] * 2))  # other labels say nothing
+        machine = clone(estimator).fit(X.set_axis(X.index.astype("Int64")), y, other)
+        calls += [("sample_weight", lambda: clone(estimator).fit(X, y, w[::-1])), ("y", lambda: machine.score(X, back))]
     if name == "BayesianSVR":
-        calls.append(("y", lambda: bp.scorers.neg_crps(machine, X, y[::-1])))
-        calls.append(("y", lambda: machine.add(X, y[::-1])))
+        calls += [("y", lambda: bp.scorers.neg_crps(machine, X, back)), ("y", lambda: machine.add(X, back))]
     for given_as, call in calls:
         with pytest.raises(ValueError, match=f"{given_as} has the row labels of X in another order, 39 beside 0 at"):
             call()

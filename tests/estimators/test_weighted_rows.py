@@ -106,7 +106,7 @@ def test_class_weights_multiply_sample_weights():
     X, y, weight, _ = data()
     labels = np.where(y > 0.3, "b", "a")
     options = {"steps": 4, "random_state": 0}
-    by_class = bp.BayesianSVC(class_weight={"a": 1.0, "b": 3.0}, **options).fit(X, labels, sample_weight=weight)
+    by_class = bp.BayesianSVC(class_weight={"a": 1, "b": 3, "c": 9}, **options).fit(X, labels, sample_weight=weight)
     by_row = bp.BayesianSVC(**options).fit(X, labels, sample_weight=weight * np.where(labels == "b", 3.0, 1.0))
     np.testing.assert_allclose(by_class.predict_proba(X), by_row.predict_proba(X), rtol=1e-9)
     balanced = bp.BayesianSVC(class_weight="balanced", **options).fit(X, labels, sample_weight=weight)

@@ -115,8 +115,8 @@ def test_data_of_new_rows_have_the_labels_of_the_model():
     given = xr.DataArray([[1.0, 0.0], [0.0, 1.0]], dims=("row", "of"), coords={"of": ["a", "b"]})
     seen = bp.predict(result, NEW[:2], model=model, data={"w": given})
     assert seen.equals(bp.predict(result, NEW[:2], model=model, data={"w": given.to_pandas()}))
-    order, turned = r"labels \['a', 'b'\] of of, got", "dimension of at axis 1, got the dimensions"
-    for wrong, got in ((given[:, ::-1], order), (given[:, ::-1].to_pandas(), order), (given.T, turned)):
+    by_name = r"labels \['a', 'b'\] of of"
+    for wrong, got in ((given[:, ::-1], by_name), (given[:, ::-1].to_pandas(), by_name), (given.T, "dimension of at")):
         with pytest.raises(ValueError, match=rf"data\['w'\] must have the {got}"):
             bp.predict(result, NEW[:2], model=model, data={"w": wrong})
 

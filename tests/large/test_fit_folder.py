@@ -94,8 +94,7 @@ def test_weights_of_a_folder_are_those_of_its_rows(data, tmp_path):
 
 
 def test_a_folder_takes_the_same_rows_where_most_are_censored(data, tmp_path):
-    X, y = (np.array(values) for values in data)
-    ends = np.stack([np.minimum(y, 0.2), np.where(y < 0.2, y, np.inf)], axis=1)
+    X, ends = data[0], np.stack([np.minimum(data[1], 0.2), np.where(data[1] < 0.2, data[1], np.inf)], axis=1)
     svr = machine(intervals=True, blocks=bp.LocalBlocks(60, neighbours=24)).fit(X, ends)
     model = bp.fit_folder(svr, X, ends, folder=tmp_path / "model")
     np.testing.assert_allclose(model.predict_f(NEW), svr.predict_f(NEW), rtol=1e-6, atol=1e-8)

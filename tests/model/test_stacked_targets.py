@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
+import arviz as az
 import numpy as np
 import pymc as pm
 import pytensor.tensor as pt
@@ -160,6 +161,8 @@ def test_marginal_model_has_the_joint_density():
     marginal = bp.marginalize(bp.MeanField(), model_of(make))
     with marginal, pytest.raises(TypeError, match="`seen` must be a `SharedVariable`"):  # its rows are stacked
         pm.set_data({"seen": Y + 1.0})
+    samples = az.from_dict({"posterior": {"sd": np.full((1, 2), 0.3)}})
+    assert bp.recover_latent(samples, model=marginal)["posterior"]["f"].shape == (1, 2, N + 4)
     assert [v.name for v in marginal.observed_RVs] == ["y_and_z"]
     A = np.vstack([np.eye(N), np.eye(N)[:4]])
     covariance = A @ K @ A.T + 1e-6 * np.eye(N + 4) + np.diag(np.repeat([0.3**2, 0.5**2], [N, 4]))
