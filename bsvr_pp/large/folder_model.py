@@ -43,12 +43,12 @@ from bsvr_pp.inference.prediction.distribution import CHUNK, PredictiveDistribut
 from bsvr_pp.inference.prediction.neighbours import (
     NoiseScales,
     few,
-    mixed,
     moments_given,
     nearest_in,
     search_in,
     solved_rows,
     some_uncensored,
+    with_uncensored,
 )
 from bsvr_pp.inference.protocol import IntegratesLatent, warn_unconverged
 from bsvr_pp.large.parts import (
@@ -164,7 +164,7 @@ class StoredRows:
         def nearest_of(half: int, rows: Rows) -> Rows:
             return rows[search_in(self.read("inputs.npy", rows) / unit)(X / unit, half)[1]]
 
-        return mixed(near, censored, spread, nearest_of)
+        return with_uncensored(near, censored, spread, nearest_of)
 
     @cached_property
     def ends(self) -> tuple[Mask, Rows]:

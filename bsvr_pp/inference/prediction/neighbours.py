@@ -392,10 +392,10 @@ def moments_given(problem: Problem, point: Point, X: Array, near: Rows, progress
 
 
 def nearest_rows(problem: Problem, point: Point, X: Array, count: int) -> Rows:
-    """Return numbers of the training rows nearest to each input; at most ``count`` or all rows, as in `mixed`."""
+    """Return numbers of the training rows nearest to each input; at most ``count`` or all, and `with_uncensored`."""
     near = _nearest(problem, point, X, count, np.arange(problem.targets.size))
     censored = _open_ends(problem).any(axis=0)
-    return mixed(near, censored, some_uncensored(censored, count), partial(_nearest, problem, point, X))
+    return with_uncensored(near, censored, some_uncensored(censored, count), partial(_nearest, problem, point, X))
 
 
 def some_uncensored(censored: Mask, count: int) -> Rows:
@@ -404,7 +404,7 @@ def some_uncensored(censored: Mask, count: int) -> Rows:
     return np.random.default_rng(0).permutation(some)[: 2 * count]
 
 
-def mixed(near: Rows, censored: Mask, spread: Rows, nearest: Callable[[int, Rows], Rows]) -> Rows:
+def with_uncensored(near: Rows, censored: Mask, spread: Rows, nearest: Callable[[int, Rows], Rows]) -> Rows:
     """Return near rows (m, k), half of them rows of ``spread`` where most are censored: f would be arbitrary there."""
     half = max(1, near.shape[1] // 2)
     if spread.size < half:
