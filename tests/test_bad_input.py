@@ -496,7 +496,7 @@ PUBLIC = {
         ),
         (lambda s: bp.NUTS(nuts_sampler_kwargs={"draws": 3}), "nuts_sampler_kwargs must not have draws, which is an"),
         (
-            lambda s: bp.fit(bp.NUTS(bp.MeanField(), 5, 5, 1, nuts_sampler_kwargs={"foo": 1}), s.model),
+            lambda s: bp.fit(bp.NUTS(None, 5, 5, 1, nuts_sampler_kwargs={"foo": 1}), unread()),
             "nuts_sampler_kwargs must have options of nutpie: .*foo",
         ),
     ],

@@ -132,8 +132,8 @@ def maximize(
                     report()
             for rows in levels[1:]:
                 level = objective(rows)
-                half = _sorted([level.restarted(found) for found in optima])[0]
-                half = half if level.usable(half.point) else level.restarted(level.half_way(starts[0], half))
+                half = _sorted([level.restarted(found) for found in reversed(optima)])[0]  # its value is kept
+                half = half if np.isfinite(half.objective) else level.restarted(level.half_way(starts[0], half))
                 second = level.second_derivatives(half, objective(_part(rows) or levels[0]))
                 optima, whole = [level.continued(half, second=second)], level
                 report()
