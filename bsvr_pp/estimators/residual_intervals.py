@@ -32,7 +32,7 @@ from bsvr_pp.core.arrays import (
 from bsvr_pp.core.docs import shared
 from bsvr_pp.core.losses import absolute, gaussian
 from bsvr_pp.estimators.base import CentralIntervals, HoldsFit, seeded
-from bsvr_pp.estimators.training_data import TrainingData, as_given, merge_rows
+from bsvr_pp.estimators.training_data import TrainingData, merge_rows
 from bsvr_pp.estimators.validation import Columns, Learned, new_inputs, training_arrays
 from bsvr_pp.inference.prediction.distribution import PredictiveDistribution
 from bsvr_pp.tables.columns import table_of
@@ -169,19 +169,21 @@ class ResidualIntervals(HoldsFit, CentralIntervals, MetaEstimatorMixin, Regresso
         targets = given.astype(np.float64)
         regressor = SVR() if self.estimator is None else self.estimator
         times = checked_weights(sample_weight, len(targets))
-        takes_weights = self._takes_weights(regressor, sample_weight)
-        rows = merge_rows(inputs, targets, times) if takes_weights else as_given(inputs, targets)
+        weighted = self._takes_weights(regressor, sample_weight) and sample_weight is not None
+        rows = merge_rows(inputs, targets, times if weighted else None)
         check_varies("y", rows.y)
         seen = _as_seen(clone(regressor), X, inputs, columns)
-        first = np.unique(rows.place, return_index=True)[1][-len(rows.y) :]  # of equal rows
+        copy = pd.Series(rows.place).groupby(rows.place).cumcount().to_numpy()  # number of each row among equal ones
 
         def fit(weight: Array) -> BaseEstimator:
-            used = weight > 0
-            options = {} if (weight[used] == 1).all() else {"sample_weight": weight[used]}
-            return clone(regressor).fit(seen.take(first[used], axis=0), rows.y[used], **options)
+            """Fit so many of equal rows as their weight says; one of them with this weight if there are weights."""
+            of_each = np.append(weight, 0.0)[rows.place]  # -1 is left out
+            used = np.flatnonzero((of_each > 0) & (copy < (1 if weighted else np.rint(of_each))))
+            options = {"sample_weight": of_each[used]} if weighted else {}
+            return clone(regressor).fit(seen.take(used, axis=0), targets[used], **options)
 
         residuals = np.full(len(targets), np.nan)
-        for weight, tested in self._splits(inputs, targets, times if takes_weights else np.ones(times.size), rows):
+        for weight, tested in self._splits(inputs, targets, times if weighted else np.ones(times.size), rows):
             if tested.size:  # not a fold of rows whose weight is 0
                 residuals[tested] = targets[tested] - fit(weight).predict(seen.take(tested, axis=0))
         used = (times > 0) & np.isfinite(residuals)

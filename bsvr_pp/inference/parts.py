@@ -194,7 +194,9 @@ def part_cross(problem: Problem, name: str, point: Point, X_new: Array) -> tuple
             own = affine.loading(new, name)
             return [own, affine.loading(problem.matrix), (own**2).sum(axis=1), affine.effect(name, new)]
         process = affine.processes[name]
-        mean = affine.at(new) - affine.at(new, f={name: -affine.mean_of(process, new)})
+        at = affine.nothing  # so that parts add up: coefficients of a mean function are parts of their own
+        mean = affine.at(new, variables=at)
+        mean -= affine.at(new, f={name: -affine.mean_of(process, new, at)}, variables=at)
         return [affine.share(process, new, problem.matrix), affine.variance(process, new), mean]
 
     *given, diagonal, mean = problem.evaluate(f"cross {name}", graphs, point, X_new)

@@ -108,6 +108,11 @@ class Affine:
         at = {self.z: pt.zeros(self.size) if z is None else z}
         return {name: replace_in(value, at) for name, (_, value) in self.variables.items()}
 
+    @property
+    def nothing(self) -> dict[str, Tensor]:
+        """The Gaussian variables at 0."""
+        return {name: pt.zeros(leaf.type.shape) for name, (leaf, _) in self.variables.items()}
+
     def at(
         self, U: Tensor, *, f: Mapping[str, Number] | None = None, variables: Mapping[str, Tensor] | None = None
     ) -> Tensor:
@@ -137,9 +142,8 @@ class Affine:
 
     def effect(self, name: str, U: Tensor, value: Tensor | None = None) -> Tensor:
         """The share of a variable in the location, at its value, by default at its prior mean."""
-        nothing = {each: pt.zeros(leaf.type.shape) for each, (leaf, _) in self.variables.items()}
         value = self.values()[name] if value is None else value
-        return self.at(U, variables=nothing | {name: value}) - self.at(U, variables=nothing)
+        return self.at(U, variables=self.nothing | {name: value}) - self.at(U, variables=self.nothing)
 
     def weights(self, process: Process, U: Tensor) -> Tensor:
         """The factors (rows,) of an aligned process, or B (rows, n) of another one."""

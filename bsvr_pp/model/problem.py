@@ -409,7 +409,13 @@ class Problem:
         start = self.model.initial_point(0)
         point = self.to_constrained([start[v.name] + 0.1 for v in self.values])  # not where it may not change
         total = (self.mean * pt.cos(pt.arange(self.matrix.shape[0]))).sum()
-        slopes = self.evaluate("coefficients", lambda: gradients(total, chosen), point)
+
+        def of_total() -> list[Tensor]:
+            free = {v: v.type() for v in self.variables}  # gradients stop here, and not at the prior of a prior
+            found = gradients(replace_in_all([total], free)[0], [free[v] for v in chosen])
+            return replace_in_all(found, {own: v for v, own in free.items()})
+
+        slopes = self.evaluate("coefficients", of_total, point)
         return [str(v.name) for v, slope in zip(chosen, slopes, strict=True) if np.any(np.abs(slope) > 0)]
 
     def check_groups(self, matrix: Array) -> None:
