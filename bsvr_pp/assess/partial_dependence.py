@@ -25,7 +25,7 @@ from bsvr_pp.core.arrays import Array, ModelError, Rows, check_count, check_name
 from bsvr_pp.inference.budget import check_memory
 from bsvr_pp.inference.fitted import components
 from bsvr_pp.inference.prediction.component import Component
-from bsvr_pp.inference.prediction.distribution import mixed
+from bsvr_pp.inference.prediction.distribution import AS_GIVEN, mixed
 from bsvr_pp.inference.result import check_match, check_result, is_mode
 from bsvr_pp.model.reader import read_model
 from bsvr_pp.tables.columns import Dates, Words, kind_of, place_of, table_of, times_of
@@ -54,7 +54,7 @@ def effect(
     """Compute the effect of one or two columns on the function of a fit, with a joint band.
 
     The effect is the mean of f over the rows of X with the column set to a value (partial dependence; Friedman 2001).
-    docs/how-to/effects.md describes it for each estimator, and for correlated columns.
+    docs/how-to/effects.md describes it for each estimator, for skewed targets, and for correlated columns.
 
     Parameters
     ----------
@@ -156,8 +156,10 @@ def effect(
     reach = np.quantile(largest, coverage) * sd[:k]  # proportional to the deviation at each value
     alone = mean[k : k * len(of_row)].reshape(-1, k)
     curves = {f"row {row}": curve for row, curve in zip(chosen[single], alone, strict=True)}
-    band = {"mean": mean[:k], "sd": sd[:k], "lower": mean[:k] - reach, "upper": mean[:k] + reach}
-    out = pd.DataFrame(band | curves, index)
+    band = {"mean": mean[:k], "lower": mean[:k] - reach, "upper": mean[:k] + reach}
+    scale = getattr(fitted, "_scale_of_f", AS_GIVEN)
+    out = pd.DataFrame({name: scale.inverse(values) for name, values in (band | curves).items()}, index)
+    out.insert(1, "sd", sd[:k] * scale.stretch(mean[:k]))
     if values == default[0]:
         out.attrs |= _shares_of_f(shares, gaussians, at_rows, m - k)
     else:  # shares do not depend on the values that are shown

@@ -37,7 +37,7 @@ from bsvr_pp.inference.fitted import Fitted, fitted_at
 from bsvr_pp.inference.integrated import BY_DRAWS, Integrated
 from bsvr_pp.inference.monotone import ALLOWED, SMOOTH_KERNELS, GivenSlopes, Slopes, solve_monotone
 from bsvr_pp.inference.prediction.component import Component, mixture_of
-from bsvr_pp.inference.prediction.distribution import PredictiveDistribution
+from bsvr_pp.inference.prediction.distribution import AS_GIVEN, LOGARITHM, AsGiven, PredictiveDistribution, Root
 from bsvr_pp.inference.prediction.neighbours import (
     Cavities,
     NoiseScales,
@@ -55,7 +55,7 @@ from bsvr_pp.inference.search.at_size import AtSize, Stage, subset_of
 from bsvr_pp.inference.search.optimize import Optimum, check_alike, maximize_shared
 from bsvr_pp.model.blocks import mostly_repeated
 from bsvr_pp.model.matrices import OfTrainingRows
-from bsvr_pp.model.priors import Kernel, mostly_equal
+from bsvr_pp.model.priors import Kernel, mostly_equal, quantiles_of
 from bsvr_pp.model.problem import Point, Problem
 
 _EFFECTS = 200  # number of rows from which the kernel has main effects,
@@ -70,6 +70,8 @@ _FOLDS = 3  # in parts, in turn,
 _BEHIND = 1.6  # and a loss in one part, relative to the best, from which the others are not needed
 _VALUES, _ROWS = 3, 10  # largest number of values of targets that are few, and smallest number of rows that say so
 _SKEWED = 4.0  # standard errors by which few rows miss their mean if their noise has scales
+_SKEW, _SKEWED_ROWS = 0.1, 50  # skewness of the quantiles of targets from which roots are tried, and fewest rows;
+_TRIED, _SURE = 400, 5.0  # rows that decide, and log evidence by which roots are ahead (docs/defaults.md)
 _CHECKED = 20, 60  # smallest number of rows whose coverage is checked, and largest number of those checked,
 _TOO_FEW = 0.7  # and share of them in intervals of 90 % that chance does not explain: of 29 real sets none has less
 
@@ -85,7 +87,7 @@ class RegressionSpec:
     local: LocalBlocks
     set_aside: bool
     noise_scales: bool
-    logarithm: bool
+    target_scale: AsGiven | None  # None is chosen by the rows
     warping: bool
     integrate: bool = False  # out the hyperparameters of few rows
     monotone: Directions = NO_DIRECTIONS
@@ -121,6 +123,16 @@ class RegressionSpec:
         few = isinstance(model.kernel, str) and d > 1 and _LEAST <= n < _EACH * d
         judged = few and bool(self.lengthscales) and self.size is None and rows.exact
         return judged and not mostly_equal(rows.y, rows.weight)
+
+    def root_of(self, rows: TrainingData) -> Root | None:
+        """Return the root of skewed targets, for a dense fit that may choose it; None for others."""
+        n, plain = len(rows.y), self.model.noise != "pinball" and rows.exact and not self.shared
+        if self.target_scale is not None or not plain or n < _SKEWED_ROWS or self.local.divides(n):
+            return None
+        low, middle, high = quantiles_of(rows.y, [0.1, 0.5, 0.9], rows.weight)
+        skew = (low + high - 2.0 * middle) / max(high - low, np.finfo(float).tiny)
+        end = rows.y.min() if skew > 0.0 else rows.y.max()
+        return Root.of_targets(middle, end) if abs(skew) > _SKEW and not mostly_equal(rows.y, rows.weight) else None
 
     def slopes(self, columns: Columns) -> Slopes | None:
         """Return the slopes of inputs along which f is monotone, at no row yet; None if there are none."""
@@ -177,6 +189,15 @@ class RegressionFit(StandardFit):
             return mixture_of(given, X, jointly=jointly, **self.units.of_targets)[0]
 
     @property
+    def log_evidence(self) -> float:
+        """Log evidence of the targets at the optimum; of their logarithms if these are the targets of the model."""
+        units, rows, scale = self.units, self.rows, self.units.target_scale
+        found = self.fitted.at_optimum - rows.n_exact * np.log(units.unit)
+        if not scale.is_log:
+            found += rows.weight @ scale.log_slope(scale.inverse(units.location + units.unit * rows.y))
+        return float(found)
+
+    @property
     def cavities(self) -> Cavities:
         """Moments of f at each row given the others (in blocks, given near rows)."""
         return solved_rows(self.problem, self.point) if self.blocks.several else self.fitted.posteriors[0]
@@ -210,8 +231,7 @@ class RegressionFit(StandardFit):
         deviation[kept] = units.unit * np.sqrt(found.cavity_variance + noise.variance)
         if not kept.all():
             others = self.predictive(X[~kept], local)
-            others = others.log if units.logarithm else others
-            mean[~kept], deviation[~kept] = others.mean(), others.std()
+            mean[~kept], deviation[~kept] = others.modelled.mean(), others.modelled.std()
         return mean, deviation
 
     def is_skewed(self, equal: bool) -> bool:
@@ -266,6 +286,7 @@ class _Rounds:
     method: Method
     latent: Method
     rng: np.random.Generator
+    begun: RegressionFit | None = None  # the fit to all rows by ``latent``, if it is known
 
     @classmethod
     def of(
@@ -276,14 +297,14 @@ class _Rounds:
         slopes = spec.slopes(columns)
         method = cast(Method, spec.method.latent) if isinstance(spec.method, Integrates) else spec.method
         latent = cast(Method, method.latent) if isinstance(method, Samples) else method
-        units = Units.of(rows, spec.model.tied, targets=True, logarithm=spec.logarithm)
+        units = Units.of(rows, spec.model.tied, targets=True, target_scale=spec.target_scale or AS_GIVEN)
         model = spec.model.suited(rows.in_units(units), warping=spec.warping, automatic=spec.automatic)
         if slopes is not None:  # the effect of a level has no slope
             model = replace(model, levels=tuple(k for k in model.levels if not slopes.signs[k]))
         return cls(spec, model, units, method, latent, rng), rows
 
     def units_of(self, rows: TrainingData) -> Units:
-        found = Units.of(rows, self.spec.model.tied, targets=True, logarithm=self.spec.logarithm)
+        found = Units.of(rows, self.spec.model.tied, targets=True, target_scale=self.units.target_scale)
         return replace(found, mean=self.units.mean, scale=self.units.scale) if self.spec.shared else found
 
     def fit(
@@ -300,6 +321,8 @@ class _Rounds:
 
         In blocks the ``first`` stage of the search, or its whole result, may be known.
         """
+        if self.begun is not None and last is None and kept.all() and (by or self.latent) == self.latent:
+            return self.begun
         some, options, spec = rows if kept.all() else rows.taken(kept), self.spec.options, self.spec
         if units is None:
             units = self.units if kept.all() else self.units_of(some)
@@ -432,12 +455,39 @@ def fit_targets(
 
 
 def _fit_alone(rows: TrainingData, spec: RegressionSpec, columns: Columns, rng: np.random.Generator) -> RegressionFit:
+    with threads_for(len(rows.y)), spec.local.threads():
+        if (root := spec.root_of(rows)) is None:
+            return _fit_on_scale(rows, spec, columns, rng)
+        some = rows.taken(np.isin(np.arange(len(rows.y)), np.random.default_rng(0).permutation(len(rows.y))[:_TRIED]))
+        scales = AS_GIVEN, root
+        begun = [_begun(some.on_scale(scale), replace(spec, target_scale=scale), columns, rng) for scale in scales]
+        as_given, with_root = (fit.log_evidence for fit in begun)
+        chosen = int(with_root > as_given + _SURE)
+        known = begun[chosen] if len(some.y) == len(rows.y) else None
+        own = replace(spec, target_scale=scales[chosen])
+        return _fit_on_scale(rows.on_scale(scales[chosen]), own, columns, rng, known)
+
+
+def _begun(rows: TrainingData, spec: RegressionSpec, columns: Columns, rng: np.random.Generator) -> RegressionFit:
+    """Return the fit to all rows, with which the rounds begin."""
+    rounds, rows = _Rounds.of(rows, spec, columns, deepcopy(rng))
+    return rounds.fit(rows, np.ones(len(rows.y), dtype=bool))
+
+
+def _fit_on_scale(
+    rows: TrainingData,
+    spec: RegressionSpec,
+    columns: Columns,
+    rng: np.random.Generator,
+    begun: RegressionFit | None = None,
+) -> RegressionFit:
+    """Fit rows whose targets are on their scale; the fit to all rows may be known."""
     rounds, rows = _Rounds.of(rows, spec, columns, rng)
     with threads_for(len(rows.y)), spec.local.threads():
         if rounds.spec.size is not None:
             return _finished([rounds.in_blocks(rows)], rounds.spec, columns)[0]
         if not spec.are_judged(rows, rounds.model):
-            return _finished([rounds.dense(rows).fit], rounds.spec, columns)[0]
+            return _finished([replace(rounds, begun=begun).dense(rows).fit], rounds.spec, columns)[0]
         optimised = replace(spec, method=rounds.latent, integrate=False, lengthscales=())
         ard, mean, deviation = _judged_by_left_out(rows, optimised, spec.lengthscales, columns, rng)
         rounds = _Rounds.of(rows, replace(spec, model=replace(spec.model, ard=ard)), columns, rng)[0]
@@ -465,7 +515,7 @@ def _judged_by_left_out(
         alone = replace(spec, model=replace(spec.model, ard=ard))
         fit = _fit_alone(rows.taken(~np.isin(np.arange(n), others)), alone, columns, deepcopy(rng))
         found = fit.predictive(fit.units.inputs(rows.X[others]), spec.local)
-        mean, deviation = found.moments_of_f()
+        mean, deviation = found.modelled.moments_of_f()
         return np.vstack([rows.weight[others] * np.abs(rows.y[others] - mean), mean, deviation])
 
     def of_all(ard: bool) -> Array:
@@ -520,7 +570,7 @@ def _covered(fit: RegressionFit, local: LocalBlocks) -> float:
         return 1.0
     some = np.random.default_rng(0).permutation(n)[: _CHECKED[1]]
     found, y = fit.predictive(rows.X[some], local), fit.units.location + fit.units.unit * rows.y[some]
-    below = (found.log if fit.units.logarithm else found).cdf(y)
+    below = found.modelled.cdf(y)
     return float(np.average((below > 0.05) & (below < 0.95), weights=rows.weight[some]))
 
 
@@ -542,7 +592,7 @@ def warn_of_few_values(rows: TrainingData, noise: str, where: str = "") -> bool:
 def _warn_of_targets(fit: RegressionFit, rows: TrainingData, spec: RegressionSpec, where: str) -> None:
     """Warn of targets that were set aside, of few values or equal ones, and of those outside intervals."""
     if fit.outliers.size:
-        aside, growing = rows.y[rows.place[fit.outliers]], not spec.logarithm and rows.y.min() > 0.0
+        aside, growing = rows.y[rows.place[fit.outliers]], spec.target_scale != LOGARITHM and rows.y.min() > 0.0
         large = growing and aside.size > _SHARE * rows.y.size and np.median(aside) > np.quantile(rows.y, _LARGE)
         logs = "; log_targets=True describes noise that grows with the targets" if large else ""
         warn(

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import KW_ONLY, dataclass, replace
+from dataclasses import KW_ONLY, astuple, dataclass, replace
 from typing import ClassVar, Literal, Self, cast
 
 import numpy as np
@@ -50,6 +50,7 @@ from bsvr_pp.estimators.validation import (
     targets_of,
 )
 from bsvr_pp.inference.approximate import MeanField
+from bsvr_pp.inference.prediction.distribution import AS_GIVEN, LOGARITHM, Root
 from bsvr_pp.inference.protocol import Method, Options, Samples
 from bsvr_pp.inference.result import hyperparameters_of
 from bsvr_pp.methods import method_of
@@ -88,7 +89,8 @@ class BayesianSVR(TargetPredictions, SavedEstimator, RegressorMixin, BaseEstimat
         Whether each input has its own lengthscale. "auto" is True; with fewer than four rows for each input of a dense
         fit rows that are left out decide, and learn scales of the noise (docs/defaults.md).
     warping : bool
-        Whether "auto" and "main_effects" learn a scale for each input: as given, like a logarithm, or between.
+        Whether "auto" and "main_effects" learn a scale for each input: as given, like a logarithm, or between. Skewed
+        targets of a dense fit are on a root scale where this has more evidence (docs/defaults.md).
     inference : {"auto", "mean_field", "laplace", "nuts"} or a method
         Mean field, Laplace's approximation, or `bp.NUTS` with f integrated out by mean field; or a method with options.
         "auto" is mean field, and up to 250 rows of a dense fit `bp.Integrated`. Its predictions average over points of
@@ -128,6 +130,8 @@ class BayesianSVR(TargetPredictions, SavedEstimator, RegressorMixin, BaseEstimat
         The kernel and the noise used; "function" for a function.
     factors_, shares_ : (q,) array
         For kernel matrices, the factor of each matrix in k, and its share of the prior variance.
+    target_scale_ : (0,) or (3,) array
+        Middle, end and offset of roots of the targets: f, C and epsilon are on this scale, as are effects.
     levels_ : (q,) array of int
         Inputs with few values, which are also categories in a kernel with main effects.
     warping_ : DataFrame
@@ -198,6 +202,7 @@ class BayesianSVR(TargetPredictions, SavedEstimator, RegressorMixin, BaseEstimat
         "beta_",
         "kernel_",
         "levels_",
+        "target_scale_",
         "n_features_in_",
         "outliers_",
         "neighbours_",
@@ -250,7 +255,7 @@ class BayesianSVR(TargetPredictions, SavedEstimator, RegressorMixin, BaseEstimat
             their mean, or two targets may be ends.
         """
         spec = self._check_options()
-        data, columns = regression_data(self, X, y, sample_weight, log_targets=spec.logarithm)
+        data, columns = regression_data(self, X, y, sample_weight, log_targets=bool(self.log_targets))
         if spec.shared and columns.targets is None:
             raise ValueError("shared=True takes several targets, y (n, k), got one: use shared=False")
         fits = fit_targets(data, spec, columns, seeded(self.random_state))
@@ -293,7 +298,9 @@ class BayesianSVR(TargetPredictions, SavedEstimator, RegressorMixin, BaseEstimat
         inputs, targets = new_inputs(self, X), targets_of(y, allowed=True)
         weight, values = checked_weights(sample_weight, len(inputs)), numbers("y", targets.y, (len(inputs),))
         check_size("y", values)
-        new = targets.rows(inputs, values, weight, logs=fit.units.logarithm)
+        scale = fit.units.target_scale
+        new = targets.rows(inputs, values, weight, logs=scale.is_log)
+        new = new if scale.is_log else new.on_scale(scale)
         if new.exact != fit.rows.exact:
             kind, got = ("exact targets", "intervals") if fit.rows.exact else ("intervals", "exact targets")
             raise ValueError(f"y must be {kind}, as for fit, got {got}")
@@ -328,7 +335,7 @@ class BayesianSVR(TargetPredictions, SavedEstimator, RegressorMixin, BaseEstimat
             raise ValueError(
                 f"inference='laplace' has no curvature to go by where noise={noise!r} has kinks: use 'mean_field'"
             )
-        monotone = Directions.of(self.monotone)
+        monotone, scaled = Directions.of(self.monotone), self.kernel in ("auto", "main_effects")
         if monotone and isinstance(method, Samples):
             raise ValueError(f"monotone takes posteriors of f, and {method.name} has draws: use inference='auto'")
         if self.shared and isinstance(method, Samples):
@@ -341,7 +348,7 @@ class BayesianSVR(TargetPredictions, SavedEstimator, RegressorMixin, BaseEstimat
             local,
             self.outliers == "set_aside",
             bool(self.noise_scales),
-            bool(self.log_targets),
+            LOGARITHM if self.log_targets else None if self.warping and scaled else AS_GIVEN,
             bool(self.warping),
             self.inference == "auto",
             monotone,
@@ -353,7 +360,11 @@ class BayesianSVR(TargetPredictions, SavedEstimator, RegressorMixin, BaseEstimat
     def _read(self, rows: TrainingData, learned: Learned, columns: Columns, result: xr.DataTree) -> RegressionFit:
         spec = self._check_options()
         mean, scale, location, unit = (learned[name] for name in ("mean_", "scale_", "location_", "unit_"))
-        units = Units(mean, scale, location, unit, spec.logarithm)
+        root = numbers("target_scale_ of result", learned["target_scale_"])
+        if root.shape not in ((0,), (3,)):
+            raise ValueError(f"target_scale_ of result must be no numbers or three, got the shape {root.shape}")
+        of_targets = Root(*map(float, root)) if root.size else spec.target_scale or AS_GIVEN
+        units = Units(mean, scale, location, unit, of_targets)
         if not set(levels := tuple(learned["levels_"])) <= set(range(rows.X.shape[1])):
             raise ValueError(f"levels_ of result must be numbers of its inputs, got {list(levels)}")
         data = result["constant_data"].to_dataset()
@@ -382,6 +393,7 @@ class BayesianSVR(TargetPredictions, SavedEstimator, RegressorMixin, BaseEstimat
             "beta_": fit.model.beta,
             "kernel_": columns.name_of(kernel),
             "noise_": fit.model.noise,
+            "target_scale_": np.array(astuple(fit.units.target_scale), dtype=np.float64),
             "levels_": np.array(fit.model.levels, dtype=np.intp),
             "outliers_": fit.outliers,
             "neighbours_": fit.neighbours,
@@ -408,7 +420,7 @@ class BayesianSVR(TargetPredictions, SavedEstimator, RegressorMixin, BaseEstimat
         """Log evidence of the targets at the optimum of the hyperparameters; reading it solves blocks."""
         fit = self._alone("log_evidence_ is", AttributeError)
         with self._local().threads():
-            return float(fit.fitted.at_optimum - fit.rows.n_exact * np.log(fit.units.unit))
+            return fit.log_evidence
 
     @property
     def dual_coef_(self) -> Array:

@@ -51,7 +51,7 @@ class TargetPredictions(OfStandardModel, CentralIntervals):
         ValueError
             If ``return_std`` is used in a model of log y, where it may be infinite.
         """
-        if return_std and self._checked().units.logarithm:
+        if return_std and self._checked().units.target_scale.is_log:
             raise ValueError("return_std must be False with log_targets=True: predict_quantiles gives the spread")
         found = self._predictive(X, diagonal, moments=return_std)
         mean = self._centre(found)
@@ -114,12 +114,13 @@ class TargetPredictions(OfStandardModel, CentralIntervals):
         (True, ['function', 'hyperparameters', 'noise', 'total'])
         """
         found = self.predict_distribution(X, diagonal)
-        found = found.log if found.logarithm else found
-        between, given = found.unit**2 * np.stack(found.variances_of_f())
-        total = found.var()
+        on_scale = found.modelled
+        between, given = found.unit**2 * np.stack(on_scale.variances_of_f())
+        total = on_scale.var()
         noise = np.maximum(total - between - given, 0.0)
         parts = {"function": given, "hyperparameters": between, "noise": noise, "total": total}
-        return np.sqrt(pd.DataFrame(parts, index=index_of(X)))
+        shares = np.sqrt(pd.DataFrame(parts, index=index_of(X)))
+        return shares if found.scale.is_log else shares.mul(found.std() / on_scale.std(), axis=0)
 
     def score(self, X: ArrayLike, y: ArrayLike, sample_weight: ArrayLike | None = None) -> float:
         """Return the coefficient of determination of predictions; for intervals and censored targets, concordance.
@@ -225,7 +226,7 @@ class TargetPredictions(OfStandardModel, CentralIntervals):
         values = None if times is None else self._checked_times(times)
         found = self.predict_distribution(X)
         columns = {target: self._centre(found)}
-        if not self._fit.units.logarithm:
+        if not self._fit.units.target_scale.is_log:
             columns["sd"] = found.std()
         with self._local().threads():
             for side, ends in zip(("lower", "upper"), found.interval(coverage), strict=True):
@@ -236,14 +237,14 @@ class TargetPredictions(OfStandardModel, CentralIntervals):
 
     def _centre(self, found: PredictiveDistribution) -> Array:
         """Return the output of `predict`: the mean, exp of the mean of log y, or with pinball noise the mean of f."""
-        logarithm = self._fit.units.logarithm
-        one = found.log if logarithm else found
+        logarithm = found.scale.is_log
+        one = found.modelled if logarithm else found
         centre = found.moments_of_f()[0] if self._fit.model.noise == "pinball" else one.mean()
         return np.exp(centre) if logarithm else centre
 
     def _checked_times(self, times: ArrayLike) -> Array:
         values = numbers("times", times, ("m",))
-        if self._checked().units.logarithm:
+        if self._checked().units.target_scale.is_log:
             log_of("times", values)  # checks that they are positive
         return values
 

@@ -15,6 +15,7 @@ import xarray as xr
 from numpy.typing import ArrayLike, NDArray
 
 from bsvr_pp.core.arrays import Array, Mask, check_fields, checked_weights, numbers, warn
+from bsvr_pp.inference.prediction.distribution import AS_GIVEN, AsGiven
 from bsvr_pp.model.blocks import mean_and_deviation
 from bsvr_pp.model.priors import Tied, location_and_scale, of_inputs
 
@@ -106,8 +107,12 @@ class TrainingData:
         return merge_rows(X, y, weight) if merge else replace(as_given(X, y), weight=weight)
 
     def in_units(self, units: Units) -> Self:
-        """Return the rows in units of a model, whose targets are logs already."""
+        """Return the rows in units of a model; the targets are on their scale already."""
         return replace(self, X=units.inputs(self.X), y=units.targets(self.y))
+
+    def on_scale(self, scale: AsGiven) -> Self:
+        """Return the rows with exact targets on a scale."""
+        return replace(self, y=scale.forward(self.y))
 
     def dataset(self) -> xr.Dataset:
         """Return the arrays as a group of a result."""
@@ -168,35 +173,35 @@ class IntervalData(TrainingData):
 
 @dataclass(frozen=True, slots=True)
 class Units:
-    """Location and unit of the inputs (d,) and of the targets, or of their logs, for the rows of a model."""
+    """Location and unit of the inputs (d,) and of the targets on their scale, for the rows of a model."""
 
     mean: Array
     scale: Array
     location: float = 0.0
     unit: float = 1.0
-    logarithm: bool = False
+    target_scale: AsGiven = AS_GIVEN
 
     @classmethod
-    def of(cls, rows: TrainingData, tied: Tied, *, targets: bool = False, logarithm: bool = False) -> Self:
+    def of(cls, rows: TrainingData, tied: Tied, *, targets: bool = False, target_scale: AsGiven = AS_GIVEN) -> Self:
         """Return means and standard deviations of the inputs, and of ``targets`` a location and scale."""
         of_targets = location_and_scale(rows.y, rows.weight) if targets else (0.0, 1.0)
         if tied == ():  # rows of a kernel matrix
-            return cls(np.zeros(rows.X.shape[1]), np.ones(rows.X.shape[1]), *of_targets, logarithm)
+            return cls(np.zeros(rows.X.shape[1]), np.ones(rows.X.shape[1]), *of_targets, target_scale)
         mean, deviation = mean_and_deviation(rows.X, rows.weight)
-        return cls(mean, width_of_tied(deviation, tied), *of_targets, logarithm)
+        return cls(mean, width_of_tied(deviation, tied), *of_targets, target_scale)
 
     def inputs(self, X: Array) -> Array:
         """Return inputs in these units."""
         return np.asarray((X - self.mean) / self.scale)
 
     def targets(self, y: Array) -> Array:
-        """Return targets, or their logs, in these units."""
+        """Return targets that are on their scale in these units."""
         return np.asarray((y - self.location) / self.unit)
 
     @property
     def of_targets(self) -> dict[str, Any]:
         """Units of the targets of a `PredictiveDistribution`."""
-        return {"location": self.location, "unit": self.unit, "logarithm": self.logarithm}
+        return {"location": self.location, "unit": self.unit, "scale": self.target_scale}
 
 
 def merge_rows(X: Array, y: Array, sample_weight: ArrayLike | None) -> TrainingData:

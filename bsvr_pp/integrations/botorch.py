@@ -7,7 +7,6 @@ k(x, x_i)·a_i to the prior mean instead. Nearly all errors are raised before Bo
 
 from __future__ import annotations
 
-from dataclasses import astuple
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -19,6 +18,7 @@ from bsvr_pp.core.arrays import Array
 from bsvr_pp.estimators.svr import BayesianSVR
 from bsvr_pp.inference.fitted import read_fitted
 from bsvr_pp.inference.monotone import GivenSlopes
+from bsvr_pp.inference.prediction.distribution import AS_GIVEN
 from bsvr_pp.inference.result import is_mode
 from bsvr_pp.model.gp import localize
 from bsvr_pp.model.reader import read_model
@@ -72,10 +72,11 @@ def to_botorch(fitted: BayesianSVR | xr.DataTree, model: pm.Model | None = None)
     if isinstance(fitted, BayesianSVR) and model is None:
         fit = fitted._alone("a model of BoTorch is")
         problem, found, mode = fit.problem, fit.fitted, False
-        centre, width, location, unit, logarithm = astuple(fit.units)
+        units, scale = fit.units, fit.units.target_scale
+        centre, width, location, unit = units.mean, units.scale, units.location, units.unit
     elif isinstance(fitted, xr.DataTree):
         problem = read_model(model)
-        found, logarithm, mode = read_fitted(problem, fitted), False, is_mode(fitted)
+        found, scale, mode = read_fitted(problem, fitted), AS_GIVEN, is_mode(fitted)
         centre, width, location, unit = np.zeros(problem.n_inputs), np.ones(problem.n_inputs), 0.0, 1.0
     else:
         raise TypeError(f"fitted must be a BayesianSVR, or a result of bp.fit with its model, got {fitted!r}")
@@ -86,7 +87,8 @@ def to_botorch(fitted: BayesianSVR | xr.DataTree, model: pm.Model | None = None)
         (mode, "only the mode of f", "fit by mean field"),
         (problem.blocks.several, "blocks of rows", "use blocks=None"),
         (isinstance(problem, GivenSlopes), "inputs in which f is monotone", "fit without monotone"),
-        (logarithm, "log_targets=True", "fit the logarithms as targets"),
+        (scale.is_log, "log_targets=True", "fit the logarithms as targets"),
+        (scale != AS_GIVEN, "roots of the targets", "use warping=False"),
         (bool(problem.ends.cutpoints or problem.loss.targets.values), "classes", "use real targets"),
         (noise.n_points is not None, "noise with a value for each training point", "give it numbers"),
         (problem.composite is not None, "a sum of processes", "add the kernels of one process"),

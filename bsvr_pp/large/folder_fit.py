@@ -22,6 +22,7 @@ from bsvr_pp.estimators.base import LocalBlocks, blocks_from, seeded
 from bsvr_pp.estimators.matrices import is_matrix
 from bsvr_pp.estimators.regression_fit import RegressionSpec, warn_of_few_values
 from bsvr_pp.estimators.svr import BayesianSVR
+from bsvr_pp.inference.prediction.distribution import LOGARITHM
 from bsvr_pp.inference.prediction.neighbours import solved_rows
 from bsvr_pp.inference.protocol import IntegratesLatent, warn_unconverged
 from bsvr_pp.inference.search.at_size import search_in_blocks
@@ -172,7 +173,7 @@ def _run_stages(
     """Run all stages whose files are missing."""
     try:
         if "data" not in work or not all_whole(work.folder / "inputs.npy", work.folder / "targets.npy"):
-            work["data"] = encode(source, work.folder, rows=local.rows, log_targets=spec.logarithm)
+            work["data"] = encode(source, work.folder, rows=local.rows, log_targets=spec.target_scale == LOGARITHM)
     except ValueError:
         shutil.rmtree(work.folder)
         raise
