@@ -27,7 +27,7 @@ from bsvr_pp import approximations, classification, losses
 from bsvr_pp.core import approximations as core_approximations
 from bsvr_pp.core.approximations.mean_field import nearest_moments
 from bsvr_pp.core.approximations.smc import Annealing
-from bsvr_pp.inference.prediction.distribution import AS_GIVEN, LOGARITHM
+from bsvr_pp.inference.prediction.distribution import LOGARITHM, UNSCALED
 from bsvr_pp.inference.prediction.neighbours import NoiseScales
 from bsvr_pp.integrations.botorch import to_botorch
 from bsvr_pp.model.blocks import Blocks
@@ -1492,7 +1492,7 @@ def regression():
 def changed(log_targets=False, **state):
     """The regression with another fitted state."""
     svr, fit = copy(regression()), regression()._fit
-    units = replace(fit.units, target_scale=LOGARITHM if log_targets else AS_GIVEN)
+    units = replace(fit.units, target_scale=LOGARITHM if log_targets else UNSCALED)
     svr._fit = replace(fit, units=units, found=replace(fit.fitted, **state))
     return svr
 

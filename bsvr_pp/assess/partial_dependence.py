@@ -25,7 +25,7 @@ from bsvr_pp.core.arrays import Array, ModelError, Rows, check_count, check_name
 from bsvr_pp.inference.budget import check_memory
 from bsvr_pp.inference.fitted import components
 from bsvr_pp.inference.prediction.component import Component
-from bsvr_pp.inference.prediction.distribution import AS_GIVEN, mixed
+from bsvr_pp.inference.prediction.distribution import UNSCALED, mixed
 from bsvr_pp.inference.result import check_match, check_result, is_mode
 from bsvr_pp.model.reader import read_model
 from bsvr_pp.tables.columns import Dates, Words, kind_of, place_of, table_of, times_of
@@ -157,7 +157,7 @@ def effect(
     alone = mean[k : k * len(of_row)].reshape(-1, k)
     curves = {f"row {row}": curve for row, curve in zip(chosen[single], alone, strict=True)}
     band = {"mean": mean[:k], "lower": mean[:k] - reach, "upper": mean[:k] + reach}
-    scale = getattr(fitted, "_scale_of_f", AS_GIVEN)
+    scale = getattr(fitted, "_scale_of_f", UNSCALED)
     out = pd.DataFrame({name: scale.inverse(values) for name, values in (band | curves).items()}, index)
     out.insert(1, "sd", sd[:k] * scale.stretch(mean[:k]))
     if values == default[0]:

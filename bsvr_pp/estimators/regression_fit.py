@@ -37,7 +37,7 @@ from bsvr_pp.inference.fitted import Fitted, fitted_at
 from bsvr_pp.inference.integrated import BY_DRAWS, Integrated
 from bsvr_pp.inference.monotone import ALLOWED, SMOOTH_KERNELS, GivenSlopes, Slopes, solve_monotone
 from bsvr_pp.inference.prediction.component import Component, mixture_of
-from bsvr_pp.inference.prediction.distribution import AS_GIVEN, LOGARITHM, AsGiven, PredictiveDistribution, Root
+from bsvr_pp.inference.prediction.distribution import LOGARITHM, UNSCALED, PredictiveDistribution, Root, Unscaled
 from bsvr_pp.inference.prediction.neighbours import (
     Cavities,
     NoiseScales,
@@ -87,7 +87,7 @@ class RegressionSpec:
     local: LocalBlocks
     set_aside: bool
     noise_scales: bool
-    target_scale: AsGiven | None  # None is chosen by the rows
+    target_scale: Unscaled | None  # None is chosen by the rows
     warping: bool
     integrate: bool = False  # out the hyperparameters of few rows
     monotone: Directions = NO_DIRECTIONS
@@ -297,7 +297,7 @@ class _Rounds:
         slopes = spec.slopes(columns)
         method = cast(Method, spec.method.latent) if isinstance(spec.method, Integrates) else spec.method
         latent = cast(Method, method.latent) if isinstance(method, Samples) else method
-        units = Units.of(rows, spec.model.tied, targets=True, target_scale=spec.target_scale or AS_GIVEN)
+        units = Units.of(rows, spec.model.tied, targets=True, target_scale=spec.target_scale or UNSCALED)
         model = spec.model.suited(rows.in_units(units), warping=spec.warping, automatic=spec.automatic)
         if slopes is not None:  # the effect of a level has no slope
             model = replace(model, levels=tuple(k for k in model.levels if not slopes.signs[k]))
@@ -459,7 +459,7 @@ def _fit_alone(rows: TrainingData, spec: RegressionSpec, columns: Columns, rng: 
         if (root := spec.root_of(rows)) is None:
             return _fit_on_scale(rows, spec, columns, rng)
         some = rows.taken(np.isin(np.arange(len(rows.y)), np.random.default_rng(0).permutation(len(rows.y))[:_TRIED]))
-        scales = AS_GIVEN, root
+        scales = UNSCALED, root
         begun = [_begun(some.on_scale(scale), replace(spec, target_scale=scale), columns, rng) for scale in scales]
         as_given, with_root = (fit.log_evidence for fit in begun)
         chosen = int(with_root > as_given + _SURE)

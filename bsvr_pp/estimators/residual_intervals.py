@@ -169,7 +169,7 @@ class ResidualIntervals(HoldsFit, CentralIntervals, MetaEstimatorMixin, Regresso
         targets = given.astype(np.float64)
         regressor = SVR() if self.estimator is None else self.estimator
         times = checked_weights(sample_weight, len(targets))
-        weighted = self._takes_weights(regressor, sample_weight) and sample_weight is not None
+        weighted = self._takes_weights(regressor, sample_weight)
         rows = merge_rows(inputs, targets, times if weighted else None)
         check_varies("y", rows.y)
         seen = _as_seen(clone(regressor), X, inputs, columns)
@@ -218,13 +218,14 @@ class ResidualIntervals(HoldsFit, CentralIntervals, MetaEstimatorMixin, Regresso
         return MetadataRouter(owner=self).add_self_request(self).add(estimator=regressor, method_mapping=mapping)
 
     def _takes_weights(self, regressor: BaseEstimator, given: ArrayLike | None) -> bool:
-        """Return whether weights are passed to the regressor: if it takes, or under routing requests them."""
-        if get_config()["enable_metadata_routing"] and given is not None:
+        """Return whether weights are passed to the regressor: if given, or under routing if it requests them."""
+        if given is None:
+            return False
+        if get_config()["enable_metadata_routing"]:
             return "sample_weight" in process_routing(self, "fit", sample_weight=given)["estimator"]["fit"]
-        takes = has_fit_parameter(regressor, "sample_weight")
-        if given is not None and not takes:
+        if not has_fit_parameter(regressor, "sample_weight"):
             raise ValueError(f"estimator must take sample_weight in its fit, got {regressor!r}")
-        return bool(takes)
+        return True
 
     def _splits(
         self, inputs: Array, targets: Array, times: Array, rows: TrainingData

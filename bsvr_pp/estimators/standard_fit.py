@@ -29,7 +29,7 @@ from bsvr_pp.inference.fit import fit
 from bsvr_pp.inference.fitted import Fitted, fitted_draws, light, read_fitted
 from bsvr_pp.inference.monotone import GivenSlopes, Slopes
 from bsvr_pp.inference.prediction.component import Component
-from bsvr_pp.inference.prediction.distribution import AS_GIVEN, AsGiven
+from bsvr_pp.inference.prediction.distribution import UNSCALED, Unscaled
 from bsvr_pp.inference.protocol import Integrates, Method, Options, Samples
 from bsvr_pp.inference.result import blocks_of
 from bsvr_pp.inference.search.at_size import AtSize, Stage, cut, search_in_blocks
@@ -338,10 +338,10 @@ class OfStandardModel(HoldsFit):
         return {name: (x, z) for name, x, z in zip(names, given.T, scaled.T, strict=True)}
 
     @property
-    def _scale_of_f(self) -> AsGiven:
+    def _scale_of_f(self) -> Unscaled:
         """The scale of f; of logarithms f is shown itself."""
         scale = self._fit.units.target_scale
-        return AS_GIVEN if scale.is_log else scale
+        return UNSCALED if scale.is_log else scale
 
     def _sums_of_f(self, X: ArrayLike, weights: sparray) -> tuple[Array, list[tuple[Array, Array]]]:
         """Return shares of the members, and moments of sparse weights (k, m) times f at X, in units of the targets."""

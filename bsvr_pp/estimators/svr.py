@@ -50,7 +50,7 @@ from bsvr_pp.estimators.validation import (
     targets_of,
 )
 from bsvr_pp.inference.approximate import MeanField
-from bsvr_pp.inference.prediction.distribution import AS_GIVEN, LOGARITHM, Root
+from bsvr_pp.inference.prediction.distribution import LOGARITHM, UNSCALED, Root
 from bsvr_pp.inference.protocol import Method, Options, Samples
 from bsvr_pp.inference.result import hyperparameters_of
 from bsvr_pp.methods import method_of
@@ -348,7 +348,7 @@ class BayesianSVR(TargetPredictions, SavedEstimator, RegressorMixin, BaseEstimat
             local,
             self.outliers == "set_aside",
             bool(self.noise_scales),
-            LOGARITHM if self.log_targets else None if self.warping and scaled else AS_GIVEN,
+            LOGARITHM if self.log_targets else None if self.warping and scaled else UNSCALED,
             bool(self.warping),
             self.inference == "auto",
             monotone,
@@ -363,7 +363,7 @@ class BayesianSVR(TargetPredictions, SavedEstimator, RegressorMixin, BaseEstimat
         root = numbers("target_scale_ of result", learned["target_scale_"])
         if root.shape not in ((0,), (3,)):
             raise ValueError(f"target_scale_ of result must be no numbers or three, got the shape {root.shape}")
-        of_targets = Root(*map(float, root)) if root.size else spec.target_scale or AS_GIVEN
+        of_targets = Root(*map(float, root)) if root.size else spec.target_scale or UNSCALED
         units = Units(mean, scale, location, unit, of_targets)
         if not set(levels := tuple(learned["levels_"])) <= set(range(rows.X.shape[1])):
             raise ValueError(f"levels_ of result must be numbers of its inputs, got {list(levels)}")

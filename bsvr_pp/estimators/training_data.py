@@ -15,7 +15,7 @@ import xarray as xr
 from numpy.typing import ArrayLike, NDArray
 
 from bsvr_pp.core.arrays import Array, Mask, check_fields, checked_weights, numbers, warn
-from bsvr_pp.inference.prediction.distribution import AS_GIVEN, AsGiven
+from bsvr_pp.inference.prediction.distribution import UNSCALED, Unscaled
 from bsvr_pp.model.blocks import mean_and_deviation
 from bsvr_pp.model.priors import Tied, location_and_scale, of_inputs
 
@@ -110,7 +110,7 @@ class TrainingData:
         """Return the rows in units of a model; the targets are on their scale already."""
         return replace(self, X=units.inputs(self.X), y=units.targets(self.y))
 
-    def on_scale(self, scale: AsGiven) -> Self:
+    def on_scale(self, scale: Unscaled) -> Self:
         """Return the rows with exact targets on a scale."""
         return replace(self, y=scale.forward(self.y))
 
@@ -179,10 +179,10 @@ class Units:
     scale: Array
     location: float = 0.0
     unit: float = 1.0
-    target_scale: AsGiven = AS_GIVEN
+    target_scale: Unscaled = UNSCALED
 
     @classmethod
-    def of(cls, rows: TrainingData, tied: Tied, *, targets: bool = False, target_scale: AsGiven = AS_GIVEN) -> Self:
+    def of(cls, rows: TrainingData, tied: Tied, *, targets: bool = False, target_scale: Unscaled = UNSCALED) -> Self:
         """Return means and standard deviations of the inputs, and of ``targets`` a location and scale."""
         of_targets = location_and_scale(rows.y, rows.weight) if targets else (0.0, 1.0)
         if tied == ():  # rows of a kernel matrix

@@ -18,7 +18,7 @@ from bsvr_pp.core.arrays import Array
 from bsvr_pp.estimators.svr import BayesianSVR
 from bsvr_pp.inference.fitted import read_fitted
 from bsvr_pp.inference.monotone import GivenSlopes
-from bsvr_pp.inference.prediction.distribution import AS_GIVEN
+from bsvr_pp.inference.prediction.distribution import UNSCALED
 from bsvr_pp.inference.result import is_mode
 from bsvr_pp.model.gp import localize
 from bsvr_pp.model.reader import read_model
@@ -76,7 +76,7 @@ def to_botorch(fitted: BayesianSVR | xr.DataTree, model: pm.Model | None = None)
         centre, width, location, unit = units.mean, units.scale, units.location, units.unit
     elif isinstance(fitted, xr.DataTree):
         problem = read_model(model)
-        found, scale, mode = read_fitted(problem, fitted), AS_GIVEN, is_mode(fitted)
+        found, scale, mode = read_fitted(problem, fitted), UNSCALED, is_mode(fitted)
         centre, width, location, unit = np.zeros(problem.n_inputs), np.ones(problem.n_inputs), 0.0, 1.0
     else:
         raise TypeError(f"fitted must be a BayesianSVR, or a result of bp.fit with its model, got {fitted!r}")
@@ -88,7 +88,7 @@ def to_botorch(fitted: BayesianSVR | xr.DataTree, model: pm.Model | None = None)
         (problem.blocks.several, "blocks of rows", "use blocks=None"),
         (isinstance(problem, GivenSlopes), "inputs in which f is monotone", "fit without monotone"),
         (scale.is_log, "log_targets=True", "fit the logarithms as targets"),
-        (scale != AS_GIVEN, "roots of the targets", "use warping=False"),
+        (scale != UNSCALED, "roots of the targets", "use warping=False"),
         (bool(problem.ends.cutpoints or problem.loss.targets.values), "classes", "use real targets"),
         (noise.n_points is not None, "noise with a value for each training point", "give it numbers"),
         (problem.composite is not None, "a sum of processes", "add the kernels of one process"),

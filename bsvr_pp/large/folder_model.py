@@ -39,7 +39,7 @@ from bsvr_pp.estimators.training_data import TrainingData, Units
 from bsvr_pp.estimators.validation import Columns, encoded
 from bsvr_pp.inference.approximate import solve_at
 from bsvr_pp.inference.prediction.component import Component, Member, component, mixture_of
-from bsvr_pp.inference.prediction.distribution import AS_GIVEN, CHUNK, PredictiveDistribution
+from bsvr_pp.inference.prediction.distribution import CHUNK, UNSCALED, PredictiveDistribution
 from bsvr_pp.inference.prediction.neighbours import (
     NoiseScales,
     few,
@@ -309,7 +309,7 @@ class FolderModel(TargetPredictions):
         mean, scale = (numbers(f"{each} of {name}", data[each], (len(self.names),)) for each in _DATA[5:7])
         location, unit = (float(numbers(f"{each} of {name}", data[each], ())) for each in _DATA[7:9])
         check_positive(f"scale and unit of {name}", np.append(scale, unit))
-        units = Units(mean, scale, location, unit, self._spec.target_scale or AS_GIVEN)
+        units = Units(mean, scale, location, unit, self._spec.target_scale or UNSCALED)
         point = {each: numbers(f"{each} of {name}", value) for each, value in record["point"].items()}
         self._stored = stored = StoredRows.opened(path, record["files"])
         if stored.size.sum() != data["rows"]:

@@ -5,7 +5,7 @@ import pytest
 from sklearn.base import clone
 
 import bsvr_pp as bp
-from bsvr_pp.inference.prediction.distribution import AS_GIVEN, PredictiveDistribution, Root
+from bsvr_pp.inference.prediction.distribution import UNSCALED, PredictiveDistribution, Root
 from bsvr_pp.losses import absolute, gaussian, soft_insensitive
 
 RNG = np.random.default_rng(0)
@@ -51,7 +51,7 @@ def test_moments_are_those_of_the_density(noise, end):
 
 def test_skewed_targets_are_on_the_scale_with_more_evidence(fitted):
     plain = bp.BayesianSVR(restarts=1, warping=False, random_state=0).fit(X, SKEWED)
-    assert plain._fit.units.target_scale == AS_GIVEN
+    assert plain._fit.units.target_scale == UNSCALED
     assert fitted.target_scale_[1] == SKEWED.min()
     assert fitted.log_evidence_ > plain.log_evidence_ + 10.0
     new = np.random.default_rng(1).uniform(-2.0, 2.0, (500, 2))
@@ -72,7 +72,9 @@ def test_mirrored_targets_have_mirrored_predictions(fitted):
     assert np.isclose(scaled.log_evidence_, fitted.log_evidence_ - 120.0 * np.log(100.0), atol=1e-4)
 
 
-@pytest.mark.parametrize("y", [ROOTS, np.round(ROOTS), np.where(X[:, 0] > 1.0, SKEWED, 1.0)], ids=["even", "few", "equal"])
+@pytest.mark.parametrize(
+    "y", [ROOTS, np.round(ROOTS), np.where(X[:, 0] > 1.0, SKEWED, 1.0)], ids=["even", "few", "equal"]
+)
 def test_other_targets_are_as_given(y):
     assert clone(bp.BayesianSVR(restarts=1, random_state=0)).fit(X, y).target_scale_.size == 0
 

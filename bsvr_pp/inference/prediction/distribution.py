@@ -32,7 +32,7 @@ _BEYOND = 1e-9  # probability of targets there from which moments are integrals
 
 
 @dataclass(frozen=True, slots=True)
-class AsGiven:
+class Unscaled:
     """The targets as they are. Each scale is an increasing function g of the targets, which f + noise describes."""
 
     of: ClassVar[str] = ""
@@ -61,7 +61,7 @@ class AsGiven:
         return of.location + of.unit * mean, of.unit**2 * variance
 
 
-class Logarithm(AsGiven):
+class Logarithm(Unscaled):
     """The logarithms of positive targets."""
 
     __slots__ = ()
@@ -92,7 +92,7 @@ class Logarithm(AsGiven):
 
 
 @dataclass(frozen=True, slots=True)
-class Root(AsGiven):
+class Root(Unscaled):
     """Square roots of the distances from one end of the targets, linear beyond this end, for symmetric noise.
 
     The slope is 1 at the ``middle``, so that small differences there are in the unit of the targets. With u = offset +
@@ -138,17 +138,36 @@ class Root(AsGiven):
         return np.asarray(np.maximum(self._root(z), self._least**0.5) / self._at_middle**0.5)
 
     def moments(self, of: PredictiveDistribution) -> tuple[Array, Array]:
-        """Return mean and variance (n,): with x = s·(g - middle) the target is s·(x + x²/4u₀) from the middle."""
-        centre, variance, third, fourth = of._moments_of_modelled()
-        x, c = self._sign * (centre - self.middle), 0.25 / self._at_middle
+        """Return mean and variance (n,): with x = s·(g - middle) the target is middle + s·(x + x²/4u₀)."""
+        (centre, variance), (third, fourth) = of._mean_variance, of._higher_moments()
+        x, c = self._sign * (of.location + of.unit * centre - self.middle) / of.unit, 0.25 * of.unit / self._at_middle
         slope = 1.0 + 2.0 * c * x
-        mean = self.middle + self._sign * (x + c * (variance + x**2))
+        mean = self.middle + self._sign * of.unit * (x + c * (variance + x**2))
         spread = slope**2 * variance + 2.0 * slope * c * self._sign * third + c**2 * (fourth - variance**2)
+        spread *= of.unit**2
         edge = self.middle + 2.0 * self._sign * (np.sqrt(self._at_middle * self._least) - self._at_middle)
-        below = of.modelled.cdf(edge)
-        if (linear := np.flatnonzero((below if self._sign > 0.0 else 1.0 - below) > _BEYOND)).size:
-            mean[linear], spread[linear] = of[linear]._moments_by_integrals()
+        edge = (edge - of.location) / of.unit
+        linear = np.flatnonzero(of._tail(np.full(len(of), edge), upper_tail=self._sign < 0.0) > _BEYOND)
+        if linear.size:
+            shift, square = self._of_linear(of[linear], edge, mean[linear])
+            mean[linear] += shift
+            spread[linear] += square - shift**2
         return mean, spread
+
+    def _of_linear(self, of: PredictiveDistribution, edge: float, mean: Array) -> tuple[Array, Array]:
+        """Return changes of E[y] and E[(y - mean)²] by targets beyond the edge, which a root moves by -s·τ²/4u₀ less.
+
+        Here τ is the distance of g from the edge. The mean of a G(τ) with G(0) = 0 is ∫ G'(τ)·P(beyond τ) dτ.
+        """
+        means, variances = of._of_components
+        far = (self._sign * (edge - means) + _REACH * np.sqrt(variances)).max(axis=0)
+        t, c = far * NODES[:, None] ** 2, 0.25 / self._at_middle
+        beyond = of._tail(edge - self._sign * t, upper_tail=self._sign < 0.0)
+        measure = of.unit * beyond * far * (2.0 * NODES * WEIGHTS)[:, None]
+        tau, x = of.unit * t, self._sign * (of.location + of.unit * edge - self.middle) - of.unit * t
+        root, slope = x + c * x**2 - self._sign * (mean - self.middle), -(1.0 + 2.0 * c * x)
+        square = -2.0 * slope * c * tau**2 - 4.0 * root * c * tau + 4.0 * c**2 * tau**3
+        return -self._sign * (measure * 2.0 * c * tau).sum(axis=0), (measure * square).sum(axis=0)
 
     @property
     def _least(self) -> float:
@@ -161,7 +180,7 @@ class Root(AsGiven):
         return (0.5 * self._sign * (z - self.middle) + self._at_middle) / self._at_middle**0.5
 
 
-AS_GIVEN, LOGARITHM = AsGiven(), Logarithm()
+UNSCALED, LOGARITHM = Unscaled(), Logarithm()
 
 
 @shared
@@ -184,7 +203,7 @@ class PredictiveDistribution:
         Noise of each component, all of one loss.
     location, unit : float
         Location and unit of the targets on their scale.
-    scale : AsGiven, Logarithm or Root
+    scale : Unscaled, Logarithm or Root
         Function of the targets that f + noise describes.
     joint : callable, optional
         Function from a number of draws and a Generator to f + noise (draws, n) at all rows together. It is not pickled.
@@ -204,7 +223,7 @@ class PredictiveDistribution:
     noises: tuple[NoiseModel, ...]
     location: float = 0.0
     unit: float = 1.0
-    scale: AsGiven = AS_GIVEN
+    scale: Unscaled = UNSCALED
     joint: Callable[[int, np.random.Generator], Array] | None = None
     offsets: Array | float = 0.0
 
@@ -232,17 +251,17 @@ class PredictiveDistribution:
         """The distribution of the function, without the noise; of log y if the logarithm was modelled."""
         noises = tuple(gaussian(C=1.0 / np.maximum(variance, _POINT)) for variance in self.variances)
         given: dict[str, Any] = {"means": self.means - self.offsets, "variances": np.zeros_like(self.variances)}
-        scale = AS_GIVEN if self.scale.is_log else self.scale
+        scale = UNSCALED if self.scale.is_log else self.scale
         return replace(self, **given, noises=noises, scale=scale, joint=None, offsets=0.0)
 
     @cached_property
     def modelled(self) -> PredictiveDistribution:
         """The distribution of the target on its scale, such as of its logarithm."""
-        return replace(self, scale=AS_GIVEN)
+        return replace(self, scale=UNSCALED)
 
     def moments_of_f(self) -> tuple[Array, Array]:
         """Return mean and standard deviation (n,) of the function, without the noise; `latent` is its distribution."""
-        if self.latent.scale != AS_GIVEN:
+        if self.latent.scale != UNSCALED:
             return self.latent.mean(), self.latent.std()
         mean, variance = self.mean_and_variance_of_f()
         return self.location + self.unit * mean, self.unit * np.sqrt(variance)
@@ -369,12 +388,10 @@ class PredictiveDistribution:
             raise ValueError(f"y must be positive where the logarithm was modelled, got {targets.min()}")
         if not targets.size:
             return np.zeros(targets.shape)
-        cdfs = self._cdfs(3 * NODES.size * targets.size)
+        count = 3 * NODES.size * targets.size
+        cdfs = [interpolated_cdf(noise, v, count) for noise, v in zip(self.noises, self.variances, strict=True)]
         found = self._at(targets, partial(PredictiveDistribution._crps, cdfs=cdfs), inf, inf)
         return np.where(self.mean() < inf, found, inf) if self.scale.is_log else found  # it diverges without a mean
-
-    def _cdfs(self, count: int) -> list[Cdf | None]:
-        return [interpolated_cdf(noise, v, count) for noise, v in zip(self.noises, self.variances, strict=True)]
 
     def to_frame(self, quantiles: Sequence[float] = QUANTILES) -> pd.DataFrame:
         """Return a table with a row for each input: mean, standard deviation, and quantiles, named by their levels."""
@@ -433,41 +450,6 @@ class PredictiveDistribution:
 
     def _crps(self, z: Array, cdfs: Sequence[Cdf | None]) -> Array:
         """Return the CRPS of the target at f + noise = z (n,), in the unit of the target."""
-        F, places, measure = self._quadrature(z, cdfs)
-        terms = np.stack([-(F[0] ** 2), (1.0 - F[1]) ** 2, 2.0 * F[2] - 1.0])
-        return np.asarray((measure * terms * self.scale.stretch(places)).sum(axis=(0, 1)))
-
-    @cached_property
-    def _moments(self) -> tuple[Array, Array]:
-        return self.scale.moments(self)
-
-    def _moments_of_modelled(self) -> tuple[Array, Array, Array, Array]:
-        """Return mean and second to fourth central moment (n,) of the target on its scale, for symmetric noise."""
-        mean, variance = self._mean_variance
-        of_noise = self._of_each([each.variance for each in self.noises])
-        fourth = self._of_each([_fourth_moment(each) for each in self.noises])
-        (centres, spread), w = self._of_components, self.weights
-        d = centres - mean
-        third = (w * d * (d**2 + 3.0 * spread)).sum(axis=0)
-        fourth = fourth + 3.0 * self.variances * (self.variances + 2.0 * of_noise)
-        fourth = (w * (d**4 + 6.0 * d**2 * spread + fourth)).sum(axis=0)
-        return self.location + self.unit * mean, self.unit**2 * variance, self.unit**3 * third, self.unit**4 * fourth
-
-    def _moments_by_integrals(self) -> Array:
-        """Mean and variance (2, n) of the target by integrals of 1[z > c] - F(z), with the mean c of f + noise."""
-        cdfs = self._cdfs(3 * NODES.size * len(self))
-
-        def of_rows(rows: PredictiveDistribution, z: Array) -> Array:
-            F, places, measure = rows._quadrature(z, cdfs)
-            centre, y = self._in_units(z), self.scale.inverse(places)
-            terms = measure * np.stack([F[0], 1.0 - F[1], -np.ones_like(F[2])]) * self.scale.stretch(places)
-            first, second = terms.sum(axis=(0, 1)), 2.0 * (terms * (y - centre)).sum(axis=(0, 1))
-            return np.stack([centre + first, np.maximum(second - first**2, 0.0)])
-
-        return _in_chunks(lambda at: of_rows(self[at], self._mean_variance[0][at]), len(self))
-
-    def _quadrature(self, z: Array, cdfs: Sequence[Cdf | None]) -> tuple[Array, Array, Array]:
-        """Return cdf, places on the scale, and measures at nodes (3, k, n) from a centre to both ends and to z (n,)."""
         means, variances = self._of_components
         deviations = np.sqrt(variances)
         reach = _REACH * deviations
@@ -480,8 +462,22 @@ class PredictiveDistribution:
         each = zip(self.weights, cdfs, self.noises, self.means, self.variances, strict=True)
         of_each = (w * (cdf or noise.predictive_cdf)(places, m, v) for w, cdf, noise, m, v in each)
         F = sum(of_each, np.zeros_like(places))
-        measure = self.unit * scale * WEIGHTS[:, None] * width * np.cosh(t)
-        return F, self.location + self.unit * places, measure
+        terms = width * np.stack([-(F[0] ** 2), (1.0 - F[1]) ** 2, 2.0 * F[2] - 1.0]) * np.cosh(t)
+        terms *= self.scale.stretch(self.location + self.unit * places)
+        return self.unit * scale * (WEIGHTS[:, None] * terms).sum(axis=(0, 1))
+
+    @cached_property
+    def _moments(self) -> tuple[Array, Array]:
+        return self.scale.moments(self)
+
+    def _higher_moments(self) -> tuple[Array, Array]:
+        """Return third and fourth central moment (n,) of f + symmetric noise."""
+        (means, variances), w = self._of_components, self.weights
+        d, of_f = means - self._mean_variance[0], self.variances
+        of_noise = self._of_each([_fourth_moment(each) for each in self.noises])
+        fourth = of_noise + 3.0 * of_f * (2.0 * variances - of_f)
+        third = w * d * (d**2 + 3.0 * variances)
+        return third.sum(axis=0), (w * (d**4 + 6.0 * d**2 * variances + fourth)).sum(axis=0)
 
     def _draw(self, count: int, rng: np.random.Generator) -> Array:
         """Return draws (count, n) of f + noise, independent between rows."""
