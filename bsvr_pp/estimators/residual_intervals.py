@@ -117,7 +117,7 @@ class ResidualIntervals(HoldsFit, CentralIntervals, MetaEstimatorMixin, Regresso
     Attributes
     ----------
     estimator_ : regressor
-        The regressor, fitted to all rows.
+        The regressor, fitted to all rows; equal ones are one row with their number as its weight, if it takes weights.
     residuals_ : (n,) array
         Out-of-sample residuals; NaN if no fold tests a row, or its weight is 0.
     test_ : FamilyTest
@@ -176,10 +176,11 @@ class ResidualIntervals(HoldsFit, CentralIntervals, MetaEstimatorMixin, Regresso
         copy = pd.Series(rows.place).groupby(rows.place).cumcount().to_numpy()  # number of each row among equal ones
 
         def fit(weight: Array) -> BaseEstimator:
-            """Fit so many of equal rows as their weight says; one of them with this weight if there are weights."""
+            """Fit one of equal rows with its weight, or as many as the weight says if the regressor takes none."""
             of_each = np.append(weight, 0.0)[rows.place]  # -1 is left out
             used = np.flatnonzero((of_each > 0) & (copy < (1 if weighted else np.rint(of_each))))
-            options = {"sample_weight": of_each[used]} if weighted else {}
+            used = used[np.argsort(rows.place[used])] if weighted else used  # the order of the rows does not count
+            options = {} if not weighted or (of_each[used] == 1).all() else {"sample_weight": of_each[used]}
             return clone(regressor).fit(seen.take(used, axis=0), targets[used], **options)
 
         residuals = np.full(len(targets), np.nan)
@@ -218,14 +219,13 @@ class ResidualIntervals(HoldsFit, CentralIntervals, MetaEstimatorMixin, Regresso
         return MetadataRouter(owner=self).add_self_request(self).add(estimator=regressor, method_mapping=mapping)
 
     def _takes_weights(self, regressor: BaseEstimator, given: ArrayLike | None) -> bool:
-        """Return whether weights are passed to the regressor: if given, or under routing if it requests them."""
-        if given is None:
-            return False
-        if get_config()["enable_metadata_routing"]:
+        """Return whether weights are passed to the regressor: if it takes, or under routing requests them."""
+        if get_config()["enable_metadata_routing"] and given is not None:
             return "sample_weight" in process_routing(self, "fit", sample_weight=given)["estimator"]["fit"]
-        if not has_fit_parameter(regressor, "sample_weight"):
+        takes = has_fit_parameter(regressor, "sample_weight")
+        if given is not None and not takes:
             raise ValueError(f"estimator must take sample_weight in its fit, got {regressor!r}")
-        return True
+        return bool(takes)
 
     def _splits(
         self, inputs: Array, targets: Array, times: Array, rows: TrainingData
