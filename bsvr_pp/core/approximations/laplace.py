@@ -34,6 +34,7 @@ from bsvr_pp.core.arrays import Array, numbers
 from bsvr_pp.core.compiler import MATRIX, VECTOR, compiled, separate
 from bsvr_pp.core.covariance.covariance import Covariance
 from bsvr_pp.core.covariance.sites import factor_sites, pull_back, site_inverse, solve_block
+from bsvr_pp.core.docs import shared
 from bsvr_pp.core.covariance.structure import STRUCTURE, Structure, given_array, product
 from bsvr_pp.core.losses import NoiseModel
 from bsvr_pp.core.losses.factors import is_interval, row_of, site_energy
@@ -54,6 +55,7 @@ Curvature = Literal["exact", "local"]
 
 _EDGE = 1e-13  # relative distance of a from the slope of a linear tail that is a rounding error
 
+@shared
 
 @blockwise
 def laplace(
@@ -92,11 +94,7 @@ def laplace(
     ValueError
         If an argument has the wrong shape or is not finite.
 
-    Examples
-    --------
-    >>> import numpy as np
-    >>> from bsvr_pp.approximations import laplace
-    >>> from bsvr_pp.losses import gaussian
+    <on_arrays>
     >>> posterior = laplace(np.eye(1), [1.0], gaussian(C=1.0))
     >>> bool(np.isclose(posterior.log_evidence, -0.5 * np.log(4 * np.pi) - 0.25))
     True

@@ -21,6 +21,7 @@ from bsvr_pp.core.compiler import VECTOR, compiled, separate
 from bsvr_pp.core.covariance.covariance import Covariance
 from bsvr_pp.core.covariance.sites import solve_block
 from bsvr_pp.core.covariance.structure import STRUCTURE, Structure, add, product
+from bsvr_pp.core.docs import shared
 from bsvr_pp.core.losses import NoiseModel
 from bsvr_pp.core.losses.factors import is_interval, row_of, site_energy
 from bsvr_pp.core.losses.pieces import PIECES, Pieces, energy, row_at, width_of
@@ -57,6 +58,7 @@ class DualSolution(NamedTuple):
     iterations: int
 
 
+@shared
 @blockwise
 def find_mode(K: ArrayLike | Covariance, y: ArrayLike, noise: NoiseModel, *, mean: ArrayLike | None = None) -> Mode:
     """Find the mode of the latent function: support vector regression with the bias in the kernel.
@@ -77,11 +79,7 @@ def find_mode(K: ArrayLike | Covariance, y: ArrayLike, noise: NoiseModel, *, mea
     ValueError
         If the shapes do not fit, or values are not finite, or K is not symmetric.
 
-    Examples
-    --------
-    >>> import numpy as np
-    >>> from bsvr_pp.approximations import find_mode
-    >>> from bsvr_pp.losses import epsilon_insensitive
+    <on_arrays>
     >>> mode = find_mode(np.eye(2), [1.0, 0.05], epsilon_insensitive(C=0.5, epsilon=0.1))
     >>> mode.dual_coef.tolist(), mode.support.tolist()
     ([0.5, 0.0], [2, 0])

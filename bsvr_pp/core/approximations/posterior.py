@@ -28,6 +28,7 @@ from bsvr_pp.core.covariance.covariance import (
     scatter,
 )
 from bsvr_pp.core.covariance.sites import Sites
+from bsvr_pp.core.docs import shared
 from bsvr_pp.core.losses import NoiseModel
 from bsvr_pp.core.losses.pieces import Pieces
 
@@ -122,6 +123,7 @@ def sites_of(found: Outcome) -> Array:
 
 @compiled
 def mark_failed(found: Outcome) -> Outcome:
+@shared
     """Return the same with the value -inf."""
     a, precision, sites, support = found.dual_coef, found.site_precision, found.sites, found.support
     return Outcome(-np.inf, a, precision, sites, support, found.iterations, False, found.gap, found.mismatch)
@@ -200,11 +202,7 @@ class LatentPosterior:
         TypeError
             If noise is not a noise model.
 
-        Examples
-        --------
-        >>> import numpy as np
-        >>> from bsvr_pp.approximations import mean_field
-        >>> from bsvr_pp.losses import gaussian
+        <on_arrays>
         >>> posterior = mean_field(np.eye(2), [1.0, -1.0], gaussian(C=1.0))
         >>> posterior.log_loo([1.0, -1.0], gaussian(C=1.0)).round(6).tolist()
         [-1.515512, -1.515512]
@@ -236,11 +234,7 @@ class LatentPosterior:
         ValueError
             If the shapes do not fit, or something is not a finite number.
 
-        Examples
-        --------
-        >>> import numpy as np
-        >>> from bsvr_pp.approximations import laplace
-        >>> from bsvr_pp.losses import gaussian
+        <on_arrays>
         >>> posterior = laplace(np.eye(2), [1.0, -1.0], gaussian(C=1.0))
         >>> mean, variance = posterior.predict([[0.5, 0.0]], [1.0])
         >>> mean.round(6).tolist(), variance.round(6).tolist()
