@@ -24,7 +24,6 @@ from bsvr_pp.core.approximations.posterior import (
     LatentPosterior,
     Outcome,
     blockwise,
-    check_mode,
     checked_problem,
     from_outcome,
     mark_failed,
@@ -100,8 +99,7 @@ def laplace(
     True
     """
     local = is_local(curvature)
-    check_mode(noise)
-    covariance, residual, offset, pieces = checked_problem(K, y, noise, mean)
+    covariance, residual, offset, pieces = checked_problem(K, y, noise, mean, mode=True)
     begin = np.zeros((2, residual.size)) if start is None else np.array(numbers("start", start, (2, residual.size)))
     found, _ = laplace_value(covariance.structure, residual, pieces, local, begin)
     return from_outcome(covariance, offset, found)
@@ -116,8 +114,7 @@ def laplace_gradient(
     curvature: Curvature = "exact",
 ) -> tuple[float, Gradient]:
     """Compute log evidence and gradient of `laplace` (Chu, Keerthi & Ong 2004, (38)-(40)), for any kernel and loss."""
-    check_mode(noise)
-    covariance, residual, _, pieces = checked_problem(K, y, noise, mean)
+    covariance, residual, _, pieces = checked_problem(K, y, noise, mean, mode=True)
     start = np.zeros((2, residual.size))
     return named_gradient(noise, *laplace_core(covariance.structure, residual, pieces, is_local(curvature), start))
 
@@ -154,7 +151,7 @@ def laplace_value(K: Structure, t: Array, pieces: Pieces, local: bool, start: Ar
     sites = factor_sites(K, precision, np.flatnonzero(precision > 0.0))
     log_evidence -= 0.5 * sites.log_det
     converged = mode.gap <= TOLERANCE and sites.factored
-    return Outcome(log_evidence, a, precision, sites, support, mode.iterations, converged, mode.gap, 0.0), d_log_a
+    return Outcome(a, precision, log_evidence, support, converged, mode.iterations, mode.gap, 0.0, sites), d_log_a
 
 
 @separate(types.Tuple((OUTCOME, GRADIENTS)), STRUCTURE, VECTOR, PIECES, types.boolean, MATRIX)

@@ -216,9 +216,8 @@ def fixed_point(K: Structure, t: Array, pieces: Pieces, target: float, start: Ar
     if not latest:
         sites = factor_sites(K, out_tau, _points(K, out_tau))
     converged = best <= max(target, TOLERANCE)
-    return Outcome(
-        out_value, out_a, out_tau, sites, np.empty(0, dtype=np.int64), sweep, converged, 0.0, best
-    ), out_parameters
+    nothing = np.empty(0, dtype=np.int64)
+    return Outcome(out_a, out_tau, out_value, nothing, converged, sweep, 0.0, best, sites), out_parameters
 
 
 @compiled

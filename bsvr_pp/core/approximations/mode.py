@@ -15,7 +15,7 @@ import numpy as np
 from numba import typeof, types
 from numpy.typing import ArrayLike, NDArray
 
-from bsvr_pp.core.approximations.posterior import blockwise, check_mode, checked_problem
+from bsvr_pp.core.approximations.posterior import blockwise, checked_problem
 from bsvr_pp.core.arrays import Array
 from bsvr_pp.core.compiler import VECTOR, compiled, separate
 from bsvr_pp.core.covariance.covariance import Covariance
@@ -84,8 +84,7 @@ def find_mode(K: ArrayLike | Covariance, y: ArrayLike, noise: NoiseModel, *, mea
     >>> mode.dual_coef.tolist(), mode.support.tolist()
     ([0.5, 0.0], [2, 0])
     """
-    check_mode(noise)
-    covariance, residual, offset, pieces = checked_problem(K, y, noise, mean)
+    covariance, residual, offset, pieces = checked_problem(K, y, noise, mean, mode=True)
     found = mode_core(covariance.structure, residual, pieces, np.zeros(residual.size))
     f = offset + covariance.matvec(found.dual_coef)
     return Mode(found.dual_coef, f, found.support, found.objective, found.gap, found.iterations, found.gap <= TOLERANCE)
