@@ -8,7 +8,7 @@ Curvature "exact" has W_i = d²E_i/df², and integrates a kink with the linear f
 
 from __future__ import annotations
 
-from math import exp, inf, log, log1p, pi, sinh, tanh
+from math import exp, inf, log, log1p, pi, tanh
 from typing import Literal
 
 import numpy as np
@@ -29,12 +29,12 @@ from bsvr_pp.core.approximations.posterior import (
     mark_failed,
     named_gradient,
 )
-from bsvr_pp.core.arrays import Array, numbers
+from bsvr_pp.core.arrays import Array, check_choice, numbers
 from bsvr_pp.core.compiler import MATRIX, VECTOR, compiled, separate
 from bsvr_pp.core.covariance.covariance import Covariance
 from bsvr_pp.core.covariance.sites import factor_sites, pull_back, site_inverse, solve_block
-from bsvr_pp.core.docs import shared
 from bsvr_pp.core.covariance.structure import STRUCTURE, Structure, given_array, product
+from bsvr_pp.core.docs import shared
 from bsvr_pp.core.losses import NoiseModel
 from bsvr_pp.core.losses.factors import is_interval, row_of, site_energy
 from bsvr_pp.core.losses.intervals import mass_gradients
@@ -54,8 +54,8 @@ Curvature = Literal["exact", "local"]
 
 _EDGE = 1e-13  # relative distance of a from the slope of a linear tail that is a rounding error
 
-@shared
 
+@shared
 @blockwise
 def laplace(
     K: ArrayLike | Covariance,
@@ -120,8 +120,7 @@ def laplace_gradient(
 
 
 def is_local(curvature: str) -> bool:
-    if curvature not in ("exact", "local"):
-        raise ValueError(f"curvature must be 'exact' or 'local', got {curvature!r}")
+    check_choice("curvature", curvature, ("exact", "local"))
     return curvature == "local"
 
 
@@ -292,8 +291,6 @@ def _exponential(a: float, low: float, high: float) -> tuple[float, float, float
     y = 0.5 * a * width
     if abs(y) < 1e-3:
         log_shape, langevin = y * y / 6.0, y / 3.0 * (1.0 - y * y / 15.0)
-    elif abs(y) < 1.0:
-        log_shape, langevin = log(sinh(y) / y), 1.0 / tanh(y) - 1.0 / y
     else:
         log_shape = abs(y) + log1p(-exp(-2.0 * abs(y))) - log(2.0 * abs(y))
         langevin = 1.0 / tanh(y) - 1.0 / y

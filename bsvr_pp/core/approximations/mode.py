@@ -103,9 +103,8 @@ _DUAL_SOLUTION = typeof(DualSolution(np.ones(1), np.arange(1), 1.0, 1.0, 1))
 def mode_core(K: Structure, t: Array, pieces: Pieces, start: Array) -> DualSolution:
     """Compute the mode for t = y - mean, from any start a."""
     a = start.copy()
-    table = np.ones(t.shape[0])  # 1 for points with a table, whose kinks need the envelope, and 0 for intervals
-    for i in range(t.shape[0]):
-        table[i] = 0.0 if is_interval(row_of(i, pieces), pieces) else 1.0
+    # 1 for points with a table, whose kinks need the envelope, and 0 for intervals.
+    table = np.where(pieces.ends[:, 0] < pieces.ends[:, 1], 0.0, 1.0)
     best, best_gap, best_objective = a, np.inf, np.inf
     h, least = _envelope(t, pieces)
     n_iter = 0
@@ -141,10 +140,8 @@ def _envelope(t: Array, pieces: Pieces) -> tuple[float, float]:
             if jump > 0.0:
                 stiffest = min(stiffest, (pieces.knots[k, j] - pieces.knots[k, j - 1]) / jump)
                 steepest = max(steepest, abs(pieces.slope[k, j]), abs(pieces.slope[k, j + 1]))
-    if steepest == 0.0:  # Gaussian noise
-        return 0.0, 0.0
     scale = 0.1 * max(np.std(t), 1e-3 * np.max(np.abs(t)), 1e-300) / steepest
-    if stiffest > 0.1 * scale:
+    if steepest == 0.0 or stiffest > 0.1 * scale:  # the former is Gaussian noise
         return 0.0, 0.0
     return scale, 1e-14 * scale
 
@@ -348,12 +345,11 @@ def _support(a: Array, pieces: Pieces) -> NDArray[np.int64]:
     zero = 1e-10 * np.max(np.abs(a))
     for i in range(n):
         k = row_of(i, pieces)
-        if is_interval(k, pieces):
-            kind[i] = NO_SUPPORT
-            continue
         low, high = pieces.slope[k, 0], pieces.slope[k, m]
         edge = 1e-10 * max(abs(low), abs(high))
-        if pieces.curvature[k, 0] > 0.0:
+        if is_interval(k, pieces):
+            kind[i] = NO_SUPPORT
+        elif pieces.curvature[k, 0] > 0.0:
             kind[i] = OFF_BOUND  # quadratic to the ends, Gaussian noise has no bounds
         elif abs(a[i]) <= zero:
             kind[i] = NO_SUPPORT
