@@ -29,7 +29,7 @@ from bsvr_pp.core.approximations.posterior import (
     mark_failed,
     named_gradient,
 )
-from bsvr_pp.core.arrays import Array, check_choice, numbers
+from bsvr_pp.core.arrays import Array, numbers
 from bsvr_pp.core.compiler import MATRIX, VECTOR, compiled, separate
 from bsvr_pp.core.covariance.covariance import Covariance
 from bsvr_pp.core.covariance.sites import factor_sites, pull_back, site_inverse, solve_block
@@ -120,7 +120,8 @@ def laplace_gradient(
 
 
 def is_local(curvature: str) -> bool:
-    check_choice("curvature", curvature, ("exact", "local"))
+    if curvature not in ("exact", "local"):
+        raise ValueError(f"curvature must be 'exact' or 'local', got {curvature!r}")
     return curvature == "local"
 
 
