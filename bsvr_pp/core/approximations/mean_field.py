@@ -181,11 +181,15 @@ def fixed_point(K: Structure, t: Array, pieces: Pieces, target: float, start: Ar
     past_sites, past_steps, n_past = np.empty((_MEMORY + 1, 2 * n)), np.empty((_MEMORY + 1, 2 * n)), 0
     sweep, latest = 0, False  # whether the sites factored last are the best
     sites = factor_sites(K, tau, _points(K, tau))
+    workspace = np.empty(0)  # one for all sweeps
     while sweep < _MAX_SWEEPS and sites.factored:
+        if workspace.size < sites.triangle.size:
+            workspace = np.empty(sites.triangle.size)
+        inverse = workspace[: sites.triangle.size].reshape(sites.triangle.shape)
         sweep += 1
         accuracy = max(target, min(1e-2 * last, 1e-4))
         mu = _refine(K, tau, nu, a, sites, 1 if accuracy > TARGET else 2)
-        here = _moments(t, pieces, now, a, mu, marginals(K, sites, accuracy), sites.log_det)
+        here = _moments(t, pieces, now, a, mu, marginals(K, sites, inverse, accuracy), sites.log_det)
         mismatch = here.mismatch
         if not here.finite:
             break
@@ -219,7 +223,9 @@ def fixed_point(K: Structure, t: Array, pieces: Pieces, target: float, start: Ar
 @compiled
 def _points(K: Structure, tau: Array) -> NDArray[np.int64]:
     """Return the points with a site; precisions that change no variance become 0, as in the linear tails of a loss."""
-    tau[tau * K.variance < _NO_SITE] = 0.0
+    for i in range(tau.shape[0]):
+        if tau[i] * K.variance[i] < _NO_SITE:
+            tau[i] = 0.0
     return np.flatnonzero(tau)
 
 
@@ -306,12 +312,17 @@ def _refine(K: Structure, tau: Array, nu: Array, a: Array, sites: Sites, steps: 
     """
     if K.root.shape[1] > 0 and sites.points.size > 0:
         return solve_by_root(K, sites, tau, nu, a)
-    mu, narrow = product(K, a), tau * K.variance > 1.0
+    mu = product(K, a)
+    narrow, wide = np.zeros_like(a), np.zeros_like(a)
     for _ in range(steps):
-        missing = nu - tau * mu - a
-        change = np.where(narrow, 0.0, missing)
-        other = np.where(narrow, missing / tau, 0.0) - product(K, change)
-        change[sites.points] += apply_inverse(K, sites, other[sites.points])
+        for i in range(a.shape[0]):
+            missing = nu[i] - tau[i] * mu[i] - a[i]
+            if tau[i] * K.variance[i] > 1.0:
+                narrow[i] = missing / tau[i]
+            else:
+                wide[i] = missing
+        change = wide.copy()
+        change[sites.points] += apply_inverse(K, sites, (narrow - product(K, wide))[sites.points])
         add(a, 1.0, change, sites.points, K.constant)
         mu = product(K, a)
     return mu

@@ -192,7 +192,7 @@ class Factor:
 
     def marginals(self) -> tuple[Array, Array]:
         """Return the posterior and cavity variance of f at each input, (n,) each."""
-        variance, cavity_variance = marginals(self._structure, self.sites, 0.0)
+        variance, cavity_variance = marginals(self._structure, self.sites, np.empty_like(self.sites.triangle), 0.0)
         return np.maximum(variance, 0.0), cavity_variance
 
     def solve(self, right: Array) -> Array:

@@ -86,7 +86,9 @@ def site_inverse(K: Structure, sites: Sites) -> tuple[Array, Array]:
         return sites.weight.reshape(m, 1) * out, sites.weight * (1.0 - sites.weight * row_squares(sites.half))
     if r > 0:
         weighted = sites.weight.reshape(m, 1) * sites.half
-        out = np.diag(sites.weight) - np.dot(weighted, weighted.T)
+        out = np.dot(weighted, -weighted.T)
+        for p in range(m):
+            out[p, p] += sites.weight[p]
     else:
         out, root = sites.triangle.copy(), np.sqrt(sites.weight)
         if m > 0:
@@ -160,13 +162,13 @@ def solve_by_root(K: Structure, sites: Sites, tau: Array, nu: Array, a: Array) -
     return smooth + K.diagonal * a
 
 
-@separate(types.UniTuple(VECTOR, 2), STRUCTURE, SITES, types.float64)
-def marginals(K: Structure, sites: Sites, accuracy: float) -> tuple[Array, Array]:
+@separate(types.UniTuple(VECTOR, 2), STRUCTURE, SITES, MATRIX, types.float64)
+def marginals(K: Structure, sites: Sites, inverse: Array, accuracy: float) -> tuple[Array, Array]:
     """Return the marginal variances Σ_ii and cavity variances 1/(1/Σ_ii - τ_i) of all n inputs.
 
     With B = I + √τK√τ the cavity variance is Σ_ii/B⁻¹_ii. Σ_ii is (1 - B⁻¹_ii)/τ_i if the site is narrow relative to
     the prior, else k_ii - ‖L⁻¹√τk_i‖². The first is cheaper, and is used if its rounding errors permit the
-    ``accuracy``.
+    ``accuracy``. ``inverse``, of the shape of ``sites.triangle``, is workspace for L⁻¹.
     """
     n, m = K.variance.shape[0], sites.points.shape[0]
     variance, kept = K.variance.copy(), np.ones(n)
@@ -185,7 +187,9 @@ def marginals(K: Structure, sites: Sites, accuracy: float) -> tuple[Array, Array
             lower_solve(sites.triangle, half)
             variance[others] = K.diagonal[others] + row_squares(half)
         return variance, variance / kept
-    inverse = sites.triangle.copy()
+    for p in range(m):
+        for q in range(p + 1):
+            inverse[p, q] = sites.triangle[p, q]
     lower_inverse(inverse)
     kept[sites.points] = 0.0
     for p in range(m):
