@@ -71,12 +71,11 @@ def loo(result: xr.DataTree, *, model: pm.Model | None = None) -> ELPDData:
     >>> bp.loo(result, model=model).n_data_points
     15
     """
-    marginal = isinstance(result, xr.DataTree) and "leave_one_out" in result.children
-    if marginal and "inference" not in result.attrs:
+    if isinstance(result, xr.DataTree) and "leave_one_out" in result.children:
+        if "inference" in result.attrs:
+            _checked(result, model)
         return _of_marginal(result)
     fitted = _checked(result, model)
-    if marginal:
-        return _of_marginal(result)
     if is_sampled(result):
         return az.loo(result, var_name=fitted.target, pointwise=True)
     posterior, noise = latent_posterior(fitted.problem, result)

@@ -199,20 +199,15 @@ class _Labels:
 
     def draw(self, K: Covariance, C: float) -> tuple[Array, bool]:
         """Draw labels -1 and +1, (n,), and return whether they are exact."""
-        path = smc.Path(Known(C), np.zeros(K.size), K)
-        f = self._restart(path)
-        exact = f is not None
-        if f is None:
+        path, exact = smc.Path(Known(C), np.zeros(K.size), K), False
+        for tried in range(0, self._method.restarts, _BLOCK):  # functions from the prior until all labels are known
+            f = path.draw(min(_BLOCK, self._method.restarts - tried), self._rng)
+            found = np.flatnonzero(np.log(self._rng.random(len(f))) < path.log_ratio(f))
+            if found.size:
+                f, exact = f[found[:1]], True
+                break
+        else:
             f = np.ascontiguousarray(K.unwhiten(self._white).T)
             f, _ = path.move(f, path.log_ratio(f), 1.0, self._method.slices, self._rng)
         self._white = K.whiten(f.T)
         return np.where(self._rng.random(K.size) < label_probability(f[0], C), 1.0, -1.0), exact
-
-    def _restart(self, path: smc.Path) -> Array | None:
-        """Draw functions from the prior until all labels are known; return the function (1, n)."""
-        for tried in range(0, self._method.restarts, _BLOCK):
-            f = path.draw(min(_BLOCK, self._method.restarts - tried), self._rng)
-            found = np.flatnonzero(np.log(self._rng.random(len(f))) < path.log_ratio(f))
-            if found.size:
-                return f[found[:1]]
-        return None

@@ -8,16 +8,17 @@ integration. Its average has a smaller error, because g is bounded by C.
 from __future__ import annotations
 
 from dataclasses import dataclass
-from math import exp, log, log1p
+from math import log, log1p
 from typing import Literal
 
 import numpy as np
 from numpy.typing import ArrayLike
+from scipy.special import expit
 
 from bsvr_pp.core.approximations import smc
 from bsvr_pp.core.approximations.posterior import Gradient
 from bsvr_pp.core.arrays import Array, numbers
-from bsvr_pp.core.compiler import compiled, vectorized
+from bsvr_pp.core.compiler import vectorized
 from bsvr_pp.core.covariance.covariance import Covariance, as_covariance
 from bsvr_pp.core.losses.pieces import decay
 
@@ -156,18 +157,11 @@ def _log_known_each(f: Array, C: Array) -> Array:
     return np.log1p(np.exp(-C * (size + inside))) - C * (1.0 - inside) - np.log1p(np.exp(-2.0 * C))
 
 
-@compiled
 def _known_slopes(f: Array, C: Array) -> tuple[Array, Array]:
     """Return derivatives of log ν by f and by C (at a kink from the right), elementwise."""
-    by_f, by_C = np.empty(f.shape), np.empty(f.shape)
-    for p in range(f.shape[0]):
-        for i in range(f.shape[1]):
-            c, size = C[i], abs(f[p, i])
-            sign = 1.0 if f[p, i] >= 0.0 else -1.0
-            inside = min(size, 1.0)
-            other = exp(-c * (size + inside))
-            weight = other / (1.0 + other)  # probability of the label with the opposite sign of f
-            by_f[p, i] = c * sign * ((1.0 - weight if size < 1.0 else 0.0) - weight)
-            shrink = 2.0 / (1.0 + exp(2.0 * min(c, 300.0)))  # d log κ/dC
-            by_C[p, i] = shrink - (1.0 - weight) * (1.0 - inside) - weight * (1.0 + size)
-    return by_f, by_C
+    size = np.abs(f)
+    inside = np.minimum(size, 1.0)
+    other = expit(-C * (size + inside))  # probability of the label with the opposite sign of f
+    by_f = np.where(f >= 0.0, C, -C) * (np.where(size < 1.0, 1.0 - other, 0.0) - other)
+    shrink = 2.0 * expit(-2.0 * C)  # d log κ/dC
+    return by_f, shrink - (1.0 - other) * (1.0 - inside) - other * (1.0 + size)

@@ -105,9 +105,7 @@ def fit(
         with failing(OSError, place=out), failing(MemoryError, ValueError), noting(data, *_REPORTED):
             folder = bp.fit_folder(model, data, folder=out, target=target)
         print_notes(folder.notes)
-        title = f"{folder.target}: {folder.blocks_.n} rows, in its own units"
-        _print(title, folder)
-        _say_where(out, "NEW.parquet")
+        _print(f"{folder.target}: {folder.blocks_.n} rows, in its own units", folder, out, "NEW.parquet")
         return
     with (
         failing(MemoryError, ValueError),
@@ -123,8 +121,7 @@ def fit(
         title = f"{table.target}: {model.classes_.size} classes, in standard deviations of the noise"
     with failing(OSError, ValueError, place=out):
         bp.save(result, out)
-    _print(title, model, table.inputs)
-    _say_where(out, "NEW.csv")
+    _print(title, model, out, "NEW.csv", table.inputs)
 
 
 def _read(
@@ -154,19 +151,18 @@ def _numbers(model: bp.BayesianSVR | bp.BayesianOrdinalSVC | bp.FolderModel) -> 
         cuts = zip(model.classes_[:-1], model.classes_[1:], model.cutpoints_, strict=True)
         found = {f"cut point, {below} to {above}": cut for below, above, cut in cuts}
         return {"log evidence": model.log_evidence_, "amplitude of the function": model.amplitude_} | found
-    last = (
-        {"blocks": len(model.blocks_)} if isinstance(model, bp.FolderModel) else {"support vectors": model.n_support_}
-    )
     return {
         "log evidence": getattr(model, "log_evidence_", nan),  # of blocks that may not be solved
         "C": model.C_,
         "epsilon": getattr(model, "epsilon_", nan),
         "noise, standard deviation": sqrt(model.noise_variance_),
-    } | last
+        "blocks": len(model.blocks_) if isinstance(model, bp.FolderModel) else nan,
+        "support vectors": getattr(model, "n_support_", nan),  # not in a folder
+    }
 
 
-def _print(title: str, model: Any, inputs: pd.DataFrame | None = None) -> None:
-    """Print numbers of a model, its inputs by importance, and any problems."""
+def _print(title: str, model: Any, out: str, new: str, inputs: pd.DataFrame | None = None) -> None:
+    """Print numbers of a model, its inputs by importance, any problems, and how to predict."""
     import numpy as np
     import pandas as pd
 
@@ -196,10 +192,7 @@ def _print(title: str, model: Any, inputs: pd.DataFrame | None = None) -> None:
         )
     if not model.converged_:
         console.print("[bold red]The search for the hyperparameters did not converge.[/]")
-
-
-def _say_where(out: str, new: str) -> None:
-    Console().print(f"The model is in [bold]{escape(out)}[/]: bsvr-pp predict {escape(out)} {new}")
+    console.print(f"The model is in [bold]{escape(out)}[/]: bsvr-pp predict {escape(out)} {new}")
 
 
 def predict(

@@ -18,7 +18,7 @@ import warnings
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager, nullcontext
-from functools import cache, lru_cache
+from functools import cache, lru_cache, update_wrapper
 from hashlib import sha256
 from pathlib import Path
 from threading import Lock, RLock, Timer, current_thread, main_thread
@@ -181,8 +181,7 @@ class _Separate:
     def __init__(self, made: CPUDispatcher, result: types.Type, arguments: tuple[types.Type, ...]) -> None:
         self.compiled, function = made, made.py_func
         self.signature = signature(result, *arguments)
-        self.__wrapped__, self.__doc__, self.__name__ = function, function.__doc__, function.__name__
-        self.__module__ = function.__module__
+        update_wrapper(self, function)
         self._address = ctypes.c_void_p(0)
         self._load = ctypes.CFUNCTYPE(None)(self._load_for_caller)
         name = f"{function.__module__}.{function.__qualname__}"
@@ -193,16 +192,14 @@ class _Separate:
     def load(self) -> None:
         """Compile the function, or load it from the cache; several threads may call this at once."""
         with interruptible(wait=True), _LOADING, rarely_collected():
-            if not self._address.value:
-                self._compile()
-
-    def _compile(self) -> None:
-        self.compiled.compile(self.signature)
-        if self.compiled.stats.cache_misses:
-            _announce()
-        self.compiled.disable_compile()
-        overload = self.compiled.overloads[self.signature.args]
-        self._address.value = overload.library.get_pointer_to_function(overload.fndesc.llvm_func_name)
+            if self._address.value:
+                return
+            self.compiled.compile(self.signature)
+            if self.compiled.stats.cache_misses:
+                _announce()
+            self.compiled.disable_compile()
+            overload = self.compiled.overloads[self.signature.args]
+            self._address.value = overload.library.get_pointer_to_function(overload.fndesc.llvm_func_name)
 
     def _load_for_caller(self) -> None:
         try:
@@ -216,7 +213,7 @@ class _Separate:
         return self.compiled(*(_writeable(argument) for argument in arguments))
 
     def __reduce__(self) -> str:
-        return self.__name__  # pickled and copied as a name of its module
+        return self.compiled.py_func.__name__  # pickled and copied as a name of its module
 
 
 def _writeable(argument: object) -> object:

@@ -69,6 +69,12 @@ Examples
 >>> import numpy as np, bsvr_pp as bp
 >>> X = np.linspace(-3, 3, 30)[:, None]
 >>> y = np.sin(X[:, 0]) + 0.1 * np.cos(9 * X[:, 0])""",
+    "on_arrays": """\
+Examples
+--------
+>>> import numpy as np
+>>> from bsvr_pp.approximations import BlockDiagonal, Covariance, find_mode, laplace, mean_field
+>>> from bsvr_pp.losses import absolute, epsilon_insensitive, gaussian, soft_insensitive""",
     "sinc_model": """\
 Examples
 --------
@@ -100,7 +106,8 @@ def filled(text: str) -> str:
 def shared[T](documented: T) -> T:
     """Put the passages into the docstrings of a function, or of a class and its methods."""
     members = vars(documented).values() if isinstance(documented, type) else ()
-    for each in (documented, *(member for member in members if isinstance(member, FunctionType))):
+    functions = [getattr(member, "__func__", member) for member in members]  # also of methods of the class
+    for each in (documented, *(member for member in functions if isinstance(member, FunctionType))):
         if each.__doc__:
             each.__doc__ = filled(each.__doc__)
     return documented

@@ -188,7 +188,16 @@ def _run_stages(
     if "hyperparameters" not in work or not all_whole(work.folder / "partition.npz"):
         for name in ("row.npy", "solved.npy"):
             (path / name).unlink(missing_ok=True)
-        _find_hyperparameters(spec, work, local, rng)
+        assert isinstance(spec.method, IntegratesLatent)  # as `fit_folder` checks
+        problem = spec.model.problem(rows_in(work.folder))
+        options = spec.options._replace(progressbar=local.progressbar)
+        found = search_in_blocks(problem, spec.method, rows=local.rows, options=options, rng=rng)
+        write_arrays(work.folder / "partition.npz", **found.blocks.to_arrays())
+        work["hyperparameters"] = {
+            "point": found.optima[0].record()["point"],
+            "at_size": json.loads(found.record()),
+            "partition": SealedFile(work.folder / "partition.npz").seal,
+        }
     with np.load(work.folder / "partition.npz") as arrays:
         blocks = Blocks.from_arrays(dict(arrays))
     if not all_whole(*(path / name for name in ("row.npy", "inputs.npy", "targets.npy"))):
@@ -230,19 +239,6 @@ def _finish(path: Path, record: Record, work: Path) -> FolderModel:
     if not model.at_size["converged"]:
         warn_unconverged(f"{model._spec.method.name} did not converge: {model.at_size['message']}")
     return model
-
-
-def _find_hyperparameters(spec: RegressionSpec, work: Records, local: LocalBlocks, rng: np.random.Generator) -> None:
-    problem = spec.model.problem(rows_in(work.folder))
-    options = spec.options._replace(progressbar=local.progressbar)
-    assert isinstance(spec.method, IntegratesLatent)  # as `fit_folder` checks
-    found = search_in_blocks(problem, spec.method, rows=local.rows, options=options, rng=rng)
-    write_arrays(work.folder / "partition.npz", **found.blocks.to_arrays())
-    work["hyperparameters"] = {
-        "point": found.optima[0].record()["point"],
-        "at_size": json.loads(found.record()),
-        "partition": SealedFile(work.folder / "partition.npz").seal,
-    }
 
 
 @lru_cache(maxsize=4)

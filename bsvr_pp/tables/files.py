@@ -312,9 +312,9 @@ class ParquetTable:
         except (OSError, ArrowException) as error:
             raise DataError(f"{file}: cannot be read as Parquet ({error})") from None
 
-    def parts(self, names: Collection[str] | None = None, rows: int | None = None) -> Iterator[pd.DataFrame]:
-        """Read some columns (None: all) in parts with at least one row and at most ``rows`` (None: all of a file)."""
-        wanted = self.columns if names is None else list(names)
+    def parts(self, names: Collection[str], rows: int | None = None) -> Iterator[pd.DataFrame]:
+        """Read some columns in parts with at least one row and at most ``rows`` (None: all of a file)."""
+        wanted = list(names)
         check_columns(self.path, self.columns, wanted)
         for file in self.files:
             with self._reading(file) as opened:

@@ -8,7 +8,7 @@ Curvature "exact" has W_i = d²E_i/df², and integrates a kink with the linear f
 
 from __future__ import annotations
 
-from math import exp, inf, log, log1p, pi, sinh, tanh
+from math import exp, inf, log, log1p, pi, tanh
 from typing import Literal
 
 import numpy as np
@@ -24,7 +24,6 @@ from bsvr_pp.core.approximations.posterior import (
     LatentPosterior,
     Outcome,
     blockwise,
-    check_mode,
     checked_problem,
     from_outcome,
     mark_failed,
@@ -35,6 +34,7 @@ from bsvr_pp.core.compiler import MATRIX, VECTOR, compiled, separate
 from bsvr_pp.core.covariance.covariance import Covariance
 from bsvr_pp.core.covariance.sites import factor_sites, pull_back, site_inverse, solve_block
 from bsvr_pp.core.covariance.structure import STRUCTURE, Structure, given_array, product
+from bsvr_pp.core.docs import shared
 from bsvr_pp.core.losses import NoiseModel
 from bsvr_pp.core.losses.factors import is_interval, row_of, site_energy
 from bsvr_pp.core.losses.intervals import mass_gradients
@@ -55,6 +55,7 @@ Curvature = Literal["exact", "local"]
 _EDGE = 1e-13  # relative distance of a from the slope of a linear tail that is a rounding error
 
 
+@shared
 @blockwise
 def laplace(
     K: ArrayLike | Covariance,
@@ -92,18 +93,13 @@ def laplace(
     ValueError
         If an argument has the wrong shape or is not finite.
 
-    Examples
-    --------
-    >>> import numpy as np
-    >>> from bsvr_pp.approximations import laplace
-    >>> from bsvr_pp.losses import gaussian
+    <on_arrays>
     >>> posterior = laplace(np.eye(1), [1.0], gaussian(C=1.0))
     >>> bool(np.isclose(posterior.log_evidence, -0.5 * np.log(4 * np.pi) - 0.25))
     True
     """
     local = is_local(curvature)
-    check_mode(noise)
-    covariance, residual, offset, pieces = checked_problem(K, y, noise, mean)
+    covariance, residual, offset, pieces = checked_problem(K, y, noise, mean, mode=True)
     begin = np.zeros((2, residual.size)) if start is None else np.array(numbers("start", start, (2, residual.size)))
     found, _ = laplace_value(covariance.structure, residual, pieces, local, begin)
     return from_outcome(covariance, offset, found)
@@ -118,8 +114,7 @@ def laplace_gradient(
     curvature: Curvature = "exact",
 ) -> tuple[float, Gradient]:
     """Compute log evidence and gradient of `laplace` (Chu, Keerthi & Ong 2004, (38)-(40)), for any kernel and loss."""
-    check_mode(noise)
-    covariance, residual, _, pieces = checked_problem(K, y, noise, mean)
+    covariance, residual, _, pieces = checked_problem(K, y, noise, mean, mode=True)
     start = np.zeros((2, residual.size))
     return named_gradient(noise, *laplace_core(covariance.structure, residual, pieces, is_local(curvature), start))
 
@@ -156,7 +151,7 @@ def laplace_value(K: Structure, t: Array, pieces: Pieces, local: bool, start: Ar
     sites = factor_sites(K, precision, np.flatnonzero(precision > 0.0))
     log_evidence -= 0.5 * sites.log_det
     converged = mode.gap <= TOLERANCE and sites.factored
-    return Outcome(log_evidence, a, precision, sites, support, mode.iterations, converged, mode.gap, 0.0), d_log_a
+    return Outcome(a, precision, log_evidence, support, converged, mode.iterations, mode.gap, 0.0, sites), d_log_a
 
 
 @separate(types.Tuple((OUTCOME, GRADIENTS)), STRUCTURE, VECTOR, PIECES, types.boolean, MATRIX)
@@ -297,8 +292,6 @@ def _exponential(a: float, low: float, high: float) -> tuple[float, float, float
     y = 0.5 * a * width
     if abs(y) < 1e-3:
         log_shape, langevin = y * y / 6.0, y / 3.0 * (1.0 - y * y / 15.0)
-    elif abs(y) < 1.0:
-        log_shape, langevin = log(sinh(y) / y), 1.0 / tanh(y) - 1.0 / y
     else:
         log_shape = abs(y) + log1p(-exp(-2.0 * abs(y))) - log(2.0 * abs(y))
         langevin = 1.0 / tanh(y) - 1.0 / y

@@ -58,6 +58,7 @@ from bsvr_pp.core.covariance.structure import (
     whole_root,
     without_root,
 )
+from bsvr_pp.core.docs import shared
 from bsvr_pp.core.losses import NoiseModel
 from bsvr_pp.core.losses.factors import row_of, take, tilted_moments
 from bsvr_pp.core.losses.pieces import PIECES, Pieces
@@ -73,6 +74,7 @@ _NO_SITE = 1e-13  # precision of a site, relative to that of the prior, which ch
 _NEAR = 0.1  # mismatch below which the acceleration is used
 
 
+@shared
 @blockwise
 def mean_field(
     K: ArrayLike | Covariance,
@@ -106,11 +108,7 @@ def mean_field(
     ValueError
         If an argument has the wrong shape or is not finite.
 
-    Examples
-    --------
-    >>> import numpy as np
-    >>> from bsvr_pp.approximations import mean_field
-    >>> from bsvr_pp.losses import soft_insensitive
+    <on_arrays>
     >>> posterior = mean_field(np.eye(2), [1.0, -1.0], soft_insensitive(C=2.0, epsilon=0.1, beta=0.3))
     >>> posterior.converged, posterior.mean.round(3).tolist()
     (True, [0.726, -0.726])
@@ -218,9 +216,8 @@ def fixed_point(K: Structure, t: Array, pieces: Pieces, target: float, start: Ar
     if not latest:
         sites = factor_sites(K, out_tau, _points(K, out_tau))
     converged = best <= max(target, TOLERANCE)
-    return Outcome(
-        out_value, out_a, out_tau, sites, np.empty(0, dtype=np.int64), sweep, converged, 0.0, best
-    ), out_parameters
+    nothing = np.empty(0, dtype=np.int64)
+    return Outcome(out_a, out_tau, out_value, nothing, converged, sweep, 0.0, best, sites), out_parameters
 
 
 @compiled

@@ -15,12 +15,13 @@ import numpy as np
 from numba import typeof, types
 from numpy.typing import ArrayLike, NDArray
 
-from bsvr_pp.core.approximations.posterior import blockwise, check_mode, checked_problem
+from bsvr_pp.core.approximations.posterior import blockwise, checked_problem
 from bsvr_pp.core.arrays import Array
 from bsvr_pp.core.compiler import VECTOR, compiled, separate
 from bsvr_pp.core.covariance.covariance import Covariance
 from bsvr_pp.core.covariance.sites import solve_block
 from bsvr_pp.core.covariance.structure import STRUCTURE, Structure, add, product
+from bsvr_pp.core.docs import shared
 from bsvr_pp.core.losses import NoiseModel
 from bsvr_pp.core.losses.factors import is_interval, row_of, site_energy
 from bsvr_pp.core.losses.pieces import PIECES, Pieces, energy, row_at, width_of
@@ -57,6 +58,7 @@ class DualSolution(NamedTuple):
     iterations: int
 
 
+@shared
 @blockwise
 def find_mode(K: ArrayLike | Covariance, y: ArrayLike, noise: NoiseModel, *, mean: ArrayLike | None = None) -> Mode:
     """Find the mode of the latent function: support vector regression with the bias in the kernel.
@@ -77,17 +79,12 @@ def find_mode(K: ArrayLike | Covariance, y: ArrayLike, noise: NoiseModel, *, mea
     ValueError
         If the shapes do not fit, or values are not finite, or K is not symmetric.
 
-    Examples
-    --------
-    >>> import numpy as np
-    >>> from bsvr_pp.approximations import find_mode
-    >>> from bsvr_pp.losses import epsilon_insensitive
+    <on_arrays>
     >>> mode = find_mode(np.eye(2), [1.0, 0.05], epsilon_insensitive(C=0.5, epsilon=0.1))
     >>> mode.dual_coef.tolist(), mode.support.tolist()
     ([0.5, 0.0], [2, 0])
     """
-    check_mode(noise)
-    covariance, residual, offset, pieces = checked_problem(K, y, noise, mean)
+    covariance, residual, offset, pieces = checked_problem(K, y, noise, mean, mode=True)
     found = mode_core(covariance.structure, residual, pieces, np.zeros(residual.size))
     f = offset + covariance.matvec(found.dual_coef)
     return Mode(found.dual_coef, f, found.support, found.objective, found.gap, found.iterations, found.gap <= TOLERANCE)
@@ -106,9 +103,8 @@ _DUAL_SOLUTION = typeof(DualSolution(np.ones(1), np.arange(1), 1.0, 1.0, 1))
 def mode_core(K: Structure, t: Array, pieces: Pieces, start: Array) -> DualSolution:
     """Compute the mode for t = y - mean, from any start a."""
     a = start.copy()
-    table = np.ones(t.shape[0])  # 1 for points with a table, whose kinks need the envelope, and 0 for intervals
-    for i in range(t.shape[0]):
-        table[i] = 0.0 if is_interval(row_of(i, pieces), pieces) else 1.0
+    # 1 for points with a table, whose kinks need the envelope, and 0 for intervals.
+    table = np.where(pieces.ends[:, 0] < pieces.ends[:, 1], 0.0, 1.0)
     best, best_gap, best_objective = a, np.inf, np.inf
     h, least = _envelope(t, pieces)
     n_iter = 0
@@ -144,10 +140,8 @@ def _envelope(t: Array, pieces: Pieces) -> tuple[float, float]:
             if jump > 0.0:
                 stiffest = min(stiffest, (pieces.knots[k, j] - pieces.knots[k, j - 1]) / jump)
                 steepest = max(steepest, abs(pieces.slope[k, j]), abs(pieces.slope[k, j + 1]))
-    if steepest == 0.0:  # Gaussian noise
-        return 0.0, 0.0
     scale = 0.1 * max(np.std(t), 1e-3 * np.max(np.abs(t)), 1e-300) / steepest
-    if stiffest > 0.1 * scale:
+    if steepest == 0.0 or stiffest > 0.1 * scale:  # the former is Gaussian noise
         return 0.0, 0.0
     return scale, 1e-14 * scale
 
@@ -351,12 +345,11 @@ def _support(a: Array, pieces: Pieces) -> NDArray[np.int64]:
     zero = 1e-10 * np.max(np.abs(a))
     for i in range(n):
         k = row_of(i, pieces)
-        if is_interval(k, pieces):
-            kind[i] = NO_SUPPORT
-            continue
         low, high = pieces.slope[k, 0], pieces.slope[k, m]
         edge = 1e-10 * max(abs(low), abs(high))
-        if pieces.curvature[k, 0] > 0.0:
+        if is_interval(k, pieces):
+            kind[i] = NO_SUPPORT
+        elif pieces.curvature[k, 0] > 0.0:
             kind[i] = OFF_BOUND  # quadratic to the ends, Gaussian noise has no bounds
         elif abs(a[i]) <= zero:
             kind[i] = NO_SUPPORT

@@ -28,6 +28,7 @@ from bsvr_pp.core.covariance.covariance import (
     scatter,
 )
 from bsvr_pp.core.covariance.sites import Sites
+from bsvr_pp.core.docs import shared
 from bsvr_pp.core.losses import NoiseModel
 from bsvr_pp.core.losses.pieces import Pieces
 
@@ -36,10 +37,12 @@ if TYPE_CHECKING:
 
 
 def checked_problem(
-    K: ArrayLike | Covariance, y: ArrayLike, noise: NoiseModel, mean: ArrayLike | None
+    K: ArrayLike | Covariance, y: ArrayLike, noise: NoiseModel, mean: ArrayLike | None, *, mode: bool = False
 ) -> tuple[Covariance, Array, Array, Pieces]:
-    """Check the arguments, and return the covariance, y - mean, the mean and the sites, all of length n."""
+    """Check the arguments, for a ``mode`` too; return the covariance, y - mean, the mean and the sites, of length n."""
     check_noise(noise)
+    if mode and (refusal := noise.kind.targets.refusal("mode", name=noise.name)):
+        raise ValueError(refusal)
     targets = numbers("y", y, ("n",))
     covariance = as_covariance(K)
     offset = checked_mean(mean, covariance.size)
@@ -62,25 +65,18 @@ def check_noise(noise: object) -> None:
         raise TypeError(f"noise must be a noise model of bsvr_pp.losses, such as absolute(C=1.0), got {noise!r}")
 
 
-def check_mode(noise: NoiseModel) -> None:
-    """Check that an object is a noise model with a mode."""
-    check_noise(noise)
-    if refusal := noise.kind.targets.refusal("mode", name=noise.name):
-        raise ValueError(refusal)
-
-
 class Outcome(NamedTuple):
-    """A Gaussian approximation of the latent function at fixed hyperparameters."""
+    """A Gaussian approximation of the latent function at fixed hyperparameters; the first fields of the posterior."""
 
-    value: float  # log evidence
     dual_coef: Array  # a with mean = prior mean + K·a
     site_precision: Array  # τ, 0 for points without a site
-    sites: Sites  # their factor
+    value: float  # log evidence
     support: NDArray[np.int64]  # kind of each point at the mode; empty if the mode was not computed
-    iterations: int  # number of factorisations of the mode, or of sweeps
     converged: bool  # whether it met its tolerance
+    iterations: int  # number of factorisations of the mode, or of sweeps
     gap: float  # relative duality gap of the mode; 0 if it was not computed
     mismatch: float  # largest difference of moments, in posterior standard deviations; 0 if it was not computed
+    sites: Sites  # the factor of the sites
 
 
 class Gradients(NamedTuple):
@@ -110,7 +106,7 @@ def named_gradient(noise: NoiseModel, found: Outcome, by: Gradients) -> tuple[fl
 
 
 _FACTOR = Sites(np.arange(1), np.ones(1), np.ones(1), np.eye(1), np.eye(1), 1.0, True)
-OUTCOME = typeof(Outcome(1.0, np.ones(1), np.ones(1), _FACTOR, np.arange(1), 1, True, 0.0, 0.0))
+OUTCOME = typeof(Outcome(np.ones(1), np.ones(1), 1.0, np.arange(1), True, 1, 0.0, 0.0, _FACTOR))
 GRADIENTS = typeof(Gradients(np.eye(1), np.ones(1), np.eye(1), np.eye(2)))
 
 
@@ -123,10 +119,11 @@ def sites_of(found: Outcome) -> Array:
 @compiled
 def mark_failed(found: Outcome) -> Outcome:
     """Return the same with the value -inf."""
-    a, precision, sites, support = found.dual_coef, found.site_precision, found.sites, found.support
-    return Outcome(-np.inf, a, precision, sites, support, found.iterations, False, found.gap, found.mismatch)
+    a, precision, _, support, _, iterations, gap, mismatch, sites = found
+    return Outcome(a, precision, -np.inf, support, False, iterations, gap, mismatch, sites)
 
 
+@shared
 @dataclass(frozen=True, slots=True)
 class LatentPosterior:
     """Gaussian posterior of the latent function at fixed hyperparameters.
@@ -160,14 +157,14 @@ class LatentPosterior:
 
     dual_coef: Array
     site_precision: Array
-    mean: Array
-    variance: Array
     log_evidence: float
     support: NDArray[np.int64]
     converged: bool
     n_iter: int
     duality_gap: float
     mismatch: float
+    mean: Array
+    variance: Array
     cavity_variance: Array
     factor: Factor | BlockFactor = field(repr=False)
 
@@ -200,11 +197,7 @@ class LatentPosterior:
         TypeError
             If noise is not a noise model.
 
-        Examples
-        --------
-        >>> import numpy as np
-        >>> from bsvr_pp.approximations import mean_field
-        >>> from bsvr_pp.losses import gaussian
+        <on_arrays>
         >>> posterior = mean_field(np.eye(2), [1.0, -1.0], gaussian(C=1.0))
         >>> posterior.log_loo([1.0, -1.0], gaussian(C=1.0)).round(6).tolist()
         [-1.515512, -1.515512]
@@ -236,11 +229,7 @@ class LatentPosterior:
         ValueError
             If the shapes do not fit, or something is not a finite number.
 
-        Examples
-        --------
-        >>> import numpy as np
-        >>> from bsvr_pp.approximations import laplace
-        >>> from bsvr_pp.losses import gaussian
+        <on_arrays>
         >>> posterior = laplace(np.eye(2), [1.0, -1.0], gaussian(C=1.0))
         >>> mean, variance = posterior.predict([[0.5, 0.0]], [1.0])
         >>> mean.round(6).tolist(), variance.round(6).tolist()
@@ -265,21 +254,8 @@ class LatentPosterior:
 def from_outcome(K: Covariance, offset: Array, found: Outcome) -> LatentPosterior:
     """Make the posterior from the output of a solve, including its factor."""
     factor = Factor(K, found.sites)
-    variance, cavity_variance = factor.marginals()
-    return LatentPosterior(
-        found.dual_coef,
-        found.site_precision,
-        offset + K.matvec(found.dual_coef),
-        variance,
-        float(found.value),
-        found.support,
-        bool(found.converged),
-        int(found.iterations),
-        float(found.gap),
-        float(found.mismatch),
-        cavity_variance,
-        factor,
-    )
+    mean, (variance, cavity_variance) = offset + K.matvec(found.dual_coef), factor.marginals()
+    return LatentPosterior(*found[:-1], mean, variance, cavity_variance, factor)
 
 
 def from_sites(
@@ -291,7 +267,7 @@ def from_sites(
         parts = K.each(lambda part, rows: without_factor(from_sites(part, *(v[rows] for v in vectors))))
         return joined(K, parts)
     sites, nothing = K.factor(site_precision).sites, np.zeros(K.size, dtype=np.int64)
-    return from_outcome(K, offset, Outcome(np.nan, dual_coef, site_precision, sites, nothing, 0, True, 0.0, 0.0))
+    return from_outcome(K, offset, Outcome(dual_coef, site_precision, np.nan, nothing, True, 0, 0.0, 0.0, sites))
 
 
 def blockwise[Found: DataclassInstance](solve: Callable[..., Found]) -> Callable[..., Found]:

@@ -197,7 +197,16 @@ def bridge(
 ) -> Path:
     """Make the path from a Gaussian to the posterior, for a noise model or any function of f (particles, n)."""
     if callable(likelihood):
-        return _from_prior(as_covariance(K), likelihood, mean)
+        prior = as_covariance(K)
+        shift = checked_mean(mean, prior.size)
+
+        def checked(f: Array) -> Array:
+            values: Array = np.asarray(likelihood(shift + f), dtype=np.float64)
+            if values.shape != f.shape[:1] or np.isnan(values).any():
+                raise ValueError(f"likelihood must give {len(f)} log likelihoods, not NaN, got shape {values.shape}")
+            return values
+
+        return Path(checked, np.zeros(prior.size), prior, offset=shift)
     if y is None:
         raise ValueError("y must be given with a noise model")
     covariance, residual, offset, pieces = checked_problem(K, y, likelihood, mean)
@@ -212,19 +221,6 @@ def bridge(
         return log_factors(f, residual, pieces).sum(axis=1) - sites
 
     return Path(beyond_sites, centre, factor, log_mass, offset)
-
-
-def _from_prior(prior: Covariance, likelihood: LogLikelihood, mean: ArrayLike | None) -> Path:
-    """Return the path from the prior, for a log likelihood given by the user."""
-    offset = checked_mean(mean, prior.size)
-
-    def checked(f: Array) -> Array:
-        values: Array = np.asarray(likelihood(offset + f), dtype=np.float64)
-        if values.shape != f.shape[:1] or np.isnan(values).any():
-            raise ValueError(f"likelihood must give {f.shape[0]} log likelihoods, not NaN, got shape {values.shape}")
-        return values
-
-    return Path(checked, np.zeros(prior.size), prior, offset=offset)
 
 
 def importance(

@@ -22,6 +22,7 @@ from bsvr_pp.core.arrays import Array, Rows, check_jitter, numbers
 from bsvr_pp.core.compiler import compiled, threads_for
 from bsvr_pp.core.covariance.sites import Sites, factor_sites, marginals
 from bsvr_pp.core.covariance.structure import Structure, given_root, loses_digits, product, root_rows, split, whole_root
+from bsvr_pp.core.docs import shared
 
 _SINGULAR = (0.0, 1e-12, 1e-10)  # relative to the mean variance: numbers added to the diagonal until K can be factored
 _REFINEMENTS = 2
@@ -29,6 +30,7 @@ _LOST = 1e-6  # rounding error of f, in its deviations, above which factors are 
 _RANK = 1e-12  # relative size of a direction in which a root has no rows
 
 
+@shared
 class Covariance:
     """Prior covariance of the latent function at n inputs.
 
@@ -47,11 +49,7 @@ class Covariance:
     ValueError
         If K is not a covariance, or jitter is not a number of at least 0.
 
-    Examples
-    --------
-    >>> import numpy as np
-    >>> from bsvr_pp.approximations import Covariance, laplace
-    >>> from bsvr_pp.losses import gaussian
+    <on_arrays>
     >>> x = np.linspace(-1, 1, 100)
     >>> K = Covariance(np.exp(-0.5 * np.subtract.outer(x, x) ** 2) + 1e-6 * np.eye(100), jitter=1e-6)
     >>> K.rank
@@ -82,10 +80,7 @@ class Covariance:
         ValueError
             If the shapes do not fit, something is not finite, or a variance is negative.
 
-        Examples
-        --------
-        >>> import numpy as np
-        >>> from bsvr_pp.approximations import Covariance
+        <on_arrays>
         >>> x = np.array([0.0, 1.0, 2.0])
         >>> Covariance.from_root(np.stack([np.ones(3), x], axis=1), np.full(3, 0.5)).diag.tolist()
         [1.5, 2.5, 5.5]
@@ -311,6 +306,7 @@ def _symmetry(K: Array) -> tuple[float, float, float]:
     return difference, largest, excess
 
 
+@shared
 class BlockDiagonal:
     """Covariance of n inputs in independent blocks.
 
@@ -328,11 +324,7 @@ class BlockDiagonal:
     ValueError
         If a row is in no block, or in two.
 
-    Examples
-    --------
-    >>> import numpy as np
-    >>> from bsvr_pp.approximations import BlockDiagonal, Covariance, mean_field
-    >>> from bsvr_pp.losses import gaussian
+    <on_arrays>
     >>> K = BlockDiagonal([np.array([0, 2]), np.array([1])], lambda block: Covariance(np.eye(2 - block)))
     >>> mean_field(K, [1.0, 2.0, 4.0], gaussian(C=1.0)).mean.round(6).tolist()
     [0.5, 1.0, 2.0]

@@ -93,9 +93,7 @@ def site_inverse(K: Structure, sites: Sites) -> tuple[Array, Array]:
         out, root = sites.triangle.copy(), np.sqrt(sites.weight)
         if m > 0:
             cholesky_inverse(out)
-        for p in range(m):
-            for q in range(m):
-                out[p, q] *= root[p] * root[q]
+        out *= root.reshape(m, 1) * root
     return out, np.diag(out)
 
 
@@ -187,8 +185,7 @@ def marginals(K: Structure, sites: Sites, inverse: Array, accuracy: float) -> tu
         if others.shape[0] > 0:
             half = root_rows(K, others)
             lower_solve(sites.triangle, half)
-            for p in range(others.shape[0]):
-                variance[others[p]] = K.diagonal[others[p]] + np.dot(half[p], half[p])
+            variance[others] = K.diagonal[others] + row_squares(half)
         return variance, variance / kept
     for p in range(m):
         for q in range(p + 1):
@@ -211,6 +208,5 @@ def marginals(K: Structure, sites: Sites, inverse: Array, accuracy: float) -> tu
             for q in range(m):
                 explained[p, q] = sqrt(sites.weight[q]) * K.matrix[others[p], sites.points[q]]
         lower_solve(sites.triangle, explained)
-        for p in range(others.shape[0]):
-            variance[others[p]] -= np.dot(explained[p], explained[p])
+        variance[others] -= row_squares(explained)
     return variance, variance / kept

@@ -12,7 +12,7 @@ C-contiguous float64 and are overwritten. A C-ordered lower triangle is the uppe
 
 from __future__ import annotations
 
-from math import cos, sqrt
+from math import sqrt
 from typing import NamedTuple
 
 import llvmlite.binding as llvm
@@ -56,7 +56,8 @@ def split(K: Array, jitter: float) -> Structure:
     constant, spread = 0.0, np.inf
     low = np.min(K[0])
     if low >= 10.0 * (K[0, 0] - low):
-        low, spread = _range(K)
+        low = np.min(K)
+        spread = np.max(K) - low
         constant = low if low >= 10.0 * spread else 0.0
     root = np.empty((n, 0))
     if constant <= _LARGE * spread:
@@ -142,16 +143,6 @@ def root_rows(K: Structure, points: NDArray[np.int64]) -> Array:
 
 
 @compiled
-def _range(K: Array) -> tuple[float, float]:
-    """Return the smallest entry, and the difference between the largest and the smallest."""
-    low, high = K[0, 0], K[0, 0]
-    for i in range(K.shape[0]):
-        for j in range(i + 1):
-            low, high = min(low, K[i, j]), max(high, K[i, j])
-    return low, high - low
-
-
-@compiled
 def _root(K: Array, constant: float, jitter: float, most: int) -> Array:
     """Return the root of K - constant - jitter·I by pivoted Cholesky; no columns if it needs more than ``most``."""
     n, noise = K.shape[0], 4e-16 * constant  # of the entries
@@ -191,9 +182,7 @@ def _root(K: Array, constant: float, jitter: float, most: int) -> Array:
 def _is_root(K: Array, root: Array, constant: float, jitter: float, error: float) -> bool:
     """Test a root with a vector of signs: the diagonal of an indefinite remainder may be zero."""
     n = K.shape[0]
-    signs = np.empty(n)
-    for i in range(n):
-        signs[i] = 1.0 if cos(i * i) > 0.0 else -1.0
+    signs = np.sign(np.cos(np.arange(n) ** 2.0))
     given, found = np.dot(K, signs), np.dot(root, np.dot(root.T, signs))
     missed = np.abs(given - constant * total(signs) - jitter * signs - found)
     return bool(np.all(missed <= n * error))

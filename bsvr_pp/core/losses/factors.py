@@ -43,9 +43,7 @@ _HALVINGS = 60  # of a panel on which it falls more
 @separate(PIECES, PIECES, MATRIX, VECTOR)
 def of_rows(pieces: Pieces, ends: Array, weight: Array) -> Pieces:
     """Return the table of n rows with relative ends (n, 2) and weights (n,) > 0; one row if all are equal."""
-    n, plain = weight.shape[0], True
-    for i in range(n):
-        plain = plain and weight[i] == 1.0 and ends[i, 0] == ends[i, 1]
+    plain = np.all(weight == 1.0) and np.all(ends[:, 0] == ends[:, 1])
     return pieces if plain else take(pieces, 0, ends, weight)
 
 

@@ -189,21 +189,14 @@ def _window(first: float, last: float, width: float) -> tuple[float, float, floa
         return _HALF_LOG_2PI, 0.0, 1.0, 0.0
     if width > 0.5 and first < _NEAR and last > -_NEAR:
         # Differences lose less than two digits here.
-        a, b, at_first, at_last = 0.0, 0.0, 0.0, 0.0
-        if first > -_FULL:
-            a, at_first = first, exp(-0.5 * first * first)
-        if last < _FULL:
-            b, at_last = last, exp(-0.5 * last * last)
+        a, b = max(first, -_FULL), min(last, _FULL)
+        at_first, at_last = exp(-0.5 * a * a), exp(-0.5 * b * b)
         if first > 0.0:
-            mass = erfc(first * _ROOT_HALF) - (erfc(last * _ROOT_HALF) if last < _FULL else 0.0)
+            mass = erfc(a * _ROOT_HALF) - erfc(b * _ROOT_HALF)
         elif last < 0.0:
-            mass = erfc(-last * _ROOT_HALF) - (erfc(-first * _ROOT_HALF) if first > -_FULL else 0.0)
+            mass = erfc(-b * _ROOT_HALF) - erfc(-a * _ROOT_HALF)
         else:
-            mass = 2.0
-            if last < _FULL:
-                mass -= erfc(last * _ROOT_HALF)
-            if first > -_FULL:
-                mass -= erfc(-first * _ROOT_HALF)
+            mass = 2.0 - erfc(b * _ROOT_HALF) - erfc(-a * _ROOT_HALF)
         mass *= _ROOT_HALF_PI
         mean = (at_first - at_last) / mass
         spread = 1.0 + (a * at_first - b * at_last) / mass - mean * mean

@@ -17,6 +17,7 @@ from numpy.typing import ArrayLike, NDArray
 from scipy.ndimage import map_coordinates
 
 from bsvr_pp.core.arrays import Array, Values, check_positive, generator, numbers
+from bsvr_pp.core.docs import shared
 from bsvr_pp.core.losses import elementwise
 from bsvr_pp.core.losses.factors import log_factors, of_rows, tilted_moments
 from bsvr_pp.core.losses.pieces import Pieces
@@ -29,6 +30,7 @@ _LOG_STEP = 0.25  # of the log variances of f in the table of the cdf
 _PLACES = np.linspace(-14.0, 14.0, 561)  # its arguments, in standard deviations
 
 
+@shared
 @dataclass(frozen=True)
 class NoiseModel:
     """A loss with its parameters: the density exp(-C·loss(r))/Z of the residual r = y - f.
@@ -97,11 +99,7 @@ class NoiseModel:
         ValueError
             If a weight is not positive or not finite, or the noise has intervals and it is not 1.
 
-        Examples
-        --------
-        >>> import numpy as np
-        >>> from bsvr_pp.approximations import laplace
-        >>> from bsvr_pp.losses import gaussian
+        <on_arrays>
         >>> noise = gaussian(C=4.0)
         >>> one = laplace([[1.0]], [0.5], noise.weighted([3.0]))
         >>> three = laplace(np.ones((3, 3)), [0.5, 0.5, 0.5], noise)
@@ -170,10 +168,7 @@ class NoiseModel:
         TypeError
             If the loss is of labels.
 
-        Examples
-        --------
-        >>> import numpy as np
-        >>> from bsvr_pp.losses import absolute
+        <on_arrays>
         >>> at_least_one = absolute(C=1.0).between([1.0], [np.inf])
         >>> np.exp(at_least_one.log_likelihood([0.0], [1.0])).round(6).tolist()
         [0.5]
@@ -295,9 +290,7 @@ class NoiseModel:
     def log_mgf(self, t: float) -> float | Array:
         """Return the log of the mean of exp(t·r) for the residual r; inf where it diverges.
 
-        Examples
-        --------
-        >>> from bsvr_pp.losses import absolute, gaussian
+        <on_arrays>
         >>> round(gaussian(C=4.0).log_mgf(2.0), 10), absolute(C=2.0).log_mgf(2.0)
         (0.5, inf)
         """
@@ -314,9 +307,7 @@ class NoiseModel:
         upper_tail : bool
             Whether to return the probability that it is larger than y.
 
-        Examples
-        --------
-        >>> from bsvr_pp.losses import absolute
+        <on_arrays>
         >>> print(f"{absolute(C=20.0).predictive_cdf(-40.0, 0.0, 1.0):.2e}")
         1.33e-261
         """
@@ -333,9 +324,7 @@ class NoiseModel:
         y, mean, variance : (n,) arrays or numbers
             Targets, and mean and variance (>= 0) of f.
 
-        Examples
-        --------
-        >>> from bsvr_pp.losses import gaussian
+        <on_arrays>
         >>> gaussian(C=1.0).predictive_log_density(0.0, [0.0, 1.0], 0.0).round(6).tolist()
         [-0.918939, -1.418939]
         """
@@ -386,9 +375,7 @@ class NoiseModel:
             log of Z = ∫ N(f; mean, variance) p(y|f) df (the predictive density of y), and the moments of N(f)p(y|f)/Z.
             Chu et al. 2004 need the first in (34); Gao et al. 2002 need all three in (3.7).
 
-        Examples
-        --------
-        >>> from bsvr_pp.losses import gaussian
+        <on_arrays>
         >>> log_mass, mean, variance = gaussian(C=1.0).tilted(0.0, 1.0, 2.0)
         >>> round(float(mean), 10), round(float(variance), 10)
         (1.0, 0.5)

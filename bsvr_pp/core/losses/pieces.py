@@ -159,10 +159,7 @@ def d_curvature(j: int, knots: Array, d_energy: Array) -> float:
 @compiled
 def reach(slope: float, precision: float) -> float:
     """Return the distance over which slope·t + ½·precision·t² grows to _DROP."""
-    denominator = slope + sqrt(slope * slope + 2.0 * precision * _DROP)
-    if denominator == 0.0:
-        return inf
-    return 2.0 * _DROP / denominator
+    return 2.0 * _DROP / (slope + sqrt(slope * slope + 2.0 * precision * _DROP))  # inf if both are 0
 
 
 @compiled
@@ -176,17 +173,11 @@ def peak(
     """
     if precision > 0.0:
         place = min(max(anchor + slope / precision, lower), upper)
-    elif slope > 0.0:
-        place = upper
-    elif slope < 0.0 or lower > -inf:
-        place = lower
     else:
-        place = upper
-    steepness = slope - precision * (place - anchor)
-    if place > lower and place < upper:
-        steepness = 0.0
-    farthest = reach(abs(steepness), precision)
-    return place, abs(steepness), -min(farthest, place - lower), min(farthest, upper - place)
+        place = upper if slope > 0.0 or (slope == 0.0 and lower == -inf) else lower
+    steepness = 0.0 if lower < place < upper else abs(slope - precision * (place - anchor))
+    farthest = reach(steepness, precision)
+    return place, steepness, -min(farthest, place - lower), min(farthest, upper - place)
 
 
 @compiled
