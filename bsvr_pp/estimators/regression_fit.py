@@ -455,23 +455,21 @@ def fit_targets(
 
 
 def _fit_alone(rows: TrainingData, spec: RegressionSpec, columns: Columns, rng: np.random.Generator) -> RegressionFit:
-    with threads_for(len(rows.y)), spec.local.threads():
-        if (root := spec.root_of(rows)) is None:
-            return _fit_on_scale(rows, spec, columns, rng)
-        some = rows.taken(np.isin(np.arange(len(rows.y)), np.random.default_rng(0).permutation(len(rows.y))[:_TRIED]))
-        scales = UNSCALED, root
-        begun = [_begun(some.on_scale(scale), replace(spec, target_scale=scale), columns, rng) for scale in scales]
-        as_given, with_root = (fit.log_evidence for fit in begun)
-        chosen = int(with_root > as_given + _SURE)
-        known = begun[chosen] if len(some.y) == len(rows.y) else None
-        own = replace(spec, target_scale=scales[chosen])
-        return _fit_on_scale(rows.on_scale(scales[chosen]), own, columns, rng, known)
+    if (root := spec.root_of(rows)) is None:
+        return _fit_on_scale(rows, spec, columns, rng)
+    n, scales = len(rows.y), (UNSCALED, root)
+    some = rows.taken(np.isin(np.arange(n), np.random.default_rng(0).permutation(n)[:_TRIED]))
 
+    def try_scale(scale: Unscaled) -> RegressionFit:
+        rounds, own = _Rounds.of(some.on_scale(scale), replace(spec, target_scale=scale), columns, deepcopy(rng))
+        return rounds.fit(own, np.ones(len(own.y), dtype=bool))
 
-def _begun(rows: TrainingData, spec: RegressionSpec, columns: Columns, rng: np.random.Generator) -> RegressionFit:
-    """Return the fit to all rows, with which the rounds begin."""
-    rounds, rows = _Rounds.of(rows, spec, columns, deepcopy(rng))
-    return rounds.fit(rows, np.ones(len(rows.y), dtype=bool))
+    with threads_for(len(some.y)), spec.local.threads():
+        tried = [try_scale(scale) for scale in scales]
+    chosen = int(tried[1].log_evidence > tried[0].log_evidence + _SURE)
+    begun = tried[chosen] if len(some.y) == n else None
+    own = replace(spec, target_scale=scales[chosen])
+    return _fit_on_scale(rows.on_scale(scales[chosen]), own, columns, rng, begun)
 
 
 def _fit_on_scale(

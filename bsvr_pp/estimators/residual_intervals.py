@@ -117,7 +117,7 @@ class ResidualIntervals(HoldsFit, CentralIntervals, MetaEstimatorMixin, Regresso
     Attributes
     ----------
     estimator_ : regressor
-        The regressor, fitted to all rows; equal ones are one row with their number as its weight, if it takes weights.
+        The regressor, fitted to all rows. If it takes weights, equal rows are one row with their number as its weight.
     residuals_ : (n,) array
         Out-of-sample residuals; NaN if no fold tests a row, or its weight is 0.
     test_ : FamilyTest

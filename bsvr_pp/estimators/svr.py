@@ -131,7 +131,7 @@ class BayesianSVR(TargetPredictions, SavedEstimator, RegressorMixin, BaseEstimat
     factors_, shares_ : (q,) array
         For kernel matrices, the factor of each matrix in k, and its share of the prior variance.
     target_scale_ : (0,) or (3,) array
-        Middle, end and offset of roots of the targets: f, C and epsilon are on this scale, as are effects.
+        Middle, end and offset of roots of the targets: f, C and epsilon are on this scale (docs/defaults.md).
     levels_ : (q,) array of int
         Inputs with few values, which are also categories in a kernel with main effects.
     warping_ : DataFrame
@@ -361,8 +361,8 @@ class BayesianSVR(TargetPredictions, SavedEstimator, RegressorMixin, BaseEstimat
         spec = self._check_options()
         mean, scale, location, unit = (learned[name] for name in ("mean_", "scale_", "location_", "unit_"))
         root = numbers("target_scale_ of result", learned["target_scale_"])
-        if root.shape not in ((0,), (3,)):
-            raise ValueError(f"target_scale_ of result must be no numbers or three, got the shape {root.shape}")
+        if root.shape not in ((0,), (3,)) or (root[2:] <= 0.0).any():
+            raise ValueError(f"target_scale_ of result must be middle, end and offset > 0, or empty, got {root}")
         of_targets = Root(*map(float, root)) if root.size else spec.target_scale or UNSCALED
         units = Units(mean, scale, location, unit, of_targets)
         if not set(levels := tuple(learned["levels_"])) <= set(range(rows.X.shape[1])):

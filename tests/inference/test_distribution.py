@@ -11,7 +11,7 @@ from scipy.stats import kstest, lognorm, norm
 import bsvr_pp as bp
 from bsvr_pp.core.losses.noise import widen
 from bsvr_pp.inference.prediction.component import Component
-from bsvr_pp.inference.prediction.distribution import PredictiveDistribution
+from bsvr_pp.inference.prediction.distribution import LOGARITHM, UNSCALED, PredictiveDistribution, Root
 from bsvr_pp.inference.result import problem_of
 from bsvr_pp.losses import absolute, epsilon_insensitive, gaussian, huber, pinball, soft_insensitive
 from tests.helpers import process_model
@@ -29,18 +29,20 @@ KINDS = ("one", "scales", "committee", "draws", "log")
 
 def made(noise, kind, n=2):
     rng = np.random.default_rng(0)
-    count = {"one": 1, "log": 1, "scales": 3, "committee": 3, "draws": 8}[kind]
+    count = {"one": 1, "log": 1, "scales": 3, "committee": 3, "root": 3, "draws": 8}[kind]
     factors = (0.5, 1.0, 2.0) if kind == "scales" else np.exp(0.2 * rng.normal(size=count))
     alike = np.zeros((count, 1)) if kind == "scales" else rng.normal(0.0, 0.3, (count, 1))
     means, variances = 0.5 + alike + np.arange(n), np.exp(alike) * rng.uniform(0.01, 0.2, n)
     weights = rng.dirichlet(np.ones(count), n).T
     noises = tuple(widen(noise, factor) for factor in factors)
     unit = 0.5 if kind == "log" else 20.0
-    return PredictiveDistribution(weights, means, variances, noises, 3.0, unit, kind == "log")
+    scale = {"log": LOGARITHM, "root": Root.of_targets(3.0, -60.0)}.get(kind, UNSCALED)
+    return PredictiveDistribution(weights, means, variances, noises, 3.0, unit, scale)
 
 
 # Each noise alone and in a mixture, and each kind of mixture.
 PAIRS = [(noise, kind) for i, noise in enumerate(NOISES) for kind in ("one", KINDS[1 + i % 4])]
+PAIRS += [(NOISES[0], "root"), (NOISES[4], "root")]
 each = pytest.mark.parametrize(
     ("noise", "kind"), sorted(PAIRS, key=str), ids=lambda value: getattr(value, "name", value)
 )
@@ -141,7 +143,7 @@ def test_a_gaussian_in_other_units():
     for name in ("pdf", "logpdf", "cdf", "sf"):
         np.testing.assert_allclose(getattr(found, name)(y), getattr(exact, name)(y), rtol=1e-9, atol=1e-300)
     log = PredictiveDistribution(
-        np.ones((1, 1)), np.zeros((1, 1)), np.full((1, 1), 0.75), (gaussian(4.0),), 0.5, 0.4, True
+        np.ones((1, 1)), np.zeros((1, 1)), np.full((1, 1), 0.75), (gaussian(4.0),), 0.5, 0.4, LOGARITHM
     )
     exact, y = lognorm(0.4, scale=np.exp(0.5)), np.array([[-1.0], [0.0], [0.2], [2.5]])
     for name in ("pdf", "cdf", "sf"):
@@ -158,7 +160,7 @@ def test_moments_that_diverge_are_infinite():
     """The exponential of Laplace noise has the moments below C / unit."""
     for C, finite in ((0.4, (False, False)), (0.8, (True, False)), (2.0, (True, True))):
         found = PredictiveDistribution(
-            np.ones((1, 1)), np.zeros((1, 1)), np.ones((1, 1)), (absolute(C),), 0.0, 0.5, True
+            np.ones((1, 1)), np.zeros((1, 1)), np.ones((1, 1)), (absolute(C),), 0.0, 0.5, LOGARITHM
         )
         assert tuple(np.isfinite([found.mean()[0], found.var()[0]])) == finite
         assert found.mean()[0] > 0 and found.std()[0] > 0

@@ -259,6 +259,13 @@ class PredictiveDistribution:
         """The distribution of the target on its scale, such as of its logarithm."""
         return replace(self, scale=UNSCALED)
 
+    @property
+    def log(self) -> PredictiveDistribution:
+        """The distribution of the logarithm of the target, if that was modelled."""
+        if not self.scale.is_log:
+            raise ValueError("log is the distribution of a logarithm that was modelled, and the target itself was")
+        return self.modelled
+
     def moments_of_f(self) -> tuple[Array, Array]:
         """Return mean and standard deviation (n,) of the function, without the noise; `latent` is its distribution."""
         if self.latent.scale != UNSCALED:
