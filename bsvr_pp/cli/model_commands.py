@@ -117,6 +117,8 @@ def fit(
     result.attrs["target"] = dataset.target
     print_notes(dataset.notes)
     title = f"{table.target}: {len(table.y)} rows, in its own units"
+    if isinstance(model, bp.BayesianSVR) and model.target_scale_.size:
+        title += " at the median, and on the scale of roots elsewhere"
     if isinstance(model, bp.BayesianOrdinalSVC):
         title = f"{table.target}: {model.classes_.size} classes, in standard deviations of the noise"
     with failing(OSError, ValueError, place=out):

@@ -131,7 +131,8 @@ class BayesianSVR(TargetPredictions, SavedEstimator, RegressorMixin, BaseEstimat
     factors_, shares_ : (q,) array
         For kernel matrices, the factor of each matrix in k, and its share of the prior variance.
     target_scale_ : (0,) or (3,) array
-        Middle, end and offset of roots of the targets: f, C and epsilon are on this scale (docs/defaults.md).
+        Middle, end and offset of roots of the targets. Function and noise are on this scale, whose unit is that of the
+        target at the middle (docs/defaults.md).
     levels_ : (q,) array of int
         Inputs with few values, which are also categories in a kernel with main effects.
     warping_ : DataFrame

@@ -82,7 +82,7 @@ class TargetPredictions(OfStandardModel, CentralIntervals):
 
     @predicts_each
     def predict_f(self, X: ArrayLike, diagonal: ArrayLike | None = None) -> tuple[Array, Array]:
-        """Predict mean and standard deviation of the latent function, without noise; of log y with log_targets.
+        """Predict mean and standard deviation of the function, as a target without noise; of log y with log_targets.
 
         <new_inputs>
         <diagonal>

@@ -49,6 +49,20 @@ def test_moments_are_those_of_the_density(noise, end):
     np.testing.assert_allclose(found.cdf(found.ppf(0.2)), 0.2, atol=1e-9)
 
 
+@pytest.mark.parametrize("end", [0.5, 9.0])
+def test_narrow_distributions_beyond_the_edge(end):
+    """There the scale is linear, and a narrow distribution keeps its shape."""
+    scale, sign = Root.of_targets(3.0, end), 1.0 if end < 3.0 else -1.0
+    depth = np.array([-20.0, -3.0, 0.0, 1.0, 4.0, 30.0]) * sign
+    edge = scale.middle - 2.0 * sign * (scale._at_middle - np.sqrt(scale._at_middle * scale._least))
+    for deviation in (1e-6, 1e-3, 0.05):
+        alone = np.ones((1, 6)), (edge - depth)[None], np.full((1, 6), 0.75 * deviation**2)
+        found = PredictiveDistribution(*alone, (gaussian(4.0 / deviation**2),), scale=scale)
+        np.testing.assert_allclose(found.std(), deviation * scale.stretch(edge - depth), rtol=0.05)
+        np.testing.assert_allclose(found.mean(), scale.inverse(edge - depth), atol=deviation**2)
+        assert found.pdf(np.inf).tolist() == [0.0] * 6
+
+
 def test_skewed_targets_are_on_the_scale_with_more_evidence(fitted):
     plain = bp.BayesianSVR(restarts=1, warping=False, random_state=0).fit(X, SKEWED)
     assert plain._fit.units.target_scale == UNSCALED

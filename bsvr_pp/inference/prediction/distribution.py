@@ -131,7 +131,7 @@ class Root(Unscaled):
 
     def log_slope(self, y: Array) -> Array:
         """Return log g'(y)."""
-        return np.asarray(0.5 * np.log(self._at_middle / np.maximum(self._distance(y), self._least)))
+        return np.asarray(0.5 * (np.log(self._at_middle) - np.log(np.maximum(self._distance(y), self._least))))
 
     def stretch(self, z: Array) -> Array:
         """Return dy/dz."""
@@ -149,25 +149,22 @@ class Root(Unscaled):
         edge = (edge - of.location) / of.unit
         linear = np.flatnonzero(of._tail(np.full(len(of), edge), upper_tail=self._sign < 0.0) > _BEYOND)
         if linear.size:
-            shift, square = self._of_linear(of[linear], edge, mean[linear])
-            mean[linear] += shift
-            spread[linear] += square - shift**2
+            mean[linear], spread[linear] = self._by_integrals(of[linear])
         return mean, spread
 
-    def _of_linear(self, of: PredictiveDistribution, edge: float, mean: Array) -> tuple[Array, Array]:
-        """Return changes of E[y] and E[(y - mean)²] by targets beyond the edge, which a root moves by -s·τ²/4u₀ less.
-
-        Here τ is the distance of g from the edge. The mean of a G(τ) with G(0) = 0 is ∫ G'(τ)·P(beyond τ) dτ.
-        """
-        means, variances = of._of_components
-        far = (self._sign * (edge - means) + _REACH * np.sqrt(variances)).max(axis=0)
-        t, c = far * NODES[:, None] ** 2, 0.25 / self._at_middle
-        beyond = of._tail(edge - self._sign * t, upper_tail=self._sign < 0.0)
-        measure = of.unit * beyond * far * (2.0 * NODES * WEIGHTS)[:, None]
-        tau, x = of.unit * t, self._sign * (of.location + of.unit * edge - self.middle) - of.unit * t
-        root, slope = x + c * x**2 - self._sign * (mean - self.middle), -(1.0 + 2.0 * c * x)
-        square = -2.0 * slope * c * tau**2 - 4.0 * root * c * tau + 4.0 * c**2 * tau**3
-        return -self._sign * (measure * 2.0 * c * tau).sum(axis=0), (measure * square).sum(axis=0)
+    def _by_integrals(self, of: PredictiveDistribution) -> tuple[Array, Array]:
+        """Return mean and variance (n,): of each component by integrals of its tails on both sides of its mean."""
+        (centres, variances), found = of._of_components, []
+        for noise, m, v, centre, variance in zip(of.noises, of.means, of.variances, centres, variances, strict=True):
+            reach = 2.0 * _REACH * np.sqrt(variance)
+            t, measure = reach * NODES[:, None] ** 2, of.unit * reach * (2.0 * NODES * WEIGHTS)[:, None]
+            above = noise.predictive_cdf(centre + t, m, v, upper_tail=True)
+            tails = measure * np.stack([above, -noise.predictive_cdf(centre - t, m, v)])
+            z, middle = of.location + of.unit * np.stack([centre + t, centre - t]), of._in_units(centre)
+            terms = tails * self.stretch(z)
+            first, second = terms.sum(axis=(0, 1)), 2.0 * (terms * (self.inverse(z) - middle)).sum(axis=(0, 1))
+            found.append((middle + first, np.maximum(second - first**2, 0.0)))
+        return mixed(of.weights, *np.stack(found, axis=1))
 
     @property
     def _least(self) -> float:
