@@ -192,14 +192,16 @@ class _Separate:
     def load(self) -> None:
         """Compile the function, or load it from the cache; several threads may call this at once."""
         with interruptible(wait=True), _LOADING, rarely_collected():
-            if self._address.value:
-                return
-            self.compiled.compile(self.signature)
-            if self.compiled.stats.cache_misses:
-                _announce()
-            self.compiled.disable_compile()
-            overload = self.compiled.overloads[self.signature.args]
-            self._address.value = overload.library.get_pointer_to_function(overload.fndesc.llvm_func_name)
+            if not self._address.value:
+                self._compile()
+
+    def _compile(self) -> None:
+        self.compiled.compile(self.signature)
+        if self.compiled.stats.cache_misses:
+            _announce()
+        self.compiled.disable_compile()
+        overload = self.compiled.overloads[self.signature.args]
+        self._address.value = overload.library.get_pointer_to_function(overload.fndesc.llvm_func_name)
 
     def _load_for_caller(self) -> None:
         try:
