@@ -6,7 +6,7 @@ from sklearn.base import clone
 
 import bsvr_pp as bp
 from bsvr_pp.inference.prediction.distribution import UNSCALED, PredictiveDistribution, Root
-from bsvr_pp.losses import absolute, gaussian, soft_insensitive
+from bsvr_pp.losses import absolute, gaussian, pinball, soft_insensitive
 
 RNG = np.random.default_rng(0)
 X = RNG.uniform(-2.0, 2.0, (120, 2))
@@ -32,6 +32,7 @@ def test_a_root_is_increasing_with_slope_one_at_the_middle(end):
 
 
 OF_NOISES = [(gaussian(C=9.0), 0.5), (absolute(C=4.0), 9.0), (soft_insensitive(C=5.0, epsilon=0.3, beta=0.4), 0.5)]
+OF_NOISES += [(pinball(C=6.0, quantile=0.3), 0.5), (absolute(C=np.array([4.0, 6.0])), 9.0)]
 
 
 @pytest.mark.parametrize(("noise", "end"), OF_NOISES)

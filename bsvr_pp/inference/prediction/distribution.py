@@ -93,7 +93,7 @@ class Logarithm(Unscaled):
 
 @dataclass(frozen=True, slots=True)
 class Root(Unscaled):
-    """Square roots of the distances from one end of the targets, linear beyond this end, for symmetric noise.
+    """Square roots of the distances from one end of the targets, linear beyond this end.
 
     The slope is 1 at the ``middle``, so that small differences there are in the unit of the targets. With u = offset +
     s·(y - end) it is s·(g - middle) = 2·√(u₀·u) - 2·u₀, where u₀ is u at the middle and s = 1, or -1 for an upper end.
@@ -139,6 +139,8 @@ class Root(Unscaled):
 
     def moments(self, of: PredictiveDistribution) -> tuple[Array, Array]:
         """Return mean and variance (n,): with x = s·(g - middle) the target is middle + s·(x + x²/4u₀)."""
+        if of.noises[0].name != "gaussian" and any(np.ndim(each.variance) or each.mean for each in of.noises):
+            return self._by_integrals(of)  # of many or asymmetric noises
         (centre, variance), (third, fourth) = of._mean_variance, of._higher_moments()
         x, c = self._sign * (of.location + of.unit * centre - self.middle) / of.unit, 0.25 * of.unit / self._at_middle
         slope = 1.0 + 2.0 * c * x
