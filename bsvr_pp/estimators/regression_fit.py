@@ -71,7 +71,8 @@ _BEHIND = 1.6  # and a loss in one part, relative to the best, from which the ot
 _VALUES, _ROWS = 3, 10  # largest number of values of targets that are few, and smallest number of rows that say so
 _SKEWED = 4.0  # standard errors by which few rows miss their mean if their noise has scales
 _SKEW, _SKEWED_ROWS = 0.05, 50  # skewness of the quantiles of targets from which roots are tried, and fewest rows;
-_TRIED, _SURE = 400, 5.0  # rows that decide, and log evidence by which roots are ahead (docs/defaults.md)
+_ALL, _SOME = 400, 250  # largest number of rows that all decide, and number of those of more;
+_SURE = 5.0  # log evidence by which roots are ahead (docs/defaults.md)
 _CHECKED = 20, 60  # smallest number of rows whose coverage is checked, and largest number of those checked,
 _TOO_FEW = 0.7  # and share of them in intervals of 90 % that chance does not explain: of 29 real sets none has less
 
@@ -458,7 +459,8 @@ def _fit_alone(rows: TrainingData, spec: RegressionSpec, columns: Columns, rng: 
     if (root := spec.root_of(rows)) is None:
         return _fit_on_scale(rows, spec, columns, rng)
     n, scales = len(rows.y), (UNSCALED, root)
-    some = rows.taken(np.isin(np.arange(n), np.random.default_rng(0).permutation(n)[:_TRIED]))
+    few = n if n <= _ALL else _SOME
+    some = rows.taken(np.isin(np.arange(n), np.random.default_rng(0).permutation(n)[:few]))
 
     def try_scale(scale: Unscaled) -> RegressionFit:
         rounds, own = _Rounds.of(some.on_scale(scale), replace(spec, target_scale=scale), columns, deepcopy(rng))
