@@ -27,7 +27,7 @@ from bsvr_pp import approximations, classification, losses
 from bsvr_pp.core import approximations as core_approximations
 from bsvr_pp.core.approximations.mean_field import nearest_moments
 from bsvr_pp.core.approximations.smc import Annealing
-from bsvr_pp.inference.prediction.distribution import LOGARITHM, UNSCALED
+from bsvr_pp.inference.prediction.distribution import LOGARITHM, UNSCALED, Root
 from bsvr_pp.inference.prediction.neighbours import NoiseScales
 from bsvr_pp.integrations.botorch import to_botorch
 from bsvr_pp.model.blocks import Blocks
@@ -1489,10 +1489,10 @@ def regression():
     return fitted(bp.BayesianSVR)
 
 
-def changed(log_targets=False, **state):
+def changed(target_scale=UNSCALED, **state):
     """The regression with another fitted state."""
     svr, fit = copy(regression()), regression()._fit
-    units = replace(fit.units, target_scale=LOGARITHM if log_targets else UNSCALED)
+    units = replace(fit.units, target_scale=target_scale)
     svr._fit = replace(fit, units=units, found=replace(fit.fitted, **state))
     return svr
 
@@ -1535,7 +1535,8 @@ INTEGRATIONS = {
         (lambda s: to_botorch(negative(s), s.model), "fitted must have sites of .* got the precision -1"),
         (lambda s: to_botorch(changed(posteriors=[], draws=xr.DataTree())), f"{ONE} draws: fit by mean field"),
         (lambda s: to_botorch(monotone()), f"{ONE} inputs in which f is monotone: fit without monotone"),
-        (lambda s: to_botorch(changed(log_targets=True)), f"{ONE} log_targets=True: fit the logarithms"),
+        (lambda s: to_botorch(changed(target_scale=LOGARITHM)), f"{ONE} log_targets=True: fit the logarithms"),
+        (lambda s: to_botorch(changed(Root.of_targets(0.0, -1.0))), f"{ONE} roots of the targets: use warping=False"),
         (lambda s: to_botorch(fit_labels(s), s.labels), f"{ONE} classes: use real targets"),
         (lambda s: of_one_process(blocks=bp.local_blocks(X, rows=3)), f"{ONE} blocks of rows: use blocks=None"),
         (lambda s: of_one_process(C=np.full(N, 5.0)), f"{ONE} noise with a value for each training point"),

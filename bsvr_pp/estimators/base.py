@@ -409,13 +409,8 @@ class SavedEstimator(HoldsFit):
         rows = TrainingData.of_dataset(result["rows"].to_dataset())
         learned: Learned = {}
         d = rows.X.shape[1]
-        shapes = {
-            "mean_": (d,),
-            "scale_": (d,),
-            "outliers_": None,
-            "levels_": None,
-            "target_scale_": None,
-        }  # the others are numbers
+        any_length = dict.fromkeys(("outliers_", "levels_", "target_scale_"))
+        shapes = {"mean_": (d,), "scale_": (d,), **any_length}  # the others are numbers
         for name, value in check_fields("learned attributes of result", recipe["learned"], cls._learned).items():
             if name == "kernel_":
                 check_kernel(value, *(["precomputed"] if is_matrix(kernel) else []))

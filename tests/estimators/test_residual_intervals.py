@@ -192,3 +192,15 @@ def test_constant_predictions_have_no_dependence_of_the_scale():
     X, y = data(30)
     found = bp.ResidualIntervals(DummyRegressor(strategy="constant", constant=0.0), cv=3, random_state=0).fit(X, y)
     assert found.scale_dependence_ == (0.0, 1.0)
+
+
+def test_equal_rows_are_in_one_fold_around_any_regressor():
+    """A pipeline takes no weights: copies of a row were tested on each other."""
+    rng = np.random.default_rng(0)
+    X = rng.uniform(-3.0, 3.0, (40, 1))
+    y = np.sin(X[:, 0]) + 0.3 * rng.laplace(size=40)
+    twice, svr = (np.vstack([X, X]), np.concatenate([y, y])), SVR(C=100.0)
+    alone, piped = (bp.ResidualIntervals(e, random_state=0).fit(*twice) for e in (svr, make_pipeline(svr)))
+    assert piped.scale_ == pytest.approx(alone.scale_, rel=0.02)
+    np.testing.assert_array_equal(piped.residuals_[:40], piped.residuals_[40:])
+    np.testing.assert_array_equal(piped.predict(X), SVR(C=100.0).fit(*twice).predict(X))

@@ -836,3 +836,28 @@ def test_data_and_dims_may_change_the_structure_between_fits(several):
         S[:5, :5] += size
         expected = stats.multivariate_normal(cov=S).logpdf(targets)
         assert bp.fit(bp.Laplace(), model, progressbar=False).attrs["log_evidence"] == pytest.approx(expected, abs=1e-9)
+
+
+def test_parts_add_up_with_coefficients_in_a_mean_function():
+    rng = np.random.default_rng(0)
+    X, z = np.sort(rng.uniform(-2.0, 2.0, (15, 1)), axis=0), rng.normal(size=15)
+    with pm.Model() as model:
+        a = pm.Normal("a", 1.0, 5.0)
+        mean = pm.gp.mean.Constant(a)
+        f = bp.GP(cov_func=pm.gp.cov.Matern32(1, ls=1.0), mean_func=mean).prior("f", X=pm.Data("X", X))
+        pm.Normal("y", f + pm.Normal("b") * pm.Data("z", z), 0.1, observed=5.0 + np.sin(3.0 * X[:, 0]) + 0.5 * z)
+    result = bp.fit(bp.MeanField(), model, progressbar=False)
+    at = {"model": model, "data": {"z": z}}
+    parts = [bp.predict(result, X, component=name, **at)["f_mean"].values for name in ("f", "a", "b")]
+    np.testing.assert_allclose(sum(parts), bp.predict(result, X, **at)["f_mean"].values, atol=1e-8)
+
+
+def test_the_scale_of_a_scale_of_coefficients_may_be_a_hyperparameter():
+    """Gradients of the prior mean went through the prior of the scale, which has none."""
+    W = np.random.default_rng(1).normal(size=(20, 3))
+    with pm.Model() as model:
+        b = pm.Normal("b", 0.0, pm.HalfCauchy("lam", pm.HalfNormal("tau"), shape=3), shape=3)
+        bp.SoftInsensitive("y", mu=W @ b, C=5.0, epsilon=0.1, beta=0.3, observed=W[:, 0])
+    with pytest.warns(UserWarning, match="no maximum"):
+        result = bp.fit(bp.MeanField(), model, progressbar=False, restarts=1)
+    assert result.attrs["converged"] == 0
