@@ -1,7 +1,7 @@
 """Few rows: hyperparameters at their optimum, integrated out by weighted points, and sampled.
 
 The rows are a random part of each set, and up to 1,000 others are the test. ``integrated`` is the default of
-`BayesianSVR` up to 250 rows. NUTS has two chains of 200 steps of adaptation and 100 draws, f integrated out by mean
+`BayesianSVR` up to 300 rows. NUTS has two chains of 200 steps of adaptation and 100 draws, f integrated out by mean
 field, for the first ``--sampled`` splits. Seconds are those of the processor, of one thread (set ``OMP_NUM_THREADS``),
 after a first fit.
 """

@@ -81,5 +81,5 @@ print(round(by_nuts.value, 2), round(by_nuts.standard_error, 2), seconds)
 
 # %% [markdown]
 # ## On your own data
-# `bp.BayesianSVR` averages over points up to 250 rows. In PyMC write `bp.fit(bp.Integrated(), model)`. If k-hat is above
+# `bp.BayesianSVR` averages over points up to 300 rows. In PyMC write `bp.fit(bp.Integrated(), model)`. If k-hat is above
 # 0.7 and the points do not move, the result says so: sample the hyperparameters with `bp.NUTS(latent=bp.MeanField())`.

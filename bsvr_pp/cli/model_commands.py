@@ -117,8 +117,6 @@ def fit(
     result.attrs["target"] = dataset.target
     print_notes(dataset.notes)
     title = f"{table.target}: {len(table.y)} rows, in its own units"
-    if isinstance(model, bp.BayesianSVR) and model.target_scale_.size:
-        title += " at the median, and on the scale of roots elsewhere"
     if isinstance(model, bp.BayesianOrdinalSVC):
         title = f"{table.target}: {model.classes_.size} classes, in standard deviations of the noise"
     with failing(OSError, ValueError, place=out):
@@ -170,6 +168,8 @@ def _print(title: str, model: Any, out: str, new: str, inputs: pd.DataFrame | No
 
     from bsvr_pp.estimators.outliers import listed
 
+    if getattr(model, "target_scale_", np.empty(0)).size:
+        title += " at the median, and on the scale of roots elsewhere"
     rows, table = _numbers(model), Table("", title=Text(title))
     table.add_column("", justify="right")
     names = model.relevance_.index

@@ -13,11 +13,11 @@ from functools import cached_property
 from typing import NamedTuple, Self, cast
 
 import numpy as np
-from numpy.typing import NDArray
+from numpy.typing import ArrayLike, NDArray
 from sklearn.model_selection import KFold
 
 from bsvr_pp.core.approximations import Mode, find_mode
-from bsvr_pp.core.arrays import Array, Mask, warn
+from bsvr_pp.core.arrays import Array, Mask, numbers, warn
 from bsvr_pp.core.compiler import interruptible, threads_for
 from bsvr_pp.estimators.base import LocalBlocks, warn_unless_converged
 from bsvr_pp.estimators.outliers import (
@@ -62,7 +62,7 @@ _EFFECTS = 200  # number of rows from which the kernel has main effects,
 _SCALES = 200  # and a dense fit several scales of the noise: fewer rows say little about them
 _SHARE, _LARGE = 0.02, 0.9  # of positive targets set aside, and quantile they exceed, if noise grows with the targets
 _ALIKE = 2.0  # largest ratio of the shares of rows of far wider noise in all rows and in the subset
-_INTEGRATED = 250  # largest number of rows whose hyperparameters are integrated out,
+_INTEGRATED = 300  # largest number of rows whose hyperparameters are integrated out,
 _FEW = Integrated(points=32, kept=12)  # in this way: more points gain little (the benchmark "integrated")
 _LEAST = 20  # number of rows of which some can be left out
 _EACH = 4  # rows for each lengthscale below which rows that are left out judge these (docs/defaults.md),
@@ -72,7 +72,7 @@ _VALUES, _ROWS = 3, 10  # largest number of values of targets that are few, and 
 _SKEWED = 4.0  # standard errors by which few rows miss their mean if their noise has scales
 _SKEW, _SKEWED_ROWS = 0.05, 50  # skewness of the quantiles of targets from which roots are tried, and fewest rows;
 _ALL, _SOME = 400, 250  # largest number of rows that all decide, and number of those of more;
-_SURE = 5.0  # log evidence by which roots are ahead (docs/defaults.md)
+_SURE, _SURE_OF_MANY = [5.0], [15.0, 15.0]  # log evidence by which roots are ahead; in blocks, in each of two parts
 _CHECKED = 20, 60  # smallest number of rows whose coverage is checked, and largest number of those checked,
 _TOO_FEW = 0.7  # and share of them in intervals of 90 % that chance does not explain: of 29 real sets none has less
 
@@ -126,14 +126,22 @@ class RegressionSpec:
         return judged and not mostly_equal(rows.y, rows.weight)
 
     def root_of(self, rows: TrainingData) -> Root | None:
-        """Return the root of skewed targets, for a dense fit that may choose it; None for others."""
-        n, plain = len(rows.y), self.model.noise != "pinball" and rows.exact and not self.shared
-        if self.target_scale is not None or not plain or n < _SKEWED_ROWS or self.local.divides(n):
+        """Return the root of skewed targets, where it may be chosen; None for others."""
+        n, given = len(rows.y), self.target_scale is not None or self.shared or self.model.noise == "pinball"
+        refused = self.local.divides(n) and (self.monotone or isinstance(self.method, Integrates))
+        if given or refused or not rows.exact or n < _SKEWED_ROWS:
             return None
         low, middle, high = quantiles_of(rows.y, [0.1, 0.5, 0.9], rows.weight)
         skew = (low + high - 2.0 * middle) / max(high - low, np.finfo(float).tiny)
         end = rows.y.min() if skew > 0.0 else rows.y.max()
         return Root.of_targets(middle, end) if abs(skew) > _SKEW and not mostly_equal(rows.y, rows.weight) else None
+
+    def read_scale(self, name: str, given: ArrayLike) -> Unscaled:
+        """Return the scale of the targets of a fit from an array of its constants, checked."""
+        root = numbers(name, given)
+        if root.shape not in ((0,), (3,)) or (root[2:] <= 0.0).any():
+            raise ValueError(f"{name} must be middle, end and offset > 0, or empty, got {root}")
+        return Root(*map(float, root)) if root.size else self.target_scale or UNSCALED
 
     def slopes(self, columns: Columns) -> Slopes | None:
         """Return the slopes of inputs along which f is monotone, at no row yet; None if there are none."""
@@ -192,11 +200,7 @@ class RegressionFit(StandardFit):
     @property
     def log_evidence(self) -> float:
         """Log evidence of the targets at the optimum; of their logarithms if these are the targets of the model."""
-        units, rows, scale = self.units, self.rows, self.units.target_scale
-        found = self.fitted.at_optimum - rows.n_exact * np.log(units.unit)
-        if not scale.is_log:
-            found += rows.weight @ scale.log_slope(scale.inverse(units.location + units.unit * rows.y))
-        return float(found)
+        return self.fitted.at_optimum + self.units.log_jacobian(self.rows)
 
     @property
     def cavities(self) -> Cavities:
@@ -455,33 +459,32 @@ def fit_targets(
     return fits
 
 
-def _fit_alone(rows: TrainingData, spec: RegressionSpec, columns: Columns, rng: np.random.Generator) -> RegressionFit:
+def choose_scale(
+    rows: TrainingData, columns: Columns, spec: RegressionSpec, rng: np.random.Generator
+) -> tuple[Unscaled, RegressionFit | None]:
+    """Return the scale of targets as given, by dense fits to some rows; the fit on it, if these are all rows."""
     if (root := spec.root_of(rows)) is None:
-        return _fit_on_scale(rows, spec, columns, rng)
-    n, scales = len(rows.y), (UNSCALED, root)
-    few = n if n <= _ALL else _SOME
-    some = rows.taken(np.isin(np.arange(n), np.random.default_rng(0).permutation(n)[:few]))
+        return spec.target_scale or UNSCALED, None
+    n = len(rows.y)
+    few, dense = n if n <= _ALL else _SOME, replace(spec, local=replace(spec.local, size=None))
 
-    def try_scale(scale: Unscaled) -> RegressionFit:
-        rounds, own = _Rounds.of(some.on_scale(scale), replace(spec, target_scale=scale), columns, deepcopy(rng))
+    def try_scale(some: TrainingData, scale: Unscaled) -> RegressionFit:
+        rounds, own = _Rounds.of(some.on_scale(scale), replace(dense, target_scale=scale), columns, deepcopy(rng))
         return rounds.fit(own, np.ones(len(own.y), dtype=bool))
 
-    with threads_for(len(some.y)), spec.local.threads():
-        tried = [try_scale(scale) for scale in scales]
-    chosen = int(tried[1].log_evidence > tried[0].log_evidence + _SURE)
-    begun = tried[chosen] if len(some.y) == n else None
-    own = replace(spec, target_scale=scales[chosen])
-    return _fit_on_scale(rows.on_scale(scales[chosen]), own, columns, rng, begun)
+    with threads_for(few), spec.local.threads():
+        for part, sure in enumerate(_SURE_OF_MANY if few < n and spec.local.divides(n) else _SURE):
+            some = rows.taken(np.isin(np.arange(n), np.random.default_rng(part).permutation(n)[:few]))
+            plain, on_root = (try_scale(some, scale) for scale in (UNSCALED, root))
+            if not on_root.log_evidence > plain.log_evidence + sure:
+                return UNSCALED, plain if few == n else None
+    return root, on_root if few == n else None
 
 
-def _fit_on_scale(
-    rows: TrainingData,
-    spec: RegressionSpec,
-    columns: Columns,
-    rng: np.random.Generator,
-    begun: RegressionFit | None = None,
-) -> RegressionFit:
-    """Fit rows whose targets are on their scale; the fit to all rows may be known."""
+def _fit_alone(rows: TrainingData, spec: RegressionSpec, columns: Columns, rng: np.random.Generator) -> RegressionFit:
+    scale, begun = choose_scale(rows, columns, spec, rng)
+    rows = rows if spec.target_scale else rows.on_scale(scale)
+    spec = replace(spec, target_scale=scale)
     rounds, rows = _Rounds.of(rows, spec, columns, rng)
     with threads_for(len(rows.y)), spec.local.threads():
         if rounds.spec.size is not None:

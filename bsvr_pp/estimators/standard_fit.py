@@ -29,7 +29,7 @@ from bsvr_pp.inference.fit import fit
 from bsvr_pp.inference.fitted import Fitted, fitted_draws, light, read_fitted
 from bsvr_pp.inference.monotone import GivenSlopes, Slopes
 from bsvr_pp.inference.prediction.component import Component
-from bsvr_pp.inference.prediction.distribution import UNSCALED, Unscaled
+from bsvr_pp.inference.prediction.distribution import Unscaled
 from bsvr_pp.inference.protocol import Integrates, Method, Options, Samples
 from bsvr_pp.inference.result import blocks_of
 from bsvr_pp.inference.search.at_size import AtSize, Stage, cut, search_in_blocks
@@ -339,9 +339,7 @@ class OfStandardModel(HoldsFit):
 
     @property
     def _scale_of_f(self) -> Unscaled:
-        """The scale of f; of logarithms f is shown itself."""
-        scale = self._fit.units.target_scale
-        return UNSCALED if scale.is_log else scale
+        return self._fit.units.target_scale.of_f
 
     def _sums_of_f(self, X: ArrayLike, weights: sparray) -> tuple[Array, list[tuple[Array, Array]]]:
         """Return shares of the members, and moments of sparse weights (k, m) times f at X, in units of the targets."""

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import KW_ONLY, astuple, dataclass, replace
+from dataclasses import KW_ONLY, dataclass, replace
 from typing import ClassVar, Literal, Self, cast
 
 import numpy as np
@@ -50,7 +50,7 @@ from bsvr_pp.estimators.validation import (
     targets_of,
 )
 from bsvr_pp.inference.approximate import MeanField
-from bsvr_pp.inference.prediction.distribution import LOGARITHM, UNSCALED, Root
+from bsvr_pp.inference.prediction.distribution import LOGARITHM, UNSCALED
 from bsvr_pp.inference.protocol import Method, Options, Samples
 from bsvr_pp.inference.result import hyperparameters_of
 from bsvr_pp.methods import method_of
@@ -90,10 +90,10 @@ class BayesianSVR(TargetPredictions, SavedEstimator, RegressorMixin, BaseEstimat
         fit rows that are left out decide, and learn scales of the noise (docs/defaults.md).
     warping : bool
         Whether "auto" and "main_effects" learn a scale for each input: as given, like a logarithm, or between. Skewed
-        targets of a dense fit are on a root scale where this has more evidence (docs/defaults.md).
+        targets are on a root scale where this has more evidence (docs/defaults.md).
     inference : {"auto", "mean_field", "laplace", "nuts"} or a method
         Mean field, Laplace's approximation, or `bp.NUTS` with f integrated out by mean field; or a method with options.
-        "auto" is mean field, and up to 250 rows of a dense fit `bp.Integrated`. Its predictions average over points of
+        "auto" is mean field, and up to 300 rows of a dense fit `bp.Integrated`. Its predictions average over points of
         the hyperparameters; the attributes describe the optimum. Laplace needs a curvature, which losses with kinks
         lack ("epsilon_insensitive", "absolute", "pinball", beta = 0).
     monotone : dict or sequence, optional
@@ -256,7 +256,7 @@ class BayesianSVR(TargetPredictions, SavedEstimator, RegressorMixin, BaseEstimat
             their mean, or two targets may be ends.
         """
         spec = self._check_options()
-        data, columns = regression_data(self, X, y, sample_weight, log_targets=bool(self.log_targets))
+        data, columns = regression_data(self, X, y, sample_weight, spec.target_scale or UNSCALED)
         if spec.shared and columns.targets is None:
             raise ValueError("shared=True takes several targets, y (n, k), got one: use shared=False")
         fits = fit_targets(data, spec, columns, seeded(self.random_state))
@@ -299,9 +299,7 @@ class BayesianSVR(TargetPredictions, SavedEstimator, RegressorMixin, BaseEstimat
         inputs, targets = new_inputs(self, X), targets_of(y, allowed=True)
         weight, values = checked_weights(sample_weight, len(inputs)), numbers("y", targets.y, (len(inputs),))
         check_size("y", values)
-        scale = fit.units.target_scale
-        new = targets.rows(inputs, values, weight, logs=scale.is_log)
-        new = new if scale.is_log else new.on_scale(scale)
+        new = targets.rows(inputs, values, weight).on_scale(fit.units.target_scale)
         if new.exact != fit.rows.exact:
             kind, got = ("exact targets", "intervals") if fit.rows.exact else ("intervals", "exact targets")
             raise ValueError(f"y must be {kind}, as for fit, got {got}")
@@ -361,11 +359,8 @@ class BayesianSVR(TargetPredictions, SavedEstimator, RegressorMixin, BaseEstimat
     def _read(self, rows: TrainingData, learned: Learned, columns: Columns, result: xr.DataTree) -> RegressionFit:
         spec = self._check_options()
         mean, scale, location, unit = (learned[name] for name in ("mean_", "scale_", "location_", "unit_"))
-        root = numbers("target_scale_ of result", learned["target_scale_"])
-        if root.shape not in ((0,), (3,)) or (root[2:] <= 0.0).any():
-            raise ValueError(f"target_scale_ of result must be middle, end and offset > 0, or empty, got {root}")
-        of_targets = Root(*map(float, root)) if root.size else spec.target_scale or UNSCALED
-        units = Units(mean, scale, location, unit, of_targets)
+        target_scale = spec.read_scale("target_scale_ of result", learned["target_scale_"])
+        units = Units(mean, scale, location, unit, target_scale)
         if not set(levels := tuple(learned["levels_"])) <= set(range(rows.X.shape[1])):
             raise ValueError(f"levels_ of result must be numbers of its inputs, got {list(levels)}")
         data = result["constant_data"].to_dataset()
@@ -394,7 +389,6 @@ class BayesianSVR(TargetPredictions, SavedEstimator, RegressorMixin, BaseEstimat
             "beta_": fit.model.beta,
             "kernel_": columns.name_of(kernel),
             "noise_": fit.model.noise,
-            "target_scale_": np.array(astuple(fit.units.target_scale), dtype=np.float64),
             "levels_": np.array(fit.model.levels, dtype=np.intp),
             "outliers_": fit.outliers,
             "neighbours_": fit.neighbours,

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import astuple
 
 import numpy as np
 import pandas as pd
@@ -15,7 +16,7 @@ from bsvr_pp.core.losses.noise import parameters_in_unit
 from bsvr_pp.estimators.base import CentralIntervals, predicts_each, seeded
 from bsvr_pp.estimators.standard_fit import OfStandardModel
 from bsvr_pp.estimators.training_data import Units
-from bsvr_pp.estimators.validation import Columns, Learned, RandomState, log_of, targets_of
+from bsvr_pp.estimators.validation import Columns, Learned, RandomState, targets_of
 from bsvr_pp.inference.prediction.distribution import PredictiveDistribution
 from bsvr_pp.tables import check_target
 from bsvr_pp.tables.columns import check_order, index_of
@@ -244,8 +245,7 @@ class TargetPredictions(OfStandardModel, CentralIntervals):
 
     def _checked_times(self, times: ArrayLike) -> Array:
         values = numbers("times", times, ("m",))
-        if self._checked().units.target_scale.is_log:
-            log_of("times", values)  # checks that they are positive
+        self._checked().units.target_scale.check("times", values)
         return values
 
 
@@ -256,6 +256,7 @@ def hyperparameters(noise: NoiseModel, inverse: Array | None, units: Units, colu
         if noise.kind.parameter(name).prior is not None:
             found[f"{name}_"] = float(value)
     found["noise_variance_"] = float(noise.variance) * units.unit**2
+    found["target_scale_"] = np.array(astuple(units.target_scale), dtype=np.float64)
     if inverse is None:
         return found
     each = columns.of_each(inverse)

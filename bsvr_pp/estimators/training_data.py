@@ -14,10 +14,11 @@ import numpy as np
 import xarray as xr
 from numpy.typing import ArrayLike, NDArray
 
-from bsvr_pp.core.arrays import Array, Mask, check_fields, checked_weights, numbers, warn
+from bsvr_pp.core.arrays import Array, Mask, check_fields, check_varies, checked_weights, numbers, warn
 from bsvr_pp.inference.prediction.distribution import UNSCALED, Unscaled
 from bsvr_pp.model.blocks import mean_and_deviation
 from bsvr_pp.model.priors import Tied, location_and_scale, of_inputs
+from bsvr_pp.model.row_kinds import representative
 
 _RATIO = 1e7  # of the largest weight to the smallest, above which the digits of a solve are lost
 _MOST = 1e8  # largest weight: from 1e10 on Laplace has wrong hyperparameters
@@ -110,9 +111,14 @@ class TrainingData:
         """Return the rows in units of a model; the targets are on their scale already."""
         return replace(self, X=units.inputs(self.X), y=units.targets(self.y))
 
-    def on_scale(self, scale: Unscaled) -> Self:
-        """Return the rows with exact targets on a scale."""
+    def on_scale(self, scale: Unscaled, name: str = "y") -> Self:
+        """Return the rows with targets, which errors name, on a scale."""
+        scale.check(name, self.y)
         return replace(self, y=scale.forward(self.y))
+
+    def check(self, name: str) -> None:
+        """Check that the targets have a scale."""
+        check_varies(name, self.y)
 
     def dataset(self) -> xr.Dataset:
         """Return the arrays as a group of a result."""
@@ -166,6 +172,18 @@ class IntervalData(TrainingData):
         assert isinstance(new, IntervalData)
         return IntervalData.of(super()._stack(new, False), np.concatenate([self.ends, new.ends]))
 
+    def on_scale(self, scale: Unscaled, name: str = "y") -> Self:
+        """Return the rows and their ends on a scale; an end below the least possible target is infinite."""
+        ends = scale.forward(self.ends)
+        return replace(super().on_scale(scale, name), y=representative(*ends.T), ends=ends)
+
+    def check(self, name: str) -> None:
+        """Check that the targets have a scale, and a bound on both sides, since else the prior would decide it."""
+        for side, infinite in zip(("right", "left"), np.isinf(self.ends).all(axis=0)[::-1], strict=True):
+            if infinite:
+                raise ValueError(f"{name} must have targets that are not {side}-censored, got none of {len(self.ends)}")
+        super().check(name)
+
     def in_units(self, units: Units) -> Self:
         """Return the rows and their ends."""
         return replace(super().in_units(units), ends=units.targets(self.ends))
@@ -197,6 +215,12 @@ class Units:
     def targets(self, y: Array) -> Array:
         """Return targets that are on their scale in these units."""
         return np.asarray((y - self.location) / self.unit)
+
+    def log_jacobian(self, rows: TrainingData) -> float:
+        """Return the sum of log dz/dy of rows z in these units; of dz/dlog y if the logarithm is modelled."""
+        scale = self.target_scale.of_f
+        slopes = rows.weight @ scale.log_slope(scale.inverse(self.location + self.unit * rows.y))
+        return float(slopes - rows.n_exact * np.log(self.unit))
 
     @property
     def of_targets(self) -> dict[str, Any]:

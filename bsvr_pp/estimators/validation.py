@@ -36,6 +36,7 @@ from bsvr_pp.estimators.matrices import (
     values_of,
 )
 from bsvr_pp.estimators.training_data import IntervalData, TrainingData, Units, as_given, merge_rows
+from bsvr_pp.inference.prediction.distribution import Unscaled
 from bsvr_pp.model.matrices import MatrixKernel, ProductKernel
 from bsvr_pp.model.priors import Kernel, Tied, of_inputs
 from bsvr_pp.model.row_kinds import representative
@@ -183,13 +184,13 @@ class Targets:
         """Names of several targets."""
         return None
 
-    def each(self, X: Array, y: Array, weight: Array, *, logs: bool) -> dict[str, TrainingData]:
+    def each(self, X: Array, y: Array, weight: Array) -> dict[str, TrainingData]:
         """Return training data of each target, by the name in errors."""
-        return {"y": self.rows(X, y, weight, logs=logs)}
+        return {"y": self.rows(X, y, weight)}
 
-    def rows(self, X: Array, y: Array, weight: Array, *, logs: bool) -> TrainingData:
-        """Return training data of inputs and of the checked targets, or their logs."""
-        return merge_rows(X, log_of("y", y) if logs else y, weight)
+    def rows(self, X: Array, y: Array, weight: Array) -> TrainingData:
+        """Return training data of inputs and of the checked targets."""
+        return merge_rows(X, y, weight)
 
     def check_like(self, names: tuple[str, ...] | None) -> None:
         """Check that these are the targets of a fit; several targets have ``names``."""
@@ -213,23 +214,10 @@ class IntervalTargets(Targets):
         """Make the targets from their ends."""
         return cls(representative(ends[:, 0], ends[:, 1]), ends)
 
-    def each(self, X: Array, y: Array, weight: Array, *, logs: bool) -> dict[str, TrainingData]:
-        """Return training data for a fit; without a bound on both sides the prior would decide the scale."""
-        rows = self.rows(X, y, weight, logs=logs)
-        for side, infinite in zip(("right", "left"), np.isinf(rows.ends).all(axis=0)[::-1], strict=True):
-            if infinite:
-                raise ValueError(f"y must have targets that are not {side}-censored, got none of {len(self.ends)}")
-        return {"y": rows}
-
-    def rows(self, X: Array, y: Array, weight: Array, *, logs: bool) -> IntervalData:
-        """Return the rows: intervals are not merged, and have no weights; a lower end below 0 has no log."""
+    def rows(self, X: Array, y: Array, weight: Array) -> IntervalData:
+        """Return the rows: intervals are not merged, and have no weights."""
         self._check_unweighted(weight)
-        if not logs:
-            return IntervalData.of(as_given(X, y), self.ends)
-        log_of("y", y)  # checks that they are positive
-        with np.errstate(divide="ignore"):
-            found = self.of(np.log(np.maximum(self.ends, 0.0)))
-        return found.rows(X, np.asarray(found.y), weight, logs=False)
+        return IntervalData.of(as_given(X, y), self.ends)
 
     def score(self, predicted: Array, weight: Array) -> float:
         """Return concordance of predictions."""
@@ -268,7 +256,7 @@ class SeveralTargets(Targets):
         """Names of the targets, y0, y1, ... of an array."""
         return self.given or tuple(f"y{j}" for j in range(self.values.shape[1]))
 
-    def each(self, X: Array, y: Array, weight: Array, *, logs: bool) -> dict[str, TrainingData]:
+    def each(self, X: Array, y: Array, weight: Array) -> dict[str, TrainingData]:
         """Return training data of each target; rows without the target have weight 0."""
         found = {}
         for j, name in enumerate(f"column {name!r} of y" for name in self.names):
@@ -278,7 +266,7 @@ class SeveralTargets(Targets):
             column = np.where(seen, column, column[seen][0])
             check_size(name, column)
             check_spread(name, column)
-            found[name] = merge_rows(X, log_of(name, column) if logs else column, weight * seen)
+            found[name] = merge_rows(X, column, weight * seen)
         return found
 
     def warn_of_ends(self) -> None:
@@ -305,9 +293,9 @@ class SeveralTargets(Targets):
 
 
 def regression_data(
-    estimator: BaseEstimator, X: ArrayLike, y: ArrayLike, sample_weight: ArrayLike | None, *, log_targets: bool
+    estimator: BaseEstimator, X: ArrayLike, y: ArrayLike, sample_weight: ArrayLike | None, scale: Unscaled
 ) -> tuple[list[TrainingData], Columns]:
-    """Check inputs, targets or intervals and weights; targets are their logs with ``log_targets``."""
+    """Check inputs, targets or intervals and weights; return the rows with targets on a scale."""
     check_order(X, y=y)
     targets = targets_of(y, allowed=estimator.intervals)
     inputs, given, columns = training_arrays(estimator, X, targets.y, sample_weight, y_numeric=True, least=2)
@@ -315,14 +303,15 @@ def regression_data(
     inputs, columns = in_products(inputs, columns, weight)
     if isinstance(targets, SeveralTargets) and not estimator.shared:
         targets.warn_of_ends()
-    each = targets.each(inputs, np.asarray(given, np.float64), weight, logs=log_targets)
-    for name, rows in each.items():
-        check_varies(name, rows.y)
+    each = []
+    for name, rows in targets.each(inputs, np.asarray(given, np.float64), weight).items():
+        each.append(rows.on_scale(scale, name))
+        each[-1].check(name)
         for note in Encoding.codes_of(name, rows.y, "leave these rows out"):
             warn(note)
-    rows = max(each.values(), key=lambda rows: rows.weight.sum() - len(rows.y))
+    rows = max(each, key=lambda rows: rows.weight.sum() - len(rows.y))
     warn_of_repeated(rows.weight.sum() - len(rows.y), rows.weight.sum(), weighted=not rows.counted)
-    return list(each.values()), replace(columns, targets=targets.names)
+    return each, replace(columns, targets=targets.names)
 
 
 def warn_of_repeated(repeated: float, n: float, *, weighted: bool = False) -> None:
@@ -536,13 +525,6 @@ def targets_of(y: ArrayLike, *, allowed: bool) -> Targets:
     if given.ndim == 2 and given.shape[1] == 2 and given.dtype.kind in "fiuO":
         return IntervalTargets.of(checked_ends(*numbers("y", given, ("n", 2), infinite=True).T))
     return Targets(y)
-
-
-def log_of(name: str, values: Array) -> Array:
-    """Return the log of positive numbers on the scale of the targets."""
-    if not (values > 0).all():
-        raise ValueError(f"{name} must be positive with log_targets=True, got {values[~(values > 0)][0]:g}")
-    return np.log(values)
 
 
 def checked_labels(y: ArrayLike, *, warned: bool = False) -> Labels:

@@ -9,7 +9,7 @@ from __future__ import annotations
 import json
 import shutil
 from dataclasses import asdict, replace
-from functools import lru_cache
+from functools import lru_cache, partial
 from pathlib import Path
 
 import numpy as np
@@ -20,9 +20,8 @@ from bsvr_pp.core.arrays import Rows
 from bsvr_pp.core.atomic_write import LOCK, SealedFile, check_writable, locked
 from bsvr_pp.estimators.base import LocalBlocks, blocks_from, seeded
 from bsvr_pp.estimators.matrices import is_matrix
-from bsvr_pp.estimators.regression_fit import RegressionSpec, warn_of_few_values
+from bsvr_pp.estimators.regression_fit import RegressionSpec, choose_scale, warn_of_few_values
 from bsvr_pp.estimators.svr import BayesianSVR
-from bsvr_pp.inference.prediction.distribution import LOGARITHM
 from bsvr_pp.inference.prediction.neighbours import solved_rows
 from bsvr_pp.inference.protocol import IntegratesLatent, warn_unconverged
 from bsvr_pp.inference.search.at_size import search_in_blocks
@@ -173,7 +172,8 @@ def _run_stages(
     """Run all stages whose files are missing."""
     try:
         if "data" not in work or not all_whole(work.folder / "inputs.npy", work.folder / "targets.npy"):
-            work["data"] = encode(source, work.folder, rows=local.rows, log_targets=spec.target_scale == LOGARITHM)
+            choose = partial(choose_scale, spec=spec, rng=rng)
+            work["data"] = encode(source, work.folder, rows=local.rows, scale_of=lambda *given: choose(*given)[0])
     except ValueError:
         shutil.rmtree(work.folder)
         raise

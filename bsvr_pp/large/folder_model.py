@@ -39,7 +39,7 @@ from bsvr_pp.estimators.training_data import TrainingData, Units
 from bsvr_pp.estimators.validation import Columns, encoded
 from bsvr_pp.inference.approximate import solve_at
 from bsvr_pp.inference.prediction.component import Component, Member, component, mixture_of
-from bsvr_pp.inference.prediction.distribution import CHUNK, UNSCALED, PredictiveDistribution
+from bsvr_pp.inference.prediction.distribution import CHUNK, PredictiveDistribution
 from bsvr_pp.inference.prediction.neighbours import (
     NoiseScales,
     few,
@@ -76,7 +76,7 @@ from bsvr_pp.tables import of_file
 from bsvr_pp.tables.columns import Encoding, table_of
 from bsvr_pp.tables.files import writing_predictions
 
-FORMAT = "bsvr_pp folder 7"
+FORMAT = "bsvr_pp folder 8"
 ARRAYS = ("inputs.npy", "targets.npy", "row.npy", "solved.npy", "regions.npz")
 POSTERIOR = ("dual_coef.npy", "site_precision.npy", "blocks.npz")  # of all blocks, once solved
 _TASK = 5000  # rows of a task of `FolderModel.predict_into`,
@@ -85,7 +85,8 @@ _TOGETHER = 100_000  # rows of blocks that are searched together
 _SEARCHED = 5000  # new inputs whose nearest rows are searched together
 _FIELDS = ("format", "run", "data", "kernel", "point", "at_size", "neighbours", "noise_scales", "files")
 _OTHER = "{}: has another model than the one that was given: FolderModel reads it"
-_DATA = ("rows", "names", "columns", "target", "notes", "mean", "scale", "location", "unit", "exact")
+_UNITS = ("mean", "scale", "location", "unit")
+_DATA = ("rows", "names", "columns", "target", "notes", *_UNITS, "target_scale", "log_jacobian")
 
 
 @dataclass(frozen=True, eq=False)
@@ -286,8 +287,8 @@ class FolderModel(TargetPredictions):
         Names of the encoded inputs.
     blocks, noise_scales
         Options of predictions, as in `BayesianSVR`; they may be changed.
-    C_, epsilon_, beta_, noise_variance_, neighbours_, noise_scales_, lengthscale_, relevance_, log_evidence_,
-    converged_
+    C_, epsilon_, beta_, noise_variance_, target_scale_, neighbours_, noise_scales_, lengthscale_, relevance_,
+    log_evidence_, converged_
         As in `BayesianSVR`.
     dual_coef_ : (n,) array
         Dual coefficients of the mean of f on the standardised scale, in the order of the data; with mean field they are
@@ -306,10 +307,11 @@ class FolderModel(TargetPredictions):
         self.intervals = bool(self.run["recipe"]["options"]["intervals"])
         self.names, self.target, self.notes = tuple(data["names"]), data["target"], tuple(data["notes"])
         self.encoding_, self.beta_, self.n_features_in_ = self._columns.encoding, self._spec.model.beta, len(self.names)
-        mean, scale = (numbers(f"{each} of {name}", data[each], (len(self.names),)) for each in _DATA[5:7])
-        location, unit = (float(numbers(f"{each} of {name}", data[each], ())) for each in _DATA[7:9])
+        mean, scale = (numbers(f"{each} of {name}", data[each], (len(self.names),)) for each in _UNITS[:2])
+        location, unit = (float(numbers(f"{each} of {name}", data[each], ())) for each in _UNITS[2:])
         check_positive(f"scale and unit of {name}", np.append(scale, unit))
-        units = Units(mean, scale, location, unit, self._spec.target_scale or UNSCALED)
+        target_scale = self._spec.read_scale(f"target_scale of {name}", data["target_scale"])
+        units = Units(mean, scale, location, unit, target_scale)
         point = {each: numbers(f"{each} of {name}", value) for each, value in record["point"].items()}
         self._stored = stored = StoredRows.opened(path, record["files"])
         if stored.size.sum() != data["rows"]:
@@ -347,8 +349,7 @@ class FolderModel(TargetPredictions):
     @property
     def log_evidence_(self) -> float:
         """Log evidence of the targets."""
-        value = self._stored.check_solved(AttributeError).sum()
-        return float(value - self._record["data"]["exact"] * np.log(self._fit.units.unit))
+        return float(self._stored.check_solved(AttributeError).sum() + self._record["data"]["log_jacobian"])
 
     @property
     def dual_coef_(self) -> Array:

@@ -10,7 +10,7 @@ from __future__ import annotations
 import json
 from collections import UserDict
 from collections.abc import Callable, Iterable, Iterator
-from dataclasses import dataclass, replace
+from dataclasses import astuple, dataclass, replace
 from hashlib import sha256
 from pathlib import Path
 from platform import node
@@ -26,8 +26,9 @@ from bsvr_pp.core.atomic_write import DamagedError, SealedFile, atomic_write
 from bsvr_pp.core.compiler import threads_for
 from bsvr_pp.core.covariance.covariance import each_block
 from bsvr_pp.estimators.training_data import IntervalData, TrainingData, Units, as_given, used_rows, width_of_tied
-from bsvr_pp.estimators.validation import IntervalTargets, log_of, warn_of_repeated
+from bsvr_pp.estimators.validation import Columns, IntervalTargets, warn_of_repeated
 from bsvr_pp.estimators.validation import targets_of as targets_in_memory
+from bsvr_pp.inference.prediction.distribution import Unscaled
 from bsvr_pp.model.blocks import mean_and_deviation
 from bsvr_pp.model.priors import location_and_scale
 from bsvr_pp.tables import DataError, check_columns, of_file, unique
@@ -193,8 +194,11 @@ def _arrays(X: NDArray[np.generic], y: NDArray[np.generic]) -> Iterator[tuple[Ar
         yield both[0], both[1]
 
 
-def encode(source: Source, folder: Path, *, rows: int, log_targets: bool) -> Record:
-    """Write ``inputs.npy`` and ``targets.npy``, standardised, of more than ``rows`` rows; return their description."""
+def encode(source: Source, folder: Path, *, rows: int, scale_of: Callable[[TrainingData, Columns], Unscaled]) -> Record:
+    """Write ``inputs.npy`` and ``targets.npy``, standardised, of more than ``rows`` rows; return their description.
+
+    ``scale_of`` chooses the scale of the targets.
+    """
     encoding, n, d = _summarise(source)
     check_rows(source.name, n)
     if n <= rows:
@@ -218,11 +222,15 @@ def encode(source: Source, folder: Path, *, rows: int, log_targets: bool) -> Rec
     lowest, highest = (*encoded.min(axis=0), y.min()), (*encoded.max(axis=0), y.max())
     for name, *ends in zip((*names, source.target or "y"), lowest, highest, strict=True):
         check_column(source.name, name, np.array(ends))
-    targets = _targets_of(y, source, logs=log_targets)
+    targets, columns = _targets_of(y, source), Columns(len(names), None, encoding)
+    target_scale = scale_of(replace(targets, X=encoded), columns)
+    targets = targets.on_scale(target_scale)
+    targets.check("y")
     mean, deviation = mean_and_deviation(encoded, targets.weight)
-    scale = width_of_tied(deviation, None if encoding is None else encoding.tied)
+    scale = width_of_tied(deviation, columns.tied)
     location, unit = location_and_scale(targets.y, targets.weight)
-    targets = targets.in_units(Units(mean[:0], scale[:0], location, unit))
+    units = Units(mean[:0], scale[:0], location, unit, target_scale)
+    targets = targets.in_units(units)
     sums, factors = targets.y.copy(), np.random.default_rng(0).normal(size=d)  # sums are equal only if rows are
 
     def standardised() -> Iterator[Array]:
@@ -246,18 +254,19 @@ def encode(source: Source, folder: Path, *, rows: int, log_targets: bool) -> Rec
         "scale": scale.tolist(),
         "location": location,
         "unit": unit,
-        "exact": targets.n_exact,
+        "target_scale": list(astuple(target_scale)),
+        "log_jacobian": units.log_jacobian(targets),
     }
 
 
-def _targets_of(y: Array, source: Source, *, logs: bool) -> TrainingData:
-    """Return targets, or their logs, with their weights or ends, as rows without inputs."""
+def _targets_of(y: Array, source: Source) -> TrainingData:
+    """Return targets with their weights or ends, as rows without inputs."""
     weight, none = checked_weights(source.weight, len(y)), np.empty((len(y), 0))
     if source.intervals is not None:
-        return IntervalTargets(y, source.intervals).each(none, y, weight, logs=logs)["y"]
+        return IntervalTargets(y, source.intervals).rows(none, y, weight)
     if used_rows(weight).size < len(y):
         raise ValueError("sample_weight must be > 0 in a folder, got 0: leave rows of weight 0 out")
-    return replace(as_given(none, log_of("y", y) if logs else y), weight=weight)
+    return replace(as_given(none, y), weight=weight)
 
 
 def rows_of(X: Array, columns: Array) -> TrainingData:

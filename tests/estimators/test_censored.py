@@ -6,6 +6,7 @@ import pytest
 
 import bsvr_pp as bp
 from bsvr_pp.estimators.validation import IntervalTargets, SeveralTargets, concordance, targets_of
+from bsvr_pp.inference.prediction.distribution import LOGARITHM
 from bsvr_pp.inference.prediction.neighbours import NoiseScales
 from bsvr_pp.model.row_kinds import representative
 
@@ -32,9 +33,9 @@ def test_forms_of_targets():
     survival = np.array([(True, 1.0), (False, 2.0)], dtype=[("event", bool), ("time", float)])
     np.testing.assert_array_equal(targets_of(survival, allowed=False).ends, [[1.0, 1.0], [2.0, np.inf]])
     given = IntervalTargets.of(np.array([[0.0, 2.0], [2.0, np.inf]]))
-    ends = given.rows(np.zeros((2, 1)), given.y, np.ones(2), logs=True).ends
-    np.testing.assert_allclose(ends, [[-np.inf, np.log(2.0)], [np.log(2.0), np.inf]])
-    np.testing.assert_allclose(given.rows(np.zeros((2, 1)), given.y, np.ones(2), logs=True).y, [np.log(2.0)] * 2)
+    logs = given.rows(np.zeros((2, 1)), given.y, np.ones(2)).on_scale(LOGARITHM)
+    np.testing.assert_allclose(logs.ends, [[-np.inf, np.log(2.0)], [np.log(2.0), np.inf]])
+    np.testing.assert_allclose(logs.y, [np.log(2.0)] * 2)
 
 
 def test_concordance_counts_known_pairs():

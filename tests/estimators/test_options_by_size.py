@@ -112,6 +112,16 @@ def default_kernel(fit, n, path):
     assert np.abs(model.predict(new) - WAVE - steps[np.arange(60) % 4]).mean() < 0.15
 
 
+def skewed_targets(fit, n, path):
+    """The noise is wide where targets are large."""
+    y = (2.0 + wave(n)[0]) ** 2
+    model = fit(y, restarts=1, outliers="keep", noise_scales=False)
+    assert model.target_scale_[1] == y.min()
+    assert np.abs(model.predict(NEW) - (2.0 + WAVE) ** 2).mean() < 0.15
+    width = np.diff(model.predict_interval(NEW))[:, 0]
+    assert np.median(width[WAVE > 0.7]) > 1.6 * np.median(width[WAVE < -0.7])
+
+
 def gross_errors(fit, n, path):
     """The rows are found, and change nothing."""
     y, rng = wave(n)
@@ -221,7 +231,7 @@ OPTIONS = {
     each.__name__: each
     for each in (
         *(sample_weight, intervals, censored, two_classes, three_classes, integrated, pinball, default_kernel),
-        *(gross_errors, far_wider_noise, noise_scales, monotone, effect, add, sample_y, save_and_load),
+        *(skewed_targets, gross_errors, far_wider_noise, noise_scales, monotone, effect, add, sample_y, save_and_load),
         *(several_targets, shared, kernel_matrix, sparse_inputs),
     )
 } | {"ordered_classes": partial(three_classes, by=bp.BayesianOrdinalSVC, **FAST)}

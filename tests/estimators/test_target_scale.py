@@ -94,6 +94,14 @@ def test_other_targets_are_as_given(y):
     assert clone(bp.BayesianSVR(restarts=1, random_state=0)).fit(X, y).target_scale_.size == 0
 
 
+@pytest.mark.parametrize("blocks", [None, 50])
+def test_even_noise_of_a_skewed_function_is_as_given(blocks):
+    y = np.exp(X[:, 0]) + 0.5 * np.random.default_rng(1).normal(size=120)
+    svr = bp.BayesianSVR(restarts=1, blocks=blocks, random_state=0)
+    assert abs(np.quantile(y, [0.1, 0.5, 0.9]) @ [1.0, -2.0, 1.0]) > 1.0
+    assert svr.fit(X, y).target_scale_.size == 0
+
+
 def test_all_predictions_are_in_the_unit_of_the_targets(fitted):
     found = fitted.predict_distribution(X[:9])
     mean, deviation = fitted.predict(X[:9], return_std=True)

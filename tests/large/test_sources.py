@@ -9,6 +9,7 @@ import pandas as pd
 import pytest
 
 import bsvr_pp as bp
+from bsvr_pp.inference.prediction.distribution import LOGARITHM, UNSCALED
 from bsvr_pp.large import parts
 from bsvr_pp.large.parts import encode, source_of
 from bsvr_pp.tables import DataError
@@ -34,8 +35,12 @@ def parquet(table, tmp_path_factory):
     return path
 
 
+def as_given(rows, columns):
+    return UNSCALED
+
+
 def encoded(source, folder):
-    record = encode(source, folder, rows=60, log_targets=False)
+    record = encode(source, folder, rows=60, scale_of=as_given)
     return record, np.load(folder / "inputs.npy"), np.load(folder / "targets.npy")[:, 0]
 
 
@@ -205,19 +210,19 @@ def test_rows_of_many_parts_are_numbered_through(table, tmp_path):
     gaps = table.assign(delay=table["delay"].where(np.arange(N) != 150))
     gaps.to_parquet(tmp_path / "gaps.parquet")
     with pytest.raises(DataError, match=r"gaps.parquet: column 'delay' has a missing value in row 151$"):
-        encode(source_of(tmp_path / "gaps.parquet"), tmp_path, rows=60, log_targets=False)
+        encode(source_of(tmp_path / "gaps.parquet"), tmp_path, rows=60, scale_of=as_given)
     X = np.zeros((N, 1))
     X[150] = np.nan
     with pytest.raises(ValueError, match=r"data must be finite, got \[nan\] in row 150"):
-        encode(source_of(X, np.arange(N)), tmp_path, rows=60, log_targets=False)
+        encode(source_of(X, np.arange(N)), tmp_path, rows=60, scale_of=as_given)
 
 
 def test_a_code_for_a_gap_is_noted(table, tmp_path):
     table.assign(speed=table["speed"].where(np.arange(N) % 40 > 0, -999.0)).to_parquet(tmp_path / "codes.parquet")
-    record = encode(source_of(tmp_path / "codes.parquet"), tmp_path, rows=60, log_targets=False)
+    record = encode(source_of(tmp_path / "codes.parquet"), tmp_path, rows=60, scale_of=as_given)
     assert any(f"codes.parquet: column 'speed' has -999 in {-(-N // 40)} rows, far" in note for note in record["notes"])
     y = np.where(np.arange(N) % 40 > 0, np.arange(N) / N, -999.0)
-    record = encode(source_of(np.arange(N)[:, None], y), tmp_path / "again", rows=60, log_targets=False)
+    record = encode(source_of(np.arange(N)[:, None], y), tmp_path / "again", rows=60, scale_of=as_given)
     assert any("'y' has -999" in note for note in record["notes"])
 
 
@@ -256,10 +261,13 @@ def test_a_parquet_file_without_rows_is_named(table, tmp_path):
 
 
 def test_logs_of_targets(table, tmp_path):
-    record = encode(source_of(table.assign(delay=np.exp(table["delay"]))), tmp_path, rows=60, log_targets=True)
+    def logs(rows, columns):
+        return LOGARITHM
+
+    record = encode(source_of(table.assign(delay=np.exp(table["delay"]))), tmp_path, rows=60, scale_of=logs)
     assert record["location"] == pytest.approx(table["delay"].median())
     with pytest.raises(ValueError, match="y must be positive with log_targets=True"):
-        encode(source_of(table), tmp_path, rows=60, log_targets=True)
+        encode(source_of(table), tmp_path, rows=60, scale_of=logs)
 
 
 def test_the_zone_of_a_csv_file_is_that_of_all_its_parts(tmp_path):

@@ -39,6 +39,16 @@ class Unscaled:
     least: ClassVar[float] = -inf  # least possible target
     is_log: ClassVar[bool] = False
 
+    @property
+    def of_f(self) -> Unscaled:
+        """The scale of the function: logarithms are shown themselves."""
+        return UNSCALED if self.is_log else self
+
+    def check(self, name: str, y: Array) -> None:
+        """Check that these are possible targets."""
+        if (impossible := ~(y > self.least)).any():
+            raise ValueError(f"{name} must be positive with log_targets=True, got {y[impossible].flat[0]:g}")
+
     def forward(self, y: Array) -> Array:
         """Return g(y); -inf below the least possible target."""
         return y
@@ -250,8 +260,7 @@ class PredictiveDistribution:
         """The distribution of the function, without the noise; of log y if the logarithm was modelled."""
         noises = tuple(gaussian(C=1.0 / np.maximum(variance, _POINT)) for variance in self.variances)
         given: dict[str, Any] = {"means": self.means - self.offsets, "variances": np.zeros_like(self.variances)}
-        scale = UNSCALED if self.scale.is_log else self.scale
-        return replace(self, **given, noises=noises, scale=scale, joint=None, offsets=0.0)
+        return replace(self, **given, noises=noises, scale=self.scale.of_f, joint=None, offsets=0.0)
 
     @cached_property
     def modelled(self) -> PredictiveDistribution:
