@@ -133,8 +133,8 @@ class RegressionSpec:
             return None
         low, middle, high = quantiles_of(rows.y, [0.1, 0.5, 0.9], rows.weight)
         skew = (low + high - 2.0 * middle) / max(high - low, np.finfo(float).tiny)
-        end = rows.y.min() if skew > 0.0 else rows.y.max()
-        return Root.of_targets(middle, end) if abs(skew) > _SKEW and not mostly_equal(rows.y, rows.weight) else None
+        alike = abs(skew) <= _SKEW or mostly_equal(rows.y, rows.weight)
+        return None if alike else Root.of_targets(middle, low if skew > 0.0 else high).with_end(rows.y)
 
     def read_scale(self, name: str, given: ArrayLike) -> Unscaled:
         """Return the scale of the targets of a fit from an array of its constants, checked."""
@@ -462,23 +462,31 @@ def fit_targets(
 def choose_scale(
     rows: TrainingData, columns: Columns, spec: RegressionSpec, rng: np.random.Generator
 ) -> tuple[Unscaled, RegressionFit | None]:
-    """Return the scale of targets as given, by dense fits to some rows; the fit on it, if these are all rows."""
+    """Return the scale of targets as given, by dense fits to some rows; the fit on it, if these are all rows.
+
+    Gross errors of targets without a scale are left out of both.
+    """
     if (root := spec.root_of(rows)) is None:
         return spec.target_scale or UNSCALED, None
     n = len(rows.y)
     few, dense = n if n <= _ALL else _SOME, replace(spec, local=replace(spec.local, size=None))
 
-    def try_scale(some: TrainingData, scale: Unscaled) -> RegressionFit:
-        rounds, own = _Rounds.of(some.on_scale(scale), replace(dense, target_scale=scale), columns, deepcopy(rng))
-        return rounds.fit(own, np.ones(len(own.y), dtype=bool))
+    def rounds(some: TrainingData, scale: Unscaled) -> tuple[_Rounds, TrainingData]:
+        found, own = _Rounds.of(some.on_scale(scale), replace(dense, target_scale=scale), columns, deepcopy(rng))
+        return replace(found, method=found.latent), own
 
     with threads_for(few), spec.local.threads():
         for part, sure in enumerate(_SURE_OF_MANY if few < n and spec.local.divides(n) else _SURE):
             some = rows.taken(np.isin(np.arange(n), np.random.default_rng(part).permutation(n)[:few]))
-            plain, on_root = (try_scale(some, scale) for scale in (UNSCALED, root))
+            of_plain, own = rounds(some, UNSCALED)
+            kept, plain = of_plain.explained(own)  # gross errors decide nothing
+            root = root if part else root.with_end(own.y[kept])
+            of_root, own = rounds(some, root)
+            on_root = of_root.fit(own, kept)
+            known = few == n and kept.all()
             if not on_root.log_evidence > plain.log_evidence + sure:
-                return UNSCALED, plain if few == n else None
-    return root, on_root if few == n else None
+                return UNSCALED, plain if known else None
+    return root, on_root if known else None
 
 
 def _fit_alone(rows: TrainingData, spec: RegressionSpec, columns: Columns, rng: np.random.Generator) -> RegressionFit:

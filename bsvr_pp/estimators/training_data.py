@@ -173,9 +173,11 @@ class IntervalData(TrainingData):
         return IntervalData.of(super()._stack(new, False), np.concatenate([self.ends, new.ends]))
 
     def on_scale(self, scale: Unscaled, name: str = "y") -> Self:
-        """Return the rows and their ends on a scale; an end below the least possible target is infinite."""
+        """Return the rows and their ends on a scale; a lower end below the least possible target is infinite."""
+        lower, upper = self.ends.T
+        scale.check(name, np.where(np.isinf(upper), lower, upper))
         ends = scale.forward(self.ends)
-        return replace(super().on_scale(scale, name), y=representative(*ends.T), ends=ends)
+        return replace(self, y=representative(*ends.T), ends=ends)
 
     def check(self, name: str) -> None:
         """Check that the targets have a scale, and a bound on both sides, since else the prior would decide it."""

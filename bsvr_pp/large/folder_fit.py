@@ -172,7 +172,8 @@ def _run_stages(
     """Run all stages whose files are missing."""
     try:
         if "data" not in work or not all_whole(work.folder / "inputs.npy", work.folder / "targets.npy"):
-            choose = partial(choose_scale, spec=spec, rng=rng)
+            divided = replace(spec, local=replace(local, size=local.rows))  # also if a fit in memory is dense
+            choose = partial(choose_scale, spec=divided, rng=rng)
             work["data"] = encode(source, work.folder, rows=local.rows, scale_of=lambda *given: choose(*given)[0])
     except ValueError:
         shutil.rmtree(work.folder)

@@ -36,6 +36,10 @@ def test_forms_of_targets():
     logs = given.rows(np.zeros((2, 1)), given.y, np.ones(2)).on_scale(LOGARITHM)
     np.testing.assert_allclose(logs.ends, [[-np.inf, np.log(2.0)], [np.log(2.0), np.inf]])
     np.testing.assert_allclose(logs.y, [np.log(2.0)] * 2)
+    wide = IntervalTargets.of(np.array([[-9.0, 2.0], [2.0, 2.0]]))  # its middle is no possible target
+    np.testing.assert_allclose(
+        wide.rows(np.zeros((2, 1)), wide.y, np.ones(2)).on_scale(LOGARITHM).ends[0, 1], np.log(2.0)
+    )
 
 
 def test_concordance_counts_known_pairs():

@@ -102,6 +102,16 @@ def test_even_noise_of_a_skewed_function_is_as_given(blocks):
     assert svr.fit(X, y).target_scale_.size == 0
 
 
+@pytest.mark.parametrize(("targets", "error"), [(np.exp(X[:, 0]) + 0.1 * ROOTS, 1e4), (SKEWED, -1e4)])
+def test_a_gross_error_decides_no_scale(targets, error):
+    """One far above invites a root of even noise, and one far below is not the end of the others."""
+    y, svr = np.where(np.arange(120) == 7, error, targets), bp.BayesianSVR(restarts=1, random_state=0)
+    with pytest.warns(UserWarning, match="gross errors among 120 targets"):
+        scale = svr.fit(X, y).target_scale_
+    kept = np.arange(120) != 7
+    np.testing.assert_allclose(scale, clone(svr).fit(X[kept], targets[kept]).target_scale_, rtol=0.05)
+
+
 def test_all_predictions_are_in_the_unit_of_the_targets(fitted):
     found = fitted.predict_distribution(X[:9])
     mean, deviation = fitted.predict(X[:9], return_std=True)

@@ -226,6 +226,16 @@ def test_a_code_for_a_gap_is_noted(table, tmp_path):
     assert any("'y' has -999" in note for note in record["notes"])
 
 
+def test_a_folder_has_the_scale_of_blocks_also_of_few_rows(tmp_path):
+    """Roots are eight nats ahead: enough for a dense fit."""
+    rng = np.random.default_rng(0)
+    X = rng.uniform(-3, 3, (1200, 1))
+    root = 2.5 + np.sin(X[:, 0])
+    y = root**2 + (0.4 + 0.8 * root) * rng.normal(size=1200)
+    model = bp.fit_folder(bp.BayesianSVR(restarts=1, random_state=0), X, y, folder=tmp_path / "model")
+    assert model.target_scale_.size == 0
+
+
 @pytest.mark.parametrize(
     ("change", "message"),
     [

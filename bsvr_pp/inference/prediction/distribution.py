@@ -19,7 +19,7 @@ from bsvr_pp.core.docs import shared
 from bsvr_pp.core.losses import NoiseModel, gaussian
 from bsvr_pp.core.losses.elementwise import mixture_quantiles
 from bsvr_pp.core.losses.noise import Cdf, interpolated_cdf
-from bsvr_pp.core.losses.pieces import NODES, WEIGHTS
+from bsvr_pp.core.losses.pieces import NODES, SOME_NODES, SOME_WEIGHTS, WEIGHTS
 
 CHUNK = 500  # number of new inputs that are processed together, whose covariances stay in the cache
 QUANTILES = (0.025, 0.1, 0.5, 0.9, 0.975)
@@ -28,7 +28,7 @@ _DENSE = 1.5  # range in which the nodes of this integral are even; more misses 
 _POINT = 1e-100  # variance of f that stands for 0
 _OFFSET = 0.1  # distance of an end of the targets from the zero of its root, relative to its distance from the median,
 _LINEAR = 0.1  # and distance from the zero where roots become linear, relative to this
-_BEYOND = 1e-9  # probability of targets there from which moments are integrals
+_BEYOND = 1e-9  # probability of f + noise beyond this edge from which it counts
 
 
 @dataclass(frozen=True, slots=True)
@@ -119,6 +119,10 @@ class Root(Unscaled):
         """Return the scale of targets by their median and the end that is nearer to most of them."""
         return cls(middle, end, _OFFSET * abs(middle - end))
 
+    def with_end(self, y: Array) -> Root:
+        """Return the root of the distances from the end of targets on the same side."""
+        return Root.of_targets(self.middle, y.min() if self._sign > 0.0 else y.max())
+
     @property
     def _sign(self) -> float:
         return 1.0 if self.end < self.middle else -1.0
@@ -148,34 +152,32 @@ class Root(Unscaled):
         return np.asarray(np.maximum(self._root(z), self._least**0.5) / self._at_middle**0.5)
 
     def moments(self, of: PredictiveDistribution) -> tuple[Array, Array]:
-        """Return mean and variance (n,): with x = s·(g - middle) the target is middle + s·(x + x²/4u₀)."""
-        if of.noises[0].name != "gaussian" and any(np.ndim(each.variance) or each.mean for each in of.noises):
-            return self._by_integrals(of)  # of many or asymmetric noises
-        (centre, variance), (third, fourth) = of._mean_variance, of._higher_moments()
-        x, c = self._sign * (of.location + of.unit * centre - self.middle) / of.unit, 0.25 * of.unit / self._at_middle
-        slope = 1.0 + 2.0 * c * x
-        mean = self.middle + self._sign * of.unit * (x + c * (variance + x**2))
-        spread = slope**2 * variance + 2.0 * slope * c * self._sign * third + c**2 * (fourth - variance**2)
-        spread *= of.unit**2
-        edge = self.middle + 2.0 * self._sign * (np.sqrt(self._at_middle * self._least) - self._at_middle)
-        edge = (edge - of.location) / of.unit
-        linear = np.flatnonzero(of._tail(np.full(len(of), edge), upper_tail=self._sign < 0.0) > _BEYOND)
-        if linear.size:
-            mean[linear], spread[linear] = self._by_integrals(of[linear])
-        return mean, spread
+        """Return mean and variance (n,): of each component where its mean is, corrected by integrals beyond the edge.
 
-    def _by_integrals(self, of: PredictiveDistribution) -> tuple[Array, Array]:
-        """Return mean and variance (n,): of each component by integrals of its tails on both sides of its mean."""
+        The target is a polynomial of f + noise on either side: the difference is half the curvature times t² at t.
+        """
         (centres, variances), found = of._of_components, []
+        edge = self.middle + 2.0 * self._sign * (np.sqrt(self._at_middle * self._least) - self._at_middle)
+        half, slope, end = self._sign * 0.25 / self._at_middle, self.stretch(edge), self.inverse(edge)
         for noise, m, v, centre, variance in zip(of.noises, of.means, of.variances, centres, variances, strict=True):
-            reach = 2.0 * _REACH * np.sqrt(variance)
-            t, measure = reach * NODES[:, None] ** 2, of.unit * reach * (2.0 * NODES * WEIGHTS)[:, None]
-            above = noise.predictive_cdf(centre + t, m, v, upper_tail=True)
-            tails = measure * np.stack([above, -noise.predictive_cdf(centre - t, m, v)])
-            z, middle = of.location + of.unit * np.stack([centre + t, centre - t]), of._in_units(centre)
-            terms = tails * self.stretch(z)
-            first, second = terms.sum(axis=(0, 1)), 2.0 * (terms * (self.inverse(z) - middle)).sum(axis=(0, 1))
-            found.append((middle + first, np.maximum(second - first**2, 0.0)))
+            z, spread, (third, fourth) = (
+                of.location + of.unit * centre,
+                of.unit**2 * variance,
+                _higher_moments(noise, v),
+            )
+            curved, local = self._sign * (z - edge) > 0.0, self.stretch(z)
+            b = np.where(curved, half, 0.0)
+            mean, total = self.inverse(z) + b * spread, local**2 * spread
+            total += 2.0 * local * b * of.unit**3 * third + b**2 * (of.unit**4 * fourth - spread**2)
+            for side, sign in ((np.flatnonzero(curved), -1.0), (np.flatnonzero(~curved), 1.0)):
+                if not side.size:
+                    continue
+                of_side = noise.at(side), m[side], v[side], (edge - of.location) / of.unit, sign * self._sign
+                second, cubic, quartic = of.unit ** np.array([[2.0], [3.0], [4.0]]) * _beyond(*of_side)
+                shift, gap = sign * half * second, end - mean[side]
+                total[side] += 2.0 * gap * shift + 2.0 * slope * abs(half) * cubic + sign * half**2 * quartic - shift**2
+                mean[side] += shift
+            found.append((mean, np.maximum(total, 0.0)))
         return mixed(of.weights, *np.stack(found, axis=1))
 
     @property
@@ -485,15 +487,6 @@ class PredictiveDistribution:
     def _moments(self) -> tuple[Array, Array]:
         return self.scale.moments(self)
 
-    def _higher_moments(self) -> tuple[Array, Array]:
-        """Return third and fourth central moment (n,) of f + symmetric noise."""
-        (means, variances), w = self._of_components, self.weights
-        d, of_f = means - self._mean_variance[0], self.variances
-        of_noise = self._of_each([_fourth_moment(each) for each in self.noises])
-        fourth = of_noise + 3.0 * of_f * (2.0 * variances - of_f)
-        third = w * d * (d**2 + 3.0 * variances)
-        return third.sum(axis=0), (w * (d**4 + 6.0 * d**2 * variances + fourth)).sum(axis=0)
-
     def _draw(self, count: int, rng: np.random.Generator) -> Array:
         """Return draws (count, n) of f + noise, independent between rows."""
         shape = count, len(self)
@@ -512,13 +505,29 @@ class PredictiveDistribution:
         return self.scale.inverse(self.location + self.unit * values)
 
 
-def _fourth_moment(noise: NoiseModel) -> ArrayLike:
-    """Return the mean of r⁴ for the residual r of symmetric noise, the integral of 8·r³·P(residual > r)."""
-    if noise.name == "gaussian":
-        return 3.0 * noise.variance**2
-    reach = 2.0 * _REACH * float(noise.variance) ** 0.5
-    r = reach * NODES**2
-    return float(8.0 * reach * (WEIGHTS * 2.0 * NODES * r**3 * noise.cdf(-r)).sum())
+def _higher_moments(noise: NoiseModel, variance: Array) -> tuple[Array, Array]:
+    """Return third and fourth central moment of f + noise for the variance of f, by integrals of tails of the noise."""
+    reach = 2.0 * _REACH * np.sqrt(noise.variance)
+    r = reach * (NODES**2)[:, None]
+    tails = [noise.predictive_cdf(noise.mean + sign * r, 0.0, 0.0, upper_tail=sign > 0.0) for sign in (-1.0, 1.0)]
+    weights = reach * (2.0 * NODES * WEIGHTS)[:, None]
+    third = (weights * 3.0 * r**2 * (tails[1] - tails[0])).sum(axis=0)
+    fourth = (weights * 4.0 * r**3 * (tails[1] + tails[0])).sum(axis=0)
+    return third + 0.0 * variance, fourth + 3.0 * variance * (2.0 * noise.variance + variance)
+
+
+def _beyond(noise: NoiseModel, means: Array, variances: Array, edge: float, sign: float) -> Array:
+    """Return means (3, n) of the second, third and fourth power of the distance of f + noise beyond an edge."""
+    found, upper = np.zeros((3, means.size)), sign > 0.0
+    near = np.flatnonzero(noise.predictive_cdf(np.full(means.size, edge), means, variances, upper_tail=upper) > _BEYOND)
+    if near.size:
+        noise, m, v = noise.at(near), means[near], variances[near]
+        reach = 2.0 * _REACH * np.sqrt(v + noise.variance)
+        t = reach * (SOME_NODES**2)[:, None]
+        tail = noise.predictive_cdf(edge + sign * t, m, v, upper_tail=upper)
+        tail *= reach * (2.0 * SOME_NODES * SOME_WEIGHTS)[:, None]
+        found[:, near] = [(power * t ** (power - 1.0) * tail).sum(axis=0) for power in (2.0, 3.0, 4.0)]
+    return found
 
 
 def _in_chunks(function: Callable[[NDArray[np.intp]], Array], count: int) -> Array:
