@@ -158,13 +158,10 @@ class Root(Unscaled):
         """
         (centres, variances), found = of._of_components, []
         edge = self.middle + 2.0 * self._sign * (np.sqrt(self._at_middle * self._least) - self._at_middle)
-        half, slope, end = self._sign * 0.25 / self._at_middle, self.stretch(edge), self.inverse(edge)
+        half, slope, at_edge = self._sign * 0.25 / self._at_middle, self.stretch(edge), self.inverse(edge)
         for noise, m, v, centre, variance in zip(of.noises, of.means, of.variances, centres, variances, strict=True):
-            z, spread, (third, fourth) = (
-                of.location + of.unit * centre,
-                of.unit**2 * variance,
-                _higher_moments(noise, v),
-            )
+            z, spread = of.location + of.unit * centre, of.unit**2 * variance
+            third, fourth = _higher_moments(noise, v)
             curved, local = self._sign * (z - edge) > 0.0, self.stretch(z)
             b = np.where(curved, half, 0.0)
             mean, total = self.inverse(z) + b * spread, local**2 * spread
@@ -174,7 +171,7 @@ class Root(Unscaled):
                     continue
                 of_side = noise.at(side), m[side], v[side], (edge - of.location) / of.unit, sign * self._sign
                 second, cubic, quartic = of.unit ** np.array([[2.0], [3.0], [4.0]]) * _beyond(*of_side)
-                shift, gap = sign * half * second, end - mean[side]
+                shift, gap = sign * half * second, at_edge - mean[side]
                 total[side] += 2.0 * gap * shift + 2.0 * slope * abs(half) * cubic + sign * half**2 * quartic - shift**2
                 mean[side] += shift
             found.append((mean, np.maximum(total, 0.0)))
@@ -507,13 +504,15 @@ class PredictiveDistribution:
 
 def _higher_moments(noise: NoiseModel, variance: Array) -> tuple[Array, Array]:
     """Return third and fourth central moment of f + noise for the variance of f, by integrals of tails of the noise."""
+    if noise.name == "gaussian":
+        return np.zeros_like(variance), 3.0 * (noise.variance + variance) ** 2
     reach = 2.0 * _REACH * np.sqrt(noise.variance)
     r = reach * (NODES**2)[:, None]
     tails = [noise.predictive_cdf(noise.mean + sign * r, 0.0, 0.0, upper_tail=sign > 0.0) for sign in (-1.0, 1.0)]
     weights = reach * (2.0 * NODES * WEIGHTS)[:, None]
     third = (weights * 3.0 * r**2 * (tails[1] - tails[0])).sum(axis=0)
     fourth = (weights * 4.0 * r**3 * (tails[1] + tails[0])).sum(axis=0)
-    return third + 0.0 * variance, fourth + 3.0 * variance * (2.0 * noise.variance + variance)
+    return third, fourth + 3.0 * variance * (2.0 * noise.variance + variance)
 
 
 def _beyond(noise: NoiseModel, means: Array, variances: Array, edge: float, sign: float) -> Array:
