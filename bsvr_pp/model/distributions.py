@@ -112,33 +112,23 @@ def has_labels(model: pm.Model) -> bool:
 @cache
 def distribution(loss: str) -> type[Continuous]:
     """Make the PyMC distribution of a loss of residuals; its parameters are mu and the loss's parameters."""
-    name, parameters = class_name(loss), LOSSES[loss].parameters
-
-    def ordered(values: tuple[TensorLike, ...], named: dict[str, TensorLike]) -> list[TensorLike]:
-        rest = [p for p in parameters[len(values) :] if p in named]
-        given = [*values, *(named.pop(p) for p in rest)]
-        if len(given) != len(parameters):
-            raise TypeError(f"{name} takes mu, {', '.join(parameters)}, got {1 + len(given)} values")
-        return given
-
-    members = {"__doc__": _documentation(loss)} | _methods(loss)
-    return distribution_class(NoiseRV, name, loss, members, ordered=ordered)
+    return distribution_class(NoiseRV, class_name(loss), loss, _documentation(loss), _methods(loss))
 
 
 def distribution_class(
     base: type[NoiseRV],
     name: str,
     loss: str,
-    members: Mapping[str, object],
+    documentation: str,
+    methods: Mapping[str, Callable[..., Tensor]],
     *,
     bounds: str = "",
-    ordered: Callable[..., list[TensorLike]] = lambda values, named: list(values),
     parent: type[Continuous | Discrete] = Continuous,
     **of_variable: object,
 ) -> type[Continuous]:
-    """Make a distribution of mu, parameters and bounds; ``ordered`` sorts what follows mu."""
-    shown = name.partition("_")[0]  # for a kind of rows, without its loss
-    signature = ",".join(["()"] * (1 + len(LOSSES[loss].parameters))) + bounds
+    """Make a distribution of mu, parameters, which may have names, and bounds, with the methods that PyMC expects."""
+    shown, parameters = name.partition("_")[0], LOSSES[loss].parameters  # for a kind of rows, without its loss
+    signature = ",".join(["()"] * (1 + len(parameters))) + bounds
     of_variable |= {
         "__module__": base.__module__,
         "__doc__": f"Random variable of `{shown}` with {loss} noise.",
@@ -150,13 +140,17 @@ def distribution_class(
     rv_type = cast(type[NoiseRV], type(f"{name}RV", (base,), of_variable))
 
     def dist(cls: type, /, mu: TensorLike, *values: TensorLike, **named: TensorLike) -> Tensor:
-        return super(made, cls).dist([mu, *ordered(values, named)], **named)
+        given = [mu, *values, *(named.pop(p) for p in parameters[len(values) :] if p in named)]
+        if len(given) != len(rv_type.ndims_params):
+            raise TypeError(f"{name} takes mu, {', '.join(parameters)}, got {len(given)} values")
+        return super(made, cls).dist(given, **named)
 
     rv_op = partial(rv_type.rv_op)
     vars(rv_op)["ndims_params"] = rv_type.ndims_params  # `pm.find_constrained_prior` reads it
-    own = {"__module__": base.__module__, "rv_type": rv_type, "rv_op": rv_op, "dist": classmethod(dist)}
+    own = {"__module__": base.__module__, "__doc__": documentation, "rv_type": rv_type, "rv_op": rv_op}
+    members = own | {"dist": classmethod(dist)} | {key: staticmethod(method) for key, method in methods.items()}
     metaclass: type = type(parent)
-    made: type[Continuous] = metaclass(name, (parent,), own | dict(members))
+    made: type[Continuous] = metaclass(name, (parent,), members)
     return made
 
 
@@ -213,7 +207,7 @@ class NoiseRV(InvertedRV):
         return check_icdf_parameters(draws, *valid_parameters(cls.loss, values)[0], msg=constraints(cls.loss))
 
 
-def _methods(loss: str) -> dict[str, object]:
+def _methods(loss: str) -> dict[str, Callable[..., Tensor]]:
     """Return the functions that PyMC expects in a distribution class."""
 
     def checked(check: Callable[..., Tensor], result: Tensor, values: Sequence[Tensor]) -> Tensor:
@@ -243,9 +237,8 @@ def _methods(loss: str) -> dict[str, object]:
         mean = pt.broadcast_arrays(mu, *values)[0]
         return mean if rv_size_is_none(size) else pt.full(size, mean)
 
-    methods: dict[str, Callable[..., Tensor]] = {"logp": logp, "icdf": icdf, "support_point": support_point}
-    methods |= {"logcdf": partial(side, False), "logccdf": partial(side, True)}
-    return {name: staticmethod(method) for name, method in methods.items()}
+    tails = {"logcdf": partial(side, False), "logccdf": partial(side, True)}
+    return {"logp": logp, "icdf": icdf, "support_point": support_point, **tails}
 
 
 def _quantile(loss: str, q: Tensor, values: Sequence[Tensor]) -> Tensor:

@@ -266,10 +266,10 @@ def _distribution(name: str, loss: str) -> type[Continuous | Discrete]:
         value = kind.value(latent, *rest[count:])
         return value if rv_size_is_none(size) else pt.full(size, value)
 
-    members = {"__doc__": f"`{name}` with {loss} noise.", "logp": staticmethod(logp)}
-    members |= {"support_point": staticmethod(support_point)}
-    bounds = f",{kind.signature}"
-    return distribution_class(TargetRV, f"{name}_{loss}", loss, members, bounds=bounds, parent=kind.parent, kind=kind)
+    methods: dict[str, Callable[..., Tensor]] = {"logp": logp, "support_point": support_point}
+    about, bounds = f"`{name}` with {loss} noise.", f",{kind.signature}"
+    made = f"{name}_{loss}"
+    return distribution_class(TargetRV, made, loss, about, methods, bounds=bounds, parent=kind.parent, kind=kind)
 
 
 def __getattr__(name: str) -> type[NoiseRV]:
