@@ -11,17 +11,7 @@ from numpy.typing import ArrayLike, NDArray
 from pymc.gp.cov import BaseCovariance
 from scipy.stats import norm
 
-from bsvr_pp.core.arrays import (
-    Array,
-    check_choice,
-    check_share,
-    check_size,
-    check_spread,
-    check_varies,
-    is_number,
-    names_of,
-    numbers,
-)
+from bsvr_pp.core.arrays import Array, check_choice, check_share, check_spread, check_varies, names_of, numbers
 from bsvr_pp.core.losses import LOSSES
 from bsvr_pp.core.losses.registry import NOISES
 from bsvr_pp.model.blocks import Blocks, Partition
@@ -65,6 +55,13 @@ class Inputs(NamedTuple):
     def first(self) -> NDArray[np.intp]:
         """The first input of each lengthscale."""
         return np.arange(self.width.size) if self.tied is None else np.unique(self.tied, return_index=True)[1]
+
+    def made_by(self, function: Callable[[Array], BaseCovariance]) -> BaseCovariance:
+        """Return the kernel that a function of the inputs makes."""
+        made = function(self.X)
+        if not isinstance(made, BaseCovariance):
+            raise TypeError(f"kernel must return a kernel of pm.gp.cov, got {made!r}")
+        return made
 
     def seen(self, kernel: pm.gp.cov.BaseCovariance) -> pm.gp.cov.BaseCovariance:
         """Convert a kernel of the inputs on their scales, and of the levels, to a kernel of the inputs."""
@@ -231,9 +228,9 @@ def default_priors(X: ArrayLike, y: ArrayLike, *, ard: bool = True, noise: str =
     >>> sorted(priors), sorted(v.name for v in model.free_RVs)
     (['C', 'amplitude', 'epsilon', 'lengthscale'], ['C', 'amplitude', 'epsilon', 'inverse_lengthscale'])
     """
-    inputs, _, width, _, scale = _scales(X, y)
+    inputs, targets = _regression_data(X, y, ard)
     check_choice("noise", noise, NOISES)
-    ls = lengthscales(Inputs(inputs, width, ard))
+    ls, (_, scale) = lengthscales(inputs), location_and_scale(targets)
     return {"amplitude": _amplitude(scale), "lengthscale": ls} | _noise_priors(scale, noise)
 
 
@@ -328,18 +325,17 @@ def default_model(
     >>> sorted(v.name for v in model.free_RVs)
     ['C', 'amplitude', 'epsilon', 'f_rotated_', 'inverse_alpha', 'inverse_lengthscale']
     """
-    inputs, targets, width, *_ = _scales(X, y)
+    known, targets = _regression_data(X, y, ard)
     check_choice("noise", noise, NOISES)
     check_kernel(kernel)
     check_ard(kernel, ard)
-    if beta is not None and not (is_number(beta) and 0 <= beta <= 1):
-        raise ValueError(f"beta must lie between 0 and 1, got {beta!r}")
+    if beta is not None:
+        check_share("beta", beta, closed=True)
     check_share("quantile", quantile)
     check_unused(noise, beta=beta, quantile=quantile)
-    known = Inputs(inputs, width, ard, names=names_of(X))
     if kernel == "main_effects":
-        levels, scales, pairs = taken_by_main_effects(inputs, None, 1.0, warping)
-        known = known._replace(levels=Levels.of(inputs, levels), warping=scales, pairs=pairs)
+        levels, scales, pairs = taken_by_main_effects(known.X, None, 1.0, warping)
+        known = known._replace(levels=Levels.of(known.X, levels), warping=scales, pairs=pairs)
     of_noise = {"beta": BETA if beta is None else beta, "quantile": quantile}
     return standard_model(known, targets, noise, kernel, of_noise=of_noise, blocks=blocks)
 
@@ -368,7 +364,7 @@ def standard_model(
     with pm.Model() as model:
         at = pm.Data("X", inputs.X)
         if callable(kernel):
-            covariance = kernel_made_by(kernel, inputs.X)
+            covariance = inputs.made_by(kernel)
         else:
             variance = unit**2 if getattr(kernel, "name", kernel) == "linear" else _amplitude(unit) ** 2
             covariance = inputs.seen(covariance_of(kernel, inputs, lengthscales(inputs), variance, unit))
@@ -402,34 +398,24 @@ def check_kernel(kernel: Any, *more: str) -> None:
         raise ValueError(f"kernel must be {', '.join(names)} or a function of the inputs, got {kernel!r}")
 
 
-def kernel_made_by(function: Callable[[Array], BaseCovariance], X: Array) -> BaseCovariance:
-    """Return the kernel that a function of the inputs makes."""
-    made = function(X)
-    if not isinstance(made, BaseCovariance):
-        raise TypeError(f"kernel must return a kernel of pm.gp.cov, got {made!r}")
-    return made
-
-
 def check_ard(kernel: object, ard: object) -> None:
     """Check that ``ard`` has an effect: a kernel function or matrix ignores it."""
     if not ard and kernel not in (*KERNELS, "auto"):
         raise ValueError(f"ard is an option of kernels with lengthscales, got ard=False with kernel={kernel!r}")
 
 
-def _scales(X: ArrayLike, y: ArrayLike) -> tuple[Array, Array, Array, float, float]:
-    """Check inputs and targets; return them, the widths of the inputs, and location and scale of the targets."""
-    inputs, targets, width = checked_data(X, y)
-    check_size("y", targets)
+def _regression_data(X: ArrayLike, y: ArrayLike, ard: bool) -> tuple[Inputs, Array]:
+    """Return checked inputs, and targets that are not classes."""
+    inputs, targets = checked_data(X, y, ard)
     check_spread("y", targets)
     check_varies("y", targets)
-    return inputs, targets, width, *location_and_scale(targets)
+    return inputs, targets
 
 
-def checked_data(X: ArrayLike, y: ArrayLike) -> tuple[Array, Array, Array]:
-    """Return inputs and targets as arrays, and the standard deviation of each input, 1 for a constant one."""
+def checked_data(X: ArrayLike, y: ArrayLike, ard: bool) -> tuple[Inputs, Array]:
+    """Return checked inputs, with the standard deviation of each, 1 for a constant one, and targets."""
     inputs = numbers("X", X, ("n", "d"))
     targets = numbers("y", y, (len(inputs),))
-    check_size("X", inputs)
     check_spread("X", inputs)
     width = np.std(inputs, axis=0)
-    return inputs, targets, np.where(width > 0, width, 1.0)
+    return Inputs(inputs, np.where(width > 0, width, 1.0), ard, names=names_of(X)), targets

@@ -9,7 +9,7 @@ import numpy as np
 import pandas as pd
 from numpy.typing import NDArray
 
-from bsvr_pp.core.arrays import Array, Rows, check_share, check_size, check_spread, generator
+from bsvr_pp.core.arrays import Array, Rows, check_share, check_spread, generator
 from bsvr_pp.tables import DataError, check_columns, check_target, of_file
 from bsvr_pp.tables.columns import (
     ANOTHER,
@@ -218,7 +218,6 @@ def check_column(path: str, name: str, values: Array) -> None:
     if np.ptp(values) == 0 and not name.endswith(ANOTHER):
         raise DataError(f"{path}: column {name!r} is constant ({values[0]:g})")
     try:
-        check_size(f"{path}: column {name!r}", values)
         check_spread(f"{path}: column {name!r}", values)
     except ValueError as error:
         raise DataError(str(error)) from None
