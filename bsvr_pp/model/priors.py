@@ -25,7 +25,7 @@ from bsvr_pp.model.row_kinds import Interval
 Tied = tuple[int, ...] | None  # for each input the number of its hyperparameter group; None: each has its own; (): none
 Kernel = (
     Literal["main_effects", "rational_quadratic", "rbf", "matern32", "matern52", "linear"]
-    | Callable[[Array], pm.gp.cov.BaseCovariance]
+    | Callable[[Array], BaseCovariance]
     | ProductKernel
 )
 
@@ -63,7 +63,7 @@ class Inputs(NamedTuple):
             raise TypeError(f"kernel must return a kernel of pm.gp.cov, got {made!r}")
         return made
 
-    def seen(self, kernel: pm.gp.cov.BaseCovariance) -> pm.gp.cov.BaseCovariance:
+    def seen(self, kernel: BaseCovariance) -> BaseCovariance:
         """Convert a kernel of the inputs on their scales, and of the levels, to a kernel of the inputs."""
         d, q = self.width.size, len(self.levels.columns)
         if self.warping.columns:
@@ -71,12 +71,12 @@ class Inputs(NamedTuple):
         return WithLevels(d, kernel, self.levels) if q else kernel
 
 
-def _rational_quadratic(inputs: Inputs, ls: Any, variance: Any, scale: float) -> pm.gp.cov.BaseCovariance:
+def _rational_quadratic(inputs: Inputs, ls: Any, variance: Any, scale: float) -> BaseCovariance:
     inverse_alpha = pm.HalfNormal("inverse_alpha", 1.0) + _LEAST
     return RationalQuadratic(inputs.width.size, ls, inverse_alpha, variance)
 
 
-def _main_effects(inputs: Inputs, ls: Any, variance: Any, scale: float) -> pm.gp.cov.BaseCovariance:
+def _main_effects(inputs: Inputs, ls: Any, variance: Any, scale: float) -> BaseCovariance:
     width, levels = inputs.width, inputs.levels
     d, n, q = width.size, inputs.first.size, len(levels.columns)
     if n == 1:
@@ -104,19 +104,19 @@ def taken_by_main_effects(
     return columns_of_few_values(X, tied), scales, len(X) >= _OF_PAIRS
 
 
-def _linear(inputs: Inputs, ls: Any, variance: Any, scale: float) -> pm.gp.cov.BaseCovariance:
+def _linear(inputs: Inputs, ls: Any, variance: Any, scale: float) -> BaseCovariance:
     d, q = inputs.width.size, len(inputs.levels.columns)
     product = pm.gp.cov.Linear(d, c=0.0)
     return variance * pm.gp.cov.WarpedInput(d + q, product, lambda x, ls: x / ls, args=(ls,), active_dims=range(d))
 
 
-def _of_pymc(kernel: Any) -> Callable[..., pm.gp.cov.BaseCovariance]:
+def _of_pymc(kernel: Any) -> Callable[..., BaseCovariance]:
     return lambda inputs, ls, variance, scale: variance * kernel(inputs.width.size, ls=ls)
 
 
 # Kernels of inputs, a lengthscale and a variance; their own priors are relative to a scale. Tied inputs, such as the
 # indicators of one column, share an amplitude of main effects, as they share a lengthscale.
-KERNELS: dict[str, Callable[..., pm.gp.cov.BaseCovariance]] = {
+KERNELS: dict[str, Callable[..., BaseCovariance]] = {
     "main_effects": _main_effects,
     "rational_quadratic": _rational_quadratic,
     "rbf": _of_pymc(pm.gp.cov.ExpQuad),
@@ -126,9 +126,7 @@ KERNELS: dict[str, Callable[..., pm.gp.cov.BaseCovariance]] = {
 }
 
 
-def covariance_of(
-    kernel: str | ProductKernel, inputs: Inputs, ls: Any, variance: Any, scale: float
-) -> pm.gp.cov.BaseCovariance:
+def covariance_of(kernel: str | ProductKernel, inputs: Inputs, ls: Any, variance: Any, scale: float) -> BaseCovariance:
     """Return the kernel of a name, or of inner products."""
     if isinstance(kernel, str):
         return KERNELS[kernel](inputs, ls, variance, scale)
