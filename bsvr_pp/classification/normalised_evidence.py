@@ -87,7 +87,7 @@ class LabelPrior(SearchObjective):
                 "C has a value for each training point, which says nothing about new ones: give it a number"
             )
         log_prior = problem.model.logp(vars=problem.prior_terms)
-        graphs = [*problem.model.replace_rvs_by_values([problem.K, *problem.parameters]), log_prior]
+        graphs = [*problem.model.replace_rvs_by_values([problem.covariance.matrix, *problem.parameters]), log_prior]
         self._hyperprior = problem.function("hyperprior of labels", lambda: self._compiled([log_prior]))
         self._values = problem.function("labels", lambda: problem.compile_on(problem.values, graphs))
         self._total = problem.function(f"gradient of labels by {latent!r}", self._compile_total)
