@@ -8,7 +8,7 @@ from pathlib import Path
 import numpy as np
 import pandas as pd
 
-from bsvr_pp.core.arrays import check_count, generator, is_number
+from bsvr_pp.core.arrays import check_count, check_share, generator, is_number
 from bsvr_pp.tables import DataError
 from bsvr_pp.tables.readers import Dataset, checked
 
@@ -30,8 +30,7 @@ def sinc(
     check_count("n", n, 1)
     if not (is_number(noise) and noise >= 0):
         raise ValueError(f"noise must be a number of at least 0, got {noise!r}")
-    if not (is_number(outliers) and 0 <= outliers <= 1):
-        raise ValueError(f"outliers must lie between 0 and 1, got {outliers!r}")
+    check_share("outliers", outliers, closed=True)
     rng = generator(random_seed)
     x = np.sort(rng.uniform(-10, 10, n))
     y = np.sinc(x / np.pi) + noise * rng.standard_normal(n)

@@ -25,9 +25,7 @@ from bsvr_pp.classification.normalised_evidence import normalised
 from bsvr_pp.classification.normaliser import KINDS, EvidenceKind
 from bsvr_pp.core.approximations.smc import importance, importance_estimate
 from bsvr_pp.core.arrays import Array, check_choice, check_count, generator
-from bsvr_pp.core.covariance.covariance import AnyCovariance
 from bsvr_pp.core.docs import shared
-from bsvr_pp.core.losses import NoiseModel
 from bsvr_pp.inference.integrated import GOOD_K, TAIL, pareto_weights
 from bsvr_pp.inference.protocol import Evidence, HasEvidence, Normalises, check_evidence
 from bsvr_pp.inference.result import check_match, is_mode, is_sampled, latent_draws, points_of, problem_of
@@ -39,9 +37,7 @@ from bsvr_pp.model.reader import read_model
 class Judged:
     """A result of `fit` and its model; ``purpose``, a key of `Numbers.refusal`, is refused for some targets."""
 
-    def __init__(
-        self, result: xr.DataTree, model: pm.Model | None = None, name: str = "result", purpose: str = ""
-    ) -> None:
+    def __init__(self, result: xr.DataTree, model: pm.Model | None, name: str = "result", purpose: str = "") -> None:
         self.result, self.problem = result, problem_of(result, model, name)
         self.target, self.targets, loss = self.problem.target, self.problem.targets, self.problem.loss
         if purpose and (refusal := loss.targets.refusal(purpose, name=loss.name)):
@@ -63,19 +59,14 @@ class Judged:
         return np.unique(np.linspace(0, total - 1, min(most, total)).astype(int))
 
 
-def integrable_at(problem: Problem, point: Point) -> tuple[AnyCovariance, Array, NoiseModel]:
-    """Return the prior covariance, prior mean and noise of the training rows, if f can be integrated out."""
-    problem.check_integrable()
-    return problem.at(point)
-
-
 def evidence_at(
     problem: Problem, point: Point, method: HasEvidence, rng: np.random.Generator, kind: str = "naive"
 ) -> Evidence:
     """Return the log evidence of a kind at checked hyperparameters."""
     if kind != "naive":
         return normalised(problem, point, method, kind, rng)
-    K, mean, noise = integrable_at(problem, point)
+    problem.check_integrable()
+    K, mean, noise = problem.at(point)
     return method.evidence(K, problem.targets, noise, mean, rng)
 
 
@@ -195,6 +186,7 @@ def integrated_evidence(
             f"use bp.log_evidence with kind={method.kind!r} at given hyperparameters"
         )
     problem.warn_of_priors()
+    problem.check_integrable()
     rng = generator(random_seed)
     unconstrained = [dict(zip(names, problem.to_unconstrained(point), strict=True)) for point in fitted.points]
     drawn = [DictToArrayBijection.map(values) for values in unconstrained]
@@ -209,7 +201,7 @@ def integrated_evidence(
         values = list(DictToArrayBijection.rmap(RaveledVars(flat, shapes)).values())
         point = problem.to_constrained(values)
         if method.latent is None:
-            K, mean, noise = integrable_at(problem, point)
+            K, mean, noise = problem.at(point)
             evidence, _ = importance(K, problem.targets, noise, mean, particles, rng)
         else:
             evidence = evidence_at(problem, point, method.latent, rng).value
@@ -316,7 +308,7 @@ def verify(
     rng = generator(random_seed)
     ratio, error = np.empty(chosen.size), np.empty(chosen.size)
     for i, s in enumerate(track(chosen, "verify", disable=not progressbar, transient=True)):
-        K, mean, noise = integrable_at(fitted.problem, fitted.points[s])
+        K, mean, noise = fitted.problem.at(fitted.points[s])
         log_mean, error[i] = importance(K, fitted.targets, noise, mean, particles, rng)
         ratio[i] = log_mean - used[s]
     smoothed, k_hat = pareto_weights(ratio)

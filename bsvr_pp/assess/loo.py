@@ -12,7 +12,7 @@ import pymc as pm
 import xarray as xr
 from arviz_stats.utils import ELPDData
 
-from bsvr_pp.assess.evidence import Judged, integrable_at
+from bsvr_pp.assess.evidence import Judged
 from bsvr_pp.core.approximations.posterior import from_sites
 from bsvr_pp.core.arrays import Array, checked_levels
 from bsvr_pp.core.docs import shared
@@ -177,7 +177,7 @@ def _of_draws(fitted: Judged) -> tuple[Array, Array, tuple[NoiseModel, ...], Arr
     dual, precision = (fitted.rows_of("latent_draws", name) for name in ("dual_coef", "site_precision"))
     means, variances = np.empty((2, chosen.size, f.shape[1]))
     for i, s in enumerate(chosen):
-        K, mean, _ = integrable_at(fitted.problem, fitted.points[s])
+        K, mean, _ = fitted.problem.at(fitted.points[s])
         found = from_sites(K, mean, dual[s], precision[s])
         means[i], variances[i] = found.cavity_mean, found.cavity_variance
     return means, variances, noises, fitted.rows_of("leave_one_out", fitted.target)[chosen]

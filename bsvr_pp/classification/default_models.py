@@ -12,7 +12,7 @@ from numpy.typing import ArrayLike
 from scipy.stats import norm
 
 from bsvr_pp.classification.svm_label import KnownLabel, SVMLabel
-from bsvr_pp.core.arrays import Array, Tensor, check_choice, names_of
+from bsvr_pp.core.arrays import Array, Tensor, check_choice
 from bsvr_pp.core.losses import LOSSES
 from bsvr_pp.core.losses.registry import LABELS, NOISES
 from bsvr_pp.model.blocks import Partition
@@ -20,16 +20,7 @@ from bsvr_pp.model.distributions import observe_weighted
 from bsvr_pp.model.gp import GP
 from bsvr_pp.model.marginalize import unit_variance
 from bsvr_pp.model.matrices import ProductKernel
-from bsvr_pp.model.priors import (
-    Inputs,
-    Kernel,
-    check_kernel,
-    checked_data,
-    covariance_of,
-    kernel_made_by,
-    lengthscales,
-    of_inputs,
-)
+from bsvr_pp.model.priors import Inputs, Kernel, check_kernel, checked_data, covariance_of, lengthscales, of_inputs
 from bsvr_pp.model.row_kinds import Ordinal
 
 _COMMON = 9.0  # of labels, variance of the logarithm of a factor of all d lengthscales,
@@ -102,11 +93,11 @@ def default_label_model(
     >>> sorted(v.name for v in model.free_RVs)
     ['C', 'amplitude', 'f_rotated_', 'linear', 'log_lengthscale', 'offset']
     """
-    inputs, labels, width = checked_data(X, y)
+    inputs, labels = checked_data(X, y, ard)
     if (unlike := LABELS.unlike(labels)).size:
         raise ValueError(f"y must hold the {LABELS.words}, got {unlike[0]}")
     check_kernel(kernel)
-    return standard_label_model(Inputs(inputs, width, ard, names=names_of(X)), labels, kernel, known=known)
+    return standard_label_model(inputs, labels, kernel, known=known)
 
 
 def standard_label_model(
@@ -124,7 +115,7 @@ def standard_label_model(
     with pm.Model() as model:
         penalty = pm.LogNormal("C", np.log(np.log(2.0)), 1.0) if C is None else pm.Data("C", float(C))
         parameters = {"C": penalty} | ({"reach": pm.LogNormal("reach", np.log(_REACH), 1.0)} if known else {})
-        covariance = kernel_made_by(kernel, inputs.X) if callable(kernel) else _label_covariance(kernel, inputs)
+        covariance = inputs.made_by(kernel) if callable(kernel) else _label_covariance(kernel, inputs)
         offset = pm.LogNormal("offset", 0.0, 1.0)
         jitter = _JITTER if known else _JITTER_TOGETHER
         f = GP(cov_func=covariance + pm.gp.cov.Constant(offset)).prior(
@@ -213,7 +204,7 @@ def default_ordinal_model(
     >>> result["posterior"]["cutpoints"].shape[2:], result.attrs["converged"]
     ((2,), 1)
     """
-    inputs, classes, width = checked_data(X, y)
+    inputs, classes = checked_data(X, y, ard)
     odd = (classes < 0) | (classes != np.round(classes))
     if odd.any():
         raise ValueError(f"y must hold classes 0, 1, ..., got {classes[odd][0]:g}")
@@ -221,8 +212,7 @@ def default_ordinal_model(
         raise ValueError(f"y must hold at least two classes, got only {classes[0]:g}")
     check_choice("noise of classes", noise, OF_CLASSES)
     check_kernel(kernel)
-    m = int(classes.max())
-    return standard_ordinal_model(Inputs(inputs, width, ard, names=names_of(X)), classes, m, noise, kernel)
+    return standard_ordinal_model(inputs, classes, int(classes.max()), noise, kernel)
 
 
 def standard_ordinal_model(
@@ -232,7 +222,7 @@ def standard_ordinal_model(
     with pm.Model() as model:
         at, z = pm.Data("X", inputs.X), pm.Data("thresholds", class_thresholds(y, m))
         if callable(kernel):
-            covariance, scale = kernel_made_by(kernel, inputs.X), 1.0
+            covariance, scale = inputs.made_by(kernel), 1.0
         else:
             amplitude = pm.HalfStudentT("amplitude", nu=3.0, sigma=AMPLITUDE)
             covariance = inputs.seen(covariance_of(kernel, inputs, lengthscales(inputs), amplitude**2, AMPLITUDE))

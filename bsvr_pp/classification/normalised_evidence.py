@@ -56,7 +56,8 @@ def normalised(problem: Problem, point: Point, method: HasEvidence, kind: str, r
     naive = method.evidence(K, problem.targets, noise, mean, rng)
     log_normaliser, error = normaliser(kind, K, noise, method if isinstance(method, Anneals) else NORMALISER, rng)
     value, error = naive.value - log_normaliser, float(np.hypot(naive.standard_error, error))
-    if value > 3.0 * error + KINDS[kind].most:
+    # N(X) is the sum of Q over all labels, and Q does not change if all signs are reversed.
+    if kind == "conditional" and value > 3.0 * error - np.log(2.0):
         warn(
             f"a conditional evidence is at most -log 2, and {value:.3g} was found: the particles of the normaliser "
             "have not reached where its mass is; Annealed() with more particles and moves reaches it"
@@ -68,9 +69,10 @@ def normaliser(
     kind: str, K: Covariance, noise: NoiseModel, annealing: Anneals, rng: np.random.Generator
 ) -> tuple[float, float]:
     """Return the log normaliser of a kind of evidence, and its standard error."""
-    known = [factor(noise.parameters["C"], noise.weight) for factor in KINDS[kind].factors]
-    runs = [annealing.posterior(K, None, each, np.zeros(K.size), rng) for each in known]
-    return sum(run.log_evidence for run in runs), float(np.hypot.reduce([0.0, *(run.standard_error for run in runs)]))
+    if (factor := KINDS[kind]) is None:
+        return 0.0, 0.0
+    run = annealing.posterior(K, None, factor(noise.parameters["C"], noise.weight), np.zeros(K.size), rng)
+    return run.log_evidence, run.standard_error
 
 
 class LabelPrior(SearchObjective):
@@ -85,7 +87,7 @@ class LabelPrior(SearchObjective):
                 "C has a value for each training point, which says nothing about new ones: give it a number"
             )
         log_prior = problem.model.logp(vars=problem.prior_terms)
-        graphs = [*problem.model.replace_rvs_by_values([problem.K, *problem.parameters]), log_prior]
+        graphs = [*problem.model.replace_rvs_by_values([problem.covariance.matrix, *problem.parameters]), log_prior]
         self._hyperprior = problem.function("hyperprior of labels", lambda: self._compiled([log_prior]))
         self._values = problem.function("labels", lambda: problem.compile_on(problem.values, graphs))
         self._total = problem.function(f"gradient of labels by {latent!r}", self._compile_total)
@@ -199,7 +201,8 @@ class NormalisedEvidence:
         prior = LabelPrior(problem, given, self.latent)
         if not self.steps:
             return Optimum(prior.unpack(prior.start), np.nan, True, "mode of the hyperpriors, without an ascent", 0)
-        clouds = [NormaliserCloud(each, self.particles, rng, prior.weight) for each in KINDS[self.kind].factors]
+        factor = KINDS[self.kind]
+        clouds = [] if factor is None else [NormaliserCloud(factor, self.particles, rng, prior.weight)]
 
         def gradient(x: Array) -> Array:
             K, C, _ = prior.at(x)

@@ -84,16 +84,8 @@ class MeanKnown(Known):
         return np.asarray(weight.sum() * known / known.sum(axis=1, keepdims=True))
 
 
-@dataclass(frozen=True, slots=True)
-class Evidences:
-    """A kind of evidence: the naive evidence over the prior means of ``factors``; its log is at most ``most``."""
-
-    factors: tuple[type[Known], ...] = ()
-    most: float = np.inf
-
-
-# N(X) is the sum of Q over all labels, and Q does not change if all signs are reversed.
-KINDS = {"naive": Evidences(), "conditional": Evidences((Known,), -log(2.0)), "joint": Evidences((MeanKnown,))}
+# The naive evidence over the prior mean of a factor, if any, is the evidence of a kind.
+KINDS: dict[str, type[Known] | None] = {"naive": None, "conditional": Known, "joint": MeanKnown}
 
 
 def averaged_gradient(K: ArrayLike | Covariance, likelihood: Known, f: ArrayLike) -> Gradient:

@@ -143,10 +143,10 @@ def check_positive(name: str, values: Array, *, or_zero: bool = False) -> None:
         raise ValueError(f"{name} must be {'>=' if or_zero else '>'} 0, got {values[~good].flat[0]}")
 
 
-def check_share(name: str, value: object) -> None:
-    """Check that a value is a number strictly between 0 and 1."""
-    if not is_number(value) or not 0 < value < 1:  # type: ignore[operator]
-        raise ValueError(f"{name} must lie strictly between 0 and 1, got {value!r}")
+def check_share(name: str, value: object, *, closed: bool = False) -> None:
+    """Check that a value is a number strictly between 0 and 1, or with ``closed`` also one of these."""
+    if not (is_number(value) and (0 < value < 1 or (closed and value in (0, 1)))):  # type: ignore[operator]
+        raise ValueError(f"{name} must lie {'' if closed else 'strictly '}between 0 and 1, got {value!r}")
 
 
 def check_size(name: str, values: Array) -> None:
@@ -158,7 +158,8 @@ def check_size(name: str, values: Array) -> None:
 
 
 def check_spread(name: str, values: Array, least: float = _ROUNDING) -> None:
-    """Check that finite training data, (n,) or (n, d), do not underflow, and have no spread below ``least`` of them."""
+    """Check the size of finite training data, (n,) or (n, d), and that their spread is not below ``least`` of it."""
+    check_size(name, values)
     columns = values.reshape(len(values), -1)
     low, high = columns.min(axis=0), columns.max(axis=0)
     size, varies = np.maximum(np.abs(low), np.abs(high)), high > low

@@ -12,20 +12,9 @@ from functools import cached_property
 from typing import Any, ClassVar, Self
 
 import numpy as np
-import pytensor.tensor as pt
 from numpy.typing import ArrayLike, NDArray
 
-from bsvr_pp.core.arrays import (
-    Array,
-    ModelError,
-    Rows,
-    Tensor,
-    check_count,
-    check_fields,
-    check_size,
-    generator,
-    numbers,
-)
+from bsvr_pp.core.arrays import Array, ModelError, Rows, check_count, check_fields, check_size, generator, numbers
 from bsvr_pp.core.covariance.covariance import each_block
 
 _CHUNK = 10_000  # points that are assigned together
@@ -148,10 +137,6 @@ class Partition:
         """Return the partition of the rows, followed by new points X (m, d)."""
         return self
 
-    def between(self, covariance: Tensor) -> Tensor:
-        """Return the graph of a covariance of the rows, zero between blocks."""
-        return covariance
-
     def some(self, count: int, n: int, rng: np.random.Generator) -> tuple[Rows, Partition]:
         """Return ``count`` random rows of n, and their partition; a few more if blocks are kept whole."""
         return np.sort(rng.choice(n, count, replace=False)), self
@@ -262,10 +247,6 @@ class Blocks(Partition):
     def label_of(self, n: int) -> Rows:
         """Return the block of each row."""
         return self.label
-
-    def between(self, covariance: Tensor) -> Tensor:
-        """Return the graph of a covariance of the rows, zero between blocks."""
-        return pt.switch(pt.eq(self.label[:, None], self.label[None, :]), covariance, 0.0)
 
     def some(self, count: int, n: int, rng: np.random.Generator) -> tuple[Rows, Blocks]:
         """Return the rows of random whole blocks, ``count`` or a few more, and their partition."""

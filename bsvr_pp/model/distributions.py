@@ -40,7 +40,7 @@ from bsvr_pp.core.losses import LOSSES
 from bsvr_pp.core.losses.noise import unit_noise
 from bsvr_pp.core.losses.registry import LIKELIHOODS, NOISES, Loss
 from bsvr_pp.model.gaussian import above, replace_in, value_of
-from bsvr_pp.model.operation import are_allowed, log_factor, noise_quantile
+from bsvr_pp.model.operation import log_factor, noise_quantile, valid_parameters
 
 # The losses with closed forms, each with its beta if beta is not a parameter.
 FIXED_BETA: dict[str, tuple[float, ...]] = {"soft_insensitive": (), "epsilon_insensitive": (0.0,), "huber": (1.0,)}
@@ -112,33 +112,23 @@ def has_labels(model: pm.Model) -> bool:
 @cache
 def distribution(loss: str) -> type[Continuous]:
     """Make the PyMC distribution of a loss of residuals; its parameters are mu and the loss's parameters."""
-    name, parameters = class_name(loss), LOSSES[loss].parameters
-
-    def ordered(values: tuple[TensorLike, ...], named: dict[str, TensorLike]) -> list[TensorLike]:
-        rest = [p for p in parameters[len(values) :] if p in named]
-        given = [*values, *(named.pop(p) for p in rest)]
-        if len(given) != len(parameters):
-            raise TypeError(f"{name} takes mu, {', '.join(parameters)}, got {1 + len(given)} values")
-        return given
-
-    members = {"__doc__": _documentation(loss)} | _methods(loss)
-    return distribution_class(NoiseRV, name, loss, members, ordered=ordered)
+    return distribution_class(NoiseRV, class_name(loss), loss, _documentation(loss), _methods(loss))
 
 
 def distribution_class(
     base: type[NoiseRV],
     name: str,
     loss: str,
-    members: Mapping[str, object],
+    documentation: str,
+    methods: Mapping[str, Callable[..., Tensor]],
     *,
     bounds: str = "",
-    ordered: Callable[..., list[TensorLike]] = lambda values, named: list(values),
     parent: type[Continuous | Discrete] = Continuous,
     **of_variable: object,
 ) -> type[Continuous]:
-    """Make a distribution of mu, parameters and bounds; ``ordered`` sorts what follows mu."""
-    shown = name.partition("_")[0]  # for a kind of rows, without its loss
-    signature = ",".join(["()"] * (1 + len(LOSSES[loss].parameters))) + bounds
+    """Make a distribution of mu, parameters, which may have names, and bounds, with the methods that PyMC expects."""
+    shown, parameters = name.partition("_")[0], LOSSES[loss].parameters  # for a kind of rows, without its loss
+    signature = ",".join(["()"] * (1 + len(parameters))) + bounds
     of_variable |= {
         "__module__": base.__module__,
         "__doc__": f"Random variable of `{shown}` with {loss} noise.",
@@ -150,13 +140,17 @@ def distribution_class(
     rv_type = cast(type[NoiseRV], type(f"{name}RV", (base,), of_variable))
 
     def dist(cls: type, /, mu: TensorLike, *values: TensorLike, **named: TensorLike) -> Tensor:
-        return super(made, cls).dist([mu, *ordered(values, named)], **named)
+        given = [mu, *values, *(named.pop(p) for p in parameters[len(values) :] if p in named)]
+        if len(given) != len(rv_type.ndims_params):
+            raise TypeError(f"{name} takes mu, {', '.join(parameters)}, got {len(given)} values")
+        return super(made, cls).dist(given, **named)
 
     rv_op = partial(rv_type.rv_op)
     vars(rv_op)["ndims_params"] = rv_type.ndims_params  # `pm.find_constrained_prior` reads it
-    own = {"__module__": base.__module__, "rv_type": rv_type, "rv_op": rv_op, "dist": classmethod(dist)}
+    own = {"__module__": base.__module__, "__doc__": documentation, "rv_type": rv_type, "rv_op": rv_op}
+    members = own | {"dist": classmethod(dist)} | {key: staticmethod(method) for key, method in methods.items()}
     metaclass: type = type(parent)
-    made: type[Continuous] = metaclass(name, (parent,), own | dict(members))
+    made: type[Continuous] = metaclass(name, (parent,), members)
     return made
 
 
@@ -209,47 +203,39 @@ class NoiseRV(InvertedRV):
         mu, *values = params
         # A uniform draw can equal the lower bound, which has an infinite quantile.
         least = np.finfo(uniform.dtype).eps / 4
-        draws = mu + _quantile(cls.loss, pt.clip(uniform, least, 1 - least), values)
-        return check_icdf_parameters(draws, *valid_parameters(cls.loss, values)[0], msg=constraints(cls.loss))
+        draws = mu + noise_quantile(cls.loss, pt.clip(uniform, least, 1 - least), values).astype(config.floatX)
+        return checked(check_icdf_parameters, draws, cls.loss, values)
 
 
-def _methods(loss: str) -> dict[str, object]:
+def _methods(loss: str) -> dict[str, Callable[..., Tensor]]:
     """Return the functions that PyMC expects in a distribution class."""
-
-    def checked(check: Callable[..., Tensor], result: Tensor, values: Sequence[Tensor]) -> Tensor:
-        return check(result, *valid_parameters(loss, values)[0], msg=constraints(loss))
 
     def logp(value: Tensor, mu: Tensor, *values: Tensor) -> Tensor:
         if loss in FIXED_BETA:
             density = _closed_form(value - mu, *values, *map(as_float, FIXED_BETA[loss]))
         else:
-            density = log_factor(loss, mu - value, 0.0, 0.0, valid_parameters(loss, values)[1])
-        return checked(check_parameters, density, values)
+            density = log_factor(loss, mu - value, 0.0, 0.0, values)
+        return checked(check_parameters, density, loss, values)
 
     def side(above: bool, value: Tensor, mu: Tensor, *values: Tensor) -> Tensor:
         """Return the log of the mass on one side of a value, from the log mass of the tail, accurate if small."""
         beyond, finite = value > mu, pt.switch(pt.isinf(value), 0.0, value)
         low, high = pt.switch(beyond, finite, -np.inf), pt.switch(beyond, np.inf, finite)
-        mass = log_factor(loss, mu, low, high, valid_parameters(loss, values)[1]).astype(config.floatX)
+        mass = log_factor(loss, mu, low, high, values).astype(config.floatX)
         tail = pt.switch(pt.isinf(value), -np.inf, mass)
         rest = pt.log1p(-pt.exp(tail))
-        return checked(check_parameters, pt.switch(beyond, *((tail, rest) if above else (rest, tail))), values)
+        return checked(check_parameters, pt.switch(beyond, *((tail, rest) if above else (rest, tail))), loss, values)
 
     def icdf(value: Tensor, mu: Tensor, *values: Tensor) -> Tensor:
-        found = check_icdf_value(mu + _quantile(loss, pt.clip(value, 0.0, 1.0), values), value)
-        return checked(check_icdf_parameters, found, values)
+        found = mu + noise_quantile(loss, pt.clip(value, 0.0, 1.0), values).astype(config.floatX)
+        return checked(check_icdf_parameters, check_icdf_value(found, value), loss, values)
 
     def support_point(rv: Tensor, size: Variable, mu: Tensor, *values: Tensor) -> Tensor:
         mean = pt.broadcast_arrays(mu, *values)[0]
         return mean if rv_size_is_none(size) else pt.full(size, mean)
 
-    methods: dict[str, Callable[..., Tensor]] = {"logp": logp, "icdf": icdf, "support_point": support_point}
-    methods |= {"logcdf": partial(side, False), "logccdf": partial(side, True)}
-    return {name: staticmethod(method) for name, method in methods.items()}
-
-
-def _quantile(loss: str, q: Tensor, values: Sequence[Tensor]) -> Tensor:
-    return noise_quantile(loss, q, valid_parameters(loss, values)[1]).astype(config.floatX)
+    tails = {"logcdf": partial(side, False), "logccdf": partial(side, True)}
+    return {"logp": logp, "icdf": icdf, "support_point": support_point, **tails}
 
 
 def _closed_form(r: Tensor, C: Tensor, epsilon: Tensor, beta: Tensor) -> Tensor:
@@ -295,14 +281,14 @@ def as_float(value: TensorLike) -> Tensor:
     return tensor.astype(config.floatX)
 
 
-def valid_parameters(loss: str, values: Sequence[Tensor]) -> tuple[list[Tensor], list[Tensor]]:
-    """Return whether each parameter is allowed, and allowed values for the branch that is not taken."""
-    tensors = [pt.as_tensor_variable(value) for value in values]
-    valid = [ok & (x < np.inf) for ok, x in zip(are_allowed(loss, tensors), tensors, strict=True)]
-    return valid, [pt.switch(ok, x, 0.5) for ok, x in zip(valid, tensors, strict=True)]
+def checked(
+    check: Callable[..., Tensor], result: Tensor, loss: str, values: Sequence[Tensor], *more: Tensor, words: str = ""
+) -> Tensor:
+    """Return a result with a check of PyMC that the parameters of a loss are valid, and of more conditions in words."""
+    return check(result, *valid_parameters(loss, values), *more, msg=_conditions(loss) + words)
 
 
-def constraints(loss: str) -> str:
+def _conditions(loss: str) -> str:
     """Return the conditions of `valid_parameters` in words."""
     row = LOSSES[loss]
     return ", ".join(f"{name} {row.parameter(name).allowed}" for name in row.parameters) + ", all finite"
@@ -326,7 +312,7 @@ mu : tensor_like of float
 Raises
 ------
 ParameterValueError
-    From densities and draws, unless {constraints(loss)}.
+    From densities and draws, unless {_conditions(loss)}.
     Inside a model the density is minus infinity there. JAX skips the check.
 
 Examples

@@ -30,7 +30,7 @@ from pytensor.tensor.linalg.decomposition.cholesky import Cholesky
 from pytensor.tensor.variable import TensorVariable
 
 from bsvr_pp.core.arrays import Array, ModelError, Tensor, check_jitter, names_of, numbers
-from bsvr_pp.model.blocks import ONE_BLOCK, Partition
+from bsvr_pp.model.blocks import ONE_BLOCK, Blocks, Partition
 from bsvr_pp.model.gaussian import replace_in
 
 
@@ -145,7 +145,7 @@ class GP(pm.gp.Latent):
             partition if partition.several else ONE_BLOCK,
             columns=names,
         )
-        f = add_latent(prior, self.mean_func(X), prior.blocks.between(self.cov_func(X)), **kwargs)
+        f = add_latent(prior, self.mean_func(X), in_blocks(self.cov_func(X), prior.blocks), **kwargs)
         self.X, self.f, self.n_outputs = X, f, 1
         return f
 
@@ -170,6 +170,13 @@ def _words_of(X: object) -> tuple[str, ...]:
     dims = model.named_vars_to_dims.get(str(getattr(X, "name", "")), ())
     labels = model.coords.get(dims[1]) if len(dims) == 2 else None
     return tuple(labels or ()) if all(isinstance(label, str) for label in labels or ()) else ()
+
+
+def in_blocks(covariance: Tensor, blocks: Partition) -> Tensor:
+    """Return the graph of a covariance of rows, zero between blocks."""
+    if not isinstance(blocks, Blocks):
+        return covariance
+    return pt.switch(pt.eq(blocks.label[:, None], blocks.label[None, :]), covariance, 0.0)
 
 
 def add_latent(prior: Prior, mean: Tensor, covariance: Tensor, **kwargs: object) -> TensorVariable:

@@ -52,7 +52,7 @@ from bsvr_pp.model.blocks import Blocks
 from bsvr_pp.model.compiled import data_of
 from bsvr_pp.model.distributions import FIXED_BETA
 from bsvr_pp.model.gaussian import above, gradients, replace_in, replace_in_all
-from bsvr_pp.model.gp import copy_model, factor_of, remove_below, set_initial_values
+from bsvr_pp.model.gp import copy_model, factor_of, in_blocks, remove_below, set_initial_values
 from bsvr_pp.model.operation import CovarianceGraph, TargetsGraph, latent_evidence
 from bsvr_pp.model.problem import Problem
 from bsvr_pp.model.reader import read_model
@@ -142,9 +142,8 @@ def marginalize(method: Integrator, model: pm.Model | None = None) -> pm.Model:
     f, latent = problem.latent, {source[name] for name in problem.prior.latents}
     fgraph, memo = copy_model(source, fgraph_from_model)
     X = pt.as_tensor_variable(problem.columns.X if problem.composite is None else problem.prior.X)
-    _, mean = problem.prior_at(X)
-    mean = _as_read(problem, X, mean)
-    K = problem.blocks.between(problem.prior_at(X)[0].given)
+    covariance, mean = problem.prior_at(X)
+    K, mean = in_blocks(covariance.given, problem.blocks), _as_read(problem, X, mean)
     evidence = BlockEvidence(problem, method) if problem.blocks.several else DenseEvidence(problem, method)
     others = [v for v in problem.ends.noise.owner.inputs[1:] if v is not f]  # without the generator
     known = replace_in_all([*problem.ends.bounds, *problem.site_parameters], {problem.matrix: problem.columns.matrix})

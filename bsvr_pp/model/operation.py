@@ -43,7 +43,7 @@ def log_factor(
     loss: str, mu: TensorLike, lower: TensorLike, upper: TensorLike, parameters: Sequence[TensorLike]
 ) -> Tensor:
     """Return the log probability of mu + noise in (lower, upper]: a density at equal ends, -inf at invalid ones."""
-    (at, low, high), rows, shape = _flat([mu, lower, upper], parameters)
+    at, low, high, rows, shape = _flat(loss, [mu, lower, upper], parameters)
     reference = pt.switch(pt.isinf(low), high, low)  # a finite end; the ends are relative to it
     ends = pt.stack([pt.switch(pt.isinf(low), low, 0.0), pt.switch(pt.isinf(high), high, high - reference)])
     return LogFactor(loss).of(reference - at, ends, rows)[0].reshape(shape)
@@ -51,17 +51,18 @@ def log_factor(
 
 def noise_quantile(loss: str, q: TensorLike, parameters: Sequence[TensorLike]) -> Tensor:
     """Return the quantile of the noise for the probability q as a graph, elementwise."""
-    (flat,), rows, shape = _flat([q], parameters)
+    flat, rows, shape = _flat(loss, [q], parameters)
     return NoiseQuantile(loss).of(flat, rows)[0].reshape(shape)
 
 
-def _flat(values: Sequence[TensorLike], parameters: Sequence[TensorLike]) -> tuple[list[Tensor], Tensor, Tensor]:
-    """Return flat values, parameters (p, 1) if all are numbers and (p, n) otherwise, and the shape of the result."""
-    given = [pt.as_tensor_variable(x).astype("float64") for x in (*values, *parameters)]
+def _flat(loss: str, values: Sequence[TensorLike], parameters: Sequence[TensorLike]) -> tuple[Tensor, ...]:
+    """Return flat values, parameters, (p, 1) if all are numbers, 0.5 for invalid ones, and the shape of the result."""
+    safe = [pt.switch(ok, x, 0.5) for ok, x in zip(valid_parameters(loss, parameters), parameters, strict=True)]
+    given = [pt.as_tensor_variable(x).astype("float64") for x in (*values, *safe)]
     count = len(values) if all(p.type.ndim == 0 for p in given[len(values) :]) else len(given)
     alike = pt.broadcast_arrays(*given[:count])
     flat = [x.ravel() for x in (*alike, *given[count:])]
-    return flat[: len(values)], pt.stack(flat[len(values) :]), alike[0].shape
+    return *flat[: len(values)], pt.stack(flat[len(values) :]), alike[0].shape
 
 
 class CompiledOp(Op):
@@ -370,6 +371,12 @@ def are_allowed(loss: str, parameters: Sequence[TensorVariable]) -> list[TensorV
     known = LIKELIHOODS[loss]
     pairs = zip(known.parameters, parameters, strict=True)
     return [cast(TensorVariable, known.parameter(name).holds(p)) for name, p in pairs]
+
+
+def valid_parameters(loss: str, parameters: Sequence[TensorLike]) -> list[TensorVariable]:
+    """Return whether each parameter is allowed and finite, elementwise."""
+    given = [pt.as_tensor_variable(parameter) for parameter in parameters]
+    return [ok & (x < np.inf) for ok, x in zip(are_allowed(loss, given), given, strict=True)]
 
 
 def latent_evidence(

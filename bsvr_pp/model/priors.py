@@ -11,17 +11,7 @@ from numpy.typing import ArrayLike, NDArray
 from pymc.gp.cov import BaseCovariance
 from scipy.stats import norm
 
-from bsvr_pp.core.arrays import (
-    Array,
-    check_choice,
-    check_share,
-    check_size,
-    check_spread,
-    check_varies,
-    is_number,
-    names_of,
-    numbers,
-)
+from bsvr_pp.core.arrays import Array, check_choice, check_share, check_spread, check_varies, names_of, numbers
 from bsvr_pp.core.losses import LOSSES
 from bsvr_pp.core.losses.registry import NOISES
 from bsvr_pp.model.blocks import Blocks, Partition
@@ -35,7 +25,7 @@ from bsvr_pp.model.row_kinds import Interval
 Tied = tuple[int, ...] | None  # for each input the number of its hyperparameter group; None: each has its own; (): none
 Kernel = (
     Literal["main_effects", "rational_quadratic", "rbf", "matern32", "matern52", "linear"]
-    | Callable[[Array], pm.gp.cov.BaseCovariance]
+    | Callable[[Array], BaseCovariance]
     | ProductKernel
 )
 
@@ -66,7 +56,14 @@ class Inputs(NamedTuple):
         """The first input of each lengthscale."""
         return np.arange(self.width.size) if self.tied is None else np.unique(self.tied, return_index=True)[1]
 
-    def seen(self, kernel: pm.gp.cov.BaseCovariance) -> pm.gp.cov.BaseCovariance:
+    def made_by(self, function: Callable[[Array], BaseCovariance]) -> BaseCovariance:
+        """Return the kernel that a function of the inputs makes."""
+        made = function(self.X)
+        if not isinstance(made, BaseCovariance):
+            raise TypeError(f"kernel must return a kernel of pm.gp.cov, got {made!r}")
+        return made
+
+    def seen(self, kernel: BaseCovariance) -> BaseCovariance:
         """Convert a kernel of the inputs on their scales, and of the levels, to a kernel of the inputs."""
         d, q = self.width.size, len(self.levels.columns)
         if self.warping.columns:
@@ -74,12 +71,12 @@ class Inputs(NamedTuple):
         return WithLevels(d, kernel, self.levels) if q else kernel
 
 
-def _rational_quadratic(inputs: Inputs, ls: Any, variance: Any, scale: float) -> pm.gp.cov.BaseCovariance:
+def _rational_quadratic(inputs: Inputs, ls: Any, variance: Any, scale: float) -> BaseCovariance:
     inverse_alpha = pm.HalfNormal("inverse_alpha", 1.0) + _LEAST
     return RationalQuadratic(inputs.width.size, ls, inverse_alpha, variance)
 
 
-def _main_effects(inputs: Inputs, ls: Any, variance: Any, scale: float) -> pm.gp.cov.BaseCovariance:
+def _main_effects(inputs: Inputs, ls: Any, variance: Any, scale: float) -> BaseCovariance:
     width, levels = inputs.width, inputs.levels
     d, n, q = width.size, inputs.first.size, len(levels.columns)
     if n == 1:
@@ -107,19 +104,19 @@ def taken_by_main_effects(
     return columns_of_few_values(X, tied), scales, len(X) >= _OF_PAIRS
 
 
-def _linear(inputs: Inputs, ls: Any, variance: Any, scale: float) -> pm.gp.cov.BaseCovariance:
+def _linear(inputs: Inputs, ls: Any, variance: Any, scale: float) -> BaseCovariance:
     d, q = inputs.width.size, len(inputs.levels.columns)
     product = pm.gp.cov.Linear(d, c=0.0)
     return variance * pm.gp.cov.WarpedInput(d + q, product, lambda x, ls: x / ls, args=(ls,), active_dims=range(d))
 
 
-def _of_pymc(kernel: Any) -> Callable[..., pm.gp.cov.BaseCovariance]:
+def _of_pymc(kernel: Any) -> Callable[..., BaseCovariance]:
     return lambda inputs, ls, variance, scale: variance * kernel(inputs.width.size, ls=ls)
 
 
 # Kernels of inputs, a lengthscale and a variance; their own priors are relative to a scale. Tied inputs, such as the
 # indicators of one column, share an amplitude of main effects, as they share a lengthscale.
-KERNELS: dict[str, Callable[..., pm.gp.cov.BaseCovariance]] = {
+KERNELS: dict[str, Callable[..., BaseCovariance]] = {
     "main_effects": _main_effects,
     "rational_quadratic": _rational_quadratic,
     "rbf": _of_pymc(pm.gp.cov.ExpQuad),
@@ -129,9 +126,7 @@ KERNELS: dict[str, Callable[..., pm.gp.cov.BaseCovariance]] = {
 }
 
 
-def covariance_of(
-    kernel: str | ProductKernel, inputs: Inputs, ls: Any, variance: Any, scale: float
-) -> pm.gp.cov.BaseCovariance:
+def covariance_of(kernel: str | ProductKernel, inputs: Inputs, ls: Any, variance: Any, scale: float) -> BaseCovariance:
     """Return the kernel of a name, or of inner products."""
     if isinstance(kernel, str):
         return KERNELS[kernel](inputs, ls, variance, scale)
@@ -231,9 +226,9 @@ def default_priors(X: ArrayLike, y: ArrayLike, *, ard: bool = True, noise: str =
     >>> sorted(priors), sorted(v.name for v in model.free_RVs)
     (['C', 'amplitude', 'epsilon', 'lengthscale'], ['C', 'amplitude', 'epsilon', 'inverse_lengthscale'])
     """
-    inputs, _, width, _, scale = _scales(X, y)
+    inputs, targets = _regression_data(X, y, ard)
     check_choice("noise", noise, NOISES)
-    ls = lengthscales(Inputs(inputs, width, ard))
+    ls, (_, scale) = lengthscales(inputs), location_and_scale(targets)
     return {"amplitude": _amplitude(scale), "lengthscale": ls} | _noise_priors(scale, noise)
 
 
@@ -328,18 +323,17 @@ def default_model(
     >>> sorted(v.name for v in model.free_RVs)
     ['C', 'amplitude', 'epsilon', 'f_rotated_', 'inverse_alpha', 'inverse_lengthscale']
     """
-    inputs, targets, width, *_ = _scales(X, y)
+    known, targets = _regression_data(X, y, ard)
     check_choice("noise", noise, NOISES)
     check_kernel(kernel)
     check_ard(kernel, ard)
-    if beta is not None and not (is_number(beta) and 0 <= beta <= 1):
-        raise ValueError(f"beta must lie between 0 and 1, got {beta!r}")
+    if beta is not None:
+        check_share("beta", beta, closed=True)
     check_share("quantile", quantile)
     check_unused(noise, beta=beta, quantile=quantile)
-    known = Inputs(inputs, width, ard, names=names_of(X))
     if kernel == "main_effects":
-        levels, scales, pairs = taken_by_main_effects(inputs, None, 1.0, warping)
-        known = known._replace(levels=Levels.of(inputs, levels), warping=scales, pairs=pairs)
+        levels, scales, pairs = taken_by_main_effects(known.X, None, 1.0, warping)
+        known = known._replace(levels=Levels.of(known.X, levels), warping=scales, pairs=pairs)
     of_noise = {"beta": BETA if beta is None else beta, "quantile": quantile}
     return standard_model(known, targets, noise, kernel, of_noise=of_noise, blocks=blocks)
 
@@ -368,7 +362,7 @@ def standard_model(
     with pm.Model() as model:
         at = pm.Data("X", inputs.X)
         if callable(kernel):
-            covariance = kernel_made_by(kernel, inputs.X)
+            covariance = inputs.made_by(kernel)
         else:
             variance = unit**2 if getattr(kernel, "name", kernel) == "linear" else _amplitude(unit) ** 2
             covariance = inputs.seen(covariance_of(kernel, inputs, lengthscales(inputs), variance, unit))
@@ -402,34 +396,24 @@ def check_kernel(kernel: Any, *more: str) -> None:
         raise ValueError(f"kernel must be {', '.join(names)} or a function of the inputs, got {kernel!r}")
 
 
-def kernel_made_by(function: Callable[[Array], BaseCovariance], X: Array) -> BaseCovariance:
-    """Return the kernel that a function of the inputs makes."""
-    made = function(X)
-    if not isinstance(made, BaseCovariance):
-        raise TypeError(f"kernel must return a kernel of pm.gp.cov, got {made!r}")
-    return made
-
-
 def check_ard(kernel: object, ard: object) -> None:
     """Check that ``ard`` has an effect: a kernel function or matrix ignores it."""
     if not ard and kernel not in (*KERNELS, "auto"):
         raise ValueError(f"ard is an option of kernels with lengthscales, got ard=False with kernel={kernel!r}")
 
 
-def _scales(X: ArrayLike, y: ArrayLike) -> tuple[Array, Array, Array, float, float]:
-    """Check inputs and targets; return them, the widths of the inputs, and location and scale of the targets."""
-    inputs, targets, width = checked_data(X, y)
-    check_size("y", targets)
+def _regression_data(X: ArrayLike, y: ArrayLike, ard: bool) -> tuple[Inputs, Array]:
+    """Return checked inputs, and targets that are not classes."""
+    inputs, targets = checked_data(X, y, ard)
     check_spread("y", targets)
     check_varies("y", targets)
-    return inputs, targets, width, *location_and_scale(targets)
+    return inputs, targets
 
 
-def checked_data(X: ArrayLike, y: ArrayLike) -> tuple[Array, Array, Array]:
-    """Return inputs and targets as arrays, and the standard deviation of each input, 1 for a constant one."""
+def checked_data(X: ArrayLike, y: ArrayLike, ard: bool) -> tuple[Inputs, Array]:
+    """Return checked inputs, with the standard deviation of each, 1 for a constant one, and targets."""
     inputs = numbers("X", X, ("n", "d"))
     targets = numbers("y", y, (len(inputs),))
-    check_size("X", inputs)
     check_spread("X", inputs)
     width = np.std(inputs, axis=0)
-    return inputs, targets, np.where(width > 0, width, 1.0)
+    return Inputs(inputs, np.where(width > 0, width, 1.0), ard, names=names_of(X)), targets

@@ -84,11 +84,6 @@ class Problem:
         return vars(self) | {"functions": {}}
 
     @property
-    def K(self) -> Tensor:
-        """Prior covariance of rows that are one block, with its jitter, as a graph."""
-        return self.covariance.matrix
-
-    @property
     def site_parameters(self) -> tuple[Tensor, ...]:
         """Parameters of the sites of the training rows, as evidences take them: parameters of the loss, and weights."""
         return *self.parameters, self.weight
@@ -241,7 +236,8 @@ class Problem:
         """Prior covariance or its root, prior mean and parameters of the sites, of rows that are one block."""
 
         def graphs() -> list[Tensor]:  # the sum with the jitter takes long to make
-            return [self.covariance.given if self.covariance.by_root else self.K, self.mean, *self.site_parameters]
+            K = self.covariance
+            return [K.given if K.by_root else K.matrix, self.mean, *self.site_parameters]
 
         return self.evaluate("at", graphs, point)
 
@@ -423,7 +419,7 @@ class Problem:
 
         # Each number too: a place that is computed from several, such as 2·g + h, may be known where one is not.
         def compile_() -> tuple[Compiled, list[tuple[int, ...]]]:
-            graphs = [self.mean, *self.parameters, *([self.K] if self.composite is None else [])]
+            graphs = [self.mean, *self.parameters, *([self.covariance.matrix] if self.composite is None else [])]
             sizes, indices = list[Tensor](), list[Tensor]()
             for node in toposort(graphs):
                 for axis, place in enumerate(getattr(node.op, "idx_list", ())):

@@ -22,7 +22,7 @@ from pymc.variational.minibatch_rv import MinibatchRandomVariable
 from pytensor.graph.traversal import ancestors
 from pytensor.tensor.elemwise import DimShuffle, Elemwise
 
-from bsvr_pp.core.arrays import ModelError, NotRead, Tensor, check_size, check_spread
+from bsvr_pp.core.arrays import ModelError, NotRead, Tensor, check_spread
 from bsvr_pp.model.affine import Affine, RowValues, affine_of, has_gaussian_mean
 from bsvr_pp.model.compiled import Columns, chosen_rows, data_of, prior_at
 from bsvr_pp.model.gaussian import above, gaussian_variables, value_of
@@ -178,7 +178,6 @@ def _check_data(problem: Problem) -> None:
         if refusal := problem.loss.targets.refusal("blocks", target=name):
             raise ModelError(refusal)
     for label, values in (("X", inputs), (name, targets)):
-        check_size(label, values)
         check_spread(label, values)
     kind = problem.loss.targets
     if (unlike := kind.unlike(targets)).size:

@@ -32,14 +32,7 @@ from bsvr_pp.core.arrays import Array, ModelError, Rows, Tensor, check_choice
 from bsvr_pp.core.losses import LOSSES
 from bsvr_pp.core.losses.noise import checked_ends
 from bsvr_pp.core.losses.registry import NOISES, Loss
-from bsvr_pp.model.distributions import (
-    NoiseRV,
-    constraints,
-    distribution_class,
-    noise_of,
-    split_weight,
-    valid_parameters,
-)
+from bsvr_pp.model.distributions import NoiseRV, checked, distribution_class, noise_of, split_weight
 from bsvr_pp.model.gp import copy_model, localize, made_of, remove_below, set_initial_values, share_data
 from bsvr_pp.model.operation import log_factor
 
@@ -256,20 +249,19 @@ def _distribution(name: str, loss: str) -> type[Continuous | Discrete]:
     kind, count = KINDS[name], len(LOSSES[loss].parameters)
 
     def logp(value: Tensor, mu: Tensor, *rest: Tensor) -> Tensor:
-        valid, safe = valid_parameters(loss, rest[:count])
         mu, value = pt.broadcast_arrays(mu, value)
-        found = log_factor(loss, mu, *kind.ends(value, *rest[count:]), safe)
-        return check_parameters(found, *valid, kind.valid(*rest[count:]), msg=constraints(loss) + kind.allowed)
+        found = log_factor(loss, mu, *kind.ends(value, *rest[count:]), rest[:count])
+        return checked(check_parameters, found, loss, rest[:count], kind.valid(*rest[count:]), words=kind.allowed)
 
     def support_point(rv: Tensor, size: Variable, mu: Tensor, *rest: Tensor) -> Tensor:
         latent = pt.broadcast_arrays(mu, *rest[:count])[0]
         value = kind.value(latent, *rest[count:])
         return value if rv_size_is_none(size) else pt.full(size, value)
 
-    members = {"__doc__": f"`{name}` with {loss} noise.", "logp": staticmethod(logp)}
-    members |= {"support_point": staticmethod(support_point)}
-    bounds = f",{kind.signature}"
-    return distribution_class(TargetRV, f"{name}_{loss}", loss, members, bounds=bounds, parent=kind.parent, kind=kind)
+    methods: dict[str, Callable[..., Tensor]] = {"logp": logp, "support_point": support_point}
+    about, bounds = f"`{name}` with {loss} noise.", f",{kind.signature}"
+    made = f"{name}_{loss}"
+    return distribution_class(TargetRV, made, loss, about, methods, bounds=bounds, parent=kind.parent, kind=kind)
 
 
 def __getattr__(name: str) -> type[NoiseRV]:

@@ -30,7 +30,7 @@ from bsvr_pp.estimators.standard_fit import OfStandardModel
 from bsvr_pp.inference.approximate import Annealed, Laplace, MeanField
 from bsvr_pp.inference.predict import check_real, predict
 from bsvr_pp.inference.protocol import Anneals, IntegratesLatent
-from bsvr_pp.inference.result import check_results, data_of, is_sampled, points_of, problem_of
+from bsvr_pp.inference.result import check_results, data_of, is_sampled, problem_of
 from bsvr_pp.model.reader import read_model
 
 _BAND, _INK, _OFF_BOUND, _ON_BOUND = "#4477aa", "#224466", "#ee6677", "#aa3377"
@@ -176,9 +176,8 @@ def _tube(result: xr.DataTree, model: pm.Model | None) -> float:
     """Return the half-width of the tube; 0 for draws, and for noise without a tube."""
     if is_sampled(result):
         return 0.0
-    problem = Judged(result, model).problem
-    (point, *_) = points_of(result["posterior"].to_dataset(), problem.hyperparameters)
-    noise = problem.noise_at(point)
+    fitted = Judged(result, model)
+    noise = fitted.problem.noise_at(fitted.points[0])
     half = np.asarray(noise.parameters.get("epsilon", 0.0))
     return float(half) if half.ndim == 0 and noise.name != "huber" else 0.0
 

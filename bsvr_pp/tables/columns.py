@@ -33,6 +33,7 @@ _SHOWN = 5  # number of words that are named in a note
 _CODES = 10  # up to this number of words such as 3G, they are words
 _NINES = 999, 9999, 99999, 999999  # numbers, also with a minus, that people write where there is no value,
 _FAR, _AGAIN = 10.0, 3  # if they are this many ranges away from all other values, in at least so many rows
+_ROUNDED = 2.0**53  # whole numbers from here on may be rounded
 _WHOLE = r"^(-?\d+)\.0+$"  # a category that became a float because of gaps
 # A number with a sign or unit, or a date; not 3rd, 10-20, 60+ and A4.
 _WRITTEN = re.compile(
@@ -239,6 +240,25 @@ def refuse_written_numbers(name: str, words: Collection[str]) -> None:
             f"column {name!r} has numbers or dates as text, such as {(beside or broken or alike)[0]!r}: convert it (in "
             "CSV write -1234.5 alone), leave it out, or make it a category (in CSV by a letter before the number)"
         )
+
+
+def class_labels(name: str, values: pd.Series) -> NDArray[np.int64] | NDArray[np.str_]:
+    """Return labels of ordered classes: whole numbers, or words that are not numbers; without gaps."""
+    kind = kind_of(name, values)
+    if kind is Words:
+        words: NDArray[np.str_] = values.to_numpy().astype(str)
+        refuse_written_numbers(name, dict.fromkeys(words.tolist()))
+        return words
+    if kind is not Numbers:
+        raise DataError(f"column {name!r} must have numbers or words to be ordered classes, it has {kind.plural}")
+    found = finite_numbers(name, values)
+    for row in np.flatnonzero((found != np.round(found)) | (np.abs(found) >= _ROUNDED)):
+        rounded = ", which may be rounded" if abs(found[row]) >= _ROUNDED else ""
+        raise DataError(
+            f"column {name!r} must have whole numbers or words to be ordered classes, it has {found[row]:g} in "
+            f"row {values.index[row]}{rounded}"
+        )
+    return found.astype(np.int64)
 
 
 def _thinned(parts: Sequence[Array], counts: Sequence[int]) -> Array:

@@ -9,23 +9,12 @@ import numpy as np
 import pandas as pd
 from numpy.typing import NDArray
 
-from bsvr_pp.core.arrays import Array, Rows, check_share, check_size, check_spread, generator
+from bsvr_pp.core.arrays import Array, Rows, check_share, check_spread, generator
 from bsvr_pp.tables import DataError, check_columns, check_target, of_file
-from bsvr_pp.tables.columns import (
-    ANOTHER,
-    FEW,
-    Column,
-    Encoding,
-    Numbers,
-    Words,
-    finite_numbers,
-    kind_of,
-    refuse_written_numbers,
-)
+from bsvr_pp.tables.columns import ANOTHER, FEW, Column, Encoding, Numbers, class_labels, finite_numbers, kind_of
 from bsvr_pp.tables.files import open_table
 
 _FEWEST_ROWS = 10
-_ROUNDED = 2.0**53  # whole numbers from here on may be rounded
 
 
 @dataclass(frozen=True, slots=True)
@@ -132,31 +121,12 @@ def read_classes(path: str | Path, target: str | None = None) -> Table:
     frame, (chosen,), notes = _read(path, [target], None)
     values = _complete(str(path), chosen, frame[chosen])
     with of_file(path):
-        labels = _labels(chosen, values)
+        labels = class_labels(chosen, values)
         classes, number = np.unique(labels, return_inverse=True)
         if classes.size == 1:
             raise DataError(f"column {chosen!r} must have at least two classes, got one, {classes[0]}")
     notes += (f"{path}: column {chosen!r} has {classes.size} classes, in this order: {', '.join(map(str, classes))}",)
     return Table(str(path), frame.drop(columns=chosen), number.astype(np.float64), chosen, notes, labels)
-
-
-def _labels(name: str, values: pd.Series) -> NDArray[np.int64] | NDArray[np.str_]:
-    """Return labels of ordered classes: whole numbers, or words that are not numbers; without gaps."""
-    kind = kind_of(name, values)
-    if kind is Words:
-        words: NDArray[np.str_] = values.to_numpy().astype(str)
-        refuse_written_numbers(name, dict.fromkeys(words.tolist()))
-        return words
-    if kind is not Numbers:
-        raise DataError(f"column {name!r} must have numbers or words to be ordered classes, it has {kind.plural}")
-    found = finite_numbers(name, values)
-    for row in np.flatnonzero((found != np.round(found)) | (np.abs(found) >= _ROUNDED)):
-        rounded = ", which may be rounded" if abs(found[row]) >= _ROUNDED else ""
-        raise DataError(
-            f"column {name!r} must have whole numbers or words to be ordered classes, it has {found[row]:g} in "
-            f"row {values.index[row]}{rounded}"
-        )
-    return found.astype(np.int64)
 
 
 def read_new(path: str | Path, encoding: Encoding) -> tuple[pd.DataFrame, tuple[str, ...]]:
@@ -218,7 +188,6 @@ def check_column(path: str, name: str, values: Array) -> None:
     if np.ptp(values) == 0 and not name.endswith(ANOTHER):
         raise DataError(f"{path}: column {name!r} is constant ({values[0]:g})")
     try:
-        check_size(f"{path}: column {name!r}", values)
         check_spread(f"{path}: column {name!r}", values)
     except ValueError as error:
         raise DataError(str(error)) from None

@@ -34,7 +34,7 @@ def test_a_start_from_mean_field_has_the_same_mass_with_a_smaller_error():
 @pytest.mark.parametrize("kind", ["conditional", pytest.param("joint", marks=pytest.mark.slow)])
 def test_the_cloud_s_gradient_is_that_of_quadrature(kind):
     """Along a path of hyperparameters, with and without a renewal."""
-    cloud = NormaliserCloud(KINDS[kind].factors[0], 8000, np.random.default_rng(1))
+    cloud = NormaliserCloud(KINDS[kind], 8000, np.random.default_rng(1))
     for C, scale in ((2.0, 1.0), (2.1, 1.1), (2.2, 1.2), (4.0, 1.2)):
         K, h = scale * K3, 1e-4
         found = cloud.gradient(Covariance(K), C)
