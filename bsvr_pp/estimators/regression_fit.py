@@ -73,6 +73,7 @@ _SKEWED = 4.0  # standard errors by which few rows miss their mean if their nois
 _SKEW, _SKEWED_ROWS = 0.05, 50  # skewness of the quantiles of targets from which roots are tried, and fewest rows;
 _ALL, _SOME = 400, 250  # largest number of rows that all decide, and number of those of more;
 _SURE, _SURE_OF_MANY = [5.0], [15.0, 15.0]  # log evidence by which roots are ahead; in blocks, in each of two parts
+_FARTHER = 2.0  # distance from the median, relative to the end of these rows, beyond which others have gross errors
 _CHECKED = 20, 60  # smallest number of rows whose coverage is checked, and largest number of those checked,
 _TOO_FEW = 0.7  # and share of them in intervals of 90 % that chance does not explain: of 29 real sets none has less
 
@@ -480,7 +481,10 @@ def choose_scale(
             some = rows.taken(np.isin(np.arange(n), np.random.default_rng(part).permutation(n)[:few]))
             of_plain, own = rounds(some, UNSCALED)
             kept, plain = of_plain.explained(own)  # gross errors decide nothing
-            root = root if part else root.with_end(own.y[kept])
+            if part == 0:
+                root = root.with_end(own.y[kept])
+                far = np.abs(rows.y - root.middle) > _FARTHER * abs(root.end - root.middle)
+                root = root if few == n else root.with_end(rows.y[~far])
             of_root, own = rounds(some, root)
             on_root = of_root.fit(own, kept)
             known = few == n and kept.all()
