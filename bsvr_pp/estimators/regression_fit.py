@@ -71,6 +71,7 @@ _BEHIND = 1.6  # and a loss in one part, relative to the best, from which the ot
 _VALUES, _ROWS = 3, 10  # largest number of values of targets that are few, and smallest number of rows that say so
 _SKEWED = 4.0  # standard errors by which few rows miss their mean if their noise has scales
 _SKEW, _SKEWED_ROWS = 0.05, 50  # skewness of the quantiles of targets from which roots are tried, and fewest rows;
+_WIDE, _FREQUENT = 8.0, 0.02  # scale of the noise of wrong targets, and their share, by which a root would move means
 _ALL, _SOME = 400, 250  # largest number of rows that all decide, and number of those of more;
 _SURE, _SURE_OF_MANY = [5.0], [15.0, 15.0]  # log evidence by which roots are ahead; in blocks, in each of two parts
 _FARTHER = 2.0  # distance from the median, relative to the end of these rows, beyond which others have gross errors
@@ -140,9 +141,10 @@ class RegressionSpec:
     def read_scale(self, name: str, given: ArrayLike) -> Unscaled:
         """Return the scale of the targets of a fit from an array of its constants, checked."""
         root = numbers(name, given)
-        if root.shape not in ((0,), (3,)) or (root[2:] <= 0.0).any():
+        chosen = self.target_scale is None and root.shape == (3,) and root[0] != root[1] and root[2] > 0.0
+        if root.shape != (0,) and not chosen:
             raise ValueError(f"{name} must be middle, end and offset > 0, or empty, got {root}")
-        return Root(*map(float, root)) if root.size else self.target_scale or UNSCALED
+        return Root(*map(float, root)) if chosen else self.target_scale or UNSCALED
 
     def slopes(self, columns: Columns) -> Slopes | None:
         """Return the slopes of inputs along which f is monotone, at no row yet; None if there are none."""
@@ -465,7 +467,7 @@ def choose_scale(
 ) -> tuple[Unscaled, RegressionFit | None]:
     """Return the scale of targets as given, by dense fits to some rows; the fit on it, if these are all rows.
 
-    Gross errors of targets without a scale are left out of both.
+    Gross errors of targets without a scale are left out of both, unless the fit keeps them.
     """
     if (root := spec.root_of(rows)) is None:
         return spec.target_scale or UNSCALED, None
@@ -480,22 +482,25 @@ def choose_scale(
         for part, sure in enumerate(_SURE_OF_MANY if few < n and spec.local.divides(n) else _SURE):
             some = rows.taken(np.isin(np.arange(n), np.random.default_rng(part).permutation(n)[:few]))
             of_plain, own = rounds(some, UNSCALED)
-            kept, plain = of_plain.explained(own)  # gross errors decide nothing
+            kept, plain = of_plain.explained(own)  # gross errors that the fit sets aside decide nothing
             if part == 0:
-                root = root.with_end(own.y[kept])
-                far = np.abs(rows.y - root.middle) > _FARTHER * abs(root.end - root.middle)
-                root = root if few == n else root.with_end(rows.y[~far])
+                reach = abs(root.with_end(own.y[kept]).end - root.middle) * (1.0 if few == n else _FARTHER)
+                near = np.abs(rows.y - root.middle) <= (reach if spec.set_aside else np.inf)
+                root = root.with_end(rows.y[near])
             of_root, own = rounds(some, root)
             on_root = of_root.fit(own, kept)
             known = few == n and kept.all()
             if not on_root.log_evidence > plain.log_evidence + sure:
                 return UNSCALED, plain if known else None
+        scales = replace(of_root, begun=on_root if kept.all() else None).dense(own).fit.found.scales
+        if scales.weights[scales.factors >= _WIDE].sum() > _FREQUENT:
+            return UNSCALED, plain if known else None
     return root, on_root if known else None
 
 
 def _fit_alone(rows: TrainingData, spec: RegressionSpec, columns: Columns, rng: np.random.Generator) -> RegressionFit:
     scale, begun = choose_scale(rows, columns, spec, rng)
-    rows = rows if spec.target_scale else rows.on_scale(scale)
+    rows = rows.on_scale(scale) if spec.target_scale is None else rows
     spec = replace(spec, target_scale=scale)
     rounds, rows = _Rounds.of(rows, spec, columns, rng)
     with threads_for(len(rows.y)), spec.local.threads():

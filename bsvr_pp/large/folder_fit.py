@@ -172,8 +172,8 @@ def _run_stages(
     """Run all stages whose files are missing."""
     try:
         if "data" not in work or not all_whole(work.folder / "inputs.npy", work.folder / "targets.npy"):
-            divided = replace(spec, local=replace(local, size=local.rows))  # also if a fit in memory is dense
-            choose = partial(choose_scale, spec=divided, rng=rng)
+            own = replace(spec, local=replace(local, size=local.rows), set_aside=False)  # divided, and keeps errors
+            choose = partial(choose_scale, spec=own, rng=rng)
             work["data"] = encode(source, work.folder, rows=local.rows, scale_of=lambda *given: choose(*given)[0])
     except ValueError:
         shutil.rmtree(work.folder)

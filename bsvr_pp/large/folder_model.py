@@ -312,6 +312,7 @@ class FolderModel(TargetPredictions):
         check_positive(f"scale and unit of {name}", np.append(scale, unit))
         target_scale = self._spec.read_scale(f"target_scale of {name}", data["target_scale"])
         units = Units(mean, scale, location, unit, target_scale)
+        self._log_jacobian = float(numbers(f"log_jacobian of {name}", data["log_jacobian"], ()))
         point = {each: numbers(f"{each} of {name}", value) for each, value in record["point"].items()}
         self._stored = stored = StoredRows.opened(path, record["files"])
         if stored.size.sum() != data["rows"]:
@@ -349,7 +350,7 @@ class FolderModel(TargetPredictions):
     @property
     def log_evidence_(self) -> float:
         """Log evidence of the targets."""
-        return float(self._stored.check_solved(AttributeError).sum() + self._record["data"]["log_jacobian"])
+        return float(self._stored.check_solved(AttributeError).sum() + self._log_jacobian)
 
     @property
     def dual_coef_(self) -> Array:

@@ -81,6 +81,7 @@ def recipe_of(tree, part):
         ("learned", {"levels_": [0.5]}, "levels_ of result must be numbers of its inputs"),
         ("learned", {"target_scale_": [1.0, 0.0, 0.0]}, "target_scale_ of result must be middle, end and offset > 0"),
         ("learned", {"target_scale_": [1.0, 0.0]}, "target_scale_ of result must be middle, end and offset > 0"),
+        ("learned", {"target_scale_": [1.0, 1.0, 1.0]}, "target_scale_ of result must be middle, end and offset > 0"),
         ("options", {"noise": "loud"}, "noise must be one of .*, got 'loud'"),
         ("options", {"restarts": -1}, "restarts must be an integer of at least 1, got -1"),
         ("options", {"fit": 1}, "options of result has the unknown fit"),

@@ -112,6 +112,43 @@ def test_a_gross_error_decides_no_scale(targets, error):
     np.testing.assert_allclose(scale, clone(svr).fit(X[kept], targets[kept]).target_scale_, rtol=0.05)
 
 
+def skewed(n):
+    """Inputs, and targets whose noise is wide where they are large."""
+    rng = np.random.default_rng(3)
+    inputs = rng.uniform(0.0, 4.0, (n, 1))
+    return inputs, 10.0 * (
+        0.8 + 0.4 * np.sin(2.0 * inputs[:, 0]) + 0.15 * inputs[:, 0] ** 2 + 0.2 * rng.normal(size=n)
+    ) ** 2
+
+
+def test_frequent_wrong_targets_move_no_means():
+    """They are noise of a far wider scale, whose mean on the scale of roots is large."""
+    inputs, y = skewed(240)
+    svr = bp.BayesianSVR(kernel="main_effects", restarts=1, random_state=0)
+    right = svr.fit(inputs, y).predict(inputs)
+    assert svr.target_scale_.size == 3
+    wrong = np.where(np.arange(240) % 11 == 0, 300.0, y)
+    with pytest.warns(UserWarning, match="far wider noise than most"):
+        found = svr.fit(inputs, wrong).predict(inputs)
+    assert svr.target_scale_.size == 0
+    assert np.abs(found - right).mean() < 2.0
+
+
+def test_an_error_that_the_fit_keeps_is_an_end():
+    inputs, y = skewed(420)
+    y[7] = -3000.0
+    svr = bp.BayesianSVR(outliers="keep", restarts=1, random_state=0).fit(inputs, y)
+    assert svr.target_scale_.size == 0
+    assert np.abs(np.delete(svr.predict(inputs) - y, 7)).mean() < 8.0
+
+
+def test_a_row_of_weight_0_needs_no_logarithm():
+    svr = bp.BayesianSVR(log_targets=True, restarts=1, random_state=0)
+    weight, y = (np.arange(40) > 0).astype(float), np.where(np.arange(40) == 0, 0.0, SKEWED[:40])
+    found = svr.fit(X[:40], y, weight).predict(X[:9])
+    np.testing.assert_array_equal(found, svr.fit(X[1:40], y[1:]).predict(X[:9]))
+
+
 def test_all_predictions_are_in_the_unit_of_the_targets(fitted):
     found = fitted.predict_distribution(X[:9])
     mean, deviation = fitted.predict(X[:9], return_std=True)

@@ -129,6 +129,8 @@ def of_options(**values):
         (of_data(location=float("nan")), "location of .* must be finite, got nan"),
         (of_data(scale=[0.0]), "scale and unit of .* must be > 0, got 0"),
         (of_data(mean=[1.0, 2.0]), r"mean of .* must be a \(1,\) array, got shape \(2,\)"),
+        (of_data(log_jacobian=None), "log_jacobian of .* must be"),
+        (of_data(target_scale=[1.0, 0.0]), "target_scale of .* must be middle, end and offset > 0, or empty"),
         (of_data(rows=7), "rows of .* must be 200, as in its files, got 7"),
         (lambda r: r["point"].update(C=float("inf")), "C of .* must be finite, got inf"),
         (of_options(noise="loud"), "noise must be one of .*, got 'loud'"),
