@@ -264,7 +264,6 @@ class SeveralTargets(Targets):
             if not (seen & (weight > 0)).any():
                 raise ValueError(f"{name} must have numbers, got only gaps in rows of a weight above 0")
             column = np.where(seen, column, column[seen][0])
-            check_size(name, column)
             check_spread(name, column)
             found[name] = merge_rows(X, column, weight * seen)
         return found
@@ -474,9 +473,7 @@ def _validate(
 
 
 def _check_digits(name: str, values: Array, training: bool) -> None:
-    check_size(name, values)
-    if training:
-        check_spread(name, values)
+    (check_spread if training else check_size)(name, values)
 
 
 def encoded(encoding: Encoding, table: pd.DataFrame) -> Array:
