@@ -73,7 +73,8 @@ _SKEWED = 4.0  # standard errors by which few rows miss their mean if their nois
 _SKEW, _SKEWED_ROWS = 0.05, 50  # skewness of the quantiles of targets from which roots are tried, and fewest rows;
 _WIDE, _FREQUENT = 8.0, 0.02  # scale of the noise of wrong targets, and their share, by which a root would move means
 _ALL, _SOME = 400, 250  # largest number of rows that all decide, and number of those of more;
-_SURE, _SURE_OF_MANY = [5.0], [15.0, 15.0]  # log evidence by which roots are ahead; in blocks, in each of two parts
+_SURE = 5.0  # log evidence by which roots are ahead (docs/defaults.md),
+_SURE_IN_BLOCKS, _PARTS = 15.0, 2  # and in blocks, on each of so many parts of the rows
 _FARTHER = 2.0  # distance from the median, relative to the end of these rows, beyond which others have gross errors
 _CHECKED = 20, 60  # smallest number of rows whose coverage is checked, and largest number of those checked,
 _TOO_FEW = 0.7  # and share of them in intervals of 90 % that chance does not explain: of 29 real sets none has less
@@ -479,7 +480,8 @@ def choose_scale(
         return replace(found, method=found.latent), own
 
     with threads_for(few), spec.local.threads():
-        for part, sure in enumerate(_SURE_OF_MANY if few < n and spec.local.divides(n) else _SURE):
+        parts, sure = (_PARTS, _SURE_IN_BLOCKS) if few < n and spec.local.divides(n) else (1, _SURE)
+        for part in range(parts):
             some = rows.taken(np.isin(np.arange(n), np.random.default_rng(part).permutation(n)[:few]))
             of_plain, own = rounds(some, UNSCALED)
             kept, plain = of_plain.explained(own)  # gross errors that the fit sets aside decide nothing

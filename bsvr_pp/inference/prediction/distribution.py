@@ -157,8 +157,9 @@ class Root(Unscaled):
         The target is a polynomial of f + noise on either side: the difference is half the curvature times t² at t.
         """
         (centres, variances), found = of._of_components, []
-        edge = self.middle + 2.0 * self._sign * (np.sqrt(self._at_middle * self._least) - self._at_middle)
-        half, slope, at_edge = self._sign * 0.25 / self._at_middle, self.stretch(edge), self.inverse(edge)
+        at_edge = np.asarray(self.end + self._sign * (self._least - self.offset))
+        edge, half = self.forward(at_edge), self._sign * 0.25 / self._at_middle
+        slope = self.stretch(edge)
         for noise, m, v, centre, variance in zip(of.noises, of.means, of.variances, centres, variances, strict=True):
             z, spread = of.location + of.unit * centre, of.unit**2 * variance
             third, fourth = _higher_moments(noise, v)
@@ -169,7 +170,7 @@ class Root(Unscaled):
             for side, sign in ((np.flatnonzero(curved), -1.0), (np.flatnonzero(~curved), 1.0)):
                 if not side.size:
                     continue
-                of_side = noise.at(side), m[side], v[side], (edge - of.location) / of.unit, sign * self._sign
+                of_side = noise.at(side), m[side], v[side], float(edge - of.location) / of.unit, sign * self._sign
                 second, cubic, quartic = of.unit ** np.array([[2.0], [3.0], [4.0]]) * _beyond(*of_side)
                 shift, gap = sign * half * second, at_edge - mean[side]
                 total[side] += 2.0 * gap * shift + 2.0 * slope * abs(half) * cubic + sign * half**2 * quartic - shift**2
