@@ -40,6 +40,7 @@ from bsvr_pp.model.matrices import UNITS, MatrixKernel, ProductKernel
 from bsvr_pp.model.priors import Inputs, Kernel, Tied, standard_model, taken_by_main_effects
 from bsvr_pp.model.problem import Point, Problem
 from bsvr_pp.model.reader import read_model
+from bsvr_pp.tables.columns import check_order
 
 _OF_LABELS = "hinge", "known_label"
 
@@ -300,6 +301,7 @@ class OfStandardModel(HoldsFit):
             return self._standardised(X)
         if isinstance(columns.matrix, SparseInputs):
             return columns.matrix.new_rows(new_inputs(self, X))
+        check_order(X, diagonal=diagonal)
         K = new_inputs(self, values_of(kernel, X, columns.matrix))
         known = kernel.own(cast(Sequence[object], X)) if isinstance(kernel, PairwiseKernel) else diagonal
         return new_rows(K, fit.rows.X, MatrixKernel(columns.count), known, moments)

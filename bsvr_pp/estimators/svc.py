@@ -322,9 +322,9 @@ class BayesianSVC(OfStandardModel, SavedClassifier, ClassifierMixin, BaseEstimat
             units = Units.of(rows, columns.tied)
             rows = rows.in_units(units)
             parts, model = self._binary_rows(rows, classes), self._model(rows, columns)
-            # The largest class first, whatever the names of the classes and the order of rows and inputs.
-            own = [part.X[part.y > 0] for part in parts]
-            order = sorted(range(len(own)), key=lambda k: (-len(own[k]), np.sort(own[k], axis=None).sum()))
+            # The largest class first, whatever the names of the classes, the signs of inputs, and their order.
+            own = [np.sort(part.X[part.y > 0] ** 2, axis=None) for part in parts]
+            order = sorted(range(len(own)), key=lambda k: (-len(own[k]), own[k].sum()))
             seeds, alike = rng.spawn(len(parts)), list[Point]()
 
             def fit_class(i: int) -> BinaryFit:

@@ -177,7 +177,6 @@ class TargetPredictions(OfStandardModel, CentralIntervals):
         with self._local().threads():
             return self.predict_distribution(X, diagonal).ppf(levels[:, None]).T
 
-    @predicts_each
     def sample_y(self, X: ArrayLike, n_samples: int = 1, random_state: RandomState = 0) -> Array:
         """Draw new targets jointly at several inputs: one latent function per draw, plus noise.
 
@@ -195,7 +194,11 @@ class TargetPredictions(OfStandardModel, CentralIntervals):
         (n_new, n_samples) array
         """
         check_count("n_samples", n_samples, 1)
-        return self.predict_distribution(X).rvs(n_samples, seeded(random_state), joint=True).T
+        return self._draws(X, n_samples, seeded(random_state))
+
+    @predicts_each
+    def _draws(self, X: ArrayLike, n_samples: int, rng: np.random.Generator) -> Array:
+        return self.predict_distribution(X).rvs(n_samples, rng, joint=True).T
 
     @predicts_each
     def predict_table(

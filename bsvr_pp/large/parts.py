@@ -32,7 +32,7 @@ from bsvr_pp.inference.prediction.distribution import Unscaled
 from bsvr_pp.model.blocks import mean_and_deviation
 from bsvr_pp.model.priors import location_and_scale
 from bsvr_pp.tables import DataError, check_columns, of_file, unique
-from bsvr_pp.tables.columns import Encoding, Summary, merged, summarize, table_of
+from bsvr_pp.tables.columns import Encoding, Summary, check_order, merged, summarize, table_of
 from bsvr_pp.tables.files import ParquetTable, is_parquet
 from bsvr_pp.tables.readers import check_column, check_rows, read_data, read_new, targets_of
 
@@ -72,6 +72,7 @@ def source_of(
     if isinstance(data, str | Path) or hasattr(data, "columns"):
         if y is not None:
             raise ValueError("y must be None with a table, whose target is a column: target= is its name")
+        check_order(data, sample_weight=weight)
         found = _of_table(data, target, None)
     else:
         if target is not None:
@@ -131,6 +132,9 @@ def _of_table(data: str | Path | pd.DataFrame, target: str | None, encoding: Enc
     name, files, notes = "data", list[Path](), tuple[str, ...]()
     if not isinstance(data, str | Path):
         table = with_index(data)
+        if encoding is None and (index := table.columns[: len(table.columns) - len(data.columns)].tolist()):
+            names = ", ".join(map(repr, index))
+            warn(f"the index of data, {names}, is a column, as in a file: reset_index(drop=True) leaves it out")
     elif is_parquet(data):
         table = ParquetTable(data)
         name, files, notes = str(data), table.files, table.notes

@@ -102,12 +102,10 @@ def check_order(X: object, **others: object) -> None:
     labels = getattr(X, "index", None)
     for name, given in others.items():
         own = getattr(given, "index", None)
-        if not isinstance(labels, pd.Index) or not isinstance(own, pd.Index) or own.nlevels != labels.nlevels:
+        if not isinstance(labels, pd.Index) or not isinstance(own, pd.Index) or own.equals(labels):
             continue
-        places = labels.get_indexer(own) if own.is_unique and labels.is_unique and own.size == labels.size else -1
-        moved = np.flatnonzero(places != np.arange(own.size))
-        if np.all(places >= 0) and moved.size:
-            i = moved[0]
+        moved = (i for i, (one, other) in enumerate(zip(own, labels, strict=False)) if one != other)
+        if Counter(own) == Counter(labels) and (i := next(moved, None)) is not None:
             raise ValueError(
                 f"{name} has the row labels of X in another order, {own[i]} beside {labels[i]} at row {i}: use "
                 f"{name}.loc[X.index] if labels say which rows belong together, and {name}.to_numpy() if places do"

@@ -88,6 +88,14 @@ def test_rows_with_the_same_labels_have_one_order(name):
         calls += [("sample_weight", lambda: clone(estimator).fit(X, y, w[::-1])), ("y", lambda: machine.score(X, back))]
     if name == "BayesianSVR":
         calls += [("y", lambda: bp.scorers.neg_crps(machine, X, back)), ("y", lambda: machine.add(X, back))]
+        K, names = pd.DataFrame(X.to_numpy() @ X.to_numpy().T + np.eye(N)), np.arange(N)
+        of_kernel = clone(estimator).set_params(kernel="precomputed").fit(K, y)
+        calls += [("diagonal", lambda: of_kernel.predict(K, diagonal=pd.Series(np.diag(K))[::-1]))]
+        calls += [("sample_weight", lambda: bp.fit_folder(estimator, X.assign(y=y), folder="x", sample_weight=w[::-1]))]
+        pairs = X.set_axis(names // 2)  # two rows have each label
+        clone(estimator).fit(pairs, y.set_axis(pairs.index))
+        with pytest.raises(ValueError, match="y has the row labels of X in another order, 19 beside 0 at row 0"):
+            clone(estimator).fit(pairs, back.set_axis(pairs.index[::-1]))
     for given_as, call in calls:
         with pytest.raises(ValueError, match=f"{given_as} has the row labels of X in another order, 39 beside 0 at"):
             call()

@@ -183,3 +183,12 @@ def test_a_machine_with_a_kernel_function_is_not_saved():
     machine = bp.LSSVR(kernel=lambda A, B: A @ B.T + 1.0).fit(X, y)
     with pytest.raises(ValueError, match="result has a kernel function"):
         bp.LSSVR.from_result(machine.result_)
+
+
+@pytest.mark.parametrize("machine", [bp.LSSVR(gamma=10.0, lengthscale=1.0), bp.BayesianLSSVR(10.0, 1.0)])
+def test_rows_that_repeat_others_are_warned_of(machine):
+    X, y = data()
+    with pytest.warns(UserWarning, match="the sum .* different rows.*divide the weights by their mean"):
+        machine.fit(X, y, sample_weight=np.full(len(y), 3.0))
+    with pytest.warns(UserWarning, match="repeat others, targets included"):
+        machine.fit(np.repeat(X, 2, axis=0), np.repeat(y, 2))

@@ -37,7 +37,6 @@ PREDICTIONS = {  # and the shape for one target
     "quantiles": (lambda svr: svr.predict_quantiles(NEW, [0.1, 0.5, 0.6, 0.9]), (7, 4)),
     "interval": (lambda svr: svr.predict_interval(NEW, 0.8), (7, 2)),
     "survival": (lambda svr: svr.predict_survival_function(NEW, [0.0, 1.0, 2.0, 3.0]), (7, 4)),
-    "draws": (lambda svr: svr.sample_y(NEW, 5, random_state=3), (7, 5)),
 }
 
 
@@ -49,6 +48,14 @@ def test_predictions_are_those_of_each_target_alone(svr, alone, name):
     for j, one in enumerate(alone):
         np.testing.assert_allclose(found[:, j], predict(one), rtol=1e-10, atol=1e-12)
         np.testing.assert_allclose(predict(svr.estimators_[j]), predict(one), rtol=1e-10, atol=1e-12)
+
+
+def test_draws_of_targets_are_independent(svr, alone):
+    drawn = svr.sample_y(NEW, 2000, random_state=3)
+    assert drawn.shape == (7, 3, 2000)
+    np.testing.assert_allclose(drawn[:, 0], alone[0].sample_y(NEW, 2000, random_state=3), rtol=1e-10, atol=1e-12)
+    for of_row in drawn:
+        assert np.abs(np.corrcoef(of_row) - np.eye(3)).max() < 0.1
 
 
 def test_tables_and_distributions(svr, alone):

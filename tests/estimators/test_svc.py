@@ -184,15 +184,16 @@ def test_classes_in_threads_are_those_of_one():
 
 
 @pytest.mark.slow
-def test_names_of_classes_and_the_order_of_rows_do_not_matter():
+def test_names_of_classes_the_order_of_rows_and_signs_do_not_matter():
     rng = np.random.default_rng(0)
     X, new = rng.normal(size=(75, 2)), rng.normal(size=(20, 2))
     f = X[:, 0] + 0.5 * X[:, 1] ** 2 + 0.5 * rng.normal(size=75)
     y = np.argsort(np.argsort(f)) // 15  # five classes of the same size
     expected = bp.BayesianSVC(random_state=0).fit(X, y).predict_proba(new)
     rows = rng.permutation(75)
-    for names, at in ((np.array([3, 0, 4, 1, 2]), np.arange(75)), (np.arange(5), rows)):
-        found = bp.BayesianSVC(random_state=0).fit(X[at], names[y[at]]).predict_proba(new)[:, names]
+    same, other = np.arange(5), np.array([3, 0, 4, 1, 2])
+    for names, at, sign in ((other, np.arange(75), 1.0), (same, rows, 1.0), (same, rows, [-1.0, 1.0])):
+        found = bp.BayesianSVC(random_state=0).fit(sign * X[at], names[y[at]]).predict_proba(sign * new)[:, names]
         np.testing.assert_allclose(found, expected, atol=1e-9)
 
 
