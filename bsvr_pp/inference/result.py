@@ -524,8 +524,10 @@ def with_missing(problem: Problem, point: Point, draws: Mapping[str, Array], rng
 
 
 def noise_of_missing(problem: Problem, point: Point) -> NoiseModel | None:
-    """Return the noise of the missing targets; None if all are known, or it is not computed row by row."""
+    """Return the noise of the missing targets; None if it has a value for each row and is not computed row by row."""
     kept, by_row = problem.columns.kept, [p for p in problem.parameters if not all(p.type.broadcastable)]
+    if not by_row:
+        return problem.noise_at(point)
     if kept is None or not all(problem.matrix in ancestors([p]) for p in by_row):
         return None
     (rows,) = problem.evaluate("all rows", lambda: [problem.columns.all_rows], point)

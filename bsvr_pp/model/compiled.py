@@ -93,7 +93,8 @@ class Columns:
         self._places: dict[Variable, tuple[tuple[int, ...], tuple[int, ...], str]] = {}
         self._parts = [X]
         self.data: list[RowData] = []
-        self.whole = set[int]()  # columns of the inputs that graphs take as whole numbers alone
+        self.whole = set[int]()  # columns of the inputs that graphs take as whole numbers alone,
+        self.same = set[int]()  # and those of one value that a constant of the model has in each row, too
         self.n, self.n_inputs = self.inputs.shape
         self.width = self.n_inputs
 
@@ -111,6 +112,8 @@ class Columns:
                 continue
             flat = values.reshape(n, -1)
             found = tuple(range(d)) if leaf is self.X else None if named else _columns_of(flat, self.inputs)
+            if found is not None and constant and values.shape != self.inputs.shape:
+                self.same.update(k for k in found if np.ptp(self.inputs[:, k]) == 0.0)
             if found is None:
                 found = tuple(range(self.width, self.width + flat.shape[1]))
                 self.width += flat.shape[1]

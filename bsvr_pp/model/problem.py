@@ -271,7 +271,12 @@ class Problem:
 
     def in_intervals(self, noise: NoiseModel, point: Mapping[str, ArrayLike]) -> NoiseModel:
         """The noise with the ends of the targets at given hyperparameters; as it is if the targets are exact."""
-        return noise if self.ends.exact else noise.between(*self.evaluate("ends", self.ends.graph, point, self.targets))
+        if self.ends.exact:
+            return noise
+        lower, upper = self.evaluate("ends", self.ends.graph, point, self.targets)
+        if self.ends.kind.possible and (row := next(iter(np.flatnonzero(lower > upper)), None)) is not None:
+            raise ModelError(f"{self.target} must be {self.ends.kind.possible}, got {self.targets[row]:g} in row {row}")
+        return noise.between(lower, upper)
 
     def given_ends(self) -> dict[str, Array]:
         """Ends (n,) that are data, "lower" and "upper"; none of exact targets and classes, and if not all are data."""

@@ -50,6 +50,7 @@ class Kind(NamedTuple):
     observed: Callable[..., Array] | None = None  # values from bounds, where these say everything
     valid: Callable[..., Tensor] = lambda *bounds: pt.constant(True)  # condition on the bounds
     allowed: str = ""  # the condition in words
+    possible: str = ""  # values that are possible, in words, if bounds do not say everything
 
 
 class Known(NamedTuple):
@@ -117,16 +118,20 @@ def noise_in(model: pm.Model, target: Tensor) -> tuple[Loss, Tensor, Sequence[Te
 
 def _censored_ends(y: Tensor, lower: Tensor, upper: Tensor) -> tuple[Tensor, Tensor]:
     low = pt.switch(y >= upper, upper, pt.switch(y <= lower, -np.inf, y))
-    return low, pt.switch(y <= lower, lower, pt.switch(y >= upper, np.inf, y))
+    high = pt.switch(y <= lower, lower, pt.switch(y >= upper, np.inf, y))
+    return _where(pt.and_(lower <= y, y <= upper), low, high)
+
+
+def _where(possible: Tensor, low: Tensor, high: Tensor) -> tuple[Tensor, Tensor]:
+    """Return ends of targets, exchanged where they are not possible: such rows have no mass."""
+    return pt.switch(possible, low, 1.0), pt.switch(possible, high, 0.0)
 
 
 def _class_ends(y: Tensor, cutpoints: Tensor) -> tuple[Tensor, Tensor]:
     ends = pt.concatenate([[-np.inf], cutpoints.astype("float64"), [np.inf]])
     k = pt.clip(y.astype("int64"), 0, cutpoints.shape[0])
     low, high = ends[k], ends[k + 1]
-    # Equal ends are an exact target, but an empty class has no mass, as ends that are exchanged.
-    possible = pt.and_(pt.eq(k, y), low < high)
-    return pt.switch(possible, low, 1.0), pt.switch(possible, high, 0.0)
+    return _where(pt.and_(pt.eq(k, y), low < high), low, high)  # equal ends would be an exact target
 
 
 _WIDE = 10.0  # interquartile ranges of the ends, beyond which an interval is far wider
@@ -156,7 +161,15 @@ def _shown(lower: TensorLike, upper: TensorLike) -> Array:
 
 
 _EXACT = Kind("", (), "", ends=lambda y: (y, y), value=lambda latent: latent, known="exact")
-_CENSORED = Kind("", ("lower", "upper"), "(),()", ends=_censored_ends, value=pt.clip, known="censored")
+_CENSORED = Kind(
+    "",
+    ("lower", "upper"),
+    "(),()",
+    ends=_censored_ends,
+    value=pt.clip,
+    known="censored",
+    possible="within the limits of pm.Censored",
+)
 KINDS = {
     kind.name: kind
     for kind in (
@@ -178,6 +191,7 @@ KINDS = {
             known="ordinal",
             valid=lambda cutpoints: pt.all(pt.diff(cutpoints) > 0),
             allowed=", cutpoints ascending",
+            possible="classes from 0 to the number of cutpoints, which differ",
         ),
     )
 }

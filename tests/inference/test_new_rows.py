@@ -158,6 +158,20 @@ def test_a_vector_that_is_not_computed_from_data_is_refused(rows):
         bp.predict(result, np.linspace(-1, 1, rows)[:, None], model=model)
 
 
+@pytest.mark.parametrize("part", ["mu", "sigma"])
+def test_a_constant_like_a_column_of_one_value_may_follow_it_or_not(part):
+    ones, inputs = np.ones(N), np.column_stack([X[:, 0], np.ones(N)])
+    with pm.Model() as model:
+        f = bp.GP(cov_func=pm.gp.cov.ExpQuad(2, ls=1.0)).prior("f", X=inputs)
+        pm.Normal("y", f + ones if part == "mu" else f, ones, observed=Y)
+    result = bp.fit(bp.MeanField(), model, progressbar=False)
+    found = bp.predict(result, [[9.0, 1.0]], model=model)
+    assert found["f_mean"].item() == pytest.approx(float(part == "mu"), abs=1e-6)
+    assert (found["y_variance"] - found["f_variance"]).item() == pytest.approx(1.0)
+    with pytest.raises(ValueError, match=r"X_new must have 1 in column 1, .*, got 50: a constant .* may follow this"):
+        bp.predict(result, [[9.0, 1.0], [9.0, 50.0]], model=model)
+
+
 @pytest.mark.parametrize("extreme", ["max", "min"])
 @pytest.mark.parametrize("part", ["mu", "C"])
 def test_an_extreme_of_the_training_rows_is_refused_at_new_rows(extreme, part):

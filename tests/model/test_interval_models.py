@@ -153,6 +153,28 @@ def test_class_probabilities_sum_to_one_and_score_new_classes(models):
         bp.predict(result, [[0.0]], model=model, y_new=[3])
 
 
+@pytest.mark.parametrize(
+    ("observe", "words"),
+    [
+        (
+            lambda f: pm.Censored("y", pm.Normal.dist(f, 1.0), None, 0.5, observed=[0.1, 7.0]),
+            "within the limits .* 7 in",
+        ),
+        (lambda f: pm.Censored("y", pm.Normal.dist(f, 1.0), 0.2, 0.5, observed=[0.1, 0.5]), "within the limits .* 0.1"),
+        (
+            lambda f: bp.Ordinal("y", f, [0.0], noise="gaussian", C=5.0, observed=[0, 3]),
+            "classes from 0 to .* 3 in row",
+        ),
+    ],
+)
+def test_what_is_not_possible_has_no_mass(observe, words):
+    with pm.Model() as model:
+        observe(bp.GP(cov_func=pm.gp.cov.ExpQuad(1, ls=1.0)).prior("f", X=X[:2]))
+    with pytest.raises(ValueError, match=f"y must be {words}"):
+        bp.fit(bp.MeanField(), model, progressbar=False)
+    assert bp.marginalize(bp.MeanField(), model).compile_logp()({}) == -np.inf
+
+
 def test_cut_points_without_order_have_no_mass():
     y = np.digitize(Y, [-0.5, 0.5])
     model = process_model(bp.Ordinal, X, cutpoints=lambda: pm.Normal("cut", 0, 1, shape=2), C=5.0, observed=y)

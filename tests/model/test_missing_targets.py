@@ -149,6 +149,12 @@ def test_what_is_computed_over_rows_has_no_new_ones():
     assert "y_unobserved" not in result["posterior"]  # whose noise is not known row by row
     with pytest.raises(ValueError, match="has a value for each training"):
         bp.predict(result, model=model, data={"x": X[:3, 0]})
+    with pm.Model() as walk, warnings.catch_warnings(action="ignore"):
+        steps = pm.GaussianRandomWalk("w", sigma=0.3, init_dist=pm.Normal.dist(0.0, 1.0), steps=len(Y) - 1)
+        pm.Normal("y", steps, 0.2, observed=np.ma.masked_array(Y, mask=MISSING))
+    draws = bp.fit(bp.MeanField(), walk, draws=2000, random_seed=0, progressbar=False)["posterior"]
+    beyond = draws["y_unobserved"].values[0] - draws["w"].values[0][:, MISSING]  # one noise for all rows is known
+    np.testing.assert_allclose(beyond.std(axis=0), 0.2, rtol=0.1)
 
 
 def test_constant_places_of_f_have_new_rows():

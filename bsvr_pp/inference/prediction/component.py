@@ -213,6 +213,13 @@ def new_rows(problem: Problem, X_new: ArrayLike | None, data: Mapping[str, Array
         X = numbers("X_new", X_new, ("n_new", problem.n_inputs))
         check_size("X_new", X)
         _check_whole("X_new", X[:, sorted(problem.columns.whole)])
+        for k in sorted(problem.columns.same):
+            value = problem.inputs[0, k]
+            if (others := X[X[:, k] != value, k]).size:
+                raise ValueError(
+                    f"X_new must have {value:g} in column {k}, as all training rows, got {others[0]:g}: a constant "
+                    "of the model also has this value in each row, and may follow this input or not; make it pm.Data"
+                )
     values = {}
     for block in problem.columns.data:
         if block.columns[-1] >= problem.width:
