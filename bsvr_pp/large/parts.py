@@ -133,8 +133,8 @@ def _of_table(data: str | Path | pd.DataFrame, target: str | None, encoding: Enc
     if not isinstance(data, str | Path):
         table = with_index(data)
         if encoding is None and (index := table.columns[: len(table.columns) - len(data.columns)].tolist()):
-            names = ", ".join(map(repr, index))
-            warn(f"the index of data, {names}, is a column, as in a file: reset_index(drop=True) leaves it out")
+            words = ", ".join(map(repr, index))
+            warn(f"the index of data, {words}, is a column, as in a file: reset_index(drop=True) leaves it out")
     elif is_parquet(data):
         table = ParquetTable(data)
         name, files, notes = str(data), table.files, table.notes
