@@ -21,6 +21,7 @@ DIRECT = {
 }
 
 
+@pytest.mark.slow_cases("laplace-NUMBA", "laplace_local-NUMBA")
 @pytest.mark.parametrize("mode", ["FAST_COMPILE", "NUMBA"])
 @pytest.mark.parametrize("approximation", APPROXIMATIONS)
 def test_value_and_gradient_through_a_kernel(approximation, mode):
