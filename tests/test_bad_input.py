@@ -295,6 +295,7 @@ def fitted(cls, X=MANY, y=None, **options):
 
 svr, svc, ordinal = (partial(fitted, cls) for cls in (bp.BayesianSVR, bp.BayesianSVC, bp.BayesianOrdinalSVC))
 machine = partial(estimator, bp.BayesianSVR)
+usual = cache(svr)
 
 
 def of_matrix(K=GRAM, new=None, cls=bp.BayesianSVR, y=None, **options):
@@ -1064,7 +1065,7 @@ PUBLIC = {
     ],
     "BayesianSVR": [
         *[
-            (lambda s, name=name: svr().predict_table(MANY, target=name), "target must not be .*, another column of")
+            (lambda s, name=name: usual().predict_table(MANY, target=name), "target must not be .*, another column of")
             for name in ("sd", "lower 90 %", "upper 99.5 %", "P(> 2)")
         ],
         *options(
@@ -1171,7 +1172,7 @@ PUBLIC = {
         (lambda s: svr(y=pd.DataFrame(ENDS, columns=["a", "a"])), "two columns of y have the name 'a': rename one"),
         (lambda s: several().score(MANY, TARGETS), "y must have the targets of fit, y0, y1, got one without a"),
         (lambda s: several().score(MANY, pd.DataFrame(ENDS)), "y must have the targets of fit, y0, y1, got 0, 1"),
-        (lambda s: svr().score(MANY, ENDS), "y must have the targets of fit, one without .*, got y0"),
+        (lambda s: usual().score(MANY, ENDS), "y must have the targets of fit, one without .*, got y0"),
         (lambda s: several().add(MANY, ENDS), "rows are added to the fit of one target, got 2: take one of estim"),
         (lambda s: bp.effect(several(), MANY, "x0"), "effects are of one target, got 2: take one of estimators_"),
         (lambda s: bp.plot_warping(several()), "scales of inputs are of one target, got 2: take one of estimators_"),
@@ -1196,7 +1197,7 @@ PUBLIC = {
             for cls in (bp.BayesianSVR, bp.BayesianSVC)
             for v, words in ((np.nan, "contains NaN"), (np.inf, "contains infinity"), (1e200, "must stay within"))
         ],
-        (lambda s: svr().predict(SPARSE), "X must be dense, as in fit, got a sparse matrix: use X.toa"),
+        (lambda s: usual().predict(SPARSE), "X must be dense, as in fit, got a sparse matrix: use X.toa"),
         (lambda s: svr(SPARSE * 1e-200), "X must have numbers of at least 1e-150, got .*: use other"),
         (lambda s: svr(ALIKE), "X must vary by at least 1e-10 of its squared size, got .*: the diff"),
         (lambda s: several().score(MANY, GAPS), "y must have a target that two rows of a weight > 0 have, got none"),
@@ -1210,12 +1211,12 @@ PUBLIC = {
         (lambda s: bp.effect(of_sparse(), SPARSE, "x0"), "X must be a table .*, got a sparse matrix: effects"),
         (lambda s: into_folder(SPARSE), "data must be dense in a folder, got a sparse matrix: use TruncatedSVD"),
         (lambda s: bp.BayesianSVR().add(MANY, TARGETS), "not fitted yet"),
-        (lambda s: svr().add(MANY, 1e160 * TARGETS), "y must stay within .*1e.150"),
-        (lambda s: svr().add(MANY[:, :0], TARGETS), "0 feature"),
-        (lambda s: svr().add(MANY, TARGETS[:3]), r"y must be a \(20,\) array, got shape \(3,\)"),
-        (lambda s: svr().add(MANY, "a"), "y must be an array of numbers, got str"),
-        (lambda s: svr().add(MANY, TARGETS, [-1.0]), "sample_weight must have 20 values"),
-        (lambda s: svr().add(MANY, ENDS), "y must be exact targets, as for fit, got intervals"),
+        (lambda s: usual().add(MANY, 1e160 * TARGETS), "y must stay within .*1e.150"),
+        (lambda s: usual().add(MANY[:, :0], TARGETS), "0 feature"),
+        (lambda s: usual().add(MANY, TARGETS[:3]), r"y must be a \(20,\) array, got shape \(3,\)"),
+        (lambda s: usual().add(MANY, "a"), "y must be an array of numbers, got str"),
+        (lambda s: usual().add(MANY, TARGETS, [-1.0]), "sample_weight must have 20 values"),
+        (lambda s: usual().add(MANY, ENDS), "y must be exact targets, as for fit, got intervals"),
         (
             lambda s: machine(blocks=10, inference="nuts").fit(MANY, TARGETS, 2.0 + LABELS),
             "in blocks takes exact targets without sample_weight",
@@ -1259,7 +1260,7 @@ PUBLIC = {
         (lambda s: of_matrix(new=GRAM, diagonal=[1.0]), r"diagonal must be a \(20, 1\) array, got shape \(1, 1\)"),
         (lambda s: of_matrix(new=GRAM, diagonal=np.full(20, np.nan)), "diagonal must be finite, got nan"),
         (lambda s: of_matrix(new=GRAM, diagonal=np.zeros(20)), r"diagonal must be at least k\(x, z\)²/k\(z, z\) .*t 0"),
-        (lambda s: svr().predict(MANY, diagonal=np.ones(20)), "diagonal is for kernel='precomputed'"),
+        (lambda s: usual().predict(MANY, diagonal=np.ones(20)), "diagonal is for kernel='precomputed'"),
         (lambda s: of_matrix().sample_y(GRAM), "joint=True takes the whole distribution .* kernel matrix"),
         (lambda s: of_matrix().add(GRAM, TARGETS), "new rows change the columns of a kernel matrix: fit again"),
         (lambda s: bp.effect(of_matrix(), GRAM, "x0"), "effects are of inputs that are no kernel matrix"),
