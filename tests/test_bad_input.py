@@ -106,7 +106,12 @@ ON_ARRAYS = {
     "mean_field_gradient": core_approximations.mean_field_gradient,
     "annealed": quick,
 }
-POSTERIOR = approximations.mean_field(K, Y, NOISE)
+
+
+@cache
+def posterior():
+    """A posterior of arrays; not while tests are collected, since each process would compile for it."""
+    return approximations.mean_field(K, Y, NOISE)
 
 
 @pytest.fixture(scope="module")
@@ -1470,13 +1475,16 @@ APPROXIMATIONS["annealed"] += [
     (lambda s: ON_ARRAYS["annealed"](np.zeros((N, N)), Y, NOISE), "K must be positive definite"),
 ]
 APPROXIMATIONS["LatentPosterior"] = [
-    *each(lambda s, bad: POSTERIOR.predict(bad, np.ones(N)), NO_MATRIX[:5], "K_star"),
-    (lambda s: POSTERIOR.predict(np.ones((1, 3)), [1.0]), r"K_star must be an \(n_new, 6\) array, got shape \(1, 3\)"),
-    *each(lambda s, bad: POSTERIOR.predict(K, bad), NO_VECTOR, "k_star_diag"),
-    *each(lambda s, bad: POSTERIOR.predict(K, np.ones(N), bad), NO_VECTOR[:7], "mean"),
-    *each(lambda s, bad: POSTERIOR.log_loo(bad, NOISE), NO_VECTOR, "y"),
-    (lambda s: POSTERIOR.predict(K, np.ones(N), np.ones(2)), r"mean must be a number or a \(6,\) array, got shape"),
-    (lambda s: POSTERIOR.log_loo(Y, "x"), "noise must be a noise model .*got 'x'"),
+    *each(lambda s, bad: posterior().predict(bad, np.ones(N)), NO_MATRIX[:5], "K_star"),
+    (
+        lambda s: posterior().predict(np.ones((1, 3)), [1.0]),
+        r"K_star must be an \(n_new, 6\) array, got shape \(1, 3\)",
+    ),
+    *each(lambda s, bad: posterior().predict(K, bad), NO_VECTOR, "k_star_diag"),
+    *each(lambda s, bad: posterior().predict(K, np.ones(N), bad), NO_VECTOR[:7], "mean"),
+    *each(lambda s, bad: posterior().log_loo(bad, NOISE), NO_VECTOR, "y"),
+    (lambda s: posterior().predict(K, np.ones(N), np.ones(2)), r"mean must be a number or a \(6,\) array, got shape"),
+    (lambda s: posterior().log_loo(Y, "x"), "noise must be a noise model .*got 'x'"),
 ]
 # Results, which are not made by hand, and what is no function.
 PASSIVE = {"__version__", "classification", "cov", "scorers", "ConvergenceWarning", "LOSSES"}
