@@ -21,9 +21,9 @@ unexport PYTHONDONTWRITEBYTECODE
 # Two processes, each with one thread: more threads than processors wait for one another. A file goes to one of them,
 # since its fixtures and compiled models are shared; the longest go first (tests/conftest.py).
 PYTEST := OMP_NUM_THREADS=1 .venv/bin/python -m pytest -n 2 --dist loadfile --no-loadscope-reorder
-# The fast tests evaluate PyMC's graphs without compiling them, except where a test chooses a back end, and do not keep
-# where each graph was written; all tests together compile them.
-FAST := PYTENSOR_FLAGS=mode=FAST_COMPILE,traceback__limit=0 $(PYTEST) -m "not slow"
+# The fast tests evaluate PyMC's graphs without compiling them, except where a test chooses a back end, nor single
+# operations of them by a C compiler (cxx=), and do not keep where each graph was written; all tests together do so.
+FAST := PYTENSOR_FLAGS=mode=FAST_COMPILE,traceback__limit=0,cxx= $(PYTEST) -m "not slow"
 QUICK_TESTS := tests/test_imports.py tests/test_bad_input.py tests/losses/test_noise.py tests/losses/test_pieces.py \
   tests/model/test_gp.py tests/model/test_problem.py tests/model/test_priors.py tests/test_datasets.py tests/approximations tests/inference/test_fit.py \
   tests/inference/test_predict.py

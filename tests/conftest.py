@@ -15,9 +15,11 @@ gc.set_threshold(4_000_000, 10, 10)
 # Shared problems of the tests of approximations.
 sys.path.insert(0, str(Path(__file__).parent / "approximations"))
 
-# Files that take longest: they go first, so that two processes end at about the same time.
+# Files that take longest: they go first, so that two processes end at about the same time. While the first process
+# compiles solvers for its first file, the second compiles kernels and then reads tables: nothing is compiled twice.
 _LONG = (
-    *("test_conventions.py", "test_options_by_size.py", "test_affine.py", "test_bad_input.py"),
+    *("test_conventions.py", "test_cov.py", "test_levels.py", "test_readers.py", "test_columns.py", "test_files.py"),
+    *("test_options_by_size.py", "test_affine.py", "test_bad_input.py"),
     *("test_svr.py", "test_data_frames.py", "test_svc.py", "test_noise_scales.py"),
     *("test_weighted_rows.py", "test_equal_targets.py", "test_distributions.py", "test_warping.py"),
 )

@@ -10,7 +10,7 @@ from problems import smooth
 from bsvr_pp.core.approximations import laplace, laplace_gradient, mean_field, mean_field_gradient
 from bsvr_pp.core.approximations.mean_field import mean_field_core
 from bsvr_pp.core.covariance.covariance import as_covariance
-from bsvr_pp.losses import gaussian, hinge, soft_insensitive
+from bsvr_pp.losses import absolute, gaussian, hinge, soft_insensitive
 from bsvr_pp.model.operation import APPROXIMATIONS, LatentEvidence, latent_evidence
 from tests.helpers import differences
 
@@ -21,6 +21,7 @@ DIRECT = {
 }
 
 
+@pytest.mark.slow_cases(*(f"{approximation}-NUMBA" for approximation in APPROXIMATIONS))
 @pytest.mark.parametrize("mode", ["FAST_COMPILE", "NUMBA"])
 @pytest.mark.parametrize("approximation", APPROXIMATIONS)
 def test_value_and_gradient_through_a_kernel(approximation, mode):
@@ -169,9 +170,14 @@ def test_sites_are_a_start_for_another_covariance_and_mean(scale):
 
 @pytest.mark.parametrize("mode", ["FAST_COMPILE", "NUMBA"])
 def test_a_failed_solve_is_a_value(mode):
+    """Where it does not fail, value and gradient are those of the core."""
     K = pt.dmatrix("K")
     value, converged, _ = latent_evidence("mean_field", "absolute", K, np.zeros(2), np.ones(2), [1.0])
     function = pytensor.function([K], [value, converged, pt.grad(value, K)], mode=mode)
+    found, flag, gradient = function(np.eye(2))
+    expected, by = mean_field_gradient(np.eye(2), np.ones(2), absolute(1.0))
+    assert (float(found), flag) == (pytest.approx(expected, rel=1e-8), 1)
+    np.testing.assert_allclose(gradient, by.K, rtol=1e-6, atol=1e-8)
     found, flag, gradient = function(np.full((2, 2), np.nan))
     assert found == -np.inf
     assert flag == 0

@@ -302,18 +302,18 @@ def test_a_code_for_a_gap_is_warned_of(tmp_path):
         r"column 'age' has -999 in 5 rows, far from all others: leave these cells empty \(NaN\), if they have no value"
     )
     with pytest.warns(UserWarning, match=said):
-        ESTIMATORS["BayesianSVR"][0].fit(coded, Y)
+        ESTIMATORS["LSSVR"][0].fit(coded, Y)
     with pytest.warns(UserWarning, match="column 'y' has -999 in 7 rows, far from all others: leave these rows out"):
         ESTIMATORS["BayesianSVR"][0].fit(TABLE[["size"]], np.where(np.arange(N) < 7, -999.0, Y))
     with warnings.catch_warnings(action="error"):
-        ESTIMATORS["BayesianSVR"][0].fit(coded.replace(-999, np.nan), Y)
+        ESTIMATORS["LSSVR"][0].fit(coded.replace(-999, np.nan), Y)
     coded.assign(y=Y).to_csv(tmp_path / "coded.csv", index=False)
     notes = read_data(tmp_path / "coded.csv").encode()[0].notes
     assert any(re.search(f"coded.csv: {said}", note) for note in notes)
 
 
 def test_several_classes_have_the_names():
-    svc = bp.BayesianSVC(kernel="rbf", steps=2, random_state=0).fit(TABLE, GRADE)
+    svc = bp.BayesianSVC(kernel="linear", steps=2, random_state=0).fit(TABLE, GRADE)
     assert svc.relevance_.columns.tolist() == list(NAMES) and len(svc.relevance_) == 3
 
 

@@ -172,9 +172,9 @@ def test_few_values_have_gaussian_noise_by_default_and_a_warning(levels, options
 
 
 def test_each_of_several_targets_chooses_its_noise_and_shared_ones_together():
-    X, y = few(60)
+    (X, y), fast = few(60), FAST | {"inference": "mean_field"}
     with pytest.warns(UserWarning, match="target 'y0': targets have 3 values"):
-        alone, together = (bp.BayesianSVR(shared=s, **FAST).fit(X, np.c_[y, y + X[:, 1]]) for s in (False, True))
+        alone, together = (bp.BayesianSVR(shared=s, **fast).fit(X, np.c_[y, y + X[:, 1]]) for s in (False, True))
     found = [[each.noise_ for each in several.estimators_] for several in (alone, together)]
     assert found == [["gaussian", "soft_insensitive"], ["soft_insensitive"] * 2]
-    assert bp.BayesianSVR(**FAST).fit(X[:9], y[:9]).noise_ == "soft_insensitive"  # few rows say nothing
+    assert bp.BayesianSVR(**fast).fit(X[:9], y[:9]).noise_ == "soft_insensitive"  # few rows say nothing

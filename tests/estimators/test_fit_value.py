@@ -120,7 +120,7 @@ def test_rows_of_a_logarithm_are_set_aside_on_its_scale():
 
 def test_a_warning_that_is_an_error_leaves_the_fit():
     X, y = wave()
-    svr = bp.BayesianSVR(**FAST).fit(X, y)
+    svr = bp.BayesianSVR(inference="mean_field", **FAST).fit(X, y)
     before, expected = svr._fit, svr.predict(NEW)
     y[3] = 50.0
     with warnings.catch_warnings(action="error"), pytest.raises(UserWarning, match="rows 3"):
@@ -145,8 +145,8 @@ def test_a_result_has_the_options_of_its_fit():
 
 def test_what_is_written_into_attributes_and_the_result_changes_no_prediction():
     X, y = wave()
-    for made, targets in ((bp.BayesianSVR, y), (bp.BayesianSVC, y > 0)):
-        fitted = made(kernel="rbf", random_state=0).fit(X, targets)
+    for made, targets, fast in ((bp.BayesianSVR, y, FAST), (bp.BayesianSVC, y > 0, {"random_state": 0})):
+        fitted = made(kernel="rbf", **fast).fit(X, targets)
         before, result = fitted.predict(NEW), fitted.result_
         loaded = made.from_result(result)
         for name in ("mean_", "scale_", *(["classes_"] if made is bp.BayesianSVC else [])):

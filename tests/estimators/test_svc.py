@@ -300,6 +300,7 @@ def test_wrong_labels_in_separated_classes_leave_no_constant(apart, wrong, seed)
     assert probability[classes == 1].mean() == pytest.approx(1.0 - wrong, abs=0.06)
 
 
+@pytest.mark.slow
 def test_numbers_of_persons_are_found_as_an_input():
     """A search from one start ends where they hardly count, at a log loss of .59."""
     rng = np.random.default_rng(2017)

@@ -28,7 +28,7 @@ def data(n=60, d=2, seed=0):
 @pytest.fixture(scope="module")
 def fitted():
     X, y = data()
-    return bp.BayesianSVR(inference="laplace", random_state=0).fit(X, y), X, y
+    return bp.BayesianSVR(inference="laplace", restarts=1, random_state=0).fit(X, y), X, y
 
 
 def test_it_is_the_default_model_on_standardised_data(fitted):
@@ -36,11 +36,11 @@ def test_it_is_the_default_model_on_standardised_data(fitted):
     location, unit = location_and_scale(y)
     assert (machine.location_, machine.unit_) == (location, unit)
     Z, t = (X - X.mean(axis=0)) / X.std(axis=0), (y - location) / unit
-    model, options = bp.default_model(Z, t), {"kernel": "rational_quadratic", "random_state": 0}
+    model, options = bp.default_model(Z, t), {"kernel": "rational_quadratic", "restarts": 1, "random_state": 0}
     machine = bp.BayesianSVR(inference="laplace", **options).fit(X, y)
     smooth = bp.BayesianSVR(inference="mean_field", **options).fit(X, y)
     assert smooth.result_.attrs["inference"] == "mean field"
-    result = bp.fit(bp.MeanField(), model, random_seed=0, progressbar=False)
+    result = bp.fit(bp.MeanField(), model, restarts=1, random_seed=0, progressbar=False)
     assert result.attrs["log_evidence"] - len(y) * np.log(unit) == pytest.approx(smooth.log_evidence_, abs=0.01)
     at = {name: machine.result_["posterior"][name].values[0, 0] for name in machine._fit.fitted.points[0]}
     there = bp.fit(bp.Laplace(), model, hyperparameters=at, progressbar=False)
@@ -162,11 +162,11 @@ def test_concurrent_predictions_are_those_of_one_thread():
 
 def test_fits_of_one_structure_compile_once(monkeypatch):
     first, second = (data(n, 1) for n in (40, 55))
-    bp.BayesianSVR("huber", restarts=2, random_state=0).fit(*first).predict(first[0])
+    bp.BayesianSVR("huber", restarts=1, random_state=0).fit(*first).predict(first[0])
     compiled = []
     original = pytensor.function
     monkeypatch.setattr(pytensor, "function", lambda *a, **k: compiled.append(1) or original(*a, **k))
-    machine = bp.BayesianSVR("huber", restarts=2, random_state=0).fit(*second)
+    machine = bp.BayesianSVR("huber", restarts=1, random_state=0).fit(*second)
     machine.predict(second[0])
     assert not compiled
     assert machine.score(*second) > 0.5
@@ -221,7 +221,8 @@ def test_parts_of_the_uncertainty(options):
     assert found["function"][2] > 2 * found["function"][0]
 
 
-@pytest.mark.parametrize(("n", "periods"), [(100, 10), pytest.param(150, 20, marks=pytest.mark.slow)])
+@pytest.mark.slow
+@pytest.mark.parametrize(("n", "periods"), [(100, 10), (150, 20)])
 def test_a_function_that_oscillates_often_is_found(n, periods):
     """From half a standard deviation a search saw noise alone, and a half-normal prior forbade such lengthscales."""
     rng = np.random.default_rng(0)

@@ -93,6 +93,7 @@ def test_the_covariance_depends_on_whether_words_are_equal(kernel):
     np.testing.assert_allclose(K, expected, rtol=1e-10)
 
 
+@pytest.mark.slow
 def test_persons_with_few_rows_each_have_effects():
     """Many words, most in two rows or one: ridge regression on their indicators is not better."""
     rng = np.random.default_rng(0)

@@ -100,7 +100,7 @@ def test_given_hyperparameters_stay_and_their_priors_do_not_count():
 
 def test_predictions_are_the_mixture_of_the_points(tmp_path):
     model = two()
-    result = bp.fit(bp.Integrated(points=25, kept=3), model, random_seed=0, progressbar=False)
+    result = bp.fit(bp.Integrated(points=25, kept=3), model, random_seed=0, progressbar=False, draws=9)
     assert result.attrs["inference"] == "integrated (mean field)" and result.attrs["converged"] == 1
     members = result["members"].to_dataset()
     weights = members["weight"].values
@@ -141,10 +141,10 @@ def test_a_variable_at_its_bound_and_a_model_without_a_process():
         b = pm.HalfNormal("b", 2.0)
         slope = pm.Normal("slope", 0.0, 3.0)
         bp.SoftInsensitive("y", mu=slope * X[:, 0], C=pm.Uniform("C", 0.0, 3.0), epsilon=b, beta=0.3, observed=Y)
-    found = bp.fit(bp.Integrated(), model, random_seed=0, progressbar=False)
+    found = bp.fit(bp.Integrated(), model, random_seed=0, progressbar=False, draws=200)
     drawn = found["posterior"].to_dataset()
     assert (drawn["C"].values < 3.0).all() and (drawn["b"].values > 0.0).all()
-    assert found.attrs["converged"] == 1 and drawn["slope"].shape == (1, 500)
+    assert found.attrs["converged"] == 1 and drawn["slope"].shape == (1, 200)
 
 
 def few(prior):
@@ -168,10 +168,10 @@ def test_a_narrow_prior_has_no_maximum_unless_its_scale_keeps_away_from_zero(sca
         return pm.gp.cov.ExpQuad(1, ls=pm.math.exp(v))
 
     with nullcontext() if maximum else pytest.warns(bp.ConvergenceWarning, match="the prior of v, which s scales"):
-        found = bp.fit(bp.MeanField(), few(funnel), random_seed=0)
+        found = bp.fit(bp.MeanField(), few(funnel), random_seed=0, restarts=1, draws=9)
     assert found.attrs["converged"] == maximum
     for model in (few(funnel), few(lambda: funnel(centred=False))):
-        assert bp.fit(bp.Integrated(points=25), model, random_seed=0).attrs["converged"] == 1
+        assert bp.fit(bp.Integrated(points=25), model, random_seed=0, draws=9).attrs["converged"] == 1
 
 
 def test_a_prior_that_is_infinite_at_zero_has_no_optimum_and_is_integrated_out():
@@ -248,7 +248,7 @@ def ordered():
 def test_an_evidence_over_a_flat_prior_is_known_up_to_a_constant(scale):
     model = few(lambda: scale() * pm.gp.cov.ExpQuad(1, ls=1.0))
     with pytest.warns(UserWarning, match="the prior density of a is not normalised: the evidence is known up to"):
-        bp.fit(bp.Integrated(points=25), model, random_seed=0, progressbar=False)
+        bp.fit(bp.Integrated(points=25), model, random_seed=0, progressbar=False, draws=9)
 
 
 def level(make_scale) -> pm.Model:
@@ -278,7 +278,7 @@ def test_a_potential_that_cuts_the_density_is_reported():
         return t
 
     with pytest.warns(bp.ConvergenceWarning, match="of the points have no density, which ends at an edge: sample"):
-        result = bp.fit(bp.Integrated(), level(cut), random_seed=0, progressbar=False)
+        result = bp.fit(bp.Integrated(points=25), level(cut), random_seed=0, progressbar=False, draws=9)
     assert not result.attrs["converged"]
 
 
@@ -286,7 +286,7 @@ def test_points_that_do_not_move_are_reported_and_the_default_stays_at_the_optim
     cloud = integrated._cloud
     monkeypatch.setattr(integrated, "_cloud", lambda *given: cloud(*given)._replace(k_hat=2.0, accepted=0.0))
     with pytest.warns(bp.ConvergenceWarning, match=r"k-hat of the weights is 2.00, and only 0% .* NUTS\(latent=...\)"):
-        assert bp.fit(bp.Integrated(points=25, kept=2), two(), progressbar=False).attrs["converged"] == 0
+        assert bp.fit(bp.Integrated(points=25, kept=2), two(), progressbar=False, draws=9).attrs["converged"] == 0
     svr = bp.BayesianSVR(kernel="rbf", restarts=1, random_state=0).fit(X, Y)
     assert svr.converged_ and svr.result_.attrs["inference"] == "mean field"
 
@@ -328,7 +328,7 @@ def test_a_bridge_between_two_normals():
 def test_few_kept_points():
     """One point has its own prediction; equal values in the tail of draws are no obstacle to leave-one-out."""
     model = few(lambda: pm.InverseGamma("a", 3.0, 3.0) * pm.gp.cov.ExpQuad(1, ls=1.0))
-    one = bp.fit(bp.Integrated(points=25, kept=1), model, random_seed=0)
+    one = bp.fit(bp.Integrated(points=25, kept=1), model, random_seed=0, draws=99)
     assert np.isfinite(bp.loo(one, model=model).elpd)
     found = bp.predict_distribution(one, [[0.0]], model=model)
     assert len(found.noises) == 1 and np.isfinite(found.std()).all()

@@ -1,6 +1,7 @@
 """A result is used with the model and the data that it was computed from, or refused."""
 
 import json
+from functools import partial
 
 import numpy as np
 import pymc as pm
@@ -73,9 +74,9 @@ OTHERS = {
 }
 # With the same data, names and hyperparameters.
 FUNCTIONS = {
-    "kernel": build(kernel=pm.gp.cov.Matern32),
-    "mean": build(mean=0.5),
-    "noise": build(epsilon=0.2),
+    "kernel": partial(build, kernel=pm.gp.cov.Matern32),
+    "mean": partial(build, mean=0.5),
+    "noise": partial(build, epsilon=0.2),
 }
 ON_POINTS = {
     "predict": lambda result, model: bp.predict(result, X, model=model),
@@ -155,16 +156,16 @@ def test_draws_of_other_data_are_refused(sampled):
 def test_another_kernel_mean_or_noise_is_refused(point, sampled, other, tmp_path):
     """Also by a result from a file, of a mode, of draws, and of draws of f itself."""
     bp.save(point, tmp_path / "point.nc")
-    of_f = drawn_f()
+    of_f, own, model = drawn_f(), build(), FUNCTIONS[other]()
     message = "result was computed with another kernel, mean or noise than the model has: the "
-    for result in (point, bp.load(tmp_path / "point.nc"), of_point(build(), bp.MAP()), sampled, of_f):
-        assert np.isfinite(bp.predict(result, X, model=build())["f_mean"]).all()
+    for result in (point, bp.load(tmp_path / "point.nc"), of_point(own, bp.MAP()), sampled, of_f):
+        assert np.isfinite(bp.predict(result, X, model=own)["f_mean"]).all()
         with pytest.raises(ValueError, match=message + r".* is \S+ by the result and \S+ by the model"):
-            bp.predict(result, X, model=FUNCTIONS[other])
+            bp.predict(result, X, model=model)
     with pytest.raises(
         ValueError, match=message + f"{'log likelihood of a draw' if other == 'noise' else '.*'} at row"
     ):
-        bp.loo(point, model=FUNCTIONS[other])
+        bp.loo(point, model=model)
 
 
 def drawn_f():

@@ -74,7 +74,7 @@ def searched(kind, rows, blocks=None):
     return model(kind, rows, blocks, lambda: pm.InverseGamma("ls", 3, 3))
 
 
-@pytest.mark.slow_cases("classes", "noisy", "intervals")
+@pytest.mark.slow_cases("classes", "noisy", "intervals", "censored")
 @pytest.mark.parametrize("kind", [weighted, noisy, intervals, censored, classes])
 def test_the_search_climbs_the_sum_of_the_evidences(kind):
     """Truth: the evidence of a dense model of the rows of each block, and differences."""
@@ -92,7 +92,7 @@ def test_the_search_climbs_the_sum_of_the_evidences(kind):
         bp.marginalize(bp.MeanField(), searched(kind, np.arange(N), blocks))
 
 
-@pytest.mark.slow_cases("intervals", "classes")
+@pytest.mark.slow_cases("intervals", "classes", "censored")
 @pytest.mark.parametrize("kind", [weighted, intervals, censored, classes])
 def test_the_modes_of_blocks_are_those_of_their_rows(kind):
     """Truth: a dense model of the rows of each block."""

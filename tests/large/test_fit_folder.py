@@ -49,11 +49,24 @@ def data(tmp_path_factory):
 
 
 @pytest.fixture(scope="module")
-def model(small_parts, data, tmp_path_factory):
+def unsolved(small_parts, data, tmp_path_factory):
+    """The folder of a fit whose blocks are not solved, which tests copy."""
     assert isinstance(data[0], np.memmap)
-    found = bp.fit_folder(machine(), *data, folder=tmp_path_factory.mktemp("fits") / "model")
+    return bp.fit_folder(machine(), *data, folder=tmp_path_factory.mktemp("fits") / "model").folder
+
+
+@pytest.fixture(scope="module")
+def model(unsolved, tmp_path_factory):
+    found = bp.FolderModel(shutil.copytree(unsolved, tmp_path_factory.mktemp("fits") / "model"))
     found.solve()
     return found
+
+
+@pytest.fixture(scope="module")
+def small_blocks(small_parts, data, tmp_path_factory):
+    """The folder of a fit in blocks of 20 rows."""
+    own = machine(blocks=20, noise_scales=False)
+    return bp.fit_folder(own, *data, folder=tmp_path_factory.mktemp("fits") / "model").folder
 
 
 def test_a_folder_predicts_what_the_estimator_in_memory_predicts(model, data):
@@ -116,8 +129,8 @@ def test_a_copy_predicts_the_same_and_a_table_of_predictions_agrees(model, tmp_p
     np.testing.assert_array_equal(table.iloc[:, 2:], model.predict_interval(NEW, 0.8))
 
 
-def test_a_prediction_reads_only_the_blocks_that_it_needs(data, tmp_path, monkeypatch):
-    model = bp.fit_folder(machine(blocks=20, noise_scales=False), *data, folder=tmp_path / "model")
+def test_a_prediction_reads_only_the_blocks_that_it_needs(small_blocks, tmp_path, monkeypatch):
+    model = bp.FolderModel(shutil.copytree(small_blocks, tmp_path / "model"))
     model.solve()
     read, rows_of = set(), StoredRows.read
     monkeypatch.setattr(StoredRows, "read", lambda self, name, rows: read.update(rows) or rows_of(self, name, rows))
@@ -130,11 +143,13 @@ def test_a_prediction_reads_only_the_blocks_that_it_needs(data, tmp_path, monkey
         assert read == own if neighbours is None else 0 < len(read) <= most
 
 
-@pytest.mark.slow_cases("linear")
-@pytest.mark.parametrize("kernel", ["rational_quadratic", "linear"])
-def test_the_nearest_rows_are_those_of_all_rows(data, tmp_path, kernel):
+@pytest.mark.parametrize("kernel", ["rational_quadratic", pytest.param("linear", marks=pytest.mark.slow)])
+def test_the_nearest_rows_are_those_of_all_rows(small_blocks, data, tmp_path, kernel):
     """Also where blocks have fewer rows than are wanted, and where there are fewer rows altogether."""
-    model = bp.fit_folder(machine(blocks=20, noise_scales=False, kernel=kernel), *data, folder=tmp_path / "model")
+    model = bp.FolderModel(small_blocks)
+    if kernel == "linear":
+        own = machine(blocks=20, noise_scales=False, kernel=kernel)
+        model = bp.fit_folder(own, *data, folder=tmp_path / "model")
     stored, X = model._stored, (NEW - model.mean_) / model.scale_
     every = stored.of(*range(stored.size.size))
     distance = np.abs(X - stored.read("inputs.npy", every).T)
@@ -189,8 +204,8 @@ def test_a_fit_that_is_interrupted_again_and_again_ends_with_the_same_bits(model
     assert not (folder / "work").exists()
 
 
-def test_what_needs_the_blocks_names_the_command_that_solves_them(data, tmp_path, monkeypatch):
-    model = bp.fit_folder(machine(), *data, folder=tmp_path / "model")
+def test_what_needs_the_blocks_names_the_command_that_solves_them(unsolved, tmp_path, monkeypatch):
+    model = bp.FolderModel(shutil.copytree(unsolved, tmp_path / "model"))
     assert not hasattr(model, "log_evidence_") and not hasattr(model, "dual_coef_") and model.converged_
     expected = model.predict(NEW)
     for use in (lambda: model.sample_y(NEW), lambda: bp.effect(model, NEW, 0)):

@@ -230,6 +230,7 @@ def test_a_code_for_a_gap_is_noted(table, tmp_path):
     assert any("'y' has -999" in note for note in record["notes"])
 
 
+@pytest.mark.slow
 def test_a_folder_has_the_scale_of_blocks_also_of_few_rows(tmp_path):
     """Roots are eight nats ahead: enough for a dense fit."""
     rng = np.random.default_rng(0)

@@ -102,7 +102,7 @@ def test_quantile_noise_is_pinball():
 def test_draws_are_those_of_the_model():
     model = build(y=np.zeros(15))
     draws = [
-        pm.sample_prior_predictive(800, model=m, random_seed=s, compile_kwargs={"mode": "FAST_COMPILE"})
+        pm.sample_prior_predictive(400, model=m, random_seed=s, compile_kwargs={"mode": "FAST_COMPILE"})
         for s, m in enumerate((model, bp.marginalize(bp.MeanField(), model)))
     ]
     values = [d["prior_predictive"].to_dataset()["y"].values[0] for d in draws]
@@ -122,6 +122,7 @@ def test_find_map_is_the_optimum_of_fit():
     assert "f" not in found
 
 
+@pytest.mark.slow
 def test_sequential_monte_carlo_runs():
     marginal = bp.marginalize(bp.Laplace(curvature="local"), build())
     found = pm.sample_smc(draws=60, chains=1, cores=1, model=marginal, random_seed=1, progressbar=False)

@@ -14,7 +14,7 @@ X, Y = RNG.normal(size=(30, 3)) * [1.0, 10.0, 0.1], RNG.normal(size=30)
 
 def medians(X, y):
     with pm.Model():
-        draws = pm.draw(list(bp.default_priors(X, y).values()), 4000, random_seed=1)
+        draws = pm.draw(list(bp.default_priors(X, y).values()), 1000, random_seed=1)
     return [np.median(d, axis=0) for d in draws]
 
 

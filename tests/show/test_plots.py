@@ -159,7 +159,7 @@ def test_each_method_has_its_colour_and_unknown_ones_have_others(two_inputs):
 
 
 RNG = np.random.default_rng(0)
-N = 40
+N = 24
 TABLE = pd.DataFrame(
     {
         "town": RNG.choice(["Ulm", "Bonn"], N),
