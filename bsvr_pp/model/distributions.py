@@ -92,7 +92,9 @@ def noise_of(target: Tensor) -> tuple[Loss, Tensor, list[Tensor]] | None:
                 if argument != "mu" and (known or isinstance(value, SharedVariable)):
                     check_positive(f"{argument} of the noise", value_of(value))
             name, location, parameters = read(*given)
-            return LOSSES[name], location, [_unchecked(parameter) for parameter in parameters]
+            # PyMC gives a number the axes of mu.
+            numbers = (p.squeeze() if all(p.type.broadcastable) else p for p in parameters)
+            return LOSSES[name], location, [_unchecked(parameter) for parameter in numbers]
     return None
 
 

@@ -3,6 +3,7 @@
 import numpy as np
 import pymc as pm
 import pytest
+from scipy.stats import lognorm, multivariate_normal
 
 import bsvr_pp as bp
 from bsvr_pp.approximations import mean_field
@@ -136,3 +137,17 @@ def test_training_noise_has_weights_and_ends():
     np.testing.assert_array_equal(problem.at({})[2].weight, WEIGHT)
     problem = read_model(model(intervals, np.arange(N), bp.local_blocks(X, rows=12)))
     np.testing.assert_array_equal(problem.at({})[2].ends, np.stack([LOWER, UPPER], axis=1))
+
+
+def test_noise_of_pymc_that_is_one_number_is_sampled_in_blocks():
+    blocks, held = bp.local_blocks(X, rows=12), X[:, 0]
+    with pm.Model() as gaussian:
+        sigma = pm.LogNormal("sigma", -1.0, 0.5)
+        f = bp.GP(cov_func=pm.gp.cov.ExpQuad(1, ls=0.7)).prior("f", X=X, jitter=1e-3, blocks=blocks)
+        pm.Normal("y", f, sigma, observed=Y)
+    logp = bp.marginalize(bp.MeanField(), gaussian).compile_logp(jacobian=False)
+    together = blocks.label[:, None] == blocks.label
+    for value in (0.1, 0.4):
+        K = together * np.exp(-0.5 * ((held[:, None] - held) / 0.7) ** 2) + (1e-3 + value**2) * np.eye(N)
+        truth = multivariate_normal(cov=K).logpdf(Y) + lognorm.logpdf(value, 0.5, scale=np.exp(-1.0))
+        assert logp({"sigma_log__": np.log(value)}) == pytest.approx(truth, abs=1e-6)
