@@ -27,7 +27,7 @@ from bsvr_pp.core.approximations.smc import importance, importance_estimate
 from bsvr_pp.core.arrays import Array, check_choice, check_count, generator
 from bsvr_pp.core.docs import shared
 from bsvr_pp.inference.integrated import GOOD_K, TAIL, pareto_weights
-from bsvr_pp.inference.protocol import Evidence, HasEvidence, Normalises, check_evidence
+from bsvr_pp.inference.protocol import Evidence, HasEvidence, Normalises
 from bsvr_pp.inference.result import check_match, is_mode, is_sampled, latent_draws, points_of, problem_of
 from bsvr_pp.methods import method_of
 from bsvr_pp.model.problem import Point, Problem
@@ -122,7 +122,8 @@ def log_evidence(
     ...     round(bp.log_evidence(bp.MeanField()).value, 6)
     -1.515512
     """
-    check_evidence(method)
+    if not isinstance(method, HasEvidence):
+        raise TypeError(f"method must have an evidence, as Laplace(), MeanField() and Annealed() have, got {method!r}")
     check_choice("kind", kind, KINDS)
     problem = read_model(model)
     return evidence_at(problem, problem.complete(hyperparameters), method, generator(random_seed), kind)

@@ -166,12 +166,6 @@ class Anneals(Protocol, metaclass=_OfInstances):
 HasEvidence = IntegratesLatent | Anneals  # at given hyperparameters: what `log_evidence` accepts
 
 
-def check_evidence(method: object) -> None:
-    """Check that a method has an evidence."""
-    if not isinstance(method, HasEvidence):
-        raise TypeError(f"method must have an evidence, as Laplace(), MeanField() and Annealed() have, got {method!r}")
-
-
 @runtime_checkable
 class Samples(Method, Protocol):
     """Draws of the hyperparameters, and of f if ``latent`` is None: `NUTS` and `Exchange`."""
