@@ -216,13 +216,13 @@ class RegressionFit(StandardFit):
         """Return the fit with a mean of f that has the signs of slopes; slopes are added until it has."""
         plain, latent = self.model.problem(self.rows), cast(IntegratesLatent, self.method.latent)
         with threads_for(len(self.rows.y)):
-            found = solve_monotone(plain, self.fitted, latent, slopes)
-        problem = GivenSlopes.of(plain, found.slopes)
-        state = found.fitted.with_scales(problem, self.fitted.scales)
-        if found.fall > ALLOWED:
-            message = f"the mean still falls by {found.fall:.2g} standard deviations where monotone says that it rises"
+            fitted, slopes, fall = solve_monotone(plain, self.fitted, latent, slopes)
+        problem = GivenSlopes.of(plain, slopes)
+        state = fitted.with_scales(problem, self.fitted.scales)
+        if fall > ALLOWED:
+            message = f"the mean still falls by {fall:.2g} standard deviations where monotone says that it rises"
             state = replace(state, converged=False, message=message)
-        return replace(self, found=state, slopes=found.slopes).keeping(problem)
+        return replace(self, found=state, slopes=slopes).keeping(problem)
 
     @cached_property
     def machine(self) -> Mode:

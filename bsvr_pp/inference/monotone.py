@@ -15,7 +15,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, fields, replace
-from typing import NamedTuple, Self
+from typing import Self
 
 import numpy as np
 import pymc as pm
@@ -180,16 +180,13 @@ class GivenSlopes(Problem):
         raise ValueError("fits on nearest rows take no slopes: use blocks=None")
 
 
-class Monotone(NamedTuple):
-    """A fit with its posteriors given slopes, these slopes, and the largest remaining fall."""
+def solve_monotone(
+    problem: Problem, fitted: Fitted, latent: IntegratesLatent, slopes: Slopes
+) -> tuple[Fitted, Slopes, float]:
+    """Add slopes until the mean of f is monotone, the same at all points of the hyperparameters.
 
-    fitted: Fitted
-    slopes: Slopes
-    fall: float
-
-
-def solve_monotone(problem: Problem, fitted: Fitted, latent: IntegratesLatent, slopes: Slopes) -> Monotone:
-    """Add slopes until the mean of f is monotone, the same at all points of the hyperparameters."""
+    Return the fit with its posteriors given slopes, these slopes, and the largest remaining fall.
+    """
     rng, candidates, calm, searched = np.random.default_rng(0), slopes, 0, fitted.converged
     if len(slopes.X):
         fitted, slopes = _given_some(problem, fitted, latent, candidates)
@@ -202,7 +199,7 @@ def solve_monotone(problem: Problem, fitted: Fitted, latent: IntegratesLatent, s
             candidates = candidates.joined(X, inputs)
             fitted, slopes = _given_some(problem, fitted, latent, candidates)
     converged = searched and all(posterior.converged for posterior in fitted.posteriors)  # of the last round
-    return Monotone(replace(fitted, converged=converged), slopes, fall)
+    return replace(fitted, converged=converged), slopes, fall
 
 
 def _given_some(
