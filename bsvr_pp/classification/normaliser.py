@@ -49,11 +49,14 @@ class Known:
         return _log_known(draws, C) if (weight == 1).all() else _log_known_each(draws, C) @ weight
 
     def slopes(self, f: ArrayLike) -> tuple[Array, dict[str, Array]]:
-        """Return derivatives by f, (draws, n), and by C, (draws,) for a number and (draws, n) for a vector."""
+        """Return derivatives by f (right-hand at a kink), (draws, n), and by C, (draws,) or for a vector (draws, n)."""
         draws, C, weight = self._at_points(f)
-        by_f, by_C = _known_slopes(draws, C)
-        share = self._share(draws, C, weight)
-        by_C = share * by_C
+        size, share = np.abs(draws), self._share(draws, C, weight)
+        inside = np.minimum(size, 1.0)
+        other = expit(-C * (size + inside))  # probability of the label with the opposite sign of f
+        by_f = np.where(draws >= 0.0, C, -C) * (np.where(size < 1.0, 1.0 - other, 0.0) - other)
+        shrink = 2.0 * expit(-2.0 * C)  # d log κ/dC
+        by_C = share * (shrink - (1.0 - other) * (1.0 - inside) - other * (1.0 + size))
         return share * by_f, {"C": by_C if np.ndim(self.C) else by_C.sum(axis=1)}
 
     def _at_points(self, f: ArrayLike) -> tuple[Array, Array, Array]:
@@ -147,13 +150,3 @@ def _log_known_each(f: Array, C: Array) -> Array:
     size = np.abs(f)
     inside = np.minimum(size, 1.0)
     return np.log1p(np.exp(-C * (size + inside))) - C * (1.0 - inside) - np.log1p(np.exp(-2.0 * C))
-
-
-def _known_slopes(f: Array, C: Array) -> tuple[Array, Array]:
-    """Return derivatives of log ν by f and by C (at a kink from the right), elementwise."""
-    size = np.abs(f)
-    inside = np.minimum(size, 1.0)
-    other = expit(-C * (size + inside))  # probability of the label with the opposite sign of f
-    by_f = np.where(f >= 0.0, C, -C) * (np.where(size < 1.0, 1.0 - other, 0.0) - other)
-    shrink = 2.0 * expit(-2.0 * C)  # d log κ/dC
-    return by_f, shrink - (1.0 - other) * (1.0 - inside) - other * (1.0 + size)
