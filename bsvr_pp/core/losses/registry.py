@@ -141,7 +141,6 @@ _PRECISION = Parameter("Precision, in one over the squared target's units", "> 0
 # What does not exist for labels, in the words of the error.
 NOT_OF_LABELS = {
     "residual": "{name} is a loss of labels and has no {asked}; use one of the regression losses",
-    "scales of the noise": ("model must have exact targets without weights: scales of the noise are learned from them"),
     "blocks": "{target} are labels, whose model has no blocks: use KnownLabel, or a part of the rows",
     "normalised evidence": (
         "{free} would be chosen by the naive evidence of {target}, which is not normalised: use "
@@ -157,7 +156,7 @@ NOT_OF_LABELS = {
     ),
     "mode": "{name} has several modes, none of which is a support vector machine: use bp.MeanField(), or bp.SVMLabel",
 }
-_NOT_OF_KNOWN = ("residual", "scales of the noise", "mode")
+_NOT_OF_KNOWN = ("residual", "mode")
 _NOT_OF_SVM = [what for what in NOT_OF_LABELS if what != "mode"]
 
 
