@@ -455,25 +455,22 @@ def _validate(
         _refuse(None if encoding or issparse(X) else X, None if isinstance(y, str) else y, kind, str(error))
         raise
     inputs, labels = found if reset else (found, None)
+    check_digits = check_spread if reset else check_size
     if sparse and (issparse(inputs) or not reset):
         inputs = csr_array(inputs)  # new ones may be dense
         check_size("X", inputs.data)
     elif table is not None and encoding is not None:
         for name, column in zip(encoding.names, inputs.T, strict=True):
-            _check_digits(f"column {name!r}", column, reset)
+            check_digits(f"column {name!r}", column)
     else:
-        _check_digits("X", np.asarray(X) if given.kind in "iu" else inputs, reset)  # conversion may lose digits
+        check_digits("X", np.asarray(X) if given.kind in "iu" else inputs)  # conversion may lose digits
     if labels is not None and (numeric or labels.dtype.kind == "f"):
-        _check_digits("y", labels, reset)
+        check_digits("y", labels)
     for note in encoding.codes(inputs[used]) if reset and table is not None and encoding else ():
         warn(note)
     if numeric and labels is not None:
         check_varies("y", labels)
     return inputs if issparse(inputs) else np.asarray(inputs), labels
-
-
-def _check_digits(name: str, values: Array, training: bool) -> None:
-    (check_spread if training else check_size)(name, values)
 
 
 def encoded(encoding: Encoding, table: pd.DataFrame) -> Array:
