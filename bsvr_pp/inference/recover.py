@@ -49,10 +49,8 @@ def recover_latent(
     X_new : (n_new, d) array, optional
         New inputs at which the latent function is drawn as well. Given the hyperparameters, these draws are independent
         of those at the training inputs.
-    data : dict, optional
-        Data of the model on which f depends, by name, at the new rows, as in `bp.predict`.
-    dims, coords : str, dict, optional
-        Name of the dimension of the new rows, and its coordinate by this name, by default row numbers.
+    data, dims, coords
+        As in `bp.predict`; of the data only those on which f depends.
     random_seed : int or Generator, optional
         Random seed; the same seed gives the same draws.
     progressbar : bool
