@@ -11,7 +11,7 @@ import numpy as np
 import pandas as pd
 import pymc as pm
 import xarray as xr
-from numpy.typing import ArrayLike, NDArray
+from numpy.typing import ArrayLike
 from scipy.sparse import csr_array, sparray
 from sklearn.utils import Tags
 
@@ -306,9 +306,10 @@ class OfStandardModel(HoldsFit):
         known = kernel.own(cast(Sequence[object], X)) if isinstance(kernel, PairwiseKernel) else diagonal
         return new_rows(K, fit.rows.X, MatrixKernel(columns.count), known, moments)
 
-    def _inputs_of(self, index: NDArray[np.intp]) -> Array | csr_array:
-        """Return inputs of given rows in their original form, or their rows of a kernel matrix."""
-        rows, units, n = self._checked().rows, self._fit.units, self._columns.count
+    @property
+    def support_vectors_(self: Any) -> Array | csr_array:  # of estimators with support_
+        """Inputs of the support vectors in their original form, or their rows of a kernel matrix."""
+        index, rows, units, n = self.support_, self._fit.rows, self._fit.units, self._columns.count
         found, matrix = np.asarray(units.mean + units.scale * rows.X[rows.place[index]]), self._columns.matrix
         if isinstance(matrix, SparseInputs):
             return matrix.rows[found[:, -1].astype(np.intp)] * matrix.scale

@@ -12,7 +12,6 @@ import numpy as np
 import xarray as xr
 from numpy.typing import ArrayLike, NDArray
 from scipy.optimize import minimize
-from scipy.sparse import csr_array
 from scipy.special import expit, logit, softmax
 from scipy.stats import entropy
 from sklearn.base import BaseEstimator, ClassifierMixin
@@ -457,11 +456,6 @@ class BayesianSVC(OfStandardModel, SavedClassifier, ClassifierMixin, BaseEstimat
         """Rows that are support vectors."""
         fit = self._checked()
         return fit.rows.given(np.any([np.abs(each.dual_coef) > 1e-8 * each.C for each in fit.binaries], axis=0))
-
-    @property
-    def support_vectors_(self) -> Array | csr_array:
-        """Their inputs."""
-        return self._inputs_of(self.support_)
 
     @property
     def n_support_(self) -> NDArray[np.intp]:

@@ -8,7 +8,6 @@ from typing import ClassVar, Literal, Self, cast
 import numpy as np
 import xarray as xr
 from numpy.typing import ArrayLike, NDArray
-from scipy.sparse import csr_array
 from sklearn.base import BaseEstimator, RegressorMixin
 from sklearn.utils import Tags
 
@@ -434,11 +433,6 @@ class BayesianSVR(TargetPredictions, SavedEstimator, RegressorMixin, BaseEstimat
         """Rows that are support vectors."""
         fit, machine = self._machine()
         return np.asarray(fit.rows.given(machine.support > 0))
-
-    @property
-    def support_vectors_(self) -> Array | csr_array:
-        """Their inputs."""
-        return self._inputs_of(self.support_)
 
     @property
     def n_support_(self) -> int:

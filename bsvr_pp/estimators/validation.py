@@ -448,9 +448,7 @@ def _validate(
     except (TypeError, ValueError) as error:
         known, columns = list(getattr(estimator, "feature_names_in_", ())), list(getattr(table, "columns", ()))
         if not reset and sorted(columns) == sorted(known) and columns != known:
-            raise ValueError(
-                f"{error}X.rename(columns=str)[list(estimator.feature_names_in_)] has this order"
-            ) from None
+            raise ValueError(f"{error}X.rename(columns=str)[[*estimator.feature_names_in_]] has this order") from None
         kind = TypeError if isinstance(error, TypeError) else ValueError
         _refuse(None if encoding or issparse(X) else X, None if isinstance(y, str) else y, kind, str(error))
         raise

@@ -150,7 +150,7 @@ def test_what_a_prediction_refuses(fitted):
     for bad, message in (
         (
             TABLE[list(TABLE.columns[::-1])],
-            r"X.rename\(columns=str\)\[list\(estimator.feature_names_in_\)\] has this order",
+            r"X.rename\(columns=str\)\[\[\*estimator.feature_names_in_\]\] has this order",
         ),
         (TABLE.drop(columns="day"), "(?s)yet now missing.*day"),
         (TABLE.assign(day=1.0), "column 'day' must have dates, it has numbers"),

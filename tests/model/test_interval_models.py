@@ -158,9 +158,9 @@ def test_class_probabilities_sum_to_one_and_score_new_classes(models):
     [
         (
             lambda f: pm.Censored("y", pm.Normal.dist(f, 1.0), None, 0.5, observed=[0.1, 7.0]),
-            "within the limits .* 7 in",
+            "within its limits, got 7 in",
         ),
-        (lambda f: pm.Censored("y", pm.Normal.dist(f, 1.0), 0.2, 0.5, observed=[0.1, 0.5]), "within the limits .* 0.1"),
+        (lambda f: pm.Censored("y", pm.Normal.dist(f, 1.0), 0.2, 0.5, observed=[0.1, 0.5]), "within its limits, got 0"),
         (
             lambda f: bp.Ordinal("y", f, [0.0], noise="gaussian", C=5.0, observed=[0, 3]),
             "classes from 0 to .* 3 in row",
