@@ -398,8 +398,11 @@ class Ordinal(_Targets):
         Location.
     cutpoints : (m,) tensor_like of float
         Ascending cut points.
-    C, epsilon, beta, quantile, noise
-        As in `Interval`.
+    C, epsilon, beta, quantile : tensor_like of float
+        Parameters of the loss, all but quantile also by position; those that the noise does not have are left out.
+        Without epsilon it is 0.
+    noise : str
+        A loss of `bsvr_pp.losses.LOSSES`.
     observed : array of int, optional
         The classes.
 
