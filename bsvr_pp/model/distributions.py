@@ -92,8 +92,7 @@ def noise_of(target: Tensor) -> tuple[Loss, Tensor, list[Tensor]] | None:
                 if argument != "mu" and (known or isinstance(value, SharedVariable)):
                     check_positive(f"{argument} of the noise", value_of(value))
             name, location, parameters = read(*given)
-            # PyMC gives a number the axes of mu.
-            numbers = (p.squeeze() if all(p.type.broadcastable) else p for p in parameters)
+            numbers = (p.squeeze() if all(p.type.broadcastable) else p for p in parameters)  # which have axes of mu
             return LOSSES[name], location, [_unchecked(parameter) for parameter in numbers]
     return None
 

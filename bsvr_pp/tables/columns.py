@@ -105,8 +105,7 @@ def check_order(X: object, **others: object) -> None:
         if not isinstance(labels, pd.Index) or not isinstance(own, pd.Index) or own.equals(labels):
             continue
         moved = (i for i, (one, other) in enumerate(zip(own, labels, strict=False)) if one != other)
-        same = own.size == labels.size and Counter(own) == Counter(labels)
-        if same and (i := next(moved, None)) is not None:
+        if own.size == labels.size and Counter(own) == Counter(labels) and (i := next(moved, None)) is not None:
             raise ValueError(
                 f"{name} has the row labels of X in another order, {own[i]} beside {labels[i]} at row {i}: use "
                 f"{name}.loc[X.index] if labels say which rows belong together, and {name}.to_numpy() if places do"
