@@ -712,8 +712,8 @@ PUBLIC = {
         (lambda s: bp.load(__file__), "is not a saved model or result, or it is damaged"),
     ],
     "predict": [
-        *each(lambda s, bad: bp.predict(s.result, bad, model=s.model), NO_MATRIX[3:], "X_new"),
-        *each(lambda s, bad: bp.predict(s.result, X, model=s.model, y_new=bad), NO_VECTOR[3:], "y_new"),
+        *each(lambda s, bad: bp.predict(s.result, bad, model=s.model), NO_MATRIX, "X_new"),
+        *each(lambda s, bad: bp.predict(s.result, X, model=s.model, y_new=bad), NO_VECTOR, "y_new"),
         *[
             (lambda s, bad=bad: bp.predict(s.result, X, model=s.model, quantiles=bad), "quantiles must .*got")
             for bad in ("a", [0.0], [1.0], -0.1, [], None, NAN, [[0.5]])

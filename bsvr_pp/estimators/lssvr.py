@@ -19,7 +19,7 @@ from bsvr_pp.core.docs import shared
 from bsvr_pp.core.losses import gaussian
 from bsvr_pp.estimators.base import SavedEstimator
 from bsvr_pp.estimators.training_data import TrainingData, merge_rows
-from bsvr_pp.estimators.validation import Columns, Learned, new_inputs, training_arrays, warn_of_repeated
+from bsvr_pp.estimators.validation import Columns, Learned, new_inputs, training_arrays, warn_of_merged
 from bsvr_pp.inference.budget import check_memory
 from bsvr_pp.inference.prediction.distribution import PredictiveDistribution
 
@@ -103,7 +103,7 @@ class LSSVR(SavedEstimator, RegressorMixin, BaseEstimator):  # type: ignore[misc
         inputs, targets, columns = training_arrays(self, X, y, sample_weight, y_numeric=True, least=2)
         rows = merge_rows(inputs, targets.astype(np.float64), sample_weight)
         check_varies("y", rows.y)
-        warn_of_repeated(rows.weight.sum() - len(rows.y), rows.weight.sum(), weighted=not rows.counted)
+        warn_of_merged(rows)
         check_memory(type(self).__name__, len(rows.y), "BayesianSVR fits local blocks")
         try:
             solution = self._solved(rows, *self._select(rows))

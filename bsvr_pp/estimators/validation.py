@@ -308,9 +308,14 @@ def regression_data(
         each[-1].check(name)
         for note in Encoding.codes_of(name, rows.y, "leave these rows out"):
             warn(note)
-    rows = max(each, key=lambda rows: rows.weight.sum() - len(rows.y))
-    warn_of_repeated(rows.weight.sum() - len(rows.y), rows.weight.sum(), weighted=not rows.counted)
+    warn_of_merged(max(each, key=lambda rows: rows.weight.sum() - len(rows.y)))
     return each, replace(columns, targets=targets.names)
+
+
+def warn_of_merged(rows: TrainingData) -> None:
+    """Warn if many of the rows were merged, or weights mean as many."""
+    n = rows.weight.sum()
+    warn_of_repeated(n - len(rows.y), n, weighted=not rows.counted)
 
 
 def warn_of_repeated(repeated: float, n: float, *, weighted: bool = False) -> None:
@@ -448,27 +453,32 @@ def _validate(
     except (TypeError, ValueError) as error:
         known, columns = list(getattr(estimator, "feature_names_in_", ())), list(getattr(table, "columns", ()))
         if not reset and sorted(columns) == sorted(known) and columns != known:
-            raise ValueError(f"{error}X.rename(columns=str)[[*estimator.feature_names_in_]] has this order") from None
+            raise ValueError(
+                f"{error}X.rename(columns=str)[list(estimator.feature_names_in_)] has this order"
+            ) from None
         kind = TypeError if isinstance(error, TypeError) else ValueError
         _refuse(None if encoding or issparse(X) else X, None if isinstance(y, str) else y, kind, str(error))
         raise
     inputs, labels = found if reset else (found, None)
-    check_digits = check_spread if reset else check_size
     if sparse and (issparse(inputs) or not reset):
         inputs = csr_array(inputs)  # new ones may be dense
         check_size("X", inputs.data)
     elif table is not None and encoding is not None:
         for name, column in zip(encoding.names, inputs.T, strict=True):
-            check_digits(f"column {name!r}", column)
+            _check_digits(f"column {name!r}", column, reset)
     else:
-        check_digits("X", np.asarray(X) if given.kind in "iu" else inputs)  # conversion may lose digits
+        _check_digits("X", np.asarray(X) if given.kind in "iu" else inputs, reset)  # conversion may lose digits
     if labels is not None and (numeric or labels.dtype.kind == "f"):
-        check_digits("y", labels)
+        _check_digits("y", labels, reset)
     for note in encoding.codes(inputs[used]) if reset and table is not None and encoding else ():
         warn(note)
     if numeric and labels is not None:
         check_varies("y", labels)
     return inputs if issparse(inputs) else np.asarray(inputs), labels
+
+
+def _check_digits(name: str, values: Array, training: bool) -> None:
+    (check_spread if training else check_size)(name, values)
 
 
 def encoded(encoding: Encoding, table: pd.DataFrame) -> Array:

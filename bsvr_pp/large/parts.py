@@ -110,11 +110,14 @@ def new_rows_of(data: Data, encoding: Encoding | None) -> Source:
     return _of_table(data, None, encoding)
 
 
-def with_index(data: pd.DataFrame) -> pd.DataFrame:
-    """Return a data frame of pandas or Dask, also from Polars, whose named index becomes first columns."""
+def with_index(data: pd.DataFrame, *, training: bool = False) -> pd.DataFrame:
+    """Return a data frame of pandas or Dask, or Polars; a named index becomes columns, with a warning in training."""
     found = data.to_pandas() if hasattr(data, "to_pandas") else data
     index = [each for each in getattr(found.index, "names", [found.index.name]) if each is not None]
     unique(str(each) for each in [*index, *found.columns])
+    if index and training:
+        words = ", ".join(map(repr, index))
+        warn(f"the index of data, {words}, is a column, as in a file: reset_index(drop=True) leaves it out")
     return found.reset_index() if index else found
 
 
@@ -131,10 +134,7 @@ def _of_table(data: str | Path | pd.DataFrame, target: str | None, encoding: Enc
     """Describe a table with a column to predict, or with the columns of an encoding; file times identify files."""
     name, files, notes = "data", list[Path](), tuple[str, ...]()
     if not isinstance(data, str | Path):
-        table = with_index(data)
-        if encoding is None and (index := table.columns[: len(table.columns) - len(data.columns)].tolist()):
-            words = ", ".join(map(repr, index))
-            warn(f"the index of data, {words}, is a column, as in a file: reset_index(drop=True) leaves it out")
+        table = with_index(data, training=encoding is None)
     elif is_parquet(data):
         table = ParquetTable(data)
         name, files, notes = str(data), table.files, table.notes

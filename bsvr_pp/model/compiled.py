@@ -112,7 +112,7 @@ class Columns:
                 continue
             flat = values.reshape(n, -1)
             found = tuple(range(d)) if leaf is self.X else None if named else _columns_of(flat, self.inputs)
-            if found is not None and constant and values.shape != self.inputs.shape:
+            if found is not None and values.shape != self.inputs.shape:
                 self.same.update(k for k in found if np.ptp(self.inputs[:, k]) == 0.0)
             if found is None:
                 found = tuple(range(self.width, self.width + flat.shape[1]))

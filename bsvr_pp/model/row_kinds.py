@@ -162,7 +162,7 @@ def _shown(lower: TensorLike, upper: TensorLike) -> Array:
 
 _EXACT = Kind("", (), "", ends=lambda y: (y, y), value=lambda latent: latent, known="exact")
 _CENSORED = Kind(
-    *("", ("lower", "upper"), "(),()", _censored_ends, pt.clip), known="censored", possible="within its limits"
+    "", ("lower", "upper"), "(),()", _censored_ends, pt.clip, known="censored", possible="within its limits"
 )
 KINDS = {
     kind.name: kind

@@ -104,7 +104,7 @@ def check_order(X: object, **others: object) -> None:
         own = getattr(given, "index", None)
         if not isinstance(labels, pd.Index) or not isinstance(own, pd.Index) or own.equals(labels):
             continue
-        moved = (i for i, (one, other) in enumerate(zip(own, labels, strict=False)) if one != other)
+        moved = (i for i, (one, other) in enumerate(zip(own, labels, strict=True)) if one != other)
         if own.size == labels.size and Counter(own) == Counter(labels) and (i := next(moved, None)) is not None:
             raise ValueError(
                 f"{name} has the row labels of X in another order, {own[i]} beside {labels[i]} at row {i}: use "

@@ -88,11 +88,11 @@ def test_rows_with_the_same_labels_have_one_order(name):
         calls += [("sample_weight", lambda: clone(estimator).fit(X, y, w[::-1])), ("y", lambda: machine.score(X, back))]
     if name == "BayesianSVR":
         calls += [("y", lambda: bp.scorers.neg_crps(machine, X, back)), ("y", lambda: machine.add(X, back))]
-        K, names = pd.DataFrame(X.to_numpy() @ X.to_numpy().T + np.eye(N)), np.arange(N)
+        K = pd.DataFrame(X.to_numpy() @ X.to_numpy().T + np.eye(N))
         of_kernel = clone(estimator).set_params(kernel="precomputed").fit(K, y)
         calls += [("diagonal", lambda: of_kernel.predict(K, diagonal=pd.Series(np.diag(K))[::-1]))]
         calls += [("sample_weight", lambda: bp.fit_folder(estimator, X.assign(y=y), folder="x", sample_weight=w[::-1]))]
-        pairs = X.set_axis(names // 2)  # two rows have each label
+        pairs = X.set_axis(np.arange(N) // 2)  # two rows have each label
         clone(estimator).fit(pairs, y.set_axis(pairs.index))
         with pytest.raises(ValueError, match="y has the row labels of X in another order, 19 beside 0 at row 0"):
             clone(estimator).fit(pairs, back.set_axis(pairs.index[::-1]))
@@ -150,7 +150,7 @@ def test_what_a_prediction_refuses(fitted):
     for bad, message in (
         (
             TABLE[list(TABLE.columns[::-1])],
-            r"X.rename\(columns=str\)\[\[\*estimator.feature_names_in_\]\] has this order",
+            r"X.rename\(columns=str\)\[list\(estimator.feature_names_in_\)\] has this order",
         ),
         (TABLE.drop(columns="day"), "(?s)yet now missing.*day"),
         (TABLE.assign(day=1.0), "column 'day' must have dates, it has numbers"),

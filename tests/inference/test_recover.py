@@ -72,9 +72,10 @@ def test_new_rows_have_their_own_data():
     marginal = bp.marginalize(bp.MeanField(), model)
     with pytest.raises(ValueError, match="f depends on size, unknown at X_new: give its values"):
         recover(marginal, X_new=NEW)
-    each = [recover(marginal, C[:1, :1], X_new=NEW, data={"size": np.full(3, size)}) for size in (1.0, 2.0)]
-    one, twice = (tree["posterior"]["mu_new"].values for tree in each)
+    each = [recover(marginal, C[:1, :1], X_new=NEW, data={"size": np.full(3, size)}) for size in (1.0, 2.0, 0.0)]
+    one, twice, nothing = (tree["posterior"]["mu_new"].values for tree in each)
     np.testing.assert_allclose(twice, 2.0 * one)
+    np.testing.assert_allclose(nothing, 0.0, atol=1e-12)
 
 
 def test_samples_without_the_hyperparameters_are_refused(marginal):

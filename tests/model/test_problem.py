@@ -29,8 +29,9 @@ def build():
 POINT = {"lengthscale": np.array([1.0, 2.0]), "C": 4.0}
 
 
-def test_covariance_mean_and_noise_at_a_point():
-    problem = read_model(clone_model(build()))
+@pytest.mark.parametrize("copy", [lambda m: m, clone_model])
+def test_covariance_mean_and_noise_at_a_point(copy):
+    problem = read_model(copy(build()))
     assert problem.hyperparameters == ("lengthscale", "C")
     K, mean, noise = problem.at(POINT)
     d = np.sqrt((((X[:, None] - X) / [1.0, 2.0]) ** 2).sum(-1))
