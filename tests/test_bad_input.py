@@ -21,6 +21,7 @@ import pytest
 import xarray as xr
 from scipy.sparse import csr_array
 from sklearn.linear_model import LinearRegression
+from sklearn.model_selection import RepeatedKFold
 
 import bsvr_pp as bp
 from bsvr_pp import approximations, classification, losses
@@ -1359,6 +1360,10 @@ PUBLIC = {
             cv=(1, 0, -1, 1.5, "must be an integer of at least 2, got"),
             alpha=(*NO_SHARE, STRICTLY),
             random_state=("a", "must be .*got 'a'"),
+        ),
+        (
+            lambda s: fitted(bp.ResidualIntervals, cv=RepeatedKFold(n_splits=2, n_repeats=2)),
+            "cv must test each row once, as KFold does, and some have several residuals: RepeatedKFold",
         ),
         (lambda s: fitted(bp.ResidualIntervals, cv=[]), "cv must test rows of the data, and tests none"),
         (lambda s: fitted(bp.ResidualIntervals, cv=None), "cv must be a number of folds, a splitter or .*got None"),

@@ -159,7 +159,8 @@ def integrated_evidence(
     Returns
     -------
     Evidence
-        As of `log_evidence`; ``converged`` is true if the k-hat of the weights is at most 0.7.
+        As of `log_evidence`; ``converged`` is true if the k-hat of the weights is at most 0.7, and the result has
+        converged.
 
     Raises
     ------
@@ -207,7 +208,8 @@ def integrated_evidence(
         else:
             evidence = evidence_at(problem, point, method.latent, rng).value
         weight[s] = evidence + float(prior(*values)) - proposal.logpdf(flat)
-    return Evidence(*importance_estimate(weight), pareto_weights(weight[np.isfinite(weight)])[1] <= GOOD_K)
+    reliable = pareto_weights(weight[np.isfinite(weight)])[1] <= GOOD_K
+    return Evidence(*importance_estimate(weight), bool(reliable and result.attrs.get("converged", True)))
 
 
 def has_draws(result: xr.DataTree, names: Collection[str]) -> bool:

@@ -14,7 +14,6 @@ from typing import NamedTuple, Self, cast
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
-from sklearn.model_selection import KFold
 
 from bsvr_pp.core.approximations import Mode, find_mode
 from bsvr_pp.core.arrays import Array, Mask, numbers, warn
@@ -482,7 +481,7 @@ def choose_scale(
     with threads_for(few), spec.local.threads():
         parts, sure = (_PARTS, _SURE_IN_BLOCKS) if few < n and spec.local.divides(n) else (1, _SURE)
         for part in range(parts):
-            some = rows.taken(np.isin(np.arange(n), np.random.default_rng(part).permutation(n)[:few]))
+            some = rows.taken(np.isin(np.arange(n), rows.mixed(part)[:few]))
             of_plain, own = rounds(some, UNSCALED)
             kept, plain = of_plain.explained(own)  # gross errors that the fit sets aside decide nothing
             if part == 0:
@@ -530,7 +529,7 @@ def _judged_by_left_out(
     The evidence of almost as many lengthscales as rows prefers some that predict nothing, and leaves no noise.
     """
     n = len(rows.y)
-    parts = [others for _, others in KFold(_FOLDS, shuffle=True, random_state=0).split(rows.y)]
+    parts = np.array_split(rows.mixed(0), _FOLDS)
 
     def judge(ard: bool, others: NDArray[np.intp]) -> Array:
         """Return loss, mean and deviation (3, m) of rows that the fit leaves out; widths are learned afterwards."""
@@ -590,7 +589,7 @@ def _covered(fit: RegressionFit, local: LocalBlocks) -> float:
     rows, n = fit.rows, len(fit.rows.y)
     if n < _CHECKED[0] or not rows.exact or isinstance(fit.method, Samples):
         return 1.0
-    some = np.random.default_rng(0).permutation(n)[: _CHECKED[1]]
+    some = rows.mixed(0)[: _CHECKED[1]]
     found, y = fit.predictive(rows.X[some], local), fit.units.location + fit.units.unit * rows.y[some]
     below = found.modelled.cdf(y)
     return float(np.average((below > 0.05) & (below < 0.95), weights=rows.weight[some]))

@@ -184,7 +184,10 @@ class ResidualIntervals(HoldsFit, CentralIntervals, MetaEstimatorMixin, Regresso
             return clone(regressor).fit(seen.take(used, axis=0), targets[used], **options)
 
         residuals = np.full(len(targets), np.nan)
-        for weight, tested in self._splits(inputs, targets, times if weighted else np.ones(times.size), rows):
+        folds = list(self._splits(inputs, targets, times if weighted else np.ones(times.size), rows))
+        if len(rows_tested := [row for _, tested in folds for row in tested]) > len(set(rows_tested)):
+            raise ValueError(f"cv must test each row once, as KFold does, and some have several residuals: {self.cv!r}")
+        for weight, tested in folds:
             if tested.size:  # not a fold of rows whose weight is 0
                 residuals[tested] = targets[tested] - fit(weight).predict(seen.take(tested, axis=0))
         used = (times > 0) & np.isfinite(residuals)
@@ -292,7 +295,8 @@ def _as_seen(regressor: BaseEstimator, X: ArrayLike, inputs: Array, columns: Col
     chooses = any(isinstance(each, ColumnTransformer) for each in regressor.get_params().values())
     if columns.encoding is None or not (columns.encoding.plain or chooses):
         return inputs
-    return pd.DataFrame(inputs, columns=columns.encoding.names) if (table := table_of(X)) is None else table
+    filled = pd.DataFrame(inputs, columns=columns.encoding.names)  # gaps of new rows have the median
+    return filled if not chooses or (table := table_of(X)) is None else table
 
 
 def _scale(residuals: Array, times: Array, family: str) -> float:

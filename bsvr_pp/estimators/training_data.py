@@ -74,6 +74,11 @@ class TrainingData:
         index = np.append(np.where(kept, np.cumsum(kept) - 1, -1), -1)
         return self._at(kept, place=index[self.place])
 
+    def mixed(self, seed: int) -> NDArray[np.intp]:
+        """Return the rows in a random order, which does not depend on theirs or on the sign of the targets."""
+        order = np.lexsort((*self.X.T, np.abs(self.y - np.median(self.y))))
+        return order[np.random.default_rng(seed).permutation(order.size)]
+
     def spread(self, values: Array) -> Array:
         """Divide a value of each of the m rows, on the last axis, among the given rows; 0 for rows left out."""
         return np.where(self.place < 0, 0.0, values[..., self.place] * self.share)

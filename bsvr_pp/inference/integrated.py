@@ -48,7 +48,9 @@ _LEAPS, _SIZE = 3, 0.7  # leapfrog steps of a move, and their first size,
 _ACCEPTED, _RATE = 0.7, 0.25  # adapted to this share of accepted moves, at this rate
 _LOST = 1000.0  # a move that loses as many nats is not accepted, and ends
 _STUCK = 0.1  # share of accepted moves below which the points do not follow the posterior
+_MIRRORED, _APART = 3.0, 4.0  # nats and standard deviations between the points and another mode of the same size
 _CUT = 0.1  # share of points without density above which the posterior ends at an edge, where its mode may be
+_ONE_SIGN = "give them priors of one sign, such as HalfNormal"  # the remedy
 BY_DRAWS = "sample the hyperparameters, with NUTS(latent=...)"  # the remedy then
 
 
@@ -131,6 +133,7 @@ class Integrated:
             ends = [each.points[0] for each in found], [initial_point(problem) for problem in problems]
             x, start = map(density.pack, ends)
             cloud = _cloud(density, x, start, all(each.converged for each in found), self, rng, progressbar)
+            cloud = cloud._replace(mirrored=_mirrored(density, cloud, density.signed))
             points = list(zip(*map(density.unpack, cloud.x), strict=True))
             return [self._averaged(cloud, *each) for each in zip(problems, points, found, strict=True)]
 
@@ -141,6 +144,8 @@ class Integrated:
         message, good = mode.message, cloud.k_hat <= GOOD_K or cloud.accepted >= _STUCK
         if cloud.lost > _CUT:
             good, message = False, f"{cloud.lost:.0%} of the points have no density, which ends at an edge: {BY_DRAWS}"
+        elif cloud.mirrored:
+            good, message = False, f"another sign of hyperparameters is as probable, and left out: {_ONE_SIGN}"
         elif not good:
             message = (
                 f"k-hat of the weights is {cloud.k_hat:.2f}, and only {cloud.accepted:.0%} of the moves are accepted: "
@@ -172,6 +177,7 @@ class _Cloud(NamedTuple):
     climb: Ascent | None  # to the mode, if it is far from the optimum
     lost: float  # share of points without density
     accepted: float = 1.0  # share of the moves
+    mirrored: bool = False  # whether there is another mode at other signs
 
     def thinned(self, kept: int) -> tuple[Rows, Array]:
         """Return at most ``kept`` points with weights: the last if all are equal, else drawn along a coordinate."""
@@ -259,6 +265,19 @@ def _normal(density: Evaluate, x: Array, size: float) -> tuple[Array, Array, flo
             x, value, gradient = x + share * step, reached, slope
             break
     return x, scale, value, float(np.abs(scale.T @ gradient).max())
+
+
+def _mirrored(density: Evaluate, cloud: _Cloud, signed: Array) -> bool:
+    """Whether the density is as large far from the points, with another sign of one or all of the ``signed`` values.
+
+    It is where only squares or products of these values count.
+    """
+    centre = cloud.weights @ cloud.x
+    apart = 2.0 * np.abs(centre) > _APART * np.sqrt(cloud.weights @ (cloud.x - centre) ** 2)
+    one = np.eye(centre.size, dtype=bool)[np.flatnonzero(signed & apart)]
+    changed = [*one, signed] if len(one) > 1 else one
+    level = density(centre)[0] - _MIRRORED if len(one) else 0.0
+    return any(density(np.where(each, -centre, centre))[0] > level for each in changed)
 
 
 def _side(drop: float) -> float:

@@ -18,15 +18,18 @@ from numpy.typing import ArrayLike, NDArray
 from pytensor.compile.sharedvalue import SharedVariable
 from pytensor.graph.basic import Variable
 from pytensor.graph.traversal import ancestors, toposort
+from pytensor.raise_op import CheckAndRaise
 from pytensor.scalar.basic import Clip
 from pytensor.tensor import TensorLike
 from pytensor.tensor.elemwise import DimShuffle
 from pytensor.tensor.subtensor import AdvancedSubtensor
 
-from bsvr_pp.core.arrays import Array, Tensor
+from bsvr_pp.core.arrays import Array, ModelError, Tensor
 from bsvr_pp.model.gaussian import INTERPRETED, replace_in, value_of
 from bsvr_pp.model.gp import Prior, localize
 from bsvr_pp.model.operation import CovarianceGraph
+
+_LATER = "inputs that were set later differ from a constant that was equal to them: call bp.marginalize with them"
 
 
 class Compiled:
@@ -112,6 +115,9 @@ class Columns:
                 continue
             flat = values.reshape(n, -1)
             found = tuple(range(d)) if leaf is self.X else None if named else _columns_of(flat, self.inputs)
+            if constant and found is not None and not isinstance(self.X, pt.Constant):
+                repeats = pt.eq(self.X[:, list(found)], flat).all()
+                self._parts[0] = CheckAndRaise(ModelError, _LATER)(self._parts[0], repeats)
             if found is not None and values.shape != self.inputs.shape:
                 self.same.update(k for k in found if np.ptp(self.inputs[:, k]) == 0.0)
             if found is None:

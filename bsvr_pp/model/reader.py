@@ -25,7 +25,7 @@ from pytensor.tensor.elemwise import DimShuffle, Elemwise
 from bsvr_pp.core.arrays import ModelError, NotRead, Tensor, check_spread
 from bsvr_pp.model.affine import Affine, RowValues, affine_of, has_gaussian_mean
 from bsvr_pp.model.compiled import Columns, chosen_rows, data_of, prior_at
-from bsvr_pp.model.gaussian import above, gaussian_variables, value_of
+from bsvr_pp.model.gaussian import above, gaussian_variables, shape_of, value_of
 from bsvr_pp.model.gp import Prior, localize, made_of, mark_variables, processes_of
 from bsvr_pp.model.problem import Problem
 from bsvr_pp.model.row_kinds import noise_in, with_known_targets
@@ -139,6 +139,8 @@ def _locate(
     observed = [graph for v in model.observed_RVs if v is not target for graph in v.owner.inputs]
     elsewhere = [*of_noise, *observed, *model.potentials]
     location, kept = chosen_rows(latent)  # as known targets have, and f at some of its inputs
+    if kept is not None and kept.size == shape_of(location)[0] and any(graph.ndim for graph in of_noise):
+        location, kept = latent, None  # another order of all rows, which data of the noise do not have
     composite, columns = affine_of(model, target, location, processes, elsewhere, kept)
     if kept is not None and not composite.rowwise:
         composite, columns = affine_of(model, target, latent, processes, elsewhere)

@@ -33,6 +33,7 @@ from bsvr_pp.core.losses import LOSSES
 from bsvr_pp.core.losses.noise import checked_ends
 from bsvr_pp.core.losses.registry import NOISES, Loss
 from bsvr_pp.model.distributions import NoiseRV, checked, distribution_class, noise_of, split_weight
+from bsvr_pp.model.gaussian import above, value_of
 from bsvr_pp.model.gp import copy_model, localize, made_of, remove_below, set_initial_values, share_data
 from bsvr_pp.model.operation import log_factor
 
@@ -204,9 +205,12 @@ def with_known_targets(model: pm.Model) -> pm.Model:
     """
     observed = {v.name for v in model.observed_RVs}
     missing = [v for v in model.free_RVs if any(v.name == missing_name(name) != name for name in observed)]
+    terms = [*model.basic_RVs, *model.potentials]  # what one of them depends on stays a variable like others
+    missing = [v for v in missing if not any(v in above([term]) for term in terms if term is not v)]
     if not missing:
         return model
-    known = made_of(model, "known targets", list(model.named_vars), lambda: _without(model, missing))
+    key = [*model.named_vars], [int(value_of(size)) for size in model.dim_lengths.values()]
+    known = made_of(model, "known targets", key, lambda: _without(model, missing))
     known._coords = dict(model._coords)
     return known
 

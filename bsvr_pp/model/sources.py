@@ -61,7 +61,7 @@ class Sources(NamedTuple):
         others = frozenset().union(*self.data) - self.data[chosen]
         if not_its_own := sorted({*others, self.number} & data.keys()):
             raise ValueError(f"data has {not_its_own[0]!r}, on which {target} does not depend: leave it out")
-        filled = {name: np.repeat(known[name][:1], n, axis=0) for name in others}
+        filled = {name: np.repeat(known[name][:1], n, axis=0) for name in others if name in known}  # X_new is given
         return {**filled, **data, self.number: np.full(n, chosen)}
 
 
@@ -266,8 +266,9 @@ class _Stack:
         replaced = {*latents, *(model[t.name] for t in self._targets)}
         changed = {*replaced, *named}
         others = [v for v in (*model.deterministics, *model.potentials) if v not in latents and above([v]) & changed]
-        if held := [v.name for v in model.basic_RVs if v not in replaced and above([v]) & {*named}]:
-            raise ModelError(f"{held[0]} depends on data of the rows, where f has several observed variables")
+        if held := [v.name for v in model.basic_RVs if v not in replaced and above([v]) & changed]:
+            what = "data of the rows" if above([model[held[0]]]) & {*named} else "f or the value of a target"
+            raise ModelError(f"{held[0]} depends on {what}, where f has several observed variables")
         fgraph, memo = copy_model(model, fgraph_from_model)
         remove_below(fgraph, [memo[v] for v in {*replaced, *others}])
         new = set_initial_values(model_from_fgraph(fgraph, mutate_fgraph=True), model)

@@ -73,6 +73,7 @@ def test_laplace_is_close_to_its_refits():
     assert np.median(np.abs(found - refits)) < 0.05
 
 
+@pytest.mark.slow
 def test_results_side_by_side(sinc_model, sinc_results):
     model, data = sinc_model
     elpd = {name: bp.loo(sinc_results[name], model=model) for name in ("Laplace", "mean field", "NUTS")}

@@ -124,6 +124,7 @@ def test_the_effect_on_one_row_is_a_prediction():
         np.testing.assert_allclose(found["sd"], sd, rtol=1e-3, atol=1e-6, err_msg=name)
 
 
+@pytest.mark.slow
 def test_pipelines_and_searches_end_in_an_estimator(of_arrays):
     centred = make_pipeline(StandardScaler(), "passthrough", clone(of_arrays)).fit(X, Y)
     found, scaler = bp.effect(centred, X, 0, values=5), centred[0]

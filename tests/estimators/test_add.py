@@ -30,7 +30,7 @@ def assert_solved(machine):
     assert machine.converged_ and fitted.weights.sum() == pytest.approx(1.0)
 
 
-@pytest.mark.slow_cases("{'kernel': 'main_effects'}")
+@pytest.mark.slow_cases("{'kernel': 'main_effects'}", "{'noise': 'gaussian'}")
 @pytest.mark.parametrize(
     "options",
     [
@@ -103,6 +103,7 @@ def pickle_of(machine):
     return bp.BayesianSVR.from_result(machine.result_)
 
 
+@pytest.mark.slow
 def test_intervals_take_intervals():
     X, y = data()
     ends = np.stack([y, np.where(np.arange(y.size) % 3 == 0, np.inf, y)], axis=1)

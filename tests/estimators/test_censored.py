@@ -72,6 +72,7 @@ def test_all_times_take_one_computation_of_f(svr, monkeypatch):
     np.testing.assert_array_equal(svr.predict_survival_function(new, [0.3])[:, 0], table["P(> 0.3)"])
 
 
+@pytest.mark.slow
 def test_a_far_end_says_nothing_and_gross_errors_are_set_aside(svr):
     """Before, ends at 1e6 decided the unit of the targets, and one error made all noise wide."""
     ends = np.where(np.isinf(ENDS), 1e6, ENDS)
@@ -96,6 +97,7 @@ def test_equal_ends_are_ordinary_targets():
     assert exact.score(X, LATENT) == pytest.approx(plain.score(X, LATENT), abs=1e-3)
 
 
+@pytest.mark.slow
 def test_log_targets_and_files(svr):
     observed = np.isfinite(ENDS[:, 1])
     survival = np.array(list(zip(observed, np.exp(ENDS[:, 0]), strict=True)), dtype=[("event", bool), ("time", float)])

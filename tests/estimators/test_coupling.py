@@ -84,6 +84,7 @@ def test_wine_is_told_apart_as_clearly_as_its_rows_left_out():
     np.testing.assert_array_equal(again.predict_proba(X[test]), svc.predict_proba(X[test]))
 
 
+@pytest.mark.slow
 def test_two_classes_that_a_line_separates():
     X, y = load_digits(return_X_y=True)
     chosen = np.random.default_rng(0).permutation(np.flatnonzero((y == 1) | (y == 7)))
@@ -99,6 +100,7 @@ def test_two_classes_that_a_line_separates():
     )
 
 
+@pytest.mark.slow_cases("options0")
 @pytest.mark.parametrize("options", [{"evidence": "naive", "steps": 2}, {"evidence": "conditional", "steps": 0}])
 def test_labels_that_are_normalised_together_are_not_sharpened(options):
     X = np.linspace(-2, 2, 24)[:, None]

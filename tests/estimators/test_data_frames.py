@@ -384,6 +384,7 @@ def check_random_table(data, *machines):
     return True
 
 
+@pytest.mark.slow
 @settings(max_examples=4, deadline=None, derandomize=True, suppress_health_check=list(HealthCheck))
 @given(data=st.data())
 def test_random_tables_are_fitted_or_refused_by_name(data):

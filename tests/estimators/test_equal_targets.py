@@ -150,6 +150,7 @@ def few(n=150, levels=(-0.6, 0.6)):
     return X[:, :3], np.digitize(X[:, 0] + X[:, 3], levels) - 1.0
 
 
+@pytest.mark.slow_cases("levels1-options1-soft_insensitive", "levels2-options2-soft_insensitive")
 @pytest.mark.parametrize(
     ("levels", "options", "noise"),
     [
@@ -171,6 +172,7 @@ def test_few_values_have_gaussian_noise_by_default_and_a_warning(levels, options
         np.testing.assert_allclose(bp.BayesianSVR.from_result(machine.result_).predict(X[:5]), machine.predict(X[:5]))
 
 
+@pytest.mark.slow
 def test_each_of_several_targets_chooses_its_noise_and_shared_ones_together():
     (X, y), fast = few(60), FAST | {"inference": "mean_field"}
     with pytest.warns(UserWarning, match="target 'y0': targets have 3 values"):

@@ -46,7 +46,7 @@ def counted(monkeypatch):
     return found
 
 
-@pytest.mark.slow_cases("function")
+@pytest.mark.slow_cases("function", "integrated")
 @pytest.mark.parametrize(
     "options",
     [{"kernel": "rbf"}, {"kernel": kernel}, {"kernel": "rbf", "blocks": 30}, {"inference": bp.Integrated()}],
@@ -93,6 +93,7 @@ def test_dense_or_blocks_is_decided_once():
     assert len(loaded.blocks_) == 1 and loaded.add(NEW, np.sin(NEW[:, 0])).blocks_.n == 62
 
 
+@pytest.mark.slow
 def test_neighbours_are_of_fits_in_blocks():
     X, y = wave()
     dense = bp.BayesianSVR(**FAST).fit(X, y)
@@ -129,6 +130,7 @@ def test_a_warning_that_is_an_error_leaves_the_fit():
     np.testing.assert_array_equal(svr.predict(NEW), expected)
 
 
+@pytest.mark.slow
 def test_a_result_has_the_options_of_its_fit():
     X, y = wave()
     svr = bp.BayesianSVR(kernel="rbf", **FAST).fit(X, y)
@@ -143,6 +145,7 @@ def test_a_result_has_the_options_of_its_fit():
     assert loaded.noise_scales is False  # an option of predictions
 
 
+@pytest.mark.slow
 def test_what_is_written_into_attributes_and_the_result_changes_no_prediction():
     X, y = wave()
     for made, targets, fast in ((bp.BayesianSVR, y, FAST), (bp.BayesianSVC, y > 0, {"random_state": 0})):

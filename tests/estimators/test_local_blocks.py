@@ -186,6 +186,7 @@ def test_a_weight_in_blocks_is_a_number_of_equal_rows(small):
     np.testing.assert_allclose(fit.fitted.posteriors[0].mean, means, atol=0.05)
 
 
+@pytest.mark.slow
 def test_rows_with_weights_are_added_to_blocks(small):
     X, y = wave(120)
     svr = bp.BayesianSVR(blocks=60, restarts=1, random_state=0).fit(X, y)

@@ -17,6 +17,7 @@ def covered(svr, y):
     return np.mean((low < y[30:]) & (y[30:] < high))
 
 
+@pytest.mark.slow_cases("all")
 @pytest.mark.parametrize("inputs", TARGETS)
 def test_rows_that_are_left_out_choose_lengthscales_and_widen_intervals(inputs, tmp_path):
     y = TARGETS[inputs]
@@ -37,6 +38,15 @@ def test_rows_that_are_left_out_choose_lengthscales_and_widen_intervals(inputs, 
     np.testing.assert_allclose(loaded.predict_interval(X[30:]), svr.predict_interval(X[30:]))
 
 
+def test_the_rows_that_are_left_out_do_not_depend_on_the_order_or_on_the_sign_of_the_targets():
+    inputs, y, order = X[:24, :8], TARGETS["all"][:24], np.random.default_rng(0).permutation(24)
+    low, high = bp.BayesianSVR(**FIXED).fit(inputs, y).predict_interval(X[:, :8]).T
+    for found, sign in ((inputs[order], y[order]), 1.0), ((inputs, -y), -1.0):
+        others = sign * bp.BayesianSVR(**FIXED).fit(*found).predict_interval(X[:, :8])
+        np.testing.assert_allclose(np.sort(others), np.column_stack([low, high]), atol=1e-3)
+
+
+@pytest.mark.slow_cases("32-8-0")
 @pytest.mark.parametrize(("rows", "columns", "equal"), [(32, 8, 0), (19, 8, 0), (24, 8, 12)])
 def test_more_rows_and_equal_targets_are_not_judged(rows, columns, equal):
     inputs, y = X[:rows, :columns], TARGETS["all"][:rows].copy()

@@ -96,6 +96,7 @@ def test_all_predictions_agree_with_the_mean(held, free):
     assert (deviation > 0).all()
 
 
+@pytest.mark.slow
 def test_a_saved_fit_predicts_and_grows_as_before(held, tmp_path):
     held.save(tmp_path / "svr.nc")
     for again in (bp.BayesianSVR.load(tmp_path / "svr.nc"), pickle.loads(pickle.dumps(held))):

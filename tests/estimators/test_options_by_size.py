@@ -263,6 +263,10 @@ def check(option, size, n, path):
 
 
 @pytest.mark.slow_cases(
+    "integrated-dense",
+    "skewed_targets-blocks",
+    "skewed_targets-folder",
+    "add-dense",
     "censored-folder",
     "effect-folder",
     "noise_scales-folder",

@@ -50,6 +50,7 @@ def test_many_few_and_no_scale():
     assert found(y, unit=0.0) == []
 
 
+@pytest.mark.slow_cases("rows1-100.0")
 @pytest.mark.parametrize(("rows", "size"), [([33], 1e6), ([5, 21, 38, 52, 70], 1e2)])
 def test_gross_errors_change_neither_function_nor_noise(rows, size):
     y = targets()
@@ -88,7 +89,7 @@ NOISES = {
 }
 
 
-@pytest.mark.slow_cases("student", "laplace")
+@pytest.mark.slow_cases("student", "laplace", "skewed")
 @pytest.mark.parametrize("noise", NOISES)
 def test_long_tails_are_noise(noise, recwarn):
     """At most one row in a hundred is set aside, also of a fit with noise scales, from 200 rows on."""
@@ -101,6 +102,7 @@ def test_long_tails_are_noise(noise, recwarn):
     assert sum(lost) <= 0.01 * 520
 
 
+@pytest.mark.slow_cases("-50.0")
 @pytest.mark.parametrize("moved", [0.0, -50.0])
 def test_large_positive_targets_that_are_set_aside_may_need_logarithms(moved):
     rng = np.random.default_rng(0)
@@ -122,6 +124,7 @@ def test_a_narrow_peak_is_kept(height):
     assert bp.BayesianSVR(**FAST).fit(LINE, y).outliers_.size == 0
 
 
+@pytest.mark.slow
 def test_a_step_without_noise_is_kept():
     assert bp.BayesianSVR(**FAST).fit(LINE, (LINE[:, 0] > 0.01).astype(float)).outliers_.size == 0
 
@@ -208,6 +211,7 @@ def test_many_wrong_targets_are_found_and_count_for_the_noise(share):
     assert np.mean((low <= y) & (y <= high)) == pytest.approx(0.5, abs=0.1)
 
 
+@pytest.mark.slow
 def test_the_log_density_of_a_row_that_is_left_out_is_that_of_its_prediction():
     X, y, _ = contaminated(1, 0.2)
     with pytest.warns(UserWarning, match="far wider noise"):
@@ -228,6 +232,7 @@ def test_equal_targets_and_quantiles_lose_no_row():
     assert bp.BayesianSVR(**FAST).fit(X, equal).outliers_.size == 0
 
 
+@pytest.mark.slow_cases("220-auto")
 @pytest.mark.parametrize(("n", "blocks"), [(220, "auto"), pytest.param(600, 150, marks=pytest.mark.slow)])
 def test_errors_on_one_side_do_not_move_predictions(n, blocks):
     rng = np.random.default_rng(0)

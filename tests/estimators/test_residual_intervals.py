@@ -142,6 +142,13 @@ def test_a_regressor_that_chooses_columns_by_name_is_given_the_table():
     np.testing.assert_allclose(found.predict(X[["a", "b"]]), X["a"])
 
 
+def test_gaps_of_new_rows_are_filled_as_the_warning_says():
+    X = pd.DataFrame(data(60)[0], columns=["a", "b"])
+    found = bp.ResidualIntervals(LinearRegression(), random_state=0).fit(X, X["a"])
+    with pytest.warns(UserWarning, match="column 'a' has 1 gaps.* filled with the median"):
+        assert found.predict(X[:1].assign(a=np.nan)) == pytest.approx(X["a"].median())
+
+
 @pytest.mark.skipif(
     not (Path(os.environ.get("BSVR_PP_DATA", "../shared/data")) / "auto_mpg.csv").exists(),
     reason="the papers' data are not at hand (BSVR_PP_DATA)",

@@ -95,6 +95,7 @@ def test_what_is_shared_counts_once(svr, density):
     np.testing.assert_allclose(gradient[2:], [slope[name] for name in NOISE] * 2, rtol=1e-9)
 
 
+@pytest.mark.slow
 @pytest.mark.filterwarnings("error:y has two columns")  # they are no ends
 def test_equal_targets_are_two_measurements_of_one_kernel():
     """They have the optimum of one target with half of the log priors of the kernel."""

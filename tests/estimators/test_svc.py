@@ -25,7 +25,7 @@ def data(n=60, seed=0):
     return X, y
 
 
-@pytest.mark.slow_cases("map-conditional")
+@pytest.mark.slow_cases("map-conditional", "average-pointwise")
 @pytest.mark.parametrize(("probability", "evidence"), [("average", "pointwise"), ("map", "conditional")])
 def test_labels_are_the_most_probable_ones(probability, evidence):
     X, y = data()
@@ -120,6 +120,7 @@ def test_a_saved_classifier_is_the_same(tmp_path, classes):
     np.testing.assert_equal(again.log_evidence_, machine.log_evidence_)
 
 
+@pytest.mark.slow
 def test_its_machine_is_that_of_scikit_learn_with_the_same_kernel():
     """With a flat offset: both leave it unpenalised."""
     X, y = data(50)
@@ -173,6 +174,7 @@ def test_many_rows_are_fitted_in_blocks():
     assert machine.dual_coef_.shape == (300,) and machine.n_support_.sum() == machine.support_.size
 
 
+@pytest.mark.slow
 def test_classes_in_threads_are_those_of_one():
     """From the fourth on, which start at the median of the first three."""
     rng = np.random.default_rng(0)
@@ -240,7 +242,7 @@ def test_large_weights_take_no_more_evaluations_and_time():
     assert seconds[1e4] < 10 * seconds[1.0] + 1.0
 
 
-@pytest.mark.slow_cases("400-shares0")
+@pytest.mark.slow_cases("400-shares0", "1900-shares1")
 @pytest.mark.parametrize(("n", "shares"), [(400, (0.2, 0.8)), (1900, (0.1, 0.5, 0.8))])
 def test_repeated_inputs_have_the_shares_of_their_labels(n, shares):
     """Equal rows with one label are one row: its label is not left out with all its copies, nor explained by jitter."""

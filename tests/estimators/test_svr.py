@@ -86,6 +86,7 @@ def test_units_do_not_matter(inference):
     assert pytest.approx(1e4 * other.C_, rel=1e-4) == one.C_
 
 
+@pytest.mark.slow_cases("mean_field-absolute", "laplace-huber", "mean_field-pinball")
 @pytest.mark.parametrize(
     ("inference", "noise"),
     [*(("mean_field", noise) for noise in ("soft_insensitive", "absolute", "pinball")), ("laplace", "huber")],
@@ -235,7 +236,7 @@ def test_a_function_that_oscillates_often_is_found(n, periods):
     assert np.mean((svc.predict(new) == "up") == (np.sin(2.0 * np.pi * new[:, 0]) > 0.0)) > 0.85
 
 
-@pytest.mark.slow_cases("300-5-25-False", "150-2-10-False", "100-5-4-False", "150-5-10-False")
+@pytest.mark.slow_cases("300-5-25-False", "150-2-10-False", "100-5-4-False", "150-5-10-False", "150-2-10-True")
 @pytest.mark.parametrize(
     ("n", "d", "periods", "words"),
     [(100, 5, 4, False), (150, 5, 10, False), (300, 5, 25, False), (150, 2, 10, False), (150, 2, 10, True)],

@@ -80,6 +80,7 @@ def test_skewed_targets_are_on_the_scale_with_more_evidence(fitted):
     assert 0.84 < np.mean((low < y) & (y < high)) < 0.96
 
 
+@pytest.mark.slow
 def test_mirrored_targets_have_mirrored_predictions(fitted):
     mirrored = clone(fitted).fit(X, 5.0 - SKEWED)
     np.testing.assert_allclose(mirrored.predict(X), 5.0 - fitted.predict(X), rtol=1e-5, atol=1e-5)
@@ -95,6 +96,7 @@ def test_other_targets_are_as_given(y):
     assert bp.BayesianSVR(**FAST).fit(X, y).target_scale_.size == 0
 
 
+@pytest.mark.slow_cases("50")
 @pytest.mark.parametrize("blocks", [None, 50])
 def test_even_noise_of_a_skewed_function_is_as_given(blocks):
     y = np.exp(X[:, 0]) + 0.5 * np.random.default_rng(1).normal(size=120)
@@ -103,6 +105,7 @@ def test_even_noise_of_a_skewed_function_is_as_given(blocks):
     assert svr.fit(X, y).target_scale_.size == 0
 
 
+@pytest.mark.slow_cases("targets1--10000.0")
 @pytest.mark.parametrize(("targets", "error"), [(np.exp(X[:, 0]) + 0.1 * ROOTS, 1e4), (SKEWED, -1e4)])
 def test_a_gross_error_decides_no_scale(targets, error):
     """One far above invites a root of even noise, and one far below is not the end of the others."""
@@ -122,6 +125,7 @@ def skewed(n):
     ) ** 2
 
 
+@pytest.mark.slow
 def test_frequent_wrong_targets_move_no_means():
     """They are noise of a far wider scale, whose mean on the scale of roots is large."""
     inputs, y = skewed(240)
@@ -135,6 +139,7 @@ def test_frequent_wrong_targets_move_no_means():
     assert np.abs(found - right).mean() < 2.0
 
 
+@pytest.mark.slow
 def test_an_error_that_the_fit_keeps_is_an_end():
     inputs, y = skewed(420)
     y[7] = -3000.0
@@ -167,6 +172,7 @@ def test_all_predictions_are_in_the_unit_of_the_targets(fitted):
     assert np.ptp(table["mean"]) > 8.0  # 12 sin(2x) around the mean; on the scale of roots less
 
 
+@pytest.mark.slow
 def test_a_saved_fit_and_added_rows_are_on_its_scale(fitted):
     again = bp.BayesianSVR.from_result(fitted.result_)
     np.testing.assert_allclose(again.predict(X[:5]), fitted.predict(X[:5]), rtol=1e-9)
@@ -175,6 +181,7 @@ def test_a_saved_fit_and_added_rows_are_on_its_scale(fitted):
     assert grown.target_scale_.tolist() == fitted.target_scale_.tolist()
 
 
+@pytest.mark.slow
 def test_weights_are_copies():
     weighted = bp.BayesianSVR(**FAST).fit(X, SKEWED, sample_weight=np.full(120, 2.0))
     twice = bp.BayesianSVR(**FAST).fit(np.vstack([X, X]), np.concatenate([SKEWED, SKEWED]))

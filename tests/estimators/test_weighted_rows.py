@@ -69,6 +69,7 @@ def test_whole_weights_are_repeated_rows_in_any_order(name):
         assert (one.dual_coef_[weight == 0] == 0).all()
 
 
+@pytest.mark.slow
 def test_the_support_vector_machine_inside_is_described():
     X, y, weight, _ = data()
     machine = fitted(lambda: bp.BayesianSVR(kernel="rbf", random_state=0), X, y, weight)
@@ -102,6 +103,7 @@ def test_weights_of_labels_are_repeated_rows(options):
     assert (np.abs(one.dual_coef_) <= one.C_ * weight * (1 + 1e-9)).all()
 
 
+@pytest.mark.slow
 def test_class_weights_multiply_sample_weights():
     X, y, weight, _ = data()
     labels = np.where(y > 0.3, "b", "a")
@@ -201,7 +203,7 @@ def test_distributions_of_residuals_depend_on_the_shares_of_the_weights(scale):
         np.testing.assert_allclose(one.predict_interval(X), other.predict_interval(X), rtol=1e-7)
 
 
-@pytest.mark.slow_cases("BayesianSVR")
+@pytest.mark.slow_cases("BayesianSVR", "BayesianSVC")
 @pytest.mark.parametrize("make", [bp.BayesianSVR, bp.LSSVR, bp.ResidualIntervals, bp.BayesianSVC])
 def test_a_small_sum_of_the_weights_is_named_in_one_warning(make):
     X, y, _, _ = data()

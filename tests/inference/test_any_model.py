@@ -172,6 +172,7 @@ def test_readers_of_results_refuse_with_the_reason(call: Any):
         call(result, made)
 
 
+@pytest.mark.slow
 def test_labels_are_sampled_by_their_naive_evidence_on_request_alone():
     def build() -> None:
         bp.SVMLabel("y", f=pt.exp(gp()), C=pm.HalfNormal("C"), observed=np.where(Y > 0, 1.0, -1.0))

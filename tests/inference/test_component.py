@@ -38,6 +38,7 @@ def result(model):
     return bp.fit(bp.MeanField(), model, hyperparameters=AT, random_seed=0, progressbar=False)
 
 
+@pytest.mark.slow
 def test_one_block_is_the_dense_model_bit_for_bit():
     one = make(bp.local_blocks(X, rows=60))
     assert not read_model(one).blocks.several

@@ -49,6 +49,7 @@ def test_shares_are_of_the_values_of_the_rows(fitted, feature, error):
     assert np.ptp(shares) < 1e-9
 
 
+@pytest.mark.slow
 def test_two_inputs_of_two_have_the_whole_variance():
     """Their effect at a row is f, also where f has waves between the ten values that are shown."""
     two, at = X[:20, [0, 2]], AT | {"inverse_lengthscale": [2.0, 0.3]}

@@ -48,6 +48,7 @@ def test_map_is_the_mode_without_error_bars(sinc_results):
     np.testing.assert_allclose(result["latent_posterior"]["mean"], same, atol=1e-8)
 
 
+@pytest.mark.slow_cases("1-1")
 @pytest.mark.parametrize(("processors", "side_by_side"), [(1, 1), (2, 2), (16, 3)])
 def test_chains_take_every_processor(sinc_model, monkeypatch, processors, side_by_side):
     """PyMC by itself takes half of them, as if the others were hardware threads."""

@@ -159,7 +159,7 @@ def evidences(model, points):
     return np.array([mean_field(K, problem.targets, noise, mean=mean).log_evidence for K, mean, noise in at])
 
 
-@pytest.mark.slow_cases("LogNormal-True")
+@pytest.mark.slow_cases("LogNormal-True", "HalfNormal-False")
 @pytest.mark.parametrize(("scale", "maximum"), [(pm.HalfNormal, False), (pm.LogNormal, True)])
 def test_a_narrow_prior_has_no_maximum_unless_its_scale_keeps_away_from_zero(scale, maximum):
     def funnel(centred=True):
@@ -174,6 +174,7 @@ def test_a_narrow_prior_has_no_maximum_unless_its_scale_keeps_away_from_zero(sca
         assert bp.fit(bp.Integrated(points=25), model, random_seed=0, draws=9).attrs["converged"] == 1
 
 
+@pytest.mark.slow
 def test_a_prior_that_is_infinite_at_zero_has_no_optimum_and_is_integrated_out():
     model = few(lambda: pm.Gamma("a", 0.5, 0.5) ** 2 * pm.gp.cov.ExpQuad(1, ls=1.0))
     with pytest.warns(
@@ -194,6 +195,7 @@ def test_a_prior_that_is_infinite_at_zero_has_no_optimum_and_is_integrated_out()
     assert found["posterior"]["a"].values.mean() == pytest.approx(mean, abs=0.15)
 
 
+@pytest.mark.slow
 def test_a_scale_of_another_hyperparameter_is_integrated_out():
     def prior():
         return pm.gp.cov.ExpQuad(1, ls=pm.LogNormal("ls", pm.HalfNormal("tau", 1.0), 0.3))
@@ -209,6 +211,7 @@ def test_a_scale_of_another_hyperparameter_is_integrated_out():
     assert found["posterior"]["tau"].values.mean() == pytest.approx(mean, abs=0.25)  # .30 below, before
 
 
+@pytest.mark.slow
 def test_the_unit_of_a_hyperparameter_does_not_matter():
     def model(unit):
         u = pm.Normal("u", 2.0 * unit, unit)
@@ -244,6 +247,7 @@ def ordered():
     return pm.HalfNormal("a", shape=2, transform=pm.distributions.transforms.ordered, initval=[1.0, 2.0])[0]
 
 
+@pytest.mark.slow_cases("ordered")
 @pytest.mark.parametrize("scale", [lambda: pm.HalfFlat("a"), ordered])
 def test_an_evidence_over_a_flat_prior_is_known_up_to_a_constant(scale):
     model = few(lambda: scale() * pm.gp.cov.ExpQuad(1, ls=1.0))
@@ -259,6 +263,7 @@ def level(make_scale) -> pm.Model:
     return model
 
 
+@pytest.mark.slow
 def test_an_initial_value_on_a_bound_is_no_start():
     prior = stats.gamma(2.0)  # its mean is the upper bound
     model = level(lambda: pm.Truncated("t", pm.Gamma.dist(2.0, 1.0), lower=0.5, upper=2.0))
@@ -282,6 +287,18 @@ def test_a_potential_that_cuts_the_density_is_reported():
     assert not result.attrs["converged"]
 
 
+def test_a_mode_of_another_sign_is_reported():
+    """Only the square of h counts, and half of the evidence is that of its other sign."""
+    with pm.Model() as model:
+        f = bp.GP(cov_func=pm.Normal("h", 0.0, 1.0) ** 2 * pm.gp.cov.ExpQuad(1, ls=1.0)).prior("f", X=X)
+        pm.Normal("y", f, 0.2, observed=Y)
+    with pytest.warns(bp.ConvergenceWarning, match="another sign of hyperparameters is as probable, and left out"):
+        result = bp.fit(bp.Integrated(points=25), model, random_seed=0, progressbar=False, draws=9)
+    assert not result.attrs["converged"]
+    assert not bp.integrated_evidence(result, model=model, draws=25, random_seed=0).converged
+
+
+@pytest.mark.slow
 def test_points_that_do_not_move_are_reported_and_the_default_stays_at_the_optimum(monkeypatch):
     cloud = integrated._cloud
     monkeypatch.setattr(integrated, "_cloud", lambda *given: cloud(*given)._replace(k_hat=2.0, accepted=0.0))

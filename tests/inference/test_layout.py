@@ -74,6 +74,7 @@ def test_every_group_has_the_names_of_the_model(kind):
         assert latent_draws(tree).shape[1] == N
 
 
+@pytest.mark.slow
 def test_a_result_with_names_is_used_and_saved(tmp_path):
     model = build()
     result = bp.fit(bp.MeanField(), model, hyperparameters=AT, random_seed=0, progressbar=False)

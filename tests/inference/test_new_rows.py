@@ -240,6 +240,7 @@ def test_outputs_in_one_process_have_their_own_noise():
     np.testing.assert_allclose(seen["y_variance"] - seen["f_variance"], [0.01, 0.16, 0.16], rtol=1e-8)
 
 
+@pytest.mark.slow_cases("data")
 @pytest.mark.parametrize("name", ["data", "constant", "groups", "noise"])
 def test_whole_numbers_of_the_model_are_not_truncated_at_new_rows(name):
     """Years between those of the model are inputs like others; a place of a vector and whole data are refused."""

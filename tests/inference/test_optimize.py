@@ -20,6 +20,7 @@ def run(model, method=None, fixed=None, objective="posterior", restarts=2):
     return maximize(problem, method or bp.MeanField(), problem.checked(fixed), options, np.random.default_rng(0))
 
 
+@pytest.mark.slow_cases("posterior")
 @pytest.mark.parametrize("objective", ["posterior", pytest.param("evidence", marks=pytest.mark.slow)])
 def test_optimum_beats_its_neighbours(sinc_model, objective, monkeypatch, exactly):
     _, data = sinc_model
@@ -75,7 +76,7 @@ def test_improper_priors_start_from_the_data():
     assert len({(float(start["C"]), float(start["lengthscale"])) for start in chosen}) == 7
 
 
-@pytest.mark.slow_cases("main_effects", "labels")
+@pytest.mark.slow_cases("main_effects", "labels", "rational_quadratic")
 @pytest.mark.parametrize("kind", ["rational_quadratic", "main_effects", "labels"])
 def test_the_optimum_does_not_depend_on_the_units_of_inputs(kind):
     rng = np.random.default_rng(0)
@@ -237,7 +238,7 @@ def test_half_of_very_many_rows_are_searched_first(monkeypatch):
     assert found.n_evaluations in (28, 35)  # from the other or the better start, which has one more search
 
 
-@pytest.mark.slow_cases("15")
+@pytest.mark.slow_cases("15", "None")
 @pytest.mark.parametrize("blocks", [None, 15])
 def test_the_optimum_does_not_depend_on_the_seed(monkeypatch, blocks):
     """A part of the rows, or of the blocks, chooses between starts, and is the same one for each seed."""
@@ -265,6 +266,7 @@ def test_some_rows_have_their_neighbours_beside_them():
     assert sum(beside) >= 9  # the last one may be alone
 
 
+@pytest.mark.slow
 def test_starts_and_chosen_rows_do_not_depend_on_the_order_of_rows():
     """Several rows have the same inputs, and so several nearest rows."""
     rng = np.random.default_rng(0)

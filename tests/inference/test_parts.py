@@ -161,6 +161,7 @@ def test_draws_are_predicted_by_component(drawn, fitted):
         np.testing.assert_allclose(seen["f_variance"], there["f_variance"], rtol=0.3, atol=1e-3)
 
 
+@pytest.mark.slow
 def test_effects_and_their_scale_are_found_together():
     """Where the coefficients are optimised with their scale, the density has no maximum."""
     model = build("soft")

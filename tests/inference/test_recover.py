@@ -64,6 +64,7 @@ def test_draws_have_the_moments_of_the_posterior(marginal):
         np.testing.assert_allclose(draws.var(axis=0) / variance, 1.0, atol=0.4)
 
 
+@pytest.mark.slow
 def test_new_rows_have_their_own_data():
     """The draws are those of the location."""
     with pm.Model() as model:

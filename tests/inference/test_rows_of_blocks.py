@@ -49,6 +49,7 @@ def model(kind, rows, blocks=None, ls=0.7):
 
 
 @pytest.mark.slow_cases(
+    "method0-classes",
     "method1-weighted",
     *(f"method{i}-{kind}" for i in (0, 1) for kind in ("intervals", "censored", "noisy")),
     *("method1-classes", "method0-weighted"),
@@ -75,7 +76,7 @@ def searched(kind, rows, blocks=None):
     return model(kind, rows, blocks, lambda: pm.InverseGamma("ls", 3, 3))
 
 
-@pytest.mark.slow_cases("classes", "noisy", "intervals", "censored")
+@pytest.mark.slow_cases("classes", "noisy", "intervals", "censored", "weighted")
 @pytest.mark.parametrize("kind", [weighted, noisy, intervals, censored, classes])
 def test_the_search_climbs_the_sum_of_the_evidences(kind):
     """Truth: the evidence of a dense model of the rows of each block, and differences."""

@@ -328,7 +328,15 @@ def check(model: pm.Model, expected: Exact, at: dict[str, Any] = AT) -> Any:
     return result
 
 
-@pytest.mark.slow_cases("f and a line", "three levels", "joined processes", "varying coefficients", "basis")
+@pytest.mark.slow_cases(
+    "f and a line",
+    "three levels",
+    "joined processes",
+    "varying coefficients",
+    "basis",
+    "exp(b)",
+    "mean function with coefficients, f[idx]",
+)
 @pytest.mark.slow_cases("an array with a mean")
 @pytest.mark.parametrize("name", mostly_slow(CASES))
 def test_evidence_variables_and_new_rows_are_exact(name):

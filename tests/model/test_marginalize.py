@@ -165,6 +165,21 @@ def test_data_that_change_the_structure_are_refused_where_the_density_is_compute
             density({"s_log__": 0.0})
 
 
+def test_a_constant_that_was_equal_to_the_inputs_does_not_follow_later_ones():
+    x = np.abs(DATA.X) + 0.1
+    with pm.Model() as model:
+        f = bp.GP(cov_func=pm.gp.cov.ExpQuad(1, ls=1.0)).prior("f", X=pm.Data("x", x))
+        pm.Normal("y", f, pm.HalfNormal("s") * x[:, 0], observed=DATA.y)
+    marginal = bp.marginalize(bp.Laplace(), model)
+    density = marginal.compile_logp(mode="FAST_COMPILE")
+    K = np.exp(-0.5 * (x - x.T) ** 2) + 1e-6 * np.eye(15)
+    evidence = multivariate_normal(cov=K + np.diag(x[:, 0] ** 2)).logpdf(DATA.y)
+    assert density({"s_log__": 0.0}) == pytest.approx(evidence + halfnorm.logpdf(1.0), abs=1e-9)
+    pm.set_data({"x": 2.0 * x}, model=marginal)
+    with pytest.raises(ValueError, match="inputs that were set later differ from a constant"):
+        density({"s_log__": 0.0})
+
+
 @pytest.mark.parametrize("copy", [clone_model, lambda m: pm.do(m, {"C": 5.0})], ids=["clone", "do"])
 def test_copies_work(copy):
     marginal = copy(bp.marginalize(bp.MeanField(), build()))

@@ -95,6 +95,7 @@ def test_the_model_is_that_of_the_known_rows(kind):
         np.testing.assert_allclose(moments["y_unobserved"][1] ** 2, seen["y_variance"], rtol=1e-4)
 
 
+@pytest.mark.slow
 def test_one_process_alone_is_known_at_all_rows():
     model = build("soft", plain=True)
     result, expected = fit(bp.MeanField(), model), fit(bp.MeanField(), build("soft", KNOWN, plain=True))
@@ -166,6 +167,48 @@ def test_constant_places_of_f_have_new_rows():
     np.testing.assert_allclose(
         bp.predict(result, X, model=model)["f_mean"], result["moments"]["f"].sel(moment="mean"), atol=1e-4
     )
+
+
+def test_data_of_the_noise_have_the_order_of_the_targets_where_all_rows_are_in_another_order():
+    order = np.array([7, 0, 3, 5, 2, 8, 1, 4, 6])
+    model = process_model(lambda name, f: pm.Normal(name, f[order], pm.Data("sd", SIGMA), observed=Y), X, ls=0.5)
+    K = np.exp(-2.0 * (X - X.T) ** 2) + 1e-6 * np.eye(N)
+    expected = multivariate_normal(cov=K[np.ix_(order, order)] + np.diag(SIGMA**2)).logpdf(Y)
+    result = bp.fit(bp.MeanField(), model, progressbar=False)
+    assert result.attrs["log_evidence"] == pytest.approx(expected, abs=1e-6)
+
+
+def test_terms_of_missing_values_are_in_the_density_or_refused():
+    """A covariate with a gap is a Gaussian variable; what depends on a missing target is not left out."""
+    with_gap = np.ma.masked_array([0.5, 0.0], mask=[False, True])
+    with pm.Model() as model, warnings.catch_warnings(action="ignore"):
+        f = bp.GP(cov_func=pm.gp.cov.ExpQuad(1, ls=1.0)).prior("f", X=X[:2])
+        x = pm.Normal("x", 0.0, 2.0, observed=with_gap)
+        pm.Normal("y", f + x, 0.3, observed=Y[:2])
+    found = bp.fit(bp.MeanField(), model, progressbar=False).attrs["log_evidence"]
+    K = np.exp(-0.5 * (X[:2] - X[:2].T) ** 2) + 1e-6 * np.eye(2) + np.diag([0.09, 4.09])
+    assert found == pytest.approx(multivariate_normal(mean=[0.5, 0.0], cov=K).logpdf(Y[:2]), abs=1e-6)
+    with pm.Model() as model, warnings.catch_warnings(action="ignore"):
+        f = bp.GP(cov_func=pm.gp.cov.ExpQuad(1, ls=1.0)).prior("f", X=X[:2])
+        y = pm.Normal("y", f, 0.3, observed=with_gap)
+        pm.Potential("sum", pm.logp(pm.Normal.dist(y.sum(), 0.1), 5.0))
+    with pytest.raises(ValueError, match="the variable y_unobserved depends on the latent function"):
+        bp.fit(bp.MeanField(), model, progressbar=False)
+
+
+def test_a_dimension_that_grows_later_grows_without_the_missing_targets():
+    def model(count):
+        with pm.Model(coords={"group": range(count)}) as made, warnings.catch_warnings(action="ignore"):
+            pm.Data("size", np.zeros(count), dims="group")
+            u = pm.ZeroSumNormal("u", 1.0, dims="group")
+            pm.Normal("y", u[pm.Data("g", GROUP)], 0.3, observed=np.ma.masked_array(Y, mask=MISSING))
+        return made
+
+    grown = model(3)
+    bp.fit(bp.MeanField(), grown, progressbar=False)
+    pm.set_data({"size": np.zeros(6)}, model=grown, coords={"group": range(6)})
+    found, expected = (bp.fit(bp.MeanField(), each, progressbar=False) for each in (grown, model(6)))
+    assert found.attrs["log_evidence"] == pytest.approx(expected.attrs["log_evidence"], abs=1e-9)
 
 
 def test_places_from_the_end_may_repeat_a_row():

@@ -173,6 +173,7 @@ def test_marginal_model_has_the_joint_density():
         bp.calibrate(bp.NUTS(), model_of(make))
 
 
+@pytest.mark.slow
 def test_rows_with_another_target_or_none_beside_missing_ones_and_inputs_as_columns():
     missing = [2, FIRST]  # of which the first has the other target
 
@@ -323,6 +324,15 @@ REFUSED = {
         )
         for name in ("white", "jitter")
     },
+    "a sum of targets": (
+        lambda: (
+            f := process(),
+            y := pm.Normal("y", f, 1.0, observed=Y),
+            pm.Normal("z", f, 1.0, observed=Y),
+            pm.Normal("sum", y.sum(), pm.HalfNormal("s"), observed=9.0),
+        ),
+        "sum depends on f or the value of a target, where f has several observed variables",
+    ),
     "a potential": (
         parts(lambda f: (pm.Normal("z", f, 1.0, observed=Y), pm.Potential("p", -(f**2).sum()))),
         "the potential p depends on the latent function f",

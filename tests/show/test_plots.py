@@ -218,6 +218,7 @@ def test_two_columns(svr):
     assert [container.get_label() for container in of_both.containers] == ["False", "True"]
 
 
+@pytest.mark.slow
 def test_a_column_of_one_value_or_of_words_has_curves_and_no_formula():
     table = TABLE[["rooms", "garden"]].assign(**{r"$\frac$": RNG.normal(size=N)})
     table["garden"] = table["garden"].map({True: "_$^$", False: "no"})

@@ -45,6 +45,10 @@ READ = {
     "semicolons": (FRAME.to_csv(index=False, sep=";"), [SEMICOLONS]),
     "semicolons and decimal commas": (FRAME.to_csv(index=False, sep=";", decimal=","), [SEMICOLONS, COMMAS]),
     "all of it": ("\ufeff" + FRAME.to_csv(sep=";", decimal=","), [SEMICOLONS, LABELS, COMMAS]),
+    "exponents after decimal commas": (
+        FRAME.map("{:.17e}".format).to_csv(index=False, sep=";").replace(".", ","),
+        [SEMICOLONS, COMMAS],
+    ),
     "quoted decimal commas": (FRAME.to_csv(index=False, decimal=",", quoting=1), [COMMAS]),
     "tabs": (FRAME.to_csv(index=False, sep="\t"), ["the columns are separated by tabs"]),
     "bars": (FRAME.to_csv(index=False, sep="|"), ["the columns are separated by vertical bars"]),

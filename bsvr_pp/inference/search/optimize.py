@@ -329,6 +329,12 @@ class SearchObjective:
         """Return which free unconstrained values (k,) belong to hyperparameters of these names."""
         return self._flat([np.full(value.shape, name in names) for name, value in self._all_values.items()]).data > 0
 
+    @property
+    def signed(self) -> NDArray[np.bool_]:
+        """Which free unconstrained values (k,) have both signs, as those of hyperparameters without a transform."""
+        model = self._problem.model
+        return self.are_of([v.name for v in model.free_RVs if model.rvs_to_transforms[v] is None])
+
     def climb(self, start: Point, **options: Any) -> Optimum:
         """Maximise from a start, to the tolerance of the method, which grows with many rows; options of `ascend`."""
         n = self._problem.targets.size
@@ -448,6 +454,14 @@ class SharedObjective:
     def unpack(self, x: Array) -> list[Point]:
         """Return the point of each problem."""
         return [each.unpack(x[place]) for each, place in zip(self._each, self._places, strict=True)]
+
+    @property
+    def signed(self) -> NDArray[np.bool_]:
+        """Which values of x (k,) have both signs, as those of hyperparameters without a transform."""
+        signs = np.empty(self._size, dtype=bool)
+        for place, each in zip(self._places, self._each, strict=True):
+            signs[place] = each.signed
+        return signs
 
     def highest(self) -> Array:
         """Return upper limits (k,) of x for the noise, as in `SearchObjective.highest`."""
