@@ -21,7 +21,7 @@ from scipy.special import logsumexp
 from scipy.stats import chi2, multivariate_t, norm, qmc
 
 from bsvr_pp.core.approximations.smc import importance_estimate
-from bsvr_pp.core.arrays import Array, Rows, check_count
+from bsvr_pp.core.arrays import Array, Mask, Rows, check_count
 from bsvr_pp.core.compiler import threads_for
 from bsvr_pp.inference.approximate import MeanField, solve_at
 from bsvr_pp.inference.fitted import Cloud, Fitted, has_matched, systematic
@@ -133,7 +133,9 @@ class Integrated:
             ends = [each.points[0] for each in found], [initial_point(problem) for problem in problems]
             x, start = map(density.pack, ends)
             cloud = _cloud(density, x, start, all(each.converged for each in found), self, rng, progressbar)
-            cloud = cloud._replace(mirrored=_mirrored(density, cloud, density.signed))
+            model = problems[0].model
+            signed = density.are_of([v.name for v in model.free_RVs if model.rvs_to_transforms[v] is None])
+            cloud = cloud._replace(mirrored=_mirrored(density, cloud, signed))
             points = list(zip(*map(density.unpack, cloud.x), strict=True))
             return [self._averaged(cloud, *each) for each in zip(problems, points, found, strict=True)]
 
@@ -145,7 +147,7 @@ class Integrated:
         if cloud.lost > _CUT:
             good, message = False, f"{cloud.lost:.0%} of the points have no density, which ends at an edge: {BY_DRAWS}"
         elif cloud.mirrored:
-            good, message = False, f"another sign of hyperparameters is as probable, and left out: {_ONE_SIGN}"
+            good, message = False, "another sign of hyperparameters is as probable, and left out: " + _ONE_SIGN
         elif not good:
             message = (
                 f"k-hat of the weights is {cloud.k_hat:.2f}, and only {cloud.accepted:.0%} of the moves are accepted: "
@@ -267,7 +269,7 @@ def _normal(density: Evaluate, x: Array, size: float) -> tuple[Array, Array, flo
     return x, scale, value, float(np.abs(scale.T @ gradient).max())
 
 
-def _mirrored(density: Evaluate, cloud: _Cloud, signed: Array) -> bool:
+def _mirrored(density: Evaluate, cloud: _Cloud, signed: Mask) -> bool:
     """Whether the density is as large far from the points, with another sign of one or all of the ``signed`` values.
 
     It is where only squares or products of these values count.

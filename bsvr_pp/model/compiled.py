@@ -117,7 +117,7 @@ class Columns:
             found = tuple(range(d)) if leaf is self.X else None if named else _columns_of(flat, self.inputs)
             if constant and found is not None and not isinstance(self.X, pt.Constant):
                 repeats = pt.eq(self.X[:, list(found)], flat).all()
-                self._parts[0] = CheckAndRaise(ModelError, _LATER)(self._parts[0], repeats)
+                self._parts[0] = cast(Tensor, CheckAndRaise(ModelError, _LATER)(self._parts[0], repeats))
             if found is not None and values.shape != self.inputs.shape:
                 self.same.update(k for k in found if np.ptp(self.inputs[:, k]) == 0.0)
             if found is None:

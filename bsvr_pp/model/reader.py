@@ -140,7 +140,7 @@ def _locate(
     elsewhere = [*of_noise, *observed, *model.potentials]
     location, kept = chosen_rows(latent)  # as known targets have, and f at some of its inputs
     if kept is not None and kept.size == shape_of(location)[0]:  # another order of all rows,
-        same = {v for v in above(of_noise) if np.array_equal(chosen_rows(v)[1], kept)}
+        same = {v for v in above(of_noise) if np.array_equal(np.asarray(chosen_rows(v)[1]), kept)}
         if any(v.owner is None and v.ndim for v in above(of_noise, same) - same):  # which data of the noise do not have
             location, kept = latent, None
     composite, columns = affine_of(model, target, location, processes, elsewhere, kept)

@@ -329,12 +329,6 @@ class SearchObjective:
         """Return which free unconstrained values (k,) belong to hyperparameters of these names."""
         return self._flat([np.full(value.shape, name in names) for name, value in self._all_values.items()]).data > 0
 
-    @property
-    def signed(self) -> NDArray[np.bool_]:
-        """Which free unconstrained values (k,) have both signs, as those of hyperparameters without a transform."""
-        model = self._problem.model
-        return self.are_of([v.name for v in model.free_RVs if model.rvs_to_transforms[v] is None])
-
     def climb(self, start: Point, **options: Any) -> Optimum:
         """Maximise from a start, to the tolerance of the method, which grows with many rows; options of `ascend`."""
         n = self._problem.targets.size
@@ -455,13 +449,10 @@ class SharedObjective:
         """Return the point of each problem."""
         return [each.unpack(x[place]) for each, place in zip(self._each, self._places, strict=True)]
 
-    @property
-    def signed(self) -> NDArray[np.bool_]:
-        """Which values of x (k,) have both signs, as those of hyperparameters without a transform."""
-        signs = np.empty(self._size, dtype=bool)
-        for place, each in zip(self._places, self._each, strict=True):
-            signs[place] = each.signed
-        return signs
+    def are_of(self, names: Collection[str]) -> NDArray[np.bool_]:
+        """Return which values of x (k,) belong to hyperparameters of these names."""
+        found = [place[each.are_of(names)] for place, each in zip(self._places, self._each, strict=True)]
+        return np.isin(np.arange(self._size), found)
 
     def highest(self) -> Array:
         """Return upper limits (k,) of x for the noise, as in `SearchObjective.highest`."""
