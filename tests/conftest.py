@@ -19,9 +19,11 @@ sys.path.insert(0, str(Path(__file__).parent / "approximations"))
 # compiles solvers for its first file, the second compiles kernels and then reads tables: nothing is compiled twice.
 _LONG = (
     *("test_conventions.py", "test_cov.py", "test_levels.py", "test_readers.py", "test_columns.py", "test_files.py"),
+    *("test_noise.py", "test_pieces.py", "test_elementwise.py", "test_interval_masses.py", "test_known_labels.py"),
+    *("test_distributions.py", "test_parquet.py"),
     *("test_options_by_size.py", "test_affine.py", "test_bad_input.py"),
     *("test_svr.py", "test_data_frames.py", "test_svc.py", "test_noise_scales.py"),
-    *("test_weighted_rows.py", "test_equal_targets.py", "test_distributions.py", "test_warping.py"),
+    *("test_weighted_rows.py", "test_equal_targets.py", "test_warping.py"),
 )
 
 

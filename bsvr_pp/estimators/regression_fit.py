@@ -589,7 +589,7 @@ def _covered(fit: RegressionFit, local: LocalBlocks) -> float:
     rows, n = fit.rows, len(fit.rows.y)
     if n < _CHECKED[0] or not rows.exact or isinstance(fit.method, Samples):
         return 1.0
-    some = rows.mixed(0)[: _CHECKED[1]]
+    some = np.random.default_rng(0).permutation(n)[: _CHECKED[1]]
     found, y = fit.predictive(rows.X[some], local), fit.units.location + fit.units.unit * rows.y[some]
     below = found.modelled.cdf(y)
     return float(np.average((below > 0.05) & (below < 0.95), weights=rows.weight[some]))
