@@ -177,6 +177,16 @@ def test_data_of_the_noise_have_the_order_of_the_targets_where_all_rows_are_in_a
     result = bp.fit(bp.MeanField(), model, progressbar=False)
     assert result.attrs["log_evidence"] == pytest.approx(expected, abs=1e-6)
 
+    def at_places(name, f):
+        return pm.Normal(name, f[order], pm.Data("sd", np.arange(1, 10))[order], observed=Y)  # whole numbers are widths
+
+    model = process_model(at_places, X, ls=0.5)
+    result = bp.fit(bp.MeanField(), model, progressbar=False)
+    expected = multivariate_normal(cov=K + np.diag(np.arange(1.0, 10.0) ** 2)).logpdf(Y[np.argsort(order)])
+    assert result.attrs["log_evidence"] == pytest.approx(expected, abs=1e-6)
+    known = bp.predict(result, X, model=model, data={"sd": np.arange(1, 10)})["f_mean"]
+    np.testing.assert_allclose(known, result["moments"]["f"].sel(moment="mean"), atol=1e-4)
+
 
 def test_terms_of_missing_values_are_in_the_density_or_refused():
     """A covariate with a gap is a Gaussian variable; what depends on a missing target is not left out."""
