@@ -97,12 +97,19 @@ def index_of(data: object) -> pd.Index | None:
     return data.index if isinstance(data, pd.DataFrame) else None
 
 
+def _labels_of(data: object) -> pd.Index | None:
+    """Return the row labels of data of pandas or Dask."""
+    found = getattr(data, "index", None)
+    found = found.compute() if hasattr(found, "compute") else found
+    return found if isinstance(found, pd.Index) else None
+
+
 def check_order(X: object, **others: object) -> None:
     """Check that pandas data with the row labels of X have them in its order: rows are matched by their places."""
-    labels = getattr(X, "index", None)
     for name, given in others.items():
-        own = getattr(given, "index", None)
-        if not isinstance(labels, pd.Index) or not isinstance(own, pd.Index) or own.equals(labels):
+        own = _labels_of(given)
+        labels = None if own is None else _labels_of(X)
+        if own is None or labels is None or own.equals(labels):
             continue
         moved = (i for i, (one, other) in enumerate(zip(own, labels, strict=True)) if one != other)
         if own.size == labels.size and Counter(own) == Counter(labels) and (i := next(moved, None)) is not None:

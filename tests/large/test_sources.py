@@ -177,6 +177,15 @@ def test_files_with_other_columns_or_zones_are_refused(table, tmp_path):
     assert source_of(table[["speed", "delay"]].set_axis([400, 2021], axis=1), target=2021).target == "2021"
 
 
+def test_weights_have_the_row_labels_of_a_table_of_dask_in_its_order():
+    frames = pytest.importorskip("dask.dataframe")
+    table, weight = pd.DataFrame({"x": [2.0, 1.0, 3.0], "y": [1.0, 0.0, 1.0]}, index=[2, 0, 1]), pd.Series([1.0, 2, 3])
+    with pytest.raises(ValueError, match="sample_weight has the row labels of X in another order, 0 beside 2 at row 0"):
+        source_of(frames.from_pandas(table, npartitions=2, sort=False), weight=weight)
+    with pytest.raises(ValueError, match="sample_weight has the row labels of X in another order, 0 beside 2 at row 0"):
+        source_of(table, weight=frames.from_pandas(weight, npartitions=2))
+
+
 def test_arrays_of_dask_give_the_numbers_of_arrays(tmp_path):
     arrays = pytest.importorskip("dask.array")
     rng = np.random.default_rng(0)
