@@ -8,10 +8,9 @@ from sklearn.base import BaseEstimator
 from sklearn.utils.validation import check_consistent_length, column_or_1d
 
 from bsvr_pp.assess.partial_dependence import in_steps
-from bsvr_pp.core.arrays import Array, check_unmasked, checked_weights
+from bsvr_pp.core.arrays import Array, check_order, check_unmasked, checked_weights
 from bsvr_pp.core.docs import shared
 from bsvr_pp.inference.prediction.distribution import PredictiveDistribution
-from bsvr_pp.tables.columns import check_order
 
 __all__ = ["log_density", "neg_crps"]
 

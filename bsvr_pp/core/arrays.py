@@ -6,6 +6,7 @@ Each error names the argument, its value and what is allowed; a warning names th
 from __future__ import annotations
 
 import warnings
+from collections import Counter
 from collections.abc import Collection
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -202,6 +203,28 @@ def checked_weights(sample_weight: ArrayLike | None, n: int) -> Array:
     if not weight.any():
         raise ValueError("sample_weight must not be zero for all rows")
     return weight
+
+
+def labels_of(data: object) -> Any:
+    """Return the row labels of data of pandas or Dask, None of other data."""
+    found: Any = getattr(data, "index", None)
+    found = found.compute() if hasattr(found, "compute") else found
+    return found if hasattr(found, "equals") else None
+
+
+def check_order(X: object, **others: object) -> None:
+    """Check that pandas data with the row labels of X have them in its order: rows are matched by their places."""
+    for name, given in others.items():
+        own = labels_of(given)
+        labels = None if own is None else labels_of(X)
+        if labels is None or own.equals(labels):
+            continue
+        moved = (i for i, (one, other) in enumerate(zip(own, labels, strict=True)) if one != other)
+        if own.size == labels.size and Counter(own) == Counter(labels) and (i := next(moved, None)) is not None:
+            raise ValueError(
+                f"{name} has the row labels of X in another order, {own[i]} beside {labels[i]} at row {i}: use "
+                f"{name}.loc[X.index] if labels say which rows belong together, and {name}.to_numpy() if places do"
+            )
 
 
 def generator(random_seed: int | np.random.Generator | None, name: str = "random_seed") -> np.random.Generator:

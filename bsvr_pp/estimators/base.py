@@ -25,6 +25,7 @@ from bsvr_pp.core.arrays import (
     check_count,
     check_fields,
     check_flag,
+    check_order,
     check_positive,
     check_share,
     check_unmasked,
@@ -45,7 +46,7 @@ from bsvr_pp.inference.sampling.nuts import NUTS
 from bsvr_pp.methods import from_record
 from bsvr_pp.model.blocks import mostly_repeated
 from bsvr_pp.model.priors import check_ard, check_kernel
-from bsvr_pp.tables.columns import Encoding, check_order
+from bsvr_pp.tables.columns import Encoding
 
 _DENSE = 2000  # largest number of rows of a dense fit by default,
 _REPEATED = 5000  # also where most inputs are repeated

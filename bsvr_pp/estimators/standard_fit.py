@@ -17,7 +17,7 @@ from sklearn.utils import Tags
 
 from bsvr_pp.assess.partial_dependence import sums_of_f
 from bsvr_pp.classification.default_models import class_thresholds, standard_label_model, standard_ordinal_model
-from bsvr_pp.core.arrays import Array
+from bsvr_pp.core.arrays import Array, check_order
 from bsvr_pp.core.compiler import interruptible, rarely_collected, threads_for
 from bsvr_pp.estimators.base import HoldsFit, LocalBlocks, blocks_from, warn_unless_converged
 from bsvr_pp.estimators.matrices import MatrixOption, PairwiseKernel, SparseInputs, new_rows, values_of
@@ -40,7 +40,6 @@ from bsvr_pp.model.matrices import UNITS, MatrixKernel, ProductKernel
 from bsvr_pp.model.priors import Inputs, Kernel, Tied, standard_model, taken_by_main_effects
 from bsvr_pp.model.problem import Point, Problem
 from bsvr_pp.model.reader import read_model
-from bsvr_pp.tables.columns import check_order
 
 _OF_LABELS = "hinge", "known_label"
 

@@ -16,6 +16,7 @@ from bsvr_pp.core.arrays import (
     Array,
     check_choice,
     check_flag,
+    check_order,
     check_share,
     check_size,
     checked_weights,
@@ -55,7 +56,6 @@ from bsvr_pp.inference.result import hyperparameters_of
 from bsvr_pp.methods import method_of
 from bsvr_pp.model.inputs import CONSTANTS, Warping
 from bsvr_pp.model.priors import BETA, BIAS, Kernel, check_unused
-from bsvr_pp.tables.columns import check_order
 
 
 @shared

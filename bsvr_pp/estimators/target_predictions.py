@@ -9,7 +9,16 @@ import numpy as np
 import pandas as pd
 from numpy.typing import ArrayLike
 
-from bsvr_pp.core.arrays import Array, check_count, check_share, checked_levels, checked_weights, numbers
+from bsvr_pp.core.arrays import (
+    Array,
+    check_count,
+    check_order,
+    check_share,
+    checked_levels,
+    checked_weights,
+    labels_of,
+    numbers,
+)
 from bsvr_pp.core.docs import shared
 from bsvr_pp.core.losses import NoiseModel
 from bsvr_pp.core.losses.noise import parameters_in_unit
@@ -19,7 +28,6 @@ from bsvr_pp.estimators.training_data import Units
 from bsvr_pp.estimators.validation import Columns, Learned, RandomState, targets_of
 from bsvr_pp.inference.prediction.distribution import PredictiveDistribution
 from bsvr_pp.tables import check_target
-from bsvr_pp.tables.columns import check_order, index_of
 
 
 @shared
@@ -120,7 +128,7 @@ class TargetPredictions(OfStandardModel, CentralIntervals):
         total = on_scale.var()
         noise = np.maximum(total - between - given, 0.0)
         parts = {"function": given, "hyperparameters": between, "noise": noise, "total": total}
-        shares = np.sqrt(pd.DataFrame(parts, index=index_of(X)))
+        shares = np.sqrt(pd.DataFrame(parts, index=labels_of(X)))
         return shares if found.scale.is_log else shares.mul(found.std() / on_scale.std(), axis=0)
 
     def score(self, X: ArrayLike, y: ArrayLike, sample_weight: ArrayLike | None = None) -> float:
@@ -237,7 +245,7 @@ class TargetPredictions(OfStandardModel, CentralIntervals):
                 columns[f"{side} {100 * coverage:.12g} %"] = ends
             for value in () if values is None else values:
                 columns[f"P(> {repr(float(value)).removesuffix('.0')})"] = found.sf(value)
-        return pd.DataFrame(columns, index=index_of(X))
+        return pd.DataFrame(columns, index=labels_of(X))
 
     def _centre(self, found: PredictiveDistribution) -> Array:
         """Return the output of `predict`: the mean, exp of the mean of log y, or with pinball noise the mean of f."""

@@ -17,6 +17,7 @@ from sklearn.utils.validation import check_array, check_is_fitted, check_X_y, co
 
 from bsvr_pp.core.arrays import (
     Array,
+    check_order,
     check_size,
     check_spread,
     check_unmasked,
@@ -41,7 +42,7 @@ from bsvr_pp.model.matrices import MatrixKernel, ProductKernel
 from bsvr_pp.model.priors import Kernel, Tied, of_inputs
 from bsvr_pp.model.row_kinds import representative
 from bsvr_pp.tables import DataError, check_columns
-from bsvr_pp.tables.columns import Encoding, Numbers, check_order, place_of, table_of
+from bsvr_pp.tables.columns import Encoding, Numbers, place_of, table_of
 
 Labels = NDArray[np.generic]
 Learned = dict[str, Any]  # attributes of an estimator

@@ -21,7 +21,7 @@ import pandas as pd
 from numpy.typing import ArrayLike, NDArray
 from scipy.sparse import issparse
 
-from bsvr_pp.core.arrays import Array, check_unmasked, checked_weights, warn
+from bsvr_pp.core.arrays import Array, check_order, check_unmasked, checked_weights, numbers, warn
 from bsvr_pp.core.atomic_write import DamagedError, SealedFile, atomic_write
 from bsvr_pp.core.compiler import threads_for
 from bsvr_pp.core.covariance.covariance import each_block
@@ -32,7 +32,7 @@ from bsvr_pp.inference.prediction.distribution import Unscaled
 from bsvr_pp.model.blocks import mean_and_deviation
 from bsvr_pp.model.priors import location_and_scale
 from bsvr_pp.tables import DataError, check_columns, of_file, unique
-from bsvr_pp.tables.columns import Encoding, Summary, check_order, merged, summarize, table_of
+from bsvr_pp.tables.columns import Encoding, Summary, merged, summarize, table_of
 from bsvr_pp.tables.files import ParquetTable, is_parquet
 from bsvr_pp.tables.readers import check_column, check_rows, read_data, read_new, targets_of
 
@@ -97,7 +97,9 @@ def source_of(
         if len(data) != len(y):
             raise ValueError(f"y must have {len(data)} values as data has rows, got {len(y)}")
         found = Source("data", _of_content(_arrays(data, y)), "", lambda: _arrays(data, y))
-    known = [sha256(np.ascontiguousarray(each)).hexdigest() for each in (weight, ends) if each is not None]
+    known = [
+        sha256(numbers("sample_weight", each, infinite=True)).hexdigest() for each in (weight, ends) if each is not None
+    ]
     return replace(found, identity=checksum([found.identity, *known]), weight=weight, intervals=ends)
 
 

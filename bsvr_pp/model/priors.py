@@ -11,7 +11,16 @@ from numpy.typing import ArrayLike, NDArray
 from pymc.gp.cov import BaseCovariance
 from scipy.stats import norm
 
-from bsvr_pp.core.arrays import Array, check_choice, check_share, check_spread, check_varies, names_of, numbers
+from bsvr_pp.core.arrays import (
+    Array,
+    check_choice,
+    check_order,
+    check_share,
+    check_spread,
+    check_varies,
+    names_of,
+    numbers,
+)
 from bsvr_pp.core.losses import LOSSES
 from bsvr_pp.core.losses.registry import NOISES
 from bsvr_pp.model.blocks import Blocks, Partition
@@ -414,6 +423,7 @@ def checked_data(X: ArrayLike, y: ArrayLike, ard: bool) -> tuple[Inputs, Array]:
     """Return checked inputs, with the standard deviation of each, 1 for a constant one, and targets."""
     inputs = numbers("X", X, ("n", "d"))
     targets = numbers("y", y, (len(inputs),))
+    check_order(X, y=y)
     check_spread("X", inputs)
     width = np.std(inputs, axis=0)
     return Inputs(inputs, np.where(width > 0, width, 1.0), ard, names=names_of(X)), targets

@@ -24,7 +24,7 @@ from numpy.typing import ArrayLike
 from bsvr_pp.assess.assessment import hyperparameter_draws, in_words
 from bsvr_pp.assess.evidence import Judged, evidence_at
 from bsvr_pp.assess.partial_dependence import Column, effect
-from bsvr_pp.core.arrays import Array, generator, is_number, numbers
+from bsvr_pp.core.arrays import Array, check_order, generator, is_number, numbers
 from bsvr_pp.core.docs import shared
 from bsvr_pp.estimators.standard_fit import OfStandardModel
 from bsvr_pp.inference.approximate import Annealed, Laplace, MeanField
@@ -101,6 +101,7 @@ def plot_predictive(
     if y_test is not None:
         d = data_of(next(iter(results.values())))["inputs"].shape[1]
         X_test = numbers("X_test", X_test, ("n_test", d))
+        check_order(X_test, y_test=y_test)
         y_test = numbers("y_test", y_test, (len(X_test),))
     for label, units in (("input_units", input_units), ("target_units", target_units)):
         if np.shape(units) != (2,) or not all(map(is_number, units)) or units[1] <= 0:

@@ -92,33 +92,6 @@ def table_of(data: object, which: str = "columns") -> pd.DataFrame | None:
     return table.astype(dict.fromkeys(arrow, object)) if arrow else table
 
 
-def index_of(data: object) -> pd.Index | None:
-    """Return the index of a table of pandas; None for other data."""
-    return data.index if isinstance(data, pd.DataFrame) else None
-
-
-def _labels_of(data: object) -> pd.Index | None:
-    """Return the row labels of data of pandas or Dask."""
-    found = getattr(data, "index", None)
-    found = found.compute() if hasattr(found, "compute") else found
-    return found if isinstance(found, pd.Index) else None
-
-
-def check_order(X: object, **others: object) -> None:
-    """Check that pandas data with the row labels of X have them in its order: rows are matched by their places."""
-    for name, given in others.items():
-        own = _labels_of(given)
-        labels = None if own is None else _labels_of(X)
-        if own is None or labels is None or own.equals(labels):
-            continue
-        moved = (i for i, (one, other) in enumerate(zip(own, labels, strict=True)) if one != other)
-        if own.size == labels.size and Counter(own) == Counter(labels) and (i := next(moved, None)) is not None:
-            raise ValueError(
-                f"{name} has the row labels of X in another order, {own[i]} beside {labels[i]} at row {i}: use "
-                f"{name}.loc[X.index] if labels say which rows belong together, and {name}.to_numpy() if places do"
-            )
-
-
 def place_of(column: object, names: Sequence[str]) -> int | None:
     """Return the place of a column by its name, or by its number if no column has this name; None if there is none."""
     known = isinstance(column, str) or is_number(column)

@@ -205,6 +205,8 @@ def test_errors_name_argument_and_value():
         made(NOISES[0], "log").crps(-1.0)
     with pytest.raises(ValueError, match="joint=True takes the whole distribution"):
         found.rvs(joint=True)
+    with pytest.raises(IndexError, match="rows must be a number, a slice or an array with one axis, got 2 axes"):
+        found[[[0, 1]]]
     with pytest.raises(ValueError, match="log is the distribution of a logarithm"):
         _ = found.log
 

@@ -1,6 +1,7 @@
 """Predictions against dense formulas, brute force and closed forms of mixtures."""
 
 import numpy as np
+import pandas as pd
 import pymc as pm
 import pytest
 import xarray as xr
@@ -104,6 +105,17 @@ def test_a_mode_is_a_single_point(small):
     np.testing.assert_allclose(seen["f_mean"], OFFSET + kernel(NEW / 4, X) @ dual)
     assert not seen["f_variance"].any()
     assert seen["quantile"].values.tolist() == [0.025, 0.1, 0.5, 0.9, 0.975]
+
+
+def test_rows_with_the_same_labels_have_one_order(sinc_model, sinc_results):
+    model, data = sinc_model
+    X, y = pd.DataFrame(data.X), pd.Series(data.y)
+    with pytest.raises(ValueError, match="y has the row labels of X in another order, 23 beside 0 at row 0"):
+        bp.default_model(X, y[::-1])
+    with pytest.raises(ValueError, match="y_new has the row labels of X in another order, 23 beside 0 at row 0"):
+        bp.predict(sinc_results["mean field"], X, y_new=y[::-1], model=model)
+    other = bp.predict(sinc_results["mean field"], X, y_new=y.set_axis(y.index + 1), model=model)  # other labels
+    assert other["y_log_density"].size == 24
 
 
 def test_far_from_the_data_the_prior_returns(sinc_model, sinc_results):

@@ -64,6 +64,8 @@ def test_predictions_of_all_kinds_of_tables_are_those_of_predict_table(model, ne
         found = pd.read_parquet(out)
         assert found.columns.tolist() == expected.columns.tolist()
         np.testing.assert_allclose(found, expected, rtol=1e-9, atol=1e-12)
+    parts = frames.from_pandas(frame.set_axis(np.arange(len(frame))[::-1]), npartitions=3, sort=False)
+    assert model.predict_table(parts).index.tolist() == list(range(len(frame)))[::-1]
     polars = SimpleNamespace(columns=list(frame), to_pandas=lambda: frame)
     for data in (frame.set_index("town"), polars):
         np.testing.assert_allclose(model.predict_table(data, 0.8, "delay", [0.5]), expected, rtol=1e-9, atol=1e-12)

@@ -186,6 +186,11 @@ def test_weights_have_the_row_labels_of_a_table_of_dask_in_its_order():
         source_of(table, weight=frames.from_pandas(weight, npartitions=2))
 
 
+def test_the_identity_of_weights_is_that_of_their_values(table):
+    weights = (pd.Series(np.linspace(0.5, 1.5, len(table))).astype(kind) for kind in ("float64", "object", "object"))
+    assert len({source_of(table, weight=weight).identity for weight in weights}) == 1
+
+
 def test_arrays_of_dask_give_the_numbers_of_arrays(tmp_path):
     arrays = pytest.importorskip("dask.array")
     rng = np.random.default_rng(0)

@@ -139,11 +139,13 @@ class NoiseModel:
             raise ValueError(
                 f"parameters of {self.name} have {self.n_points} values, y has {targets.size}: they must agree"
             )
-        unlike = self.kind.targets.unlike(targets)
-        if unlike.size:
-            raise ValueError(f"y must hold the {self.kind.targets.words} for the {self.name} loss, got {unlike[0]}")
+        self._check_kind(targets)
         if self.weight.size not in (1, targets.size):
             raise ValueError(f"weight has {self.weight.size} values, y has {targets.size}: they must agree")
+
+    def _check_kind(self, targets: Array) -> None:
+        if (unlike := self.kind.targets.unlike(targets.ravel())).size:
+            raise ValueError(f"y must hold the {self.kind.targets.words} for the {self.name} loss, got {unlike[0]}")
 
     def _relative_ends(self, targets: Array) -> Array:
         """Return ends (n, 2) of the targets relative to `reference`, equal if they are exact."""
@@ -190,7 +192,9 @@ class NoiseModel:
         f : (..., n) array
             Latent function.
         """
-        return self.log_density(self.kind.targets.residual(numbers("y", y), numbers("f", f)))
+        targets = numbers("y", y)
+        self._check_kind(targets)
+        return self.log_density(self.kind.targets.residual(targets, numbers("f", f)))
 
     @cached_property
     def _pieces(self) -> Pieces:
@@ -420,9 +424,12 @@ class IntervalNoise(NoiseModel):
     def log_likelihood(self, y: ArrayLike, f: ArrayLike) -> Array:
         """Return the log probability of each interval given f (..., n)."""
         targets, latent = numbers("y", y), numbers("f", f)
-        pieces = self.sites(targets)
-        flat = np.ascontiguousarray(np.broadcast_to(latent, self._shape(latent)).reshape(-1, targets.size))
-        return np.reshape(log_factors(flat, self.reference(targets), pieces), latent.shape)
+        pieces, n = self.sites(targets), targets.size
+        if latent.ndim and latent.shape[-1] not in (1, n):
+            raise ValueError(f"f must have {n} values on its last axis, one per interval, got shape {latent.shape}")
+        whole = np.broadcast_to(latent, np.broadcast_shapes(latent.shape, (n,)))
+        flat = np.ascontiguousarray(whole.reshape(-1, n))
+        return np.reshape(log_factors(flat, self.reference(targets), pieces), whole.shape)
 
     def at(self, rows: NDArray[np.intp] | NDArray[np.bool_] | slice) -> Self:
         """Return the noise of some of the intervals."""

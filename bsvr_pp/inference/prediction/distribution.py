@@ -248,6 +248,8 @@ class PredictiveDistribution:
     def __getitem__(self, rows: Any) -> PredictiveDistribution:
         """Return the distribution of some rows: a number, a slice, or an array of numbers or of bool."""
         at = np.atleast_1d(np.arange(len(self))[rows])
+        if at.ndim > 1:
+            raise IndexError(f"rows must be a number, a slice or an array with one axis, got {at.ndim} axes")
         arrays = {name: getattr(self, name)[:, at] for name in ("weights", "means", "variances")}
         return replace(self, noises=tuple(noise.at(at) for noise in self.noises), joint=None, **arrays)
 
