@@ -15,6 +15,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 if TYPE_CHECKING:
+    import pandas as pd
     from pytensor.tensor.variable import TensorVariable
 
 
@@ -205,11 +206,11 @@ def checked_weights(sample_weight: ArrayLike | None, n: int) -> Array:
     return weight
 
 
-def labels_of(data: object) -> Any:
+def labels_of(data: object) -> pd.Index | None:
     """Return the row labels of data of pandas or Dask, None of other data."""
-    found: Any = getattr(data, "index", None)
-    found = found.compute() if hasattr(found, "compute") else found
-    return found if hasattr(found, "equals") else None
+    index = getattr(data, "index", None)
+    known = getattr(index, "compute", lambda: index)()
+    return known if hasattr(known, "equals") else None
 
 
 def check_order(X: object, **others: object) -> None:
@@ -217,7 +218,7 @@ def check_order(X: object, **others: object) -> None:
     for name, given in others.items():
         own = labels_of(given)
         labels = None if own is None else labels_of(X)
-        if labels is None or own.equals(labels):
+        if own is None or labels is None or own.equals(labels):
             continue
         moved = (i for i, (one, other) in enumerate(zip(own, labels, strict=True)) if one != other)
         if own.size == labels.size and Counter(own) == Counter(labels) and (i := next(moved, None)) is not None:
