@@ -213,11 +213,11 @@ def labels_of(data: object) -> pd.Index | None:
     return known if hasattr(known, "equals") else None
 
 
-def check_order(X: object, **others: object) -> None:
+def check_order(X: object, /, **others: object) -> None:
     """Check that pandas data with the row labels of X have them in its order: rows are matched by their places."""
-    for name, given in others.items():
-        own = labels_of(given)
-        labels = None if own is None else labels_of(X)
+    known = {name: labels_of(given) for name, given in others.items()}
+    labels = labels_of(X) if any(own is not None for own in known.values()) else None
+    for name, own in known.items():
         if own is None or labels is None or own.equals(labels):
             continue
         moved = (i for i, (one, other) in enumerate(zip(own, labels, strict=True)) if one != other)

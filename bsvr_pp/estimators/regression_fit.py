@@ -529,7 +529,7 @@ def _judged_by_left_out(
     The evidence of almost as many lengthscales as rows prefers some that predict nothing, and leaves no noise.
     """
     n = len(rows.y)
-    parts = np.array_split(rows.mixed(0), _FOLDS)
+    parts = np.array_split(rows.mixed(1), _FOLDS)
 
     def judge(ard: bool, others: NDArray[np.intp]) -> Array:
         """Return loss, mean and deviation (3, m) of rows that the fit leaves out; widths are learned afterwards."""

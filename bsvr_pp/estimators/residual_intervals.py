@@ -184,10 +184,10 @@ class ResidualIntervals(HoldsFit, CentralIntervals, MetaEstimatorMixin, Regresso
             return clone(regressor).fit(seen.take(used, axis=0), targets[used], **options)
 
         residuals = np.full(len(targets), np.nan)
-        folds = list(self._splits(inputs, targets, times if weighted else np.ones(times.size), rows))
-        if len(rows_tested := [row for _, tested in folds for row in tested]) > len(set(rows_tested)):
-            raise ValueError(f"cv must test each row once, as KFold does, and some have several residuals: {self.cv!r}")
-        for weight, tested in folds:
+        for weight, tested in self._splits(inputs, targets, times if weighted else np.ones(times.size), rows):
+            if np.isfinite(residuals[tested]).any():
+                again = tested[np.isfinite(residuals[tested])][0]
+                raise ValueError(f"cv must test each row once, as KFold does, and tests row {again} again")
             if tested.size:  # not a fold of rows whose weight is 0
                 residuals[tested] = targets[tested] - fit(weight).predict(seen.take(tested, axis=0))
         used = (times > 0) & np.isfinite(residuals)
@@ -295,8 +295,9 @@ def _as_seen(regressor: BaseEstimator, X: ArrayLike, inputs: Array, columns: Col
     chooses = any(isinstance(each, ColumnTransformer) for each in regressor.get_params().values())
     if columns.encoding is None or not (columns.encoding.plain or chooses):
         return inputs
-    filled = pd.DataFrame(inputs, columns=columns.encoding.names)  # gaps of new rows have the median
-    return filled if not chooses or (table := table_of(X)) is None else table
+    table = table_of(X)
+    filled = table is None or (columns.encoding.plain and table.isna().any(axis=None))  # gaps have the median
+    return pd.DataFrame(inputs, columns=columns.encoding.names) if filled else table
 
 
 def _scale(residuals: Array, times: Array, family: str) -> float:

@@ -75,8 +75,10 @@ class TrainingData:
         return self._at(kept, place=index[self.place])
 
     def mixed(self, seed: int) -> NDArray[np.intp]:
-        """Return the rows in a random order, which does not depend on theirs or on the sign of the targets."""
-        order = np.lexsort((*self.X.T, np.abs(self.y - np.median(self.y))))
+        """Return the rows in a random order, which does not depend on theirs, or on unit and sign of the targets."""
+        far = np.abs(self.y - np.median(self.y))
+        far = np.round(far / max(far.max(initial=0.0), np.finfo(float).tiny), 9)
+        order = np.lexsort((self.y, np.einsum("ij,j", self.X, np.cos(np.arange(self.X.shape[1]))), far))
         return order[np.random.default_rng(seed).permutation(order.size)]
 
     def spread(self, values: Array) -> Array:

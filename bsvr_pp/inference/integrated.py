@@ -50,8 +50,8 @@ _LOST = 1000.0  # a move that loses as many nats is not accepted, and ends
 _STUCK = 0.1  # share of accepted moves below which the points do not follow the posterior
 _MIRRORED, _APART = 3.0, 4.0  # nats and standard deviations between the points and another mode of the same size
 _CUT = 0.1  # share of points without density above which the posterior ends at an edge, where its mode may be
-_ONE_SIGN = "give them priors of one sign, such as HalfNormal"  # the remedy
 BY_DRAWS = "sample the hyperparameters, with NUTS(latent=...)"  # the remedy then
+_ONE_SIGN = f"give them priors of one sign, such as HalfNormal, or {BY_DRAWS}"
 
 
 @dataclass(frozen=True, slots=True)
@@ -82,7 +82,7 @@ class Integrated:
     -----
     The result has the attributes ``log_evidence`` with the hyperparameters integrated out, ``log_evidence_error``,
     ``k_hat`` of the importance weights, and ``effective_points``. It has not converged if k-hat is above 0.7 and the
-    points do not move: use ``NUTS(latent=...)`` then.
+    points do not move, or if hyperparameters of another sign are about as probable: use ``NUTS(latent=...)`` then.
 
     Examples
     --------
@@ -133,8 +133,8 @@ class Integrated:
             ends = [each.points[0] for each in found], [initial_point(problem) for problem in problems]
             x, start = map(density.pack, ends)
             cloud = _cloud(density, x, start, all(each.converged for each in found), self, rng, progressbar)
-            model = problems[0].model
-            signed = density.are_of([v.name for v in model.free_RVs if model.rvs_to_transforms[v] is None])
+            transforms = problems[0].model.rvs_to_transforms
+            signed = [density.are_of([str(v.name)]) for v, transform in transforms.items() if transform is None]
             cloud = cloud._replace(mirrored=_mirrored(density, cloud, signed))
             points = list(zip(*map(density.unpack, cloud.x), strict=True))
             return [self._averaged(cloud, *each) for each in zip(problems, points, found, strict=True)]
@@ -147,7 +147,7 @@ class Integrated:
         if cloud.lost > _CUT:
             good, message = False, f"{cloud.lost:.0%} of the points have no density, which ends at an edge: {BY_DRAWS}"
         elif cloud.mirrored:
-            good, message = False, "another sign of hyperparameters is as probable, and left out: " + _ONE_SIGN
+            good, message = False, f"hyperparameters of another sign are about as probable, and left out: {_ONE_SIGN}"
         elif not good:
             message = (
                 f"k-hat of the weights is {cloud.k_hat:.2f}, and only {cloud.accepted:.0%} of the moves are accepted: "
@@ -269,17 +269,18 @@ def _normal(density: Evaluate, x: Array, size: float) -> tuple[Array, Array, flo
     return x, scale, value, float(np.abs(scale.T @ gradient).max())
 
 
-def _mirrored(density: Evaluate, cloud: _Cloud, signed: Mask) -> bool:
-    """Whether the density is as large far from the points, with another sign of one or all of the ``signed`` values.
+def _mirrored(density: Evaluate, cloud: _Cloud, signed: Sequence[Mask]) -> bool:
+    """Whether the density is as large far from the points, with other signs of ``signed`` variables.
 
-    It is where only squares or products of these values count.
+    It is where only squares or products count: of one value, of a variable, or of all of them.
     """
     centre = cloud.weights @ cloud.x
     apart = 2.0 * np.abs(centre) > _APART * np.sqrt(cloud.weights @ (cloud.x - centre) ** 2)
-    one = np.eye(centre.size, dtype=bool)[np.flatnonzero(signed & apart)]
-    changed = [*one, signed] if len(one) > 1 else one
-    level = density(centre)[0] - _MIRRORED if len(one) else 0.0
-    return any(density(np.where(each, -centre, centre))[0] > level for each in changed)
+    every = np.any(signed, axis=0) if signed else np.zeros_like(apart)
+    changed = [*np.eye(centre.size, dtype=bool)[every], *signed, every]
+    level = density(centre)[0] - _MIRRORED if (every & apart).any() else np.inf
+    far = [each for each in changed if (each & apart).any() and np.isfinite(level)]
+    return any(density(np.where(each, -centre, centre))[0] > level for each in far)
 
 
 def _side(drop: float) -> float:

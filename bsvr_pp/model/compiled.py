@@ -116,8 +116,9 @@ class Columns:
             flat = values.reshape(n, -1)
             found = tuple(range(d)) if leaf is self.X else None if named else _columns_of(flat, self.inputs)
             if constant and found is not None and not isinstance(self.X, pt.Constant):
-                repeats = pt.eq(self.X[:, list(found)], flat).all()
-                self._parts[0] = cast(Tensor, CheckAndRaise(ModelError, _LATER)(self._parts[0], repeats))
+                check = CheckAndRaise(ModelError, _LATER)
+                X = cast(Tensor, check(self._parts[0], pt.eq(self._parts[0].shape[0], n)))
+                self._parts[0] = cast(Tensor, check(X, pt.eq(X[:, list(found)], flat).all()))
             if found is not None and values.shape != self.inputs.shape:
                 self.same.update(k for k in found if np.ptp(self.inputs[:, k]) == 0.0)
             if found is None:

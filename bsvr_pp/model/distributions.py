@@ -53,7 +53,7 @@ _TO_PYMC: dict[str, Callable[..., tuple[type[Continuous], dict[str, Tensor]]]] =
 }
 # What PyMC does not allow is not allowed here either: signs are kept.
 _FROM_PYMC: dict[type[RandomVariable], Callable[..., tuple[str, Tensor, list[Tensor]]]] = {
-    NormalRV: lambda mu, sigma: ("gaussian", mu, [pt.sign(sigma) / sigma**2]),
+    NormalRV: lambda mu, sigma: ("gaussian", mu, [pt.sign(sigma) * pt.cast(sigma, "float64") ** -2]),
     LaplaceRV: lambda mu, b: ("absolute", mu, [1.0 / b]),
     AsymmetricLaplaceRV: lambda b, kappa, mu: (
         "pinball",

@@ -139,9 +139,11 @@ def _locate(
     observed = [graph for v in model.observed_RVs if v is not target for graph in v.owner.inputs]
     elsewhere = [*of_noise, *observed, *model.potentials]
     location, kept = chosen_rows(latent)  # as known targets have, and f at some of its inputs
-    if kept is not None and kept.size == shape_of(location)[0]:  # another order of all rows,
+    n = shape_of(location)[0]
+    if kept is not None and kept.size == n and not np.array_equal(kept, np.arange(n)):  # another order of all rows,
         same = {v for v in above(of_noise) if np.array_equal(np.asarray(chosen_rows(v)[1]), kept)}
-        if any(v.owner is None and v.ndim for v in above(of_noise, same) - same):  # which data of the noise do not have
+        held = above(of_noise, same.union(model.free_RVs)) - same  # which data of the noise do not have
+        if any(v.owner is None and getattr(v, "ndim", 0) and len(value_of(v)) == n for v in held):
             location, kept = latent, None
     composite, columns = affine_of(model, target, location, processes, elsewhere, kept)
     if kept is not None and not composite.rowwise:

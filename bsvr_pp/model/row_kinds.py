@@ -204,9 +204,9 @@ def with_known_targets(model: pm.Model) -> pm.Model:
     Integrated out, a missing target adds nothing to the density of all others.
     """
     observed = {v.name for v in model.observed_RVs}
+    held = above([*model.observed_RVs, *model.potentials])  # what data depend on stays a variable like others
     missing = [v for v in model.free_RVs if any(v.name == missing_name(name) != name for name in observed)]
-    terms = [*model.basic_RVs, *model.potentials]  # what one of them depends on stays a variable like others
-    missing = [v for v in missing if not any(v in above([term]) for term in terms if term is not v)]
+    missing = [v for v in missing if v not in held]
     if not missing:
         return model
     key = [*model.named_vars], [int(value_of(size)) for size in model.dim_lengths.values()]

@@ -4,6 +4,7 @@ import numpy as np
 import pytest
 
 import bsvr_pp as bp
+from bsvr_pp.estimators.training_data import as_given
 
 RNG = np.random.default_rng(4)
 X = RNG.normal(size=(230, 30))
@@ -38,12 +39,18 @@ def test_rows_that_are_left_out_choose_lengthscales_and_widen_intervals(inputs, 
     np.testing.assert_allclose(loaded.predict_interval(X[30:]), svr.predict_interval(X[30:]))
 
 
-def test_the_rows_that_are_left_out_do_not_depend_on_the_order_or_on_the_sign_of_the_targets():
-    inputs, y, order = X[:24, :8], TARGETS["all"][:24], np.random.default_rng(0).permutation(24)
-    low, high = bp.BayesianSVR(**FIXED).fit(inputs, y).predict_interval(X[:, :8]).T
-    for found, sign in ((inputs[order], y[order]), 1.0), ((inputs, -y), -1.0):
-        others = sign * bp.BayesianSVR(**FIXED).fit(*found).predict_interval(X[:, :8])
-        np.testing.assert_allclose(np.sort(others), np.column_stack([low, high]), atol=1e-3)
+def test_random_rows_do_not_depend_on_the_order_the_unit_or_the_sign_of_the_targets():
+    """Also with whole numbers as targets, and repeated inputs with targets on both sides of the median."""
+    rng = np.random.default_rng(0)
+    inputs, y = X[np.arange(40) // 2, :8], rng.integers(0, 5, 40).astype(float)
+    y[:2] = np.median(y) + np.array([-1.0, 1.0])
+    expected = as_given(inputs, y).mixed(0)
+    order = rng.permutation(40)
+    for rows, sign in ((order, 1.0), (np.arange(40), 0.1)):
+        found = as_given(inputs[rows], sign * y[rows] + 0.3).mixed(0)
+        np.testing.assert_array_equal(inputs[rows][found], inputs[expected])
+        np.testing.assert_array_equal(y[rows][found], y[expected])
+    np.testing.assert_array_equal(inputs[as_given(inputs, -y).mixed(0)], inputs[expected])
 
 
 @pytest.mark.slow_cases("32-8-0")

@@ -288,11 +288,14 @@ def test_a_potential_that_cuts_the_density_is_reported():
 
 
 def test_a_mode_of_another_sign_is_reported():
-    """Only the square of h counts, and half of the evidence is that of its other sign."""
+    """W and -W are one model, beside another hyperparameter: half of the evidence is that of the other signs."""
     with pm.Model() as model:
-        f = bp.GP(cov_func=pm.Normal("h", 0.0, 1.0) ** 2 * pm.gp.cov.ExpQuad(1, ls=1.0)).prior("f", X=X)
-        pm.Normal("y", f, 0.2, observed=Y)
-    with pytest.warns(bp.ConvergenceWarning, match="another sign of hyperparameters is as probable, and left out"):
+        kernel = pm.gp.cov.ExpQuad(1, ls=pm.math.exp(pm.Normal("log_ls", -0.7, 0.1)))
+        f = bp.GP(cov_func=kernel).prior("f", X=X)
+        pm.Normal(
+            "y", pm.StudentT("W", nu=30.0, sigma=1.0, shape=2)[pm.Data("g", np.arange(12) % 2)] * f, 0.2, observed=Y
+        )
+    with pytest.warns(bp.ConvergenceWarning, match="hyperparameters of another sign are about as probable"):
         result = bp.fit(bp.Integrated(points=25), model, random_seed=0, progressbar=False, draws=9)
     assert not result.attrs["converged"]
     assert not bp.integrated_evidence(result, model=model, draws=25, random_seed=0).converged

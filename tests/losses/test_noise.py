@@ -167,9 +167,7 @@ def test_log_likelihoods_have_a_value_of_f_in_each_row_and_labels():
     whole = between.log_likelihood(np.zeros(3), np.repeat([[0.5], [2.0]], 3, axis=1))
     np.testing.assert_array_equal(between.log_likelihood(np.zeros(3), [[0.5], [2.0]]), whole)
     np.testing.assert_array_equal(between.log_likelihood(np.zeros(3), 2.0), whole[1])
-    with pytest.raises(
-        ValueError, match=r"f must have 3 values on its last axis, .* got shape \(3, 6\)"
-    ):
+    with pytest.raises(ValueError, match=r"f must have 3 values on its last axis, .* got shape \(3, 6\)"):
         between.log_likelihood(np.zeros(3), np.zeros((3, 6)))
     with pytest.raises(ValueError, match=r"y must hold the labels -1 and \+1 for the hinge loss, got 0"):
         hinge(C=2.0).log_likelihood([0.0, 1.0], [1.0, 1.0])

@@ -177,15 +177,41 @@ def test_data_of_the_noise_have_the_order_of_the_targets_where_all_rows_are_in_a
     result = bp.fit(bp.MeanField(), model, progressbar=False)
     assert result.attrs["log_evidence"] == pytest.approx(expected, abs=1e-6)
 
-    def at_places(name, f):
-        return pm.Normal(name, f[order], pm.Data("sd", np.arange(1, 10))[order], observed=Y)  # whole numbers are widths
 
-    model = process_model(at_places, X, ls=0.5)
-    result = bp.fit(bp.MeanField(), model, progressbar=False)
-    expected = multivariate_normal(cov=K + np.diag(np.arange(1.0, 10.0) ** 2)).logpdf(Y[np.argsort(order)])
+@pytest.mark.parametrize(
+    "noise",
+    {
+        "places": lambda order: pm.Data("sd", np.arange(4, 40, 4))[order],  # whole numbers are widths
+        "number": lambda order: 20,
+        "variable": lambda order: pm.HalfNormal("s"),
+        "groups": lambda order: pm.HalfNormal("s", shape=3)[GROUP],
+        "one of a vector": lambda order: pm.HalfNormal("s", shape=3)[0],
+    }.items(),
+    ids=lambda case: case[0],
+)
+@pytest.mark.parametrize("order", [np.array([7, 0, 3, 5, 2, 8, 1, 4, 6]), np.arange(N)], ids=["mixed", "same"])
+def test_noise_of_all_rows_in_another_order(noise, order):
+    kind, make = noise
+    model = process_model(lambda name, f: pm.Normal(name, f[order], make(order), observed=Y), X, ls=0.5)
+    sd = {"places": np.arange(4.0, 40.0, 4.0)[order], "number": 20.0, "groups": np.array([0.2, 0.7, 3.0])[GROUP]}
+    s = np.array([0.2, 0.7, 3.0]) if kind in ("groups", "one of a vector") else 0.2
+    at = {"s": s} if "s" in model.named_vars else {}
+    K = np.exp(-2.0 * (X - X.T) ** 2) + 1e-6 * np.eye(N)
+    expected = multivariate_normal(cov=K[np.ix_(order, order)] + np.eye(N) * sd.get(kind, 0.2) ** 2).logpdf(Y)
+    result = bp.fit(bp.MeanField(), model, hyperparameters=at, progressbar=False)
     assert result.attrs["log_evidence"] == pytest.approx(expected, abs=1e-6)
-    known = bp.predict(result, X, model=model, data={"sd": np.arange(1, 10)})["f_mean"]
-    np.testing.assert_allclose(known, result["moments"]["f"].sel(moment="mean"), atol=1e-4)
+    if kind != "groups":
+        data = {"data": {"sd": np.arange(4, 40, 4)}} if kind == "places" else {}
+        known = bp.predict(result, X, model=model, **data)["f_mean"]
+        np.testing.assert_allclose(known, result["moments"]["f"].sel(moment="mean"), atol=1e-4)
+
+
+def test_a_variable_below_missing_targets_without_data_is_no_term():
+    with pm.Model() as model, warnings.catch_warnings(action="ignore"):
+        y = pm.Normal("y", pm.Normal("m", shape=N), 0.3, observed=np.ma.masked_array(Y, mask=MISSING))
+        pm.Normal("new", y, 0.5)
+    expected = multivariate_normal(cov=1.09 * np.eye(KNOWN.sum())).logpdf(Y[KNOWN])
+    assert bp.fit(bp.MeanField(), model, progressbar=False).attrs["log_evidence"] == pytest.approx(expected, abs=1e-6)
 
 
 def test_terms_of_missing_values_are_in_the_density_or_refused():

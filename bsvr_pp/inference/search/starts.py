@@ -281,7 +281,8 @@ def _oscillating(X: Array, y: Array) -> Rows:
     Targets of neighbours along the input are alike, but not targets within a fifth of the rows, as for a smooth effect.
     """
     n, window = y.size, max(y.size // _WINDOW, 2)
-    mixed = np.lexsort((y, *X.T))[np.random.default_rng(0).permutation(n)]  # rows with equal values come in any order
+    order = np.lexsort((y, np.einsum("ij,j", X, np.cos(np.arange(X.shape[1])))))
+    mixed = order[np.random.default_rng(0).permutation(n)]  # rows with equal values come in any order
     ranks = rankdata(y[mixed])
     z = ((ranks - ranks.mean()) / (ranks.std() or 1.0))[np.argsort(X[mixed], axis=0, kind="stable")]
     near = np.mean(z[1:] * z[:-1], axis=0)
