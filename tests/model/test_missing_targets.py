@@ -178,6 +178,7 @@ def test_data_of_the_noise_have_the_order_of_the_targets_where_all_rows_are_in_a
     assert result.attrs["log_evidence"] == pytest.approx(expected, abs=1e-6)
 
 
+@pytest.mark.slow_cases("same-places", "same-number", "same-groups", "same-one of a vector", "mixed-number")
 @pytest.mark.parametrize(
     "noise",
     {
