@@ -178,8 +178,10 @@ def ordered():
     return model
 
 
-def discrete():
+def discrete(of_location=False):
     free = {"ls": lambda: 1.0 + pm.Poisson("degree", 3.0), "C": lambda: pm.LogNormal("C", 0, 1)}
+    if of_location:
+        return process_model(lambda name, f: pm.Normal(name, f + pm.Poisson("degree", 3.0), 1.0, observed=Y), X)
     return process_model(soft, X, **free, observed=Y)
 
 
@@ -691,6 +693,7 @@ PUBLIC = {
             (lambda s, m=method: bp.fit(m, discrete(), progressbar=False), "the hyperparameter degree is discrete")
             for method in (bp.MAP(), bp.MeanField(), bp.NUTS(), bp.NUTS(latent=bp.Laplace()))
         ],
+        (lambda s: bp.fit(bp.MAP(), discrete(of_location=True)), "the hyperparameter degree is discrete"),
         (lambda s: bp.fit(bp.MAP(), discrete(), hyperparameters={"degree": 1.5}), r"degree must be whole .*got 1\.5"),
         (lambda s: bp.fit(bp.MAP(), discrete(), hyperparameters={"degree": np.nan}), "degree must be finite, got nan"),
         (

@@ -404,11 +404,12 @@ class Problem:
     def coefficients(self) -> list[str]:
         """Hyperparameters that are coefficients of mu: not scales of its parts, which its prior mean does not have."""
         above = set(ancestors([self.mean]))
-        chosen = [v for v in self.variables if v in above]
+        chosen = [v for v in self.variables if v in above and np.dtype(v.dtype).kind == "f"]
         if not chosen:
             return []
         start = self.model.initial_point(0)
-        point = self.to_constrained([start[v.name] + 0.1 for v in self.values])  # not where it may not change
+        at = [(start[v.name] + 0.1).astype(v.dtype) for v in self.values]  # not where it may not change
+        point = self.to_constrained(at)
         total = (self.mean * pt.cos(pt.arange(self.matrix.shape[0]))).sum()
 
         def of_total() -> list[Tensor]:
