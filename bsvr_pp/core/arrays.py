@@ -228,6 +228,12 @@ def check_order(X: object, /, **others: object) -> None:
             )
 
 
+def mixed_rows(seed: int, X: Array, y: Array, *first: Array) -> Rows:
+    """Return rows of X (n, d) and y (n,) in a random order that does not depend on theirs; ``first`` sorts first."""
+    order = np.lexsort((y, np.einsum("ij,j", X, np.cos(np.arange(X.shape[1]))), *first))
+    return order[np.random.default_rng(seed).permutation(order.size)]
+
+
 def generator(random_seed: int | np.random.Generator | None, name: str = "random_seed") -> np.random.Generator:
     """Return the random number generator of a seed."""
     try:

@@ -14,7 +14,7 @@ import numpy as np
 import xarray as xr
 from numpy.typing import ArrayLike, NDArray
 
-from bsvr_pp.core.arrays import Array, Mask, check_fields, check_varies, checked_weights, numbers, warn
+from bsvr_pp.core.arrays import Array, Mask, check_fields, check_varies, checked_weights, mixed_rows, numbers, warn
 from bsvr_pp.inference.prediction.distribution import UNSCALED, Unscaled
 from bsvr_pp.model.blocks import mean_and_deviation
 from bsvr_pp.model.priors import Tied, location_and_scale, of_inputs
@@ -77,9 +77,7 @@ class TrainingData:
     def mixed(self, seed: int) -> NDArray[np.intp]:
         """Return the rows in a random order, which does not depend on theirs, or on unit and sign of the targets."""
         far = np.abs(self.y - np.median(self.y))
-        far = np.round(far / max(far.max(initial=0.0), np.finfo(float).tiny), 9)
-        order = np.lexsort((self.y, np.einsum("ij,j", self.X, np.cos(np.arange(self.X.shape[1]))), far))
-        return order[np.random.default_rng(seed).permutation(order.size)]
+        return mixed_rows(seed, self.X, self.y, np.round(far / max(far.max(initial=0.0), np.finfo(float).tiny), 9))
 
     def spread(self, values: Array) -> Array:
         """Divide a value of each of the m rows, on the last axis, among the given rows; 0 for rows left out."""

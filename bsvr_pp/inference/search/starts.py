@@ -31,7 +31,7 @@ from pytensor.tensor.variable import TensorVariable as Variable
 from scipy.spatial import cKDTree
 from scipy.stats import norm, rankdata
 
-from bsvr_pp.core.arrays import Array, ModelError, Rows
+from bsvr_pp.core.arrays import Array, ModelError, Rows, mixed_rows
 from bsvr_pp.model.gaussian import INTERPRETED
 from bsvr_pp.model.inputs import Warped, WithLevels
 from bsvr_pp.model.kernels import MainEffects, RationalQuadratic
@@ -281,8 +281,7 @@ def _oscillating(X: Array, y: Array) -> Rows:
     Targets of neighbours along the input are alike, but not targets within a fifth of the rows, as for a smooth effect.
     """
     n, window = y.size, max(y.size // _WINDOW, 2)
-    order = np.lexsort((y, np.einsum("ij,j", X, np.cos(np.arange(X.shape[1])))))
-    mixed = order[np.random.default_rng(0).permutation(n)]  # rows with equal values come in any order
+    mixed = mixed_rows(0, X, y)  # rows with equal values come in any order
     ranks = rankdata(y[mixed])
     z = ((ranks - ranks.mean()) / (ranks.std() or 1.0))[np.argsort(X[mixed], axis=0, kind="stable")]
     near = np.mean(z[1:] * z[:-1], axis=0)
