@@ -54,9 +54,11 @@ def load(name: str) -> Dataset:
         raise FileNotFoundError(f"no data set {name!r} at {path}: set BSVR_PP_DATA to the folder of the papers' data")
     table = pd.read_csv(path)
     target = str(table.columns[-1])
-    numbers = pd.get_dummies(table, dtype=float)
-    if numbers.isna().any(axis=None):
+    if table.isna().any(axis=None):
         raise DataError(f"{path}: has missing values")
+    if not pd.api.types.is_numeric_dtype(table[target]):
+        raise DataError(f"{path}: the last column, {target}, must be a target of numbers")
+    numbers = pd.get_dummies(table, dtype=float).astype(float)
     kept = numbers.loc[:, (numbers.nunique() > 1) | (numbers.columns == target)]
     inputs = tuple(str(column) for column in kept.columns if column != target)
     return checked(Dataset(kept[list(inputs)].to_numpy(), kept[target].to_numpy(), inputs, target), str(path))

@@ -1,6 +1,7 @@
 """Data sets and the checks of CSV files."""
 
 import numpy as np
+import pandas as pd
 import pytest
 
 from bsvr_pp.datasets import data_folder, load, sinc
@@ -45,6 +46,18 @@ def test_load_leaves_constant_columns_out(tmp_path, monkeypatch):
     (tmp_path / "flat.csv").write_text(table(line="{0},1,5"))
     with pytest.raises(DataError, match=r"column .y. is constant"):
         load("flat")
+
+
+def test_what_load_cannot_take_is_named(tmp_path, monkeypatch):
+    monkeypatch.setenv("BSVR_PP_DATA", str(tmp_path))
+    pd.DataFrame({"a": ["x", None] * 6, "y": np.arange(12)}).to_csv(tmp_path / "gaps.csv", index=False)
+    with pytest.raises(DataError, match="has missing values"):
+        load("gaps")
+    pd.DataFrame({"a": np.arange(12), "y": ["x", "z"] * 6}).to_csv(tmp_path / "words.csv", index=False)
+    with pytest.raises(DataError, match="the last column, y, must be a target of numbers"):
+        load("words")
+    pd.DataFrame({"a": [True, False] * 6, "y": np.arange(12)}).to_csv(tmp_path / "flags.csv", index=False)
+    np.testing.assert_array_equal(load("flags").X[:, 0], [1.0, 0.0] * 6)
 
 
 def test_missing_files(tmp_path, monkeypatch):

@@ -362,6 +362,8 @@ class SavedEstimator(HoldsFit):
 
     def save(self, path: str | Path) -> None:
         """Save the fitted estimator to a netCDF file, as `bp.save` does; `load` and `bp.load` read it."""
+        if self._options(self._given)["options"] is None:
+            raise ValueError(f"{path} cannot have the kernel, a function: pickle the estimator instead")
         save(self.result_, path)
 
     @classmethod

@@ -175,8 +175,8 @@ class BayesianSVR(TargetPredictions, SavedEstimator, RegressorMixin, BaseEstimat
         For several targets, their names (y0, y1, ... for an array) and an estimator for each, which has the other
         attributes.
     result_ : xarray.DataTree
-        Standardised result in the format of `bp.fit`; its attribute ``inference`` is the method. `from_result` loads
-        it.
+        Result of standardised targets, and their log densities, in the format of `bp.fit`; its attribute ``inference``
+        is the method. `from_result` loads it.
 
     Notes
     -----

@@ -2,7 +2,7 @@
 
 Equal rows are merged into one row with the sum of their weights. A row of weight w has the likelihood p(y|f)^w; scales
 of the data depend on w/Σw alone. Whole weights and repeated rows become the same arrays, in the same order, and all
-numbers agree to the last bit.
+numbers agree to the last bit, except those of kernel matrices, whose columns have the order of the given rows.
 """
 
 from __future__ import annotations

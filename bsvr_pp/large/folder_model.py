@@ -329,8 +329,9 @@ class FolderModel(TargetPredictions):
         vars(self).update(copied(hyperparameters(noise, inverse, units, self._columns)))
 
     def __reduce__(self) -> tuple[object, ...]:
-        """The folder, which is opened again, and the options of predictions."""
-        return type(self), (self.folder,), {"blocks": self.blocks, "noise_scales": self.noise_scales}
+        """The folder, which is opened again if it has the same model, and the options of predictions."""
+        options = {"blocks": self.blocks, "noise_scales": self.noise_scales}
+        return _reopened, (self.folder, checksum(self._record)), options
 
     def _checked(self) -> FolderFit:
         check_flag("noise_scales", self.noise_scales)
@@ -376,6 +377,7 @@ class FolderModel(TargetPredictions):
             If blocks did not converge.
         """
         if self._stored.log_evidence is not None:
+            shutil.rmtree(self.folder / "work", ignore_errors=True)  # left by a process that was killed at its end
             return
         path, local = self.folder, self._local()
         with local.threads(), locked(path):
@@ -518,13 +520,19 @@ def _order(model: FolderModel, source: Source, work: Records) -> None:
     work["order"] = {"rows": order.size}
 
 
+def _reopened(folder: str | Path, record: object) -> FolderModel:
+    """Open the folder of a model whose record has this checksum."""
+    model = FolderModel(folder)
+    if checksum(model._record) != record:
+        raise ValueError(_OTHER.format(model.folder))
+    return model
+
+
 @lru_cache(maxsize=2)
 def _open(folder: str, stamp: str) -> tuple[FolderModel, Record]:
     """Return the model and options; ``stamp`` changes with them."""
     run = Records(Path(folder))["run"]
-    model = FolderModel(run["model"])
-    if checksum(model._record) != run["checksum"]:
-        raise ValueError(_OTHER.format(model.folder))
+    model = _reopened(run["model"], run["checksum"])
     model.blocks, model.noise_scales = LocalBlocks(**run["blocks"]), run["noise_scales"]
     return model, run
 

@@ -146,8 +146,8 @@ def read_table(path: str | Path, wanted: Collection[str] = ()) -> TextTable:
     """Read a CSV file with one header row, packed (.gz, .bz2, .xz, .zip) or not.
 
     Row labels in the first column (of pandas and R), empty columns without a name and blank lines are omitted, and of
-    several columns the rows without any value at the end, which spreadsheets add. A first row of numbers is a header if
-    it has any of the ``wanted`` names.
+    several columns the rows without any value at the end, which spreadsheets add. A first row that ends with a number is a
+    header if it has any of the ``wanted`` names, or if its numbers are 0, 1, and so on.
     """
     text = _text(path)
     first = re.match(r"\"?sep=([,;|\t])\"?[ ,;|\t]*\r?\n", text)  # of Excel
@@ -163,8 +163,9 @@ def read_table(path: str | Path, wanted: Collection[str] = ()) -> TextTable:
     if not rows:
         raise DataError(f"{path}: is empty")
     header = rows.pop(next(iter(rows)))
-    numeric = all(_number(name) is not None for name in header) and not set(wanted) & set(header)
-    if numeric and header != [str(j) for j in range(len(header))]:
+    numeric = [name for name in header if _number(name) is not None]
+    named = set(wanted) & set(header) or numeric == [str(j) for j in range(len(numeric))]
+    if header[-1] in numeric and not named:
         raise DataError(
             f"{path}: the first row holds numbers, and the names of the columns, or of a target, are needed"
         )
@@ -176,6 +177,8 @@ def read_table(path: str | Path, wanted: Collection[str] = ()) -> TextTable:
             raise DataError(f"{path}: row {line} has {len(row)} cells, more than the header, which has {len(header)}")
     cells_of = [[row[j] if j < len(row) else "" for row in rows.values()] for j in range(len(header))]
     notes = [] if separator == "," else [f"{path}: the columns are separated by {_SEPARATORS[separator]}"]
+    if not named and not all(map(str.isdigit, numeric)):
+        notes.append(f"{path}: the first row, which holds names of columns, has numbers: {', '.join(numeric)}")
     if len(rows) < read:
         notes.append(f"{path}: {read - len(rows)} rows without any value at the end are left out")
     cells = pd.DataFrame(_name_columns(str(path), header, cells_of, notes), list(rows), dtype=object)

@@ -183,6 +183,8 @@ def test_a_machine_with_a_kernel_function_is_not_saved():
     machine = bp.LSSVR(kernel=lambda A, B: A @ B.T + 1.0).fit(X, y)
     with pytest.raises(ValueError, match="result has a kernel function"):
         bp.LSSVR.from_result(machine.result_)
+    with pytest.raises(ValueError, match=r"x\.nc cannot have the kernel, a function: pickle the estimator instead"):
+        machine.save("x.nc")
 
 
 @pytest.mark.parametrize("machine", [bp.LSSVR(gamma=10.0, lengthscale=1.0), bp.BayesianLSSVR(10.0, 1.0)])

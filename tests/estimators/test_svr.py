@@ -143,6 +143,8 @@ def test_a_kernel_may_be_a_function():
     assert not hasattr(machine, "lengthscale_")
     with pytest.raises(ValueError, match="kernel function, which is not saved"):
         bp.BayesianSVR.from_result(machine.result_)
+    with pytest.raises(ValueError, match=r"x\.nc cannot have the kernel, a function: pickle the estimator instead"):
+        machine.save("x.nc")
 
 
 @pytest.mark.slow

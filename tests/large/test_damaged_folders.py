@@ -1,6 +1,7 @@
 """Folders that are locked, edited, damaged or crafted: refused by name, or computed again, and never other numbers."""
 
 import os
+import pickle
 import shutil
 import subprocess
 import sys
@@ -55,6 +56,17 @@ def test_a_folder_with_another_model_than_the_object_predicts_nothing(model, tmp
         with pytest.raises(ValueError, match="has another model than the one that was given"):
             use()
     assert not hasattr(bp.FolderModel(model.folder), "log_evidence_")
+
+
+def test_a_copy_of_an_object_does_not_take_another_model(model):
+    kept = pickle.dumps(model)
+    (model.folder / "work").mkdir()  # as a process leaves it that is killed at its end
+    model.solve()
+    assert not (model.folder / "work").exists()
+    shutil.rmtree(model.folder)
+    bp.fit_folder(machine(), *wave(150, seed=5), folder=model.folder)
+    with pytest.raises(ValueError, match="has another model than the one that was given"):
+        pickle.loads(kept)
 
 
 def test_a_folder_whose_pieces_were_all_read_does_not_mix_two_models(model):
