@@ -146,8 +146,8 @@ def read_table(path: str | Path, wanted: Collection[str] = ()) -> TextTable:
     """Read a CSV file with one header row, packed (.gz, .bz2, .xz, .zip) or not.
 
     Row labels in the first column (of pandas and R), empty columns without a name and blank lines are omitted, and of
-    several columns the rows without any value at the end, which spreadsheets add. A first row that ends with a number is a
-    header if it has any of the ``wanted`` names, or if its numbers are 0, 1, and so on.
+    several columns the rows without any value at the end, which spreadsheets add. A first row that ends with a number
+    is a header if it has any of the ``wanted`` names, or if its numbers are 0, 1, and so on.
     """
     text = _text(path)
     first = re.match(r"\"?sep=([,;|\t])\"?[ ,;|\t]*\r?\n", text)  # of Excel
