@@ -290,7 +290,7 @@ def estimator(cls, **options):
     """An estimator with settings that are quick to fit."""
     defaults = {
         bp.BayesianSVR: {"restarts": 1, "random_state": 0, "inference": "mean_field"},
-        bp.BayesianSVC: {"steps": 2, "random_state": 0},
+        bp.BayesianSVC: {"random_state": 0},
         bp.ResidualIntervals: {"estimator": LinearRegression(), "random_state": 0},
     }
     return cls(**{**defaults.get(cls, {}), **options})
@@ -531,6 +531,18 @@ PUBLIC = {
             particles=(1, *NO_COUNT),
         ),
         (lambda s: bp.fit(classification.NormalisedEvidence(), s.model), "y is no label but has soft_insensitive"),
+        (
+            lambda s: bp.fit(
+                classification.NormalisedEvidence(),
+                classification.default_label_model(X, np.sign(X[:, 0] - np.median(X[:, 0]) + 1e-9), known=True),
+            ),
+            r"y is a label with known_label noise, .*or bp\.fit with bp\.MeanField\(\)",
+        ),
+        *options(
+            lambda s, **o: bp.fit(classification.NormalisedEvidence(), s.labels, **o),
+            evidence=("naive", "is for methods that search by their own evidence, got"),
+            restarts=(7, "is for methods that search by their own evidence, got"),
+        ),
     ],
     "Exchange": [
         *options(
@@ -1304,6 +1316,8 @@ PUBLIC = {
     "BayesianSVC": [
         *LABELLED(bp.BayesianSVC),
         (lambda s: svc(y=np.ma.array(LABELS, mask=np.arange(20) == 3)), "y must have no masked entries, got 1"),
+        (lambda s: svc(steps=7), "steps is for evidence='conditional', 'joint' or 'naive', got 7 with 'pointwise'"),
+        (lambda s: svc(evidence="naive", blocks=9), "blocks is for evidence='pointwise', got 9 with 'naive'"),
         (lambda s: svc(y=np.ones(20)), r"y must hold at least two classes, got one class, 1\.0"),
         (
             lambda s: svc(y=np.where(LABELS > 0, *np.array(["2020", "2021"], "M8[D]"))),

@@ -23,7 +23,15 @@ from bsvr_pp.core.losses import NoiseModel
 from bsvr_pp.core.losses.registry import LABELS
 from bsvr_pp.inference.approximate import Annealed, MeanField
 from bsvr_pp.inference.fitted import Fitted, fitted_at
-from bsvr_pp.inference.protocol import Anneals, Evidence, HasEvidence, IntegratesLatent, Options, check_latent
+from bsvr_pp.inference.protocol import (
+    Anneals,
+    Evidence,
+    HasEvidence,
+    IntegratesLatent,
+    Objective,
+    Options,
+    check_latent,
+)
 from bsvr_pp.inference.search.optimize import Optimum, SearchObjective
 from bsvr_pp.inference.search.starts import initial_point
 from bsvr_pp.model.operation import CovarianceGraph, TargetsGraph
@@ -40,9 +48,10 @@ _STEADY = 0.3  # largest change of a log hyperparameter between the averages of 
 def labels_at(problem: Problem, point: Point) -> tuple[Covariance, Array, NoiseModel]:
     """Return prior covariance, prior mean, which is zero, and noise of a model with labels at given hyperparameters."""
     if problem.loss.targets is not LABELS:
+        kind = "is a label with" if problem.loss.name == "known_label" else "is no label but has"
         raise ModelError(
-            f"{problem.target} is no label but has {problem.loss.name} noise, whose evidence is normalised: use "
-            "bp.log_evidence with kind='naive'"
+            f"{problem.target} {kind} {problem.loss.name} noise, whose evidence is normalised: use "
+            "bp.log_evidence with kind='naive', or bp.fit with bp.MeanField()"
         )
     K, mean, noise = problem.dense_at(point)
     if np.any(mean != 0):
@@ -56,13 +65,17 @@ def normalised(problem: Problem, point: Point, method: HasEvidence, kind: str, r
     naive = method.evidence(K, problem.targets, noise, mean, rng)
     log_normaliser, error = normaliser(kind, K, noise, method if isinstance(method, Anneals) else NORMALISER, rng)
     value, error = naive.value - log_normaliser, float(np.hypot(naive.standard_error, error))
-    # N(X) is the sum of Q over all labels, and Q does not change if all signs are reversed.
+    _check_bound(kind, value, error)
+    return Evidence(value, error, naive.converged)
+
+
+def _check_bound(kind: str, value: float, error: float) -> None:
+    """Warn of an impossible evidence: N(X) is the sum of Q over all labels, which may all have the other sign."""
     if kind == "conditional" and value > 3.0 * error - np.log(2.0):
         warn(
             f"a conditional evidence is at most -log 2, and {value:.3g} was found: the particles of the normaliser "
             "have not reached where its mass is; Annealed() with more particles and moves reaches it"
         )
-    return Evidence(value, error, naive.converged)
 
 
 def normaliser(
@@ -78,8 +91,11 @@ def normaliser(
 class LabelPrior(SearchObjective):
     """Covariance, C, hyperprior and evidence of labels, as functions of free unconstrained hyperparameters."""
 
-    def __init__(self, problem: Problem, given: Point, latent: IntegratesLatent) -> None:
+    def __init__(
+        self, problem: Problem, given: Point, latent: IntegratesLatent, objective: Objective = "posterior"
+    ) -> None:
         super().__init__(problem, latent, given, "evidence")
+        self._priors_count = objective == "posterior"
         initial = initial_point(problem) | given
         noise = labels_at(problem, initial)[2]
         if np.ndim(noise.parameters["C"]):
@@ -120,13 +136,14 @@ class LabelPrior(SearchObjective):
         return Covariance(K, jitter=self._problem.prior.jitter), float(C), float(log_prior)
 
     def gradient(self, x: Array, normalisers: Sequence[Gradient]) -> Array:
-        """Return the gradient of log evidence plus log hyperprior; of the hyperprior alone if the evidence fails."""
+        """Return the gradient of log evidence, 0 if it fails, plus log hyperprior if the objective has it."""
         y, given = self._problem.targets, [*self._split(x), *self._problem.given_data]
         by_K = sum((each.K for each in normalisers), np.zeros((y.size, y.size)))
         by_C = sum(float(each.parameters["C"]) for each in normalisers)
         _, sites, *slopes = self._total(*given, y, self._sites[0], by_K, by_C)
         self._sites = [sites if np.isfinite(sites).all() else np.zeros_like(sites)]
-        return np.asarray(self._flat(slopes).data + self._flat(self._hyperprior(*given)[1:]).data)
+        by_prior = self._flat(self._hyperprior(*given)[1:]).data if self._priors_count else 0.0
+        return np.asarray(self._flat(slopes).data + by_prior)
 
 
 @dataclass(frozen=True, slots=True)
@@ -186,7 +203,7 @@ class NormalisedEvidence:
         """Maximise the evidence over the hyperparameters that are not given, and solve there."""
         point, optima = given, []
         if set(given) != set(problem.hyperparameters):
-            optima = [self._maximise(problem, given, rng)]
+            optima = [self._maximise(problem, given, options.objective, rng)]
             point = optima[0].point
         K, mean, noise = labels_at(problem, point)
         posterior = self.latent.solve(K, problem.targets, noise, mean)
@@ -194,11 +211,13 @@ class NormalisedEvidence:
         annealing = replace(NORMALISER, particles=max(self.particles // 4, 2))
         log_normaliser, error = normaliser(self.kind, K, noise, annealing, rng)
         found = fitted_at(point, posterior, optima, log_evidence_error=error)
-        return replace(found, log_evidence=float(posterior.log_evidence) - log_normaliser)
+        value = float(posterior.log_evidence) - log_normaliser
+        _check_bound(self.kind, value, error)
+        return replace(found, log_evidence=value)
 
-    def _maximise(self, problem: Problem, given: Point, rng: np.random.Generator) -> Optimum:
+    def _maximise(self, problem: Problem, given: Point, objective: Objective, rng: np.random.Generator) -> Optimum:
         """Find the optimum of the hyperparameters that are not given."""
-        prior = LabelPrior(problem, given, self.latent)
+        prior = LabelPrior(problem, given, self.latent, objective)
         if not self.steps:
             return Optimum(prior.unpack(prior.start), np.nan, True, "mode of the hyperpriors, without an ascent", 0)
         factor = KINDS[self.kind]
@@ -211,21 +230,30 @@ class NormalisedEvidence:
         with threads_for(problem.targets.size):
             best, trace = stochastic_ascent(gradient, prior.start, steps=self.steps)
         sixth = max(self.steps // 6, 1)
-        drift = float(np.abs(trace[-sixth:].mean(axis=0) - trace[-2 * sixth : -sixth].mean(axis=0)).max())
-        steady = self.steps > 1 and drift <= _STEADY
+
+        def drift(path: Array) -> float:
+            return float(np.abs(path[-sixth:].mean(axis=0) - path[-2 * sixth : -sixth].mean(axis=0)).max())
+
+        # Few steps do not go far, wherever they are.
+        steady = self.steps > 1 and drift(trace) <= min(_STEADY, 0.5 * drift(np.cumsum(_rates(self.steps))))
         message = f"stochastic ascent, {'steady' if steady else 'still moving'} after {self.steps} steps"
         return Optimum(prior.unpack(best), np.nan, bool(steady), message, self.steps)
+
+
+def _rates(steps: int) -> Array:
+    """Return the rate of each step, the distance with a constant gradient; it falls in the second half."""
+    return _RATE * np.minimum(1.0, 2.0 * (1.0 - np.arange(steps) / steps))
 
 
 def stochastic_ascent(gradient: Callable[[Array], Array], start: Array, *, steps: int) -> tuple[Array, Array]:
     """Run Adam (Kingma & Ba 2015); return the average of the last third of the steps, and all points."""
     x, first, second = np.array(start, dtype=np.float64), np.zeros(start.size), np.zeros(start.size)
     trace = np.empty((steps, start.size))
-    for step in range(steps):
+    for step, rate in enumerate(_rates(steps)):
         slope = gradient(x)
         first += (1 - _DECAY) * (slope - first)
         second += (1 - _DECAY_SQUARE) * (slope**2 - second)
         size = np.sqrt(second / (1 - _DECAY_SQUARE ** (step + 1))) + 1e-12
-        x = x + _RATE * min(1.0, 2.0 * (1.0 - step / steps)) * first / (1 - _DECAY ** (step + 1)) / size
+        x = x + rate * first / (1 - _DECAY ** (step + 1)) / size
         trace[step] = x
     return trace[-max(steps // 3, 1) :].mean(axis=0), trace

@@ -334,7 +334,7 @@ class BayesianSVC(OfStandardModel, SavedClassifier, ClassifierMixin, BaseEstimat
 
             found = local.each_fit(fit_class, len(parts), first=_ALIKE, together=together)
         fit = LabelFit(classes, units, rows, [found[i] for i in np.argsort(order)])
-        for each in fit.binaries if together else ():
+        for each in fit.binaries:
             warn_unless_converged(each.found, each.method)
         return self._keep(fit, columns)
 
@@ -344,6 +344,10 @@ class BayesianSVC(OfStandardModel, SavedClassifier, ClassifierMixin, BaseEstimat
         if self.C is not None and not (is_number(self.C) and 0 < self.C < np.inf):
             raise ValueError(f"C must be a number > 0, or None to learn it, got {self.C!r}")
         check_count("steps", self.steps, 0)
+        if self.evidence == "pointwise" and self.steps != type(self).steps:
+            raise ValueError(f"steps is for evidence='conditional', 'joint' or 'naive', got {self.steps} with 'pointwise'")
+        if self.evidence != "pointwise" and isinstance(self.blocks, int | np.integer):
+            raise ValueError(f"blocks is for evidence='pointwise', got {self.blocks} with {self.evidence!r}")
         self._check_predictions()
 
     def _check_predictions(self) -> None:

@@ -17,6 +17,8 @@ import numpy as np
 from arviz_stats.base import array_stats
 from numpy.random import Generator
 from rich.progress import track
+from scipy.optimize import nnls
+from scipy.spatial.distance import cdist
 from scipy.special import logsumexp
 from scipy.stats import chi2, multivariate_t, norm, qmc
 
@@ -49,6 +51,7 @@ _ACCEPTED, _RATE = 0.7, 0.25  # adapted to this share of accepted moves, at this
 _LOST = 1000.0  # a move that loses as many nats is not accepted, and ends
 _STUCK = 0.1  # share of accepted moves below which the points do not follow the posterior
 _MIRRORED, _APART = 3.0, 4.0  # nats and standard deviations between the points and another mode of the same size
+_SAME_POINT = 1e-8  # variance of a point given others, of a kernel of variance 1, below which it adds nothing
 _CUT = 0.1  # share of points without density above which the posterior ends at an edge, where its mode may be
 BY_DRAWS = "sample the hyperparameters, with NUTS(latent=...)"  # the remedy then
 _ONE_SIGN = f"give them priors of one sign, such as HalfNormal, or {BY_DRAWS}"
@@ -182,13 +185,27 @@ class _Cloud(NamedTuple):
     mirrored: bool = False  # whether there is another mode at other signs
 
     def thinned(self, kept: int) -> tuple[Rows, Array]:
-        """Return at most ``kept`` points with weights: the last if all are equal, else drawn along a coordinate."""
-        if np.ptp(self.weights) == 0 or len(self.x) <= kept:
-            return np.arange(len(self.x))[-kept:], self.weights[-kept:] / self.weights[-kept:].sum()
-        spread = self.weights @ (self.x - self.weights @ self.x) ** 2
-        order = np.argsort(self.x[:, np.argmax(spread)], kind="stable")
-        found, counts = np.unique(order[systematic(self.weights[order], kept)], return_counts=True)
-        return found, counts / kept
+        """Return at most ``kept`` points, with weights that keep the means of smooth functions (kernel quadrature)."""
+        weights = self.weights / self.weights.sum()
+        if len(self.x) <= kept:
+            return np.arange(len(self.x)), weights
+        spread = np.sqrt(weights @ (self.x - weights @ self.x) ** 2)
+        places = self.x / np.where(spread > 0.0, spread, 1.0)
+        kernel = np.exp(-0.5 * cdist(places, places, "sqeuclidean") / places.shape[1])
+        mean = kernel @ weights
+        left, error, order = kernel.copy(), mean, []
+        for _ in range(kept):  # the point that explains most of what is left of the mean
+            variance = left.diagonal()
+            gain = np.where(variance > _SAME_POINT, error**2 / np.maximum(variance, _SAME_POINT), 0.0)
+            if not gain.any():
+                break
+            order.append(int(np.argmax(gain)))
+            share = left[:, order[-1]] / left[order[-1], order[-1]]
+            error, left = error - share * error[order[-1]], left - np.outer(share, left[order[-1]])
+        found = np.unique(order)
+        root = np.linalg.cholesky(kernel[np.ix_(found, found)] + _SAME_POINT * np.eye(found.size))
+        solved = nnls(root.T, np.linalg.solve(root, mean[found]))[0]
+        return found[solved > 0.0], solved[solved > 0.0] / solved.sum()
 
 
 def _cloud(

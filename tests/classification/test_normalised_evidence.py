@@ -135,6 +135,47 @@ def test_a_straight_boundary_makes_the_linear_part_the_larger():
     assert shares[0] > 2 * shares[1]
 
 
+def labels_of_one_penalty(X, y, centre):
+    with pm.Model() as built:
+        C = pm.LogNormal("C", centre, 0.1)
+        f = bp.GP(cov_func=4.0 * pm.gp.cov.ExpQuad(1, ls=1.0)).prior("f", X=X)
+        bp.SVMLabel("y", f=f, C=C, observed=y)
+    return built
+
+
+def test_few_steps_are_not_steady():
+    X, method = np.linspace(-2, 2, 12)[:, None], NormalisedEvidence("naive", steps=20)
+    model = labels_of_one_penalty(X, np.where(np.arange(12) % 3 > 0, 1, -1), 8.0)
+    with pytest.warns(bp.ConvergenceWarning, match="still moving after 20 steps"):
+        bp.fit(method, model, objective="evidence", random_seed=1, progressbar=False)
+
+
+@pytest.mark.slow
+def test_the_objective_may_leave_the_hyperpriors_out():
+    X, y = np.linspace(-2, 2, 12)[:, None], np.where(np.arange(12) > 5, 1, -1)
+    found, method = {}, NormalisedEvidence("naive", steps=200)
+    for centre in (-2.0, 2.0):
+        for objective in ("posterior", "evidence"):
+            model = labels_of_one_penalty(X, y, centre)
+            result = bp.fit(method, model, objective=objective, random_seed=1, progressbar=False)
+            found[centre, objective] = float(np.log(result["posterior"]["C"][0, 0]))
+    assert found[2.0, "posterior"] - found[-2.0, "posterior"] > 3.5
+    grid = np.linspace(-6.0, 3.0, 91)
+    values = [bp.log_evidence(bp.MeanField(), model, hyperparameters={"C": C}, kind="naive").value for C in np.exp(grid)]
+    for centre in (-2.0, 2.0):
+        assert found[centre, "evidence"] == pytest.approx(grid[np.argmax(values)], abs=0.15)
+
+
+@pytest.mark.slow
+def test_an_impossible_evidence_is_warned_of():
+    X = np.random.default_rng(0).uniform(0, 1, (50, 1))
+    with pm.Model() as model:
+        f = bp.GP(cov_func=0.04 * pm.gp.cov.ExpQuad(1, ls=0.1)).prior("f", X=X)
+        bp.SVMLabel("y", f=f, C=pm.LogNormal("C", 0, 1), observed=np.where(X[:, 0] < 0.5, 1, -1))
+    with pytest.warns(UserWarning, match="a conditional evidence is at most -log 2"):
+        bp.fit(NormalisedEvidence(), model, hyperparameters={"C": 6.3}, random_seed=1, progressbar=False)
+
+
 @pytest.mark.slow
 def test_through_the_front_door():
     """No flag is needed; the evidence of the result is the normalised one, and what is given stays."""

@@ -9,7 +9,7 @@ import bsvr_pp as bp
 
 ESTIMATORS = (
     bp.BayesianSVR(kernel="rbf", ard=False, inference="mean_field", restarts=1, random_state=0),
-    bp.BayesianSVC(kernel="rbf", ard=False, steps=2, random_state=0),
+    bp.BayesianSVC(kernel="rbf", ard=False, random_state=0),
     bp.LSSVR(),
     bp.BayesianLSSVR(),
     bp.ResidualIntervals(SVR(), cv=2),
@@ -17,7 +17,7 @@ ESTIMATORS = (
 )
 SLOW = (
     bp.BayesianSVR(restarts=1, random_state=0),
-    bp.BayesianSVC(steps=2, random_state=0),
+    bp.BayesianSVC(random_state=0),
     bp.BayesianOrdinalSVC(kernel="rbf", restarts=1),
     bp.BayesianSVR(kernel="precomputed", inference="mean_field", restarts=1, random_state=0),
     bp.BayesianSVC(kernel="precomputed", probability="mean", random_state=0),

@@ -38,7 +38,7 @@ GRADE = np.digitize(Y, [0.5, 2.0])
 NAMES = Encoding.of_table(TABLE).names
 ESTIMATORS = {
     "BayesianSVR": (bp.BayesianSVR(kernel="linear", restarts=1, random_state=0), Y),
-    "BayesianSVC": (bp.BayesianSVC(kernel="linear", steps=2, random_state=0), GRADE > 0),
+    "BayesianSVC": (bp.BayesianSVC(kernel="linear", random_state=0), GRADE > 0),
     "BayesianOrdinalSVC": (bp.BayesianOrdinalSVC(kernel="rbf", restarts=1, random_state=0), GRADE),
     "LSSVR": (bp.LSSVR(gamma=10.0, lengthscale=3.0), Y),
     "BayesianLSSVR": (bp.BayesianLSSVR(gamma=10.0, lengthscale=3.0), Y),
@@ -313,7 +313,7 @@ def test_a_code_for_a_gap_is_warned_of(tmp_path):
 
 
 def test_several_classes_have_the_names():
-    svc = bp.BayesianSVC(kernel="linear", steps=2, random_state=0).fit(TABLE, GRADE)
+    svc = bp.BayesianSVC(kernel="linear", random_state=0).fit(TABLE, GRADE)
     assert svc.relevance_.columns.tolist() == list(NAMES) and len(svc.relevance_) == 3
 
 

@@ -29,7 +29,7 @@ def data(n=60, seed=0):
 @pytest.mark.parametrize(("probability", "evidence"), [("average", "pointwise"), ("map", "conditional")])
 def test_labels_are_the_most_probable_ones(probability, evidence):
     X, y = data()
-    machine = bp.BayesianSVC(probability=probability, evidence=evidence, steps=15, random_state=1).fit(X, y)
+    machine = bp.BayesianSVC(probability=probability, evidence=evidence, random_state=1).fit(X, y)
     P = machine.predict_proba(X)
     assert machine.classes_.tolist() == ["a", "b"] and np.allclose(P.sum(axis=1), 1)
     np.testing.assert_array_equal(machine.predict_log_proba(X), np.log(P))
@@ -41,7 +41,7 @@ def test_three_classes_one_against_the_rest():
     rng = np.random.default_rng(2)
     index = np.repeat([0, 1, 2], 20)
     X = np.array([[0.0, 0.0], [3.0, 0.0], [0.0, 3.0]])[index] + 0.6 * rng.standard_normal((60, 2))
-    machine = bp.BayesianSVC(steps=15, random_state=1).fit(X, np.array([7, 3, 5])[index])
+    machine = bp.BayesianSVC(random_state=1).fit(X, np.array([7, 3, 5])[index])
     assert machine.classes_.tolist() == [3, 5, 7] and len(machine._fit.binaries) == 3
     assert machine.lengthscale_.shape == (3, 2) and machine.C_.shape == (3,)
     assert machine.score(X, np.array([7, 3, 5])[index]) > 0.95
@@ -81,7 +81,7 @@ def periodic(Z):
 @pytest.mark.parametrize("kernel", ["linear", pytest.param("matern32", marks=pytest.mark.slow), periodic])
 def test_kernels(kernel):
     X, y = data()
-    machine = bp.BayesianSVC(kernel=kernel, steps=10, random_state=1).fit(X, y)
+    machine = bp.BayesianSVC(kernel=kernel, random_state=1).fit(X, y)
     assert machine.score(X, y) > 0.8
     np.testing.assert_allclose(machine.support_vectors_, X[machine.support_])
     assert hasattr(machine, "amplitude_") == (kernel not in ("linear", periodic))
@@ -110,7 +110,7 @@ def test_a_saved_classifier_is_the_same(tmp_path, classes):
     X, y = data(30)
     labels = np.where(X[:, 1] > 20, "c", y) if classes == 3 else y
     weight = np.where(np.arange(30) < 5, 2.0, 1.0)
-    machine = bp.BayesianSVC(steps=3, random_state=1).fit(X, labels, weight)
+    machine = bp.BayesianSVC(random_state=1).fit(X, labels, weight)
     machine.save(tmp_path / "svc.nc")
     again = bp.BayesianSVC.load(tmp_path / "svc.nc")
     np.testing.assert_allclose(again.predict_proba(X), machine.predict_proba(X), rtol=1e-9)
@@ -150,7 +150,7 @@ def test_the_penalty_may_be_fixed():
     X, y = data()
     free = bp.BayesianSVC(random_state=0).fit(X, y)
     for evidence, C in (("pointwise", 3.0), ("conditional", 0.5)):
-        fixed = bp.BayesianSVC(C=C, evidence=evidence, steps=4, random_state=0).fit(X, y)
+        fixed = bp.BayesianSVC(C=C, evidence=evidence, random_state=0).fit(X, y)
         assert fixed.C_ == C and fixed.n_support_.shape == (2,) and fixed.n_support_.sum() == fixed.support_.size
         assert (np.abs(fixed.dual_coef_) <= C * (1 + 1e-9)).all()
         again = bp.BayesianSVC.from_result(fixed.result_)
@@ -201,8 +201,10 @@ def test_names_of_classes_the_order_of_rows_and_signs_do_not_matter():
 
 def test_labels_of_all_rows_together_have_no_blocks():
     X, y = data(60)
-    machine = bp.BayesianSVC(blocks=20, evidence="conditional", steps=2).fit(X, y)
-    assert machine.blocks_ is None
+    with pytest.raises(ValueError, match="blocks is for evidence='pointwise', got 20 with 'conditional'"):
+        bp.BayesianSVC(blocks=20, evidence="conditional").fit(X, y)
+    with pytest.warns(bp.ConvergenceWarning, match="still moving after 2 steps"):
+        assert bp.BayesianSVC(evidence="conditional", steps=2).fit(X, y).blocks_ is None
 
 
 def test_far_from_the_data_the_probability_returns_to_one_half():

@@ -95,7 +95,7 @@ def test_weights_of_labels_are_repeated_rows(options):
     labels = np.where(y > 0, "b", "a")
 
     def make():
-        return bp.BayesianSVC(steps=6, random_state=0, **options)
+        return bp.BayesianSVC(random_state=0, **options)
 
     one, many = fitted(make, X, labels, weight), fitted(make, X[rows], labels[rows])
     np.testing.assert_allclose(one.predict_proba(X), many.predict_proba(X), rtol=1e-6)
@@ -107,7 +107,7 @@ def test_weights_of_labels_are_repeated_rows(options):
 def test_class_weights_multiply_sample_weights():
     X, y, weight, _ = data()
     labels = np.where(y > 0.3, "b", "a")
-    options = {"steps": 4, "random_state": 0}
+    options = {"random_state": 0}
     by_class = bp.BayesianSVC(class_weight={"a": 1, "b": 3, "c": 9}, **options).fit(X, labels, sample_weight=weight)
     by_row = bp.BayesianSVC(**options).fit(X, labels, sample_weight=weight * np.where(labels == "b", 3.0, 1.0))
     np.testing.assert_allclose(by_class.predict_proba(X), by_row.predict_proba(X), rtol=1e-9)
