@@ -28,14 +28,18 @@ _FEWEST = 10  # rows, below which a robust scale is unreliable
 ROUNDS = 5  # largest number of fits, each without rows that the last one found
 _LISTED = 10
 _QUARTILES = 1.349  # distance of the quartiles of a Gaussian, in standard deviations
+# Ratio of errors above which f explained a part of the rows. On eleven simulated sets of 250 rows it is .99 to 1.005
+# where the noise of some is wider, 1.03 to 1.05 for noise with two modes, and 1.28 to 3 for jumps in a corner.
+_MISSED = 1.1
 HALF = 0.5  # smallest share of the rows that determine f
 
 
 class ScaledFit[F](NamedTuple):
-    """A fit; for all rows (n,) also the log density given the others, and the mean of 1/scale of the noise."""
+    """A fit; for all rows (n,) log density and error given the others, and the mean of 1/scale of the noise."""
 
     log_density: Array
     precision: Array
+    error: Array
     fit: F
 
 
@@ -75,7 +79,8 @@ def determining_rows[F](
 ) -> tuple[Mask, ScaledFit[F]]:
     """Leave rows of far wider noise out of a fit while this raises the log density of all by two standard errors.
 
-    A fit may begin from the last one.
+    If the errors of the rows themselves increase without them, f explained a part of them, and they stay. A fit may
+    begin from the last one.
     """
     near, best = kept, fit(kept, None)
     for _ in range(0 if mostly_equal(y[kept], weight[kept]) else ROUNDS):
@@ -85,7 +90,8 @@ def determining_rows[F](
             break
         found = fit(trial, best.fit)
         gain = (weight * (found.log_density - best.log_density))[kept]
-        if not gain.sum() > 2.0 * np.sqrt(gain.size) * gain.std():
+        far = weight * (kept & ~trial)
+        if not gain.sum() > 2.0 * np.sqrt(gain.size) * gain.std() or far @ found.error > _MISSED * (far @ best.error):
             break
         near, best = trial, found
     return near, best

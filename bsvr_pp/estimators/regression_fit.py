@@ -378,7 +378,8 @@ class _Rounds:
             found, *known = with_scales(found, near, means=False)  # which would explain errors on one side
             of_rows = np.full((2, n), np.nan)
             of_rows[:, np.append(np.flatnonzero(near), np.flatnonzero(far))] = known
-            return ScaledFit(of_rows[0], of_rows[1], found)
+            mean, _ = found.given_others(found.units.inputs(rows.X), near, self.spec.local)
+            return ScaledFit(*of_rows, np.abs(rows.y - mean), found)
 
         if not spec.set_aside or self.model.noise == "pinball":  # a quantile refers to all targets
             return _Determined(kept, first, kept, with_scales(first, kept, means=True)[0])

@@ -141,15 +141,19 @@ def test_targets_of_which_most_are_equal_lose_no_row():
     assert bp.BayesianSVR(**FAST).fit(LINE, y).outliers_.size == 0
 
 
-def rows_of_fits(fits, kept=None, y=None):
-    """The rows that are chosen from fits with these gains of the log density and precisions, and the fits that ran."""
+def rows_of_fits(fits, kept=None, y=None, error=1.0):
+    """The rows chosen from fits with these gains of the log density and precisions, and the fits that ran.
+
+    The errors of the first fit are 1, and later ones ``error``.
+    """
     tried = []
 
     def fit(rows, last):
         assert last == (len(tried) or None)
         gain, precision = fits[len(tried)]
         tried.append(np.flatnonzero(~rows).tolist())
-        return ScaledFit(np.broadcast_to(gain, (20,)), np.asarray(precision), len(tried))
+        errors = np.full(20, 1.0 if last is None else error)
+        return ScaledFit(np.broadcast_to(gain, (20,)), np.asarray(precision), errors, len(tried))
 
     kept = np.ones(20, dtype=bool) if kept is None else kept
     near, best = determining_rows(fit, kept, np.arange(20) if y is None else y, np.ones(20))
@@ -165,6 +169,17 @@ def test_rows_of_far_wider_noise_are_left_out_if_all_are_more_probable():
     noise = np.random.default_rng(0).normal(size=20)
     for gain in (-1.0, 0.0, np.nan, 0.1 + noise - noise.mean()):
         assert rows_of_fits([(0.0, SOME), (gain, SOME)]) == ([], 1, [[], [0, 1, 2, 3]])
+    assert rows_of_fits([(0.0, SOME), (1.0, SOME)], error=1.05)[1] == 2
+    assert rows_of_fits([(0.0, SOME), (1.0, SOME)], error=1.2)[1] == 1  # f explained a part of them
+
+
+@pytest.mark.slow
+def test_a_jump_in_a_corner_is_not_noise():
+    rng = np.random.default_rng([1, 6])
+    X = rng.uniform(size=(200, 3))
+    corner = (X[:, 1] > 0.75) & (X[:, 2] > 0.8)
+    y = X[:, 0] + 10.0 * corner + 0.1 * rng.normal(size=200)
+    assert not corner[bp.BayesianSVR(random_state=0).fit(X, y).outliers_].any()
 
 
 def test_most_rows_are_never_left_out_and_gross_errors_do_not_return():

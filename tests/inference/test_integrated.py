@@ -354,6 +354,20 @@ def test_few_kept_points():
     assert len(found.noises) == 1 and np.isfinite(found.std()).all()
 
 
+def test_kept_points_have_the_means_of_all_points():
+    """Of a normal density in three coordinates, also of a product and of a square; repeated points are one."""
+    x = np.random.default_rng(0).normal(size=(64, 3)) * [1.0, 5.0, 0.1] + 2.0
+    x[40] = x[3]
+    weights = np.random.default_rng(1).dirichlet(np.full(64, 3.0))
+    cloud = integrated._Cloud(x, weights, *[0.0] * 3, 9.0, None, 0.0)
+    chosen, found = cloud.thinned(16)
+    assert chosen.size <= 16 and found.sum() == pytest.approx(1.0) and (found > 0.0).all()
+    z = (x - weights @ x) / np.sqrt(weights @ (x - weights @ x) ** 2)
+    for values in (*z.T, z[:, 0] * z[:, 1], z[:, 2] ** 2, np.tanh(z[:, 1])):
+        assert found @ values[chosen] == pytest.approx(weights @ values, abs=0.12)
+    assert cloud._replace(x=np.ones((64, 3))).thinned(16)[1].tolist() == [1.0]
+
+
 @pytest.mark.slow
 def test_an_evidence_with_kinks_against_importance_sampling():
     """Local Laplace, four hyperparameters: log evidence -14.60, log epsilon -2.05 ± .68, from 20,000 draws."""
