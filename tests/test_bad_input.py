@@ -1316,7 +1316,7 @@ PUBLIC = {
     "BayesianSVC": [
         *LABELLED(bp.BayesianSVC),
         (lambda s: svc(y=np.ma.array(LABELS, mask=np.arange(20) == 3)), "y must have no masked entries, got 1"),
-        (lambda s: svc(steps=7), "steps is for evidence='conditional', 'joint' or 'naive', got 7 with 'pointwise'"),
+        (lambda s: svc(steps=7), "steps is for an evidence other than 'pointwise', got 7"),
         (lambda s: svc(evidence="naive", blocks=9), "blocks is for evidence='pointwise', got 9 with 'naive'"),
         (lambda s: svc(y=np.ones(20)), r"y must hold at least two classes, got one class, 1\.0"),
         (

@@ -379,7 +379,7 @@ class _Rounds:
             of_rows = np.full((2, n), np.nan)
             of_rows[:, np.append(np.flatnonzero(near), np.flatnonzero(far))] = known
             mean, _ = found.given_others(found.units.inputs(rows.X), near, self.spec.local)
-            return ScaledFit(*of_rows, np.abs(rows.y - mean), found)
+            return ScaledFit(of_rows[0], of_rows[1], np.abs(rows.y - mean), found)
 
         if not spec.set_aside or self.model.noise == "pinball":  # a quantile refers to all targets
             return _Determined(kept, first, kept, with_scales(first, kept, means=True)[0])

@@ -345,7 +345,7 @@ class BayesianSVC(OfStandardModel, SavedClassifier, ClassifierMixin, BaseEstimat
             raise ValueError(f"C must be a number > 0, or None to learn it, got {self.C!r}")
         check_count("steps", self.steps, 0)
         if self.evidence == "pointwise" and self.steps != type(self).steps:
-            raise ValueError(f"steps is for evidence='conditional', 'joint' or 'naive', got {self.steps} with 'pointwise'")
+            raise ValueError(f"steps is for an evidence other than 'pointwise', got {self.steps}")
         if self.evidence != "pointwise" and isinstance(self.blocks, int | np.integer):
             raise ValueError(f"blocks is for evidence='pointwise', got {self.blocks} with {self.evidence!r}")
         self._check_predictions()

@@ -154,9 +154,9 @@ def _check_options(
         check_count("draws", draws, 1)
         if isinstance(method, Samples):
             raise ValueError(f"draws is for methods at a point of the hyperparameters, got it with {method!r}")
-    for name, given in (("restarts", restarts), ("evidence", evidence)):
-        if given is not None and isinstance(method, Normalises):
-            raise ValueError(f"{name} is for methods that search by their own evidence, got {given!r} with {method!r}")
+    for name, value in {"restarts": restarts, "evidence": evidence}.items():
+        if value is not None and isinstance(method, Normalises):
+            raise ValueError(f"{name} is for methods that search by their own evidence, got {value!r} with {method!r}")
     if objective == "evidence" and isinstance(method, Samples | Integrates):
         raise ValueError(f"objective='evidence' is for methods that optimise hyperparameters, got it with {method!r}")
 

@@ -161,7 +161,8 @@ def test_the_objective_may_leave_the_hyperpriors_out():
             found[centre, objective] = float(np.log(result["posterior"]["C"][0, 0]))
     assert found[2.0, "posterior"] - found[-2.0, "posterior"] > 3.5
     grid = np.linspace(-6.0, 3.0, 91)
-    values = [bp.log_evidence(bp.MeanField(), model, hyperparameters={"C": C}, kind="naive").value for C in np.exp(grid)]
+    given = ({"C": C} for C in np.exp(grid))
+    values = [bp.log_evidence(bp.MeanField(), model, hyperparameters=at, kind="naive").value for at in given]
     for centre in (-2.0, 2.0):
         assert found[centre, "evidence"] == pytest.approx(grid[np.argmax(values)], abs=0.15)
 
