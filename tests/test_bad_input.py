@@ -1232,6 +1232,7 @@ PUBLIC = {
         (lambda s: bp.effect(of_sparse(), SPARSE, "x0"), "X must be a table .*, got a sparse matrix: effects"),
         (lambda s: into_folder(SPARSE), "data must be dense in a folder, got a sparse matrix: use TruncatedSVD"),
         (lambda s: bp.BayesianSVR().add(MANY, TARGETS), "not fitted yet"),
+        (lambda s: bp.BayesianSVR().save("x.nc"), "not fitted yet"),
         (lambda s: usual().add(MANY, 1e160 * TARGETS), "y must stay within .*1e.150"),
         (lambda s: usual().add(MANY[:, :0], TARGETS), "0 feature"),
         (lambda s: usual().add(MANY, TARGETS[:3]), r"y must be a \(20,\) array, got shape \(3,\)"),

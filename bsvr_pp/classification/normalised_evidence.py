@@ -42,6 +42,7 @@ _FAR = 20.0  # change of an unconstrained value above which a hyperprior is cons
 _TO_ROUNDING = {"ftol": 0.0, "gtol": 1e-9}
 _RATE = 0.2  # of the first half of the steps
 _DECAY, _DECAY_SQUARE = 0.8, 0.95  # of the averages of the gradient and of its square
+_ENOUGH = 30  # steps; fewer do not go far, wherever they are
 _STEADY = 0.3  # largest change of a log hyperparameter between the averages of the last two sixths of the steps
 
 
@@ -174,7 +175,8 @@ class NormalisedEvidence:
     Notes
     -----
     ``log_evidence`` of the result is the normalised evidence, and ``log_evidence_error`` is its standard error from
-    annealing. ``converged`` is true if the last steps have no trend.
+    annealing. ``converged`` is true if the last of at least 30 steps have no trend. A slow slope may hide one: compare
+    with more steps.
 
     Examples
     --------
@@ -202,6 +204,8 @@ class NormalisedEvidence:
     def run(self, problem: Problem, given: Point, options: Options, rng: np.random.Generator) -> Fitted:
         """Maximise the evidence over the hyperparameters that are not given, and solve there."""
         point, optima = given, []
+        if not self.steps and options.objective == "evidence":
+            raise ValueError("steps must be at least 1 with objective='evidence', got 0: the start knows priors alone")
         if set(given) != set(problem.hyperparameters):
             optima = [self._maximise(problem, given, options.objective, rng)]
             point = optima[0].point
@@ -229,31 +233,24 @@ class NormalisedEvidence:
 
         with threads_for(problem.targets.size):
             best, trace = stochastic_ascent(gradient, prior.start, steps=self.steps)
-        sixth = max(self.steps // 6, 1)
-
-        def drift(path: Array) -> float:
-            return float(np.abs(path[-sixth:].mean(axis=0) - path[-2 * sixth : -sixth].mean(axis=0)).max())
-
-        # Few steps do not go far, wherever they are.
-        steady = self.steps > 1 and drift(trace) <= min(_STEADY, 0.5 * drift(np.cumsum(_rates(self.steps))))
+        sixth = self.steps // 6
+        steady = self.steps >= _ENOUGH
+        if steady:
+            drift = np.abs(trace[-sixth:].mean(axis=0) - trace[-2 * sixth : -sixth].mean(axis=0)).max()
+            steady = bool(drift <= _STEADY)
         message = f"stochastic ascent, {'steady' if steady else 'still moving'} after {self.steps} steps"
-        return Optimum(prior.unpack(best), np.nan, bool(steady), message, self.steps)
-
-
-def _rates(steps: int) -> Array:
-    """Return the rate of each step, the distance with a constant gradient; it falls in the second half."""
-    return _RATE * np.minimum(1.0, 2.0 * (1.0 - np.arange(steps) / steps))
+        return Optimum(prior.unpack(best), np.nan, steady, message, self.steps)
 
 
 def stochastic_ascent(gradient: Callable[[Array], Array], start: Array, *, steps: int) -> tuple[Array, Array]:
     """Run Adam (Kingma & Ba 2015); return the average of the last third of the steps, and all points."""
     x, first, second = np.array(start, dtype=np.float64), np.zeros(start.size), np.zeros(start.size)
     trace = np.empty((steps, start.size))
-    for step, rate in enumerate(_rates(steps)):
+    for step in range(steps):
         slope = gradient(x)
         first += (1 - _DECAY) * (slope - first)
         second += (1 - _DECAY_SQUARE) * (slope**2 - second)
         size = np.sqrt(second / (1 - _DECAY_SQUARE ** (step + 1))) + 1e-12
-        x = x + rate * first / (1 - _DECAY ** (step + 1)) / size
+        x = x + _RATE * min(1.0, 2.0 * (1.0 - step / steps)) * first / (1 - _DECAY ** (step + 1)) / size
         trace[step] = x
     return trace[-max(steps // 3, 1) :].mean(axis=0), trace

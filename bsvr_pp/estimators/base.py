@@ -362,9 +362,10 @@ class SavedEstimator(HoldsFit):
 
     def save(self, path: str | Path) -> None:
         """Save the fitted estimator to a netCDF file, as `bp.save` does; `load` and `bp.load` read it."""
+        result = self.result_
         if self._options(self._given)["options"] is None:
             raise ValueError(f"{path} cannot have the kernel, a function: pickle the estimator instead")
-        save(self.result_, path)
+        save(result, path)
 
     @classmethod
     def load(cls, path: str | Path) -> Self:

@@ -29,7 +29,8 @@ ROUNDS = 5  # largest number of fits, each without rows that the last one found
 _LISTED = 10
 _QUARTILES = 1.349  # distance of the quartiles of a Gaussian, in standard deviations
 # Ratio of errors above which f explained a part of the rows. On eleven simulated sets of 250 rows it is .99 to 1.005
-# where the noise of some is wider, 1.03 to 1.05 for noise with two modes, and 1.28 to 3 for jumps in a corner.
+# where the noise of some is wider, 1.03 to 1.05 for noise with two modes, and 1.28 to 3 for jumps that the first fit
+# explains.
 _MISSED = 1.1
 HALF = 0.5  # smallest share of the rows that determine f
 
@@ -82,7 +83,8 @@ def determining_rows[F](
     If the errors of the rows themselves increase without them, f explained a part of them, and they stay. A fit may
     begin from the last one.
     """
-    near, best = kept, fit(kept, None)
+    near, first = kept, fit(kept, None)
+    best = first
     for _ in range(0 if mostly_equal(y[kept], weight[kept]) else ROUNDS):
         trial = kept.copy()
         trial[kept] = ~is_far(best.precision[kept])
@@ -91,7 +93,7 @@ def determining_rows[F](
         found = fit(trial, best.fit)
         gain = (weight * (found.log_density - best.log_density))[kept]
         far = weight * (kept & ~trial)
-        if not gain.sum() > 2.0 * np.sqrt(gain.size) * gain.std() or far @ found.error > _MISSED * (far @ best.error):
+        if not gain.sum() > 2.0 * np.sqrt(gain.size) * gain.std() or far @ found.error > _MISSED * (far @ first.error):
             break
         near, best = trial, found
     return near, best

@@ -306,6 +306,10 @@ class BayesianSVC(OfStandardModel, SavedClassifier, ClassifierMixin, BaseEstimat
             If rows are fitted in blocks by default, or the weights sum to less than a fifth of the rows.
         """
         self._check_options()
+        if self.evidence == "pointwise" and self.steps != type(self).steps:
+            raise ValueError(f"steps is for an evidence other than 'pointwise', got {self.steps}")
+        if self.evidence != "pointwise" and self._local().size not in (None, "auto"):
+            raise ValueError(f"blocks is for evidence='pointwise', got {self.blocks} with {self.evidence!r}")
         given, labels, columns = training_arrays(self, X, y, sample_weight)
         weight = self._weights(labels, sample_weight)
         classes = classes_of(labels[weight > 0])
@@ -344,10 +348,6 @@ class BayesianSVC(OfStandardModel, SavedClassifier, ClassifierMixin, BaseEstimat
         if self.C is not None and not (is_number(self.C) and 0 < self.C < np.inf):
             raise ValueError(f"C must be a number > 0, or None to learn it, got {self.C!r}")
         check_count("steps", self.steps, 0)
-        if self.evidence == "pointwise" and self.steps != type(self).steps:
-            raise ValueError(f"steps is for an evidence other than 'pointwise', got {self.steps}")
-        if self.evidence != "pointwise" and isinstance(self.blocks, int | np.integer):
-            raise ValueError(f"blocks is for evidence='pointwise', got {self.blocks} with {self.evidence!r}")
         self._check_predictions()
 
     def _check_predictions(self) -> None:

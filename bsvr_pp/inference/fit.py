@@ -66,7 +66,8 @@ def fit(
         Objective of the optimisation: evidence times hyperpriors, or only the evidence.
     evidence : "naive", optional
         Allow optimising or sampling the hyperparameters of labels (`bp.SVMLabel`) by their naive evidence, which is not
-        normalised (Sollich 2002, section 4). Without this option it is an error.
+        normalised (Sollich 2002, section 4). Without this option it is an error. It and ``restarts`` are refused for
+        methods of the normalised evidence.
     random_seed : int or Generator, optional
         Random seed of starts and draws; the same seed gives the same result.
     progressbar : bool

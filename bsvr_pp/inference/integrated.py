@@ -52,6 +52,7 @@ _LOST = 1000.0  # a move that loses as many nats is not accepted, and ends
 _STUCK = 0.1  # share of accepted moves below which the points do not follow the posterior
 _MIRRORED, _APART = 3.0, 4.0  # nats and standard deviations between the points and another mode of the same size
 _SAME_POINT = 1e-8  # variance of a point given others, of a kernel of variance 1, below which it adds nothing
+_NO_WEIGHT = 1e-6  # share of the largest weight, below which a point is never kept
 _CUT = 0.1  # share of points without density above which the posterior ends at an edge, where its mode may be
 BY_DRAWS = "sample the hyperparameters, with NUTS(latent=...)"  # the remedy then
 _ONE_SIGN = f"give them priors of one sign, such as HalfNormal, or {BY_DRAWS}"
@@ -186,17 +187,18 @@ class _Cloud(NamedTuple):
 
     def thinned(self, kept: int) -> tuple[Rows, Array]:
         """Return at most ``kept`` points, with weights that keep the means of smooth functions (kernel quadrature)."""
-        weights = self.weights / self.weights.sum()
-        if len(self.x) <= kept:
-            return np.arange(len(self.x)), weights
-        spread = np.sqrt(weights @ (self.x - weights @ self.x) ** 2)
-        places = self.x / np.where(spread > 0.0, spread, 1.0)
+        known = np.flatnonzero(self.weights > _NO_WEIGHT * self.weights.max())  # others may have no density
+        x, weights = self.x[known], self.weights[known] / self.weights[known].sum()
+        if known.size <= kept:
+            return known, weights
+        spread = np.sqrt(weights @ (x - weights @ x) ** 2)
+        places = x / np.where(spread > 0.0, spread, 1.0)
         kernel = np.exp(-0.5 * cdist(places, places, "sqeuclidean") / places.shape[1])
         mean = kernel @ weights
         left, error, order = kernel.copy(), mean, []
         for _ in range(kept):  # the point that explains most of what is left of the mean
             variance = left.diagonal()
-            gain = np.where(variance > _SAME_POINT, error**2 / np.maximum(variance, _SAME_POINT), 0.0)
+            gain = np.where(variance > _SAME_POINT, error**2, 0.0) / np.maximum(variance, _SAME_POINT)
             if not gain.any():
                 break
             order.append(int(np.argmax(gain)))
@@ -205,7 +207,7 @@ class _Cloud(NamedTuple):
         found = np.unique(order)
         root = np.linalg.cholesky(kernel[np.ix_(found, found)] + _SAME_POINT * np.eye(found.size))
         solved = nnls(root.T, np.linalg.solve(root, mean[found]))[0]
-        return found[solved > 0.0], solved[solved > 0.0] / solved.sum()
+        return known[found[solved > 0.0]], solved[solved > 0.0] / solved.sum()
 
 
 def _cloud(

@@ -145,7 +145,7 @@ def _begun(path: Path, run: Record) -> FolderModel | Records:
         by = "" if version == __version__ else f", by version {version} of bsvr_pp"
         raise ValueError(f"{path}: has {what} of other data or options{by}: choose another folder, or remove it")
     if model is not None:
-        if "solve" not in work:  # left by a process that was killed at its end
+        if "solve" not in work or model._stored.log_evidence is not None:  # left by a process that was killed
             shutil.rmtree(work.folder, ignore_errors=True)
         return model
     work["run"] = run

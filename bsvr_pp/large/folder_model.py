@@ -377,7 +377,6 @@ class FolderModel(TargetPredictions):
             If blocks did not converge.
         """
         if self._stored.log_evidence is not None:
-            shutil.rmtree(self.folder / "work", ignore_errors=True)  # left by a process that was killed at its end
             return
         path, local = self.folder, self._local()
         with local.threads(), locked(path):

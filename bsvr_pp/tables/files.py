@@ -147,7 +147,7 @@ def read_table(path: str | Path, wanted: Collection[str] = ()) -> TextTable:
 
     Row labels in the first column (of pandas and R), empty columns without a name and blank lines are omitted, and of
     several columns the rows without any value at the end, which spreadsheets add. A first row that ends with a number
-    is a header if it has any of the ``wanted`` names, or if its numbers are 0, 1, and so on.
+    is a header if it has any of the ``wanted`` names, or is 0, 1, and so on.
     """
     text = _text(path)
     first = re.match(r"\"?sep=([,;|\t])\"?[ ,;|\t]*\r?\n", text)  # of Excel
@@ -163,9 +163,10 @@ def read_table(path: str | Path, wanted: Collection[str] = ()) -> TextTable:
     if not rows:
         raise DataError(f"{path}: is empty")
     header = rows.pop(next(iter(rows)))
-    numeric = [name for name in header if _number(name) is not None]
-    named = set(wanted) & set(header) or numeric == [str(j) for j in range(len(numeric))]
-    if header[-1] in numeric and not named:
+    numeric = [name for name in header if _number(name) is not None and any(map(str.isdigit, name))]
+    known = header[not header[0] :]  # pandas has no name for its index
+    named = set(wanted) & set(header) or known == [str(j) for j in range(len(known))]
+    if not named and [name for name in header if name][-1:] == numeric[-1:] != []:
         raise DataError(
             f"{path}: the first row holds numbers, and the names of the columns, or of a target, are needed"
         )
@@ -177,7 +178,7 @@ def read_table(path: str | Path, wanted: Collection[str] = ()) -> TextTable:
             raise DataError(f"{path}: row {line} has {len(row)} cells, more than the header, which has {len(header)}")
     cells_of = [[row[j] if j < len(row) else "" for row in rows.values()] for j in range(len(header))]
     notes = [] if separator == "," else [f"{path}: the columns are separated by {_SEPARATORS[separator]}"]
-    if not named and not all(map(str.isdigit, numeric)):
+    if numeric and not named:
         notes.append(f"{path}: the first row, which holds names of columns, has numbers: {', '.join(numeric)}")
     if len(rows) < read:
         notes.append(f"{path}: {read - len(rows)} rows without any value at the end are left out")

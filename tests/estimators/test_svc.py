@@ -204,7 +204,10 @@ def test_labels_of_all_rows_together_have_no_blocks():
     with pytest.raises(ValueError, match="blocks is for evidence='pointwise', got 20 with 'conditional'"):
         bp.BayesianSVC(blocks=20, evidence="conditional").fit(X, y)
     with pytest.warns(bp.ConvergenceWarning, match="still moving after 2 steps"):
-        assert bp.BayesianSVC(evidence="conditional", steps=2).fit(X, y).blocks_ is None
+        svc = bp.BayesianSVC(evidence="conditional", steps=2).fit(X, y)
+    assert svc.blocks_ is None
+    svc.blocks = 20  # which may change after the fit
+    assert bp.BayesianSVC.from_result(svc.result_).blocks == 20
 
 
 def test_far_from_the_data_the_probability_returns_to_one_half():

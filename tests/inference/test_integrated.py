@@ -366,6 +366,8 @@ def test_kept_points_have_the_means_of_all_points():
     for values in (*z.T, z[:, 0] * z[:, 1], z[:, 2] ** 2, np.tanh(z[:, 1])):
         assert found @ values[chosen] == pytest.approx(weights @ values, abs=0.12)
     assert cloud._replace(x=np.ones((64, 3))).thinned(16)[1].tolist() == [1.0]
+    weights[:40] = 0.0  # without density
+    assert cloud._replace(weights=weights).thinned(16)[0].min() >= 40
 
 
 @pytest.mark.slow

@@ -60,13 +60,16 @@ def test_a_folder_with_another_model_than_the_object_predicts_nothing(model, tmp
 
 def test_a_copy_of_an_object_does_not_take_another_model(model):
     kept = pickle.dumps(model)
-    (model.folder / "work").mkdir()  # as a process leaves it that is killed at its end
-    model.solve()
-    assert not (model.folder / "work").exists()
     shutil.rmtree(model.folder)
     bp.fit_folder(machine(), *wave(150, seed=5), folder=model.folder)
     with pytest.raises(ValueError, match="has another model than the one that was given"):
         pickle.loads(kept)
+
+
+def test_what_a_killed_process_has_left_is_removed_by_the_next_call(model):
+    (model.folder / "work").mkdir()
+    bp.fit_folder(machine(), *wave(200), folder=model.folder)
+    assert not (model.folder / "work").exists()
 
 
 def test_a_folder_whose_pieces_were_all_read_does_not_mix_two_models(model):

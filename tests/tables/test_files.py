@@ -135,6 +135,8 @@ REFUSED = {
     "nameless groups": (lines(",a,y", lambda i: f"{i % 3},{i},{i * i}"), "column 1 has no name"),
     "no header": (lines("0,0,0.5", lambda i: f"{i},{i * i},{i}"), "the first row holds numbers, and the names of"),
     "words without a header": (lines("Ulm,0,0.5", lambda i: f"Bonn,{i * i},{i}"), "the first row holds numbers, and"),
+    "a word and 0": (lines("Ulm,0", lambda i: f"Bonn,{i}"), "the first row holds numbers, and the names of"),
+    "commas at the end": (lines("1,2,3,", lambda i: f"{i},{i * i},{i},"), "the first row holds numbers, and"),
     "names of customers": (
         lines("a,name", lambda i: f"{i},c{i}"),
         f"column 'name' is not numeric, row 2 has 'c0': {POINT}",
