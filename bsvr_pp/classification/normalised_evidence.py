@@ -234,10 +234,8 @@ class NormalisedEvidence:
         with threads_for(problem.targets.size):
             best, trace = stochastic_ascent(gradient, prior.start, steps=self.steps)
         sixth = self.steps // 6
-        steady = self.steps >= _ENOUGH
-        if steady:
-            drift = np.abs(trace[-sixth:].mean(axis=0) - trace[-2 * sixth : -sixth].mean(axis=0)).max()
-            steady = bool(drift <= _STEADY)
+        last, before = trace[-sixth:], trace[-2 * sixth : -sixth]
+        steady = self.steps >= _ENOUGH and bool(np.abs(last.mean(axis=0) - before.mean(axis=0)).max() <= _STEADY)
         message = f"stochastic ascent, {'steady' if steady else 'still moving'} after {self.steps} steps"
         return Optimum(prior.unpack(best), np.nan, steady, message, self.steps)
 

@@ -249,9 +249,9 @@ def test_names_may_be_numbers_where_one_of_them_is_asked_for(tmp_path):
         DataError, match="the first row holds numbers, and the names of the columns, or of a target, are needed"
     ):
         encoded(path)
+    with pytest.raises(DataError, match=r"has no column '420'; it has: 400, 410\.5, 2021"):
+        read_new(path, Encoding.of(summarize(spectra.set_axis(["400", "410.5", "420"], axis=1))))
     pd.DataFrame(FRAME.to_numpy()).to_csv(path)  # the names 0, 1 and 2
     assert encoded(path).target == "2"
     spectra.set_axis(["400", "410.5", "y"], axis=1).to_csv(path, index=False)
     assert read_table(path).notes == (f"{path}: the first row, which holds names of columns, has numbers: 400, 410.5",)
-    with pytest.raises(DataError, match=r"has no column '420'; it has: 400, 410\.5, y"):
-        read_new(path, Encoding.of(summarize(spectra.set_axis(["400", "410.5", "420"], axis=1))))
