@@ -70,7 +70,6 @@ def compare(
     from bsvr_pp.inference.protocol import Samples
     from bsvr_pp.inference.result import is_sampled
     from bsvr_pp.show.report import PICTURES, make_pictures, print_comparison, to_table
-    from bsvr_pp.tables.files import without_formulas
 
     matplotlib.use("Agg")
     logging.getLogger("pymc").setLevel(logging.WARNING)
@@ -103,7 +102,7 @@ def compare(
     )
     for name, why in skipped.items():
         table.loc[name, "verdict"] = why
-    output.write("comparison.csv", without_formulas(table).to_csv)
+    output.write("comparison.csv", table.to_csv)
     for file, picture in pictures.items():
         output.write(f"{file}.png", partial(Path.write_bytes, data=picture.png))
     output.write("report.html", partial(Path.write_bytes, data=page.encode()))

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from dataclasses import KW_ONLY, dataclass, replace
+from dataclasses import KW_ONLY, dataclass, field, replace
 from functools import cached_property
+from itertools import combinations
 from math import fsum
 from typing import Any, ClassVar, Literal, NamedTuple, Self, cast
 
@@ -52,8 +53,11 @@ _NONE = 1e-12  # weight of a row without labels
 _STARTS = 3  # of a repeated search after one without success
 _ALIKE = 3  # classes whose hyperparameters start the next search: half the time, less than a nat of evidence
 _LEAST = 1e-15  # smallest probability in log odds
-_FIRST, _BOUNDS = (0.5, 0.02), ((0.0, 1.0), (0.0, 0.5))  # of a coupling
-_PRIOR = 1.0  # slope of the log prior of its power: no set is then more than 2 % worse (docs/defaults.md)
+_FIRST, _BOUNDS = (0.5, 0.02, 0.5, 0.1), ((0.0, 1.0), (0.0, 0.5), (0.0, 1.0), (0.0, 1.0))  # of a coupling
+_PRIOR = 1.0  # slope of the log prior of its powers: no set is then more than 2 % worse (docs/defaults.md)
+_PAIRED = 6  # largest number of classes whose pairs may have models too,
+_LOSS, _GAIN = 50.0, 6.0  # if the log loss of all left-out labels is larger, and if pairs make it so much smaller
+_RIDGE = 1e-9  # of quadratic forms, and smallest probability
 
 
 @dataclass(frozen=True)
@@ -118,47 +122,88 @@ class BinaryFit(StandardFit):
 class Coupling(NamedTuple):
     """Probabilities of classes from those of each class against the rest: in the ratio p_k/(1 - p_k)^power.
 
-    They are between the sum and the odds, and mixed with equal probabilities by the ``rate`` of random labels. Both
-    numbers maximise the leave-one-out likelihood of the labels (docs/classification.md, how probabilities are joined).
-    Two classes are combined in the same way.
+    They are between the sum and the odds, and mixed with equal probabilities by the ``rate`` of random labels. If pairs
+    of classes have models too, their probabilities to the power 1 + ``sharpness`` enter with a ``share`` of the logs.
+    The numbers maximise the leave-one-out likelihood of the labels (docs/classification.md, how probabilities are
+    joined). Two classes are combined in the same way.
     """
 
     power: float = 0.0
     rate: float = 0.0
+    share: float = 0.0
+    sharpness: float = 0.0
 
     @classmethod
-    def of_left_out(cls, P: Array, y: NDArray[np.intp], weight: Array) -> Self:
-        """Find the most likely coupling for P as in `join`, leave-one-out for labels y (n,), numbers of classes."""
-        rows = np.arange(len(y))
+    def of_left_out(cls, P: Array, y: NDArray[np.intp], weight: Array, pairs: Array | None = None) -> Self:
+        """Find the coupling of least loss for P and ``pairs`` as in `join`, leave-one-out."""
+        first, bounds = (given if pairs is not None else given[:2] for given in (_FIRST, _BOUNDS))
 
         def loss(values: Array) -> float:
-            return (_PRIOR * values[0] - float(weight @ np.log(cls(*values).join(P)[rows, y]))) / weight.sum()
+            return cls(*values).loss(P, y, weight, pairs) / weight.sum()
 
-        return cls(*minimize(loss, _FIRST, method="Nelder-Mead", bounds=_BOUNDS, options={"xatol": 1e-3}).x.tolist())
+        return cls(*minimize(loss, first, method="Nelder-Mead", bounds=bounds, options={"xatol": 1e-3}).x.tolist())
 
-    def join(self, P: Array) -> Array:
-        """Return probabilities (m, k) of classes from one-against-the-rest ones, or (m, 1) of the second of two."""
+    def loss(self, P: Array, y: NDArray[np.intp], weight: Array, pairs: Array | None = None) -> float:
+        """Return minus the log posterior density of the coupling by labels y (n,), which are numbers of classes."""
+        joined = self.join(P, pairs)[np.arange(len(y)), y]
+        return _PRIOR * (self.power + self.sharpness) - float(weight @ np.log(joined))
+
+    def join(self, P: Array, pairs: Array | None = None) -> Array:
+        """Return probabilities (m, k) of classes from one-against-the-rest ones, or (m, 1) of the second of two.
+
+        ``pairs`` are probabilities (m, k) by models of two classes each.
+        """
         p = np.clip(np.hstack([1.0 - P, P]) if P.shape[1] == 1 else P, _LEAST, 1.0 - _LEAST)
-        joined = softmax(np.log(p) - self.power * np.log1p(-p), axis=1)
-        return np.asarray((1.0 - self.rate) * joined + self.rate / p.shape[1])
+        logs = np.log(p) - self.power * np.log1p(-p)
+        if pairs is not None:
+            logs = (1.0 - self.share) * logs + self.share * (1.0 + self.sharpness) * np.log(pairs)
+        return np.asarray((1.0 - self.rate) * softmax(logs, axis=1) + self.rate / p.shape[1])
+
+
+def join_pairs(R: Array) -> Array:
+    """Return probabilities (m, k) from those (m, k, k) of class i if it is i or j (Wu, Lin & Weng 2004, (21))."""
+    k = R.shape[-1]
+    r = np.where(np.eye(k), 0.0, R)
+    Q = (np.sum(r**2, axis=1) + _RIDGE)[:, None] * np.eye(k) - r * np.swapaxes(r, 1, 2)
+    p = np.maximum(np.linalg.solve(Q, np.ones((len(R), k, 1)))[..., 0], _RIDGE)
+    return np.asarray(p / p.sum(axis=1, keepdims=True))
+
+
+def _of_class(k: int) -> str:
+    return f"class_{k}"
+
+
+def _of_pair(pair: tuple[int, int]) -> str:
+    return f"pair_{pair[0]}_{pair[1]}"
+
+
+def _rows_of_pair(rows: TrainingData, pair: tuple[int, int]) -> TrainingData:
+    """Return the rows of two classes with labels -1 and +1."""
+    some = rows.taken(np.isin(rows.y, pair))
+    return replace(some, y=np.where(some.y == pair[1], 1.0, -1.0))
 
 
 @dataclass(frozen=True)
 class LabelFit:
-    """A binary model of the second class, or one of each class against the rest; the labels of rows are numbers."""
+    """A binary model of the second class, or one of each class against the rest; the labels of rows are numbers.
+
+    Where they predict better there are also models of each pair of classes, whose label +1 is the second one.
+    """
 
     classes: Labels
     units: Units
     rows: TrainingData
     binaries: list[BinaryFit]
+    pairs: list[BinaryFit] = field(default_factory=list)
 
     def result(self) -> xr.DataTree:
-        """Return the tree of the only model, or of each class against the rest: class_0, class_1, ...."""
-        trees = [each.result() for each in self.binaries]
-        if len(trees) == 1:
-            return trees[0]
-        tree = xr.DataTree(children={f"class_{k}": each for k, each in enumerate(trees)})
-        tree.attrs["inference"] = trees[0].attrs["inference"]
+        """Return the tree of the only model; or of each class against the rest, class_0, and of each pair, pair_0_1."""
+        if len(self.binaries) == 1:
+            return self.binaries[0].result()
+        named = {_of_class(k): each.result() for k, each in enumerate(self.binaries)}
+        named |= {_of_pair(pair): each.result() for pair, each in zip(self.of_two, self.pairs, strict=False)}
+        tree = xr.DataTree(children=named)
+        tree.attrs["inference"] = named[_of_class(0)].attrs["inference"]
         return tree
 
     def function(self) -> Iterable[Component]:
@@ -167,13 +212,37 @@ class LabelFit:
             raise ValueError(f"effects are of two classes, got {self.classes.size}")
         return self.binaries[0].function()
 
+    @property
+    def of_two(self) -> list[tuple[int, int]]:
+        """The pairs of classes."""
+        return list(combinations(range(self.classes.size), 2))
+
     @cached_property
     def coupling(self) -> Coupling:
         """The coupling of the class probabilities; their sum if labels are normalised together."""
-        if self.binaries[0].model.noise != "known_label":
-            return Coupling()
-        P = np.stack([each.left_out for each in self.binaries], axis=1)
-        return Coupling.of_left_out(P, self.rows.y.astype(np.intp), self.rows.weight)
+        known = self.binaries[0].model.noise == "known_label"
+        return Coupling.of_left_out(*self.left_out) if known else Coupling()
+
+    @property
+    def left_out(self) -> tuple[Array, NDArray[np.intp], Array, Array | None]:
+        """Probabilities of the classes of rows that are left out, their labels and weights, and those by pairs."""
+        P, labels = np.stack([each.left_out for each in self.binaries], axis=1), self.rows.y.astype(np.intp)
+        return P, labels, self.rows.weight, self.by_pairs(self.rows.X, labels)
+
+    def by_pairs(self, X: Array, left_out: NDArray[np.intp] | None = None) -> Array | None:
+        """Return probabilities of classes by models of pairs, if there are; at training rows without their own labels.
+
+        These are given as ``left_out``.
+        """
+        if not self.pairs:
+            return None
+        R = np.zeros((len(X), self.classes.size, self.classes.size))
+        for (i, j), each in zip(self.of_two, self.pairs, strict=True):
+            p = expit(each.log_odds(X, "average", None))
+            if left_out is not None:
+                p[(left_out == i) | (left_out == j)] = each.left_out
+            R[:, i, j], R[:, j, i] = 1.0 - p, p
+        return join_pairs(R)
 
     def of_each(self, values: Iterable[Any]) -> Any:
         """Return the value of the only model, or a value for each class."""
@@ -255,7 +324,8 @@ class BayesianSVC(OfStandardModel, SavedClassifier, ClassifierMixin, BaseEstimat
     -----
     A dense fit takes seconds for a thousand rows and grows as n³; blocks grow as n. Sollich's evidences take minutes
     for a thousand rows, and have no blocks. With more than two classes, one model is fitted for each class against the
-    rest; docs/classification.md describes how their probabilities are combined.
+    rest. Of at most six classes each pair has a model, too, if these predict left-out labels better; the attributes are
+    of the others. docs/classification.md describes how their probabilities are combined.
 
     Examples
     --------
@@ -328,19 +398,40 @@ class BayesianSVC(OfStandardModel, SavedClassifier, ClassifierMixin, BaseEstimat
             # The largest class first, whatever the names of the classes, the signs of inputs, and their order.
             own = [np.sort(part.X[part.y > 0] ** 2, axis=None) for part in parts]
             order = sorted(range(len(own)), key=lambda k: (-len(own[k]), own[k].sum()))
-            seeds, alike = rng.spawn(len(parts)), list[Point]()
-
-            def fit_class(i: int) -> BinaryFit:
-                found = self._binary(model, units, parts[order[i]], size, seeds[i], alike)
-                if i < _ALIKE:
-                    alike.append(found.point)
-                return found
-
-            found = local.each_fit(fit_class, len(parts), first=_ALIKE, together=together)
-        fit = LabelFit(classes, units, rows, [found[i] for i in np.argsort(order)])
-        for each in fit.binaries:
+            found = self._fits(model, units, [parts[k] for k in order], size, rng)
+            fit = LabelFit(classes, units, rows, [found[i] for i in np.argsort(order)])
+            if together and 2 < classes.size <= _PAIRED:
+                fit = self._with_pairs(fit, model, np.argsort(order), rng)
+        for each in (*fit.binaries, *fit.pairs):
             warn_unless_converged(each.found, each.method)
         return self._keep(fit, columns)
+
+    def _fits(
+        self, model: StandardModel, units: Units, parts: list[TrainingData], size: int | None, rng: np.random.Generator
+    ) -> list[BinaryFit]:
+        """Fit labels -1 and +1 of several rows; the first fits start the others."""
+        seeds, alike, together = rng.spawn(len(parts)), list[Point](), self.evidence == "pointwise"
+
+        def fit_part(i: int) -> BinaryFit:
+            found = self._binary(model, units, parts[i], size, seeds[i], alike)
+            if i < _ALIKE:
+                alike.append(found.point)
+            return found
+
+        return self._local().each_fit(fit_part, len(parts), first=_ALIKE, together=together)
+
+    def _with_pairs(
+        self, fit: LabelFit, model: StandardModel, rank: NDArray[np.intp], rng: np.random.Generator
+    ) -> LabelFit:
+        """Return the fit with a model of each pair of classes if labels that are left out say so."""
+        loss, of_two = fit.coupling.loss(*fit.left_out), fit.of_two
+        order = sorted(range(len(of_two)), key=lambda k: sorted(rank[list(of_two[k])]))
+        parts = [_rows_of_pair(fit.rows, of_two[k]) for k in order]
+        if loss < _LOSS or self._local().divides(max(len(part.y) for part in parts)):
+            return fit
+        found = self._fits(model, fit.units, parts, None, rng)
+        paired = replace(fit, pairs=[found[i] for i in np.argsort(order)])
+        return paired if paired.coupling.loss(*paired.left_out) < loss - _GAIN else fit
 
     def _check_options(self) -> None:
         check_choice("evidence", self.evidence, ("pointwise", "conditional", "joint", "naive"))
@@ -420,12 +511,17 @@ class BayesianSVC(OfStandardModel, SavedClassifier, ClassifierMixin, BaseEstimat
 
     def _read(self, rows: TrainingData, learned: Learned, columns: Columns, result: xr.DataTree) -> LabelFit:
         units, classes = Units(learned["mean_"], learned["scale_"]), learned["classes_"]
-        parts = self._binary_rows(rows, classes)
-        trees = [result] if len(parts) == 1 else [result.children[f"class_{k}"] for k in range(len(parts))]
-        model = self._model(rows, columns)
-        pairs = zip(parts, trees, strict=True)
-        found = [BinaryFit.of_result(model, units, part, method_of(tree), tree) for part, tree in pairs]
-        return LabelFit(classes, units, rows, found)
+        parts, model = self._binary_rows(rows, classes), self._model(rows, columns)
+
+        def read(part: TrainingData, tree: xr.DataTree) -> BinaryFit:
+            return BinaryFit.of_result(model, units, part, method_of(tree), tree)
+
+        if len(parts) == 1:
+            return LabelFit(classes, units, rows, [read(parts[0], result)])
+        trees = result.children
+        fit = LabelFit(classes, units, rows, [read(part, trees[_of_class(k)]) for k, part in enumerate(parts)])
+        pairs = [pair for pair in fit.of_two if _of_pair(pair) in trees]
+        return replace(fit, pairs=[read(_rows_of_pair(rows, pair), trees[_of_pair(pair)]) for pair in pairs])
 
     def _attributes(self, fit: LabelFit, columns: Columns) -> Learned:
         fitted = [each.fitted for each in fit.binaries]
@@ -468,25 +564,35 @@ class BayesianSVC(OfStandardModel, SavedClassifier, ClassifierMixin, BaseEstimat
         return np.bincount(rows.y[rows.place[self.support_]].astype(np.intp), minlength=self._fit.classes.size)
 
     def _probabilities(self, X: ArrayLike, diagonal: ArrayLike | None = None) -> Array:
-        above = expit(self._log_odds(X, diagonal))
-        return (self._fit.coupling if self.probability == "average" else Coupling()).join(above)
+        average = self.probability == "average"
+        inputs, fit = self._new_rows(X, diagonal, moments=average), self._checked()
+        above = expit(self._odds_at(inputs))
+        if not average:
+            return Coupling().join(above)
+        with threads_for(len(fit.rows.X)), self._local().threads():
+            return cast(Coupling, fit.coupling).join(above, fit.by_pairs(inputs))
 
     def decision_function(self, X: ArrayLike, diagonal: ArrayLike | None = None) -> Array:
         """Return log odds (n_new,) of the second class, or (n_new, n_classes) of each class against the rest.
 
         ``diagonal`` is as in `predict_proba`.
 
-        `predict` gives the class with the largest log odds. With ``probability="map"`` they are 2·C_·f if the support
-        vector machine f is between -1 and 1.
+        `predict` gives the class with the largest log odds. They are those of the models, before probabilities are
+        combined, or of `predict_proba` if pairs of classes have models. With ``probability="map"`` they are 2·C_·f if
+        the support vector machine f is between -1 and 1.
         """
+        if self._checked().pairs and self.probability == "average":
+            return np.asarray(logit(np.clip(self._probabilities(X, diagonal), _LEAST, 1.0 - _LEAST)))
         odds = self._log_odds(X, diagonal)
         return odds[:, 0] if self._fit.classes.size == 2 else odds
 
     def _log_odds(self, X: ArrayLike, diagonal: ArrayLike | None = None, *, chosen: bool = False) -> Array:
         """Return log odds of the positive class by each binary model, (n_new, models); or the ``chosen`` class."""
         chosen = chosen and self._checked().classes.size == 2  # by the sign of the mean
-        moments = self.probability == "average" and not chosen
-        inputs, local = self._new_rows(X, diagonal, moments=moments), self._local()
+        return self._odds_at(self._new_rows(X, diagonal, moments=self.probability == "average" and not chosen))
+
+    def _odds_at(self, inputs: Array) -> Array:
+        local = self._local()
         neighbours = local.neighbours_of(None)  # a label has little information: the block has more of them
         with threads_for(len(self._fit.rows.X)), local.threads():
             found = [each.log_odds(inputs, self.probability, neighbours) for each in self._fit.binaries]

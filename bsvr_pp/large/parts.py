@@ -11,7 +11,7 @@ import json
 from collections import UserDict
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import astuple, dataclass, replace
-from hashlib import sha256
+from hashlib import file_digest, sha256
 from pathlib import Path
 from platform import node
 from typing import Any
@@ -133,7 +133,7 @@ def _frames(table: ParquetTable | pd.DataFrame, columns: list[str]) -> Iterator[
 
 
 def _of_table(data: str | Path | pd.DataFrame, target: str | None, encoding: Encoding | None) -> Source:
-    """Describe a table with a column to predict, or with the columns of an encoding; file times identify files."""
+    """Describe a table with a column to predict, or with the columns of an encoding."""
     name, files, notes = "data", list[Path](), tuple[str, ...]()
     if not isinstance(data, str | Path):
         table = with_index(data, training=encoding is None)
@@ -167,8 +167,13 @@ def _of_table(data: str | Path | pd.DataFrame, target: str | None, encoding: Enc
         if first == 1:
             raise DataError(f"{name}: has no rows")
 
-    stats = [[str(file.relative_to(name)), file.stat().st_size, file.stat().st_mtime_ns] for file in files]
-    return Source(name, checksum(stats) if files else _of_content(parts()), chosen, parts, notes)
+    given = [[str(file.relative_to(name)), _of_file(file)] for file in files]
+    return Source(name, checksum(given) if files else _of_content(parts()), chosen, parts, notes)
+
+
+def _of_file(path: Path) -> str:
+    with path.open("rb") as file:
+        return file_digest(file, "sha256").hexdigest()
 
 
 def _of_content(parts: Iterator[tuple[Inputs, Array]]) -> str:

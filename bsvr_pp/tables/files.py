@@ -37,7 +37,6 @@ _MISSING = re.compile(r"(?i:NA|NULL)?|-?(?:NaN|nan)|None|NaT|<NA>|N/A|n/a|#NA|#N
 _WORDS = {"true": 1.0, "false": 0.0}
 _UNPACKED, _RATIO = 2**26, 100  # characters that any archive may unpack to, and multiple of its own size
 _NAMELESS = re.compile(r"__index_level_\d+__|__null_dask_index__")  # an index of pandas or Dask without a name
-_FORMULA = ("=", "+", "-", "@", "\t", "\r")  # first characters of a formula in a spreadsheet
 
 _DECIMAL_COMMA = re.compile(r"[+-]?(\d+,\d*|,\d+)([eE][+-]?\d+)?")
 _THOUSANDS_COMMA = re.compile(r"[+-]?[1-9]\d{0,2},\d{3}")
@@ -184,15 +183,6 @@ def read_table(path: str | Path, wanted: Collection[str] = ()) -> TextTable:
         notes.append(f"{path}: {read - len(rows)} rows without any value at the end are left out")
     cells = pd.DataFrame(_name_columns(str(path), header, cells_of, notes), list(rows), dtype=object)
     return TextTable(str(path), cells, separator, tuple(notes))
-
-
-def without_formulas(table: pd.DataFrame) -> pd.DataFrame:
-    """Copy a table for CSV, with an apostrophe before names and text that a spreadsheet would run as formulas."""
-
-    def quoted(value: object) -> object:
-        return f"'{value}" if isinstance(value, str) and value.startswith(_FORMULA) else value
-
-    return table.rename(columns=quoted, index=quoted).map(quoted)
 
 
 def _text(path: str | Path) -> str:
@@ -362,9 +352,7 @@ def writing_predictions(path: Path, fresh: Path) -> Iterator[Callable[[pd.DataFr
     """Write tables to ``fresh``, which replaces ``path``, as Parquet or CSV; yield a function that adds a table."""
     if not is_parquet(path):
         with fresh.open("w", newline="", encoding="utf-8") as file:
-            yield lambda table: without_formulas(table).to_csv(
-                file, index=False, header=not file.tell(), lineterminator="\n"
-            )
+            yield lambda table: table.to_csv(file, index=False, header=not file.tell(), lineterminator="\n")
         return
     parquet = parquet_library(path)
     import pyarrow

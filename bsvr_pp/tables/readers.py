@@ -11,8 +11,8 @@ from numpy.typing import NDArray
 
 from bsvr_pp.core.arrays import Array, Rows, check_share, check_spread, generator
 from bsvr_pp.tables import DataError, check_columns, check_target, of_file
-from bsvr_pp.tables.columns import ANOTHER, FEW, Column, Encoding, Numbers, class_labels, finite_numbers, kind_of
-from bsvr_pp.tables.files import open_table
+from bsvr_pp.tables.columns import ANOTHER, FEW, Column, Encoding, Numbers, Words, class_labels, finite_numbers, kind_of
+from bsvr_pp.tables.files import TextTable, open_table
 
 _FEWEST_ROWS = 10
 
@@ -134,6 +134,10 @@ def read_new(path: str | Path, encoding: Encoding) -> tuple[pd.DataFrame, tuple[
     table = open_table(path, encoding.kinds)
     check_columns(path, table.columns, encoding.kinds)
     frame, notes = table.frame(encoding.kinds)
+    if isinstance(table, TextTable):
+        for column in (each for each in encoding.columns if isinstance(each, Words)):
+            cells = table.cells[column.name]  # of which a known word is no gap, also NA
+            frame[column.name] = frame[column.name].where(~cells.isin(column.parts), cells)
     if not len(frame):
         raise DataError(f"{path}: has no rows")
     return frame, table.notes + notes

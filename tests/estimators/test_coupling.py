@@ -9,7 +9,7 @@ from sklearn.datasets import load_digits, load_wine, make_blobs
 from sklearn.metrics import log_loss
 
 import bsvr_pp as bp
-from bsvr_pp.estimators.svc import Coupling
+from bsvr_pp.estimators.svc import Coupling, join_pairs
 
 PROBABILITY = st.floats(0.0, 1.0)
 COUPLING = st.builds(Coupling, PROBABILITY, st.floats(0.0, 0.5))
@@ -82,6 +82,43 @@ def test_wine_is_told_apart_as_clearly_as_its_rows_left_out():
     assert (svc.predict(X[test]) == svc.classes_[each.argmax(axis=1)]).all()
     again = bp.BayesianSVC.from_result(svc.result_)
     np.testing.assert_array_equal(again.predict_proba(X[test]), svc.predict_proba(X[test]))
+
+
+@given(arrays(float, (3, 4), elements=st.floats(0.01, 1.0)))
+def test_pairs_of_probabilities_give_these(P):
+    P = P / P.sum(axis=1, keepdims=True)
+    R = P[:, :, None] / (P[:, :, None] + P[:, None, :])
+    np.testing.assert_allclose(join_pairs(R), P, atol=1e-6)
+    np.testing.assert_allclose(join_pairs(R[:, ::-1, ::-1])[:, ::-1], join_pairs(R), atol=1e-9)
+
+
+def test_pairs_that_contradict_one_another_have_probabilities():
+    certain = np.array([[[0, 1, 0], [0, 0, 1], [1, 0, 0]], [[0, 1, 1], [0, 0, 1], [0, 0, 0]]], dtype=float)
+    np.testing.assert_allclose(join_pairs(certain), [[1 / 3, 1 / 3, 1 / 3], [1, 0, 0]], atol=1e-6)
+
+
+def nested(n, seed):
+    """Four classes by the distance from the origin of three inputs."""
+    X = np.random.default_rng(seed).standard_normal((n, 3))
+    return X, np.digitize(np.linalg.norm(X, axis=1), [1.0, 1.54, 2.03])
+
+
+def test_nested_classes_have_models_of_pairs(tmp_path):
+    """The second and third class, between others, are found against each of them and not against all."""
+    (X, y), (X_test, y_test) = nested(120, 0), nested(500, 1)
+    svc = bp.BayesianSVC(random_state=0).fit(X, y)
+    P, alone = svc.predict_proba(X_test), Coupling.of_left_out(*svc._fit.left_out[:3])
+    assert {"class_3", "pair_0_1", "pair_2_3"} < set(svc.result_.children) and len(svc._fit.pairs) == 6
+    rest = 1.0 / (1.0 + np.exp(-svc._log_odds(X_test)))
+    assert log_loss(y_test, P) < 0.8 * log_loss(y_test, alone.join(rest))
+    np.testing.assert_array_equal(svc.predict(X_test), P.argmax(axis=1))
+    np.testing.assert_allclose(svc.decision_function(X_test), np.log(P / (1.0 - P)), atol=1e-8)
+    again = bp.BayesianSVC.from_result(svc.result_)
+    np.testing.assert_allclose(again.predict_proba(X_test), P, atol=1e-10)
+    other = bp.BayesianSVC(random_state=0).fit(X[::-1], 3 - y[::-1])
+    np.testing.assert_allclose(other.predict_proba(X_test)[:, ::-1], P, atol=1e-3)
+    svc.probability = "mean"
+    assert log_loss(y_test, svc.predict_proba(X_test)) > log_loss(y_test, P)
 
 
 @pytest.mark.slow

@@ -264,6 +264,20 @@ def test_a_fit_that_has_ended_is_opened(model, data, monkeypatch):
             bp.fit_folder(machine(**options), *others, folder=model.folder)
 
 
+def test_another_file_of_equal_size_and_time_is_refused(tmp_path):
+    for place, y in (("one", "12"), ("two", "21")):
+        file = tmp_path / place / "a.csv"
+        file.parent.mkdir()
+        file.write_text("x,y\n" + "".join(f"{x:02d},{y[x % 2]}.{x:02d}\n" for x in range(40)))
+        os.utime(file, (1e9, 1e9))
+    (tmp_path / "two" / "copy.csv").write_bytes((tmp_path / "one" / "a.csv").read_bytes())
+    model = bp.fit_folder(machine(blocks=20), tmp_path / "one" / "a.csv", folder=tmp_path / "model")
+    with pytest.raises(ValueError, match="has a model of other data or options"):
+        bp.fit_folder(machine(blocks=20), tmp_path / "two" / "a.csv", folder=model.folder)
+    again = bp.fit_folder(machine(blocks=20), tmp_path / "two" / "copy.csv", folder=model.folder)
+    np.testing.assert_array_equal(again.predict([[3.0]]), model.predict([[3.0]]))
+
+
 def test_a_fit_of_another_version_is_refused_and_its_model_is_read(model, data, tmp_path, monkeypatch):
     folder = tmp_path / "unfinished"
     with interrupted(folder_fit, "_solve", [], 2):

@@ -14,6 +14,7 @@ import numpy as np
 import pymc as pm
 import pytensor.tensor as pt
 import pytest
+import xarray as xr
 from pymc.model.transform.optimization import freeze_dims_and_data
 from scipy import stats
 from scipy.optimize import minimize_scalar
@@ -759,6 +760,51 @@ def test_deterministics_have_draws_and_moments_if_they_are_affine():
     np.testing.assert_allclose(moments["rest"].sel(moment="mean"), Y - latent["mean"], atol=1e-8)
     with pytest.raises(ValueError, match=r"X_new are values of W, and so are data\['W'\]: give one of the two"):
         bp.predict(result, NEW["W"], model=model, data=NEW)
+
+
+def of_inputs(X, **options):
+    """A model and result with inputs X, a function of the data u and v."""
+    with pm.Model() as model:
+        u, v = pm.Data("u", Y), pm.Data("v", np.cos(Y))
+        f = bp.GP(cov_func=pm.gp.cov.ExpQuad(2, ls=1.0), **options).prior("f", X=X(u, v))
+        pm.Normal("y", f, 0.3, observed=Y)
+    return bp.fit(bp.MeanField(), model, hyperparameters={}, progressbar=False), model
+
+
+def test_inputs_that_are_computed_from_data_follow_new_data():
+    result, model = of_inputs(lambda u, v: pt.stack([u, pt.exp(v)], axis=1))
+    data = {"u": [0.1, 0.2], "v": [1.0, -2.0]}
+    X = np.stack([data["u"], np.exp(data["v"])], axis=1)
+    expected = bp.predict(result, X, model=model)
+    for given in (None, X):
+        xr.testing.assert_allclose(bp.predict(result, given, model=model, data=data), expected)
+    for X_new, some, message in (
+        (X + 0.1, data, "X_new must be the values of X that the model computes from data of u, v, or left out"),
+        (X, {"v": data["v"]}, "X of the model is computed from u, v: data must have all of them, it has no u"),
+        (None, data | {"v": [1.0]}, r"data\['v'\] must be a \(2,\) array, got shape \(1,\)"),
+    ):
+        with pytest.raises(ValueError, match=message):
+            bp.predict(result, X_new, model=model, data=some)
+
+
+@pytest.mark.parametrize("second", [lambda v: v - v.mean(), lambda v: Y + 0.0 * v])
+def test_inputs_that_are_computed_from_all_rows_do_not_follow_new_data(second):
+    result, model = of_inputs(lambda u, v: pt.stack([u, second(v)], axis=1))
+    with pytest.raises(ValueError, match="X of the model is not computed row by row from u, v: give X_new without"):
+        bp.predict(result, model=model, data={"u": [0.1], "v": [1.0]})
+
+
+class Centred(pm.gp.mean.Mean):
+    """A prior mean of a row that depends on all rows."""
+
+    def __call__(self, X):
+        return X[:, 0] - X[:, 0].mean()
+
+
+def test_a_prior_that_reduces_the_rows_says_nothing_about_new_ones():
+    result, model = of_inputs(lambda u, v: pt.stack([u, v], axis=1), mean_func=Centred())
+    with pytest.raises(ValueError, match="prior mean or the kernel at a row depends on other rows"):
+        bp.predict(result, [[0.1, 0.2]], model=model)
 
 
 def test_names_of_data_are_the_models_own():

@@ -12,7 +12,7 @@ import pytest
 
 from bsvr_pp.tables import DataError, files
 from bsvr_pp.tables.columns import Encoding, Words, summarize
-from bsvr_pp.tables.files import read_table, without_formulas
+from bsvr_pp.tables.files import read_table
 from bsvr_pp.tables.readers import read_data, read_new
 
 N = 12
@@ -227,13 +227,6 @@ def test_text_beside_the_inputs_does_not_matter(tmp_path):
     path = tmp_path / "new.csv"
     path.write_text('note;a;b\n"1,5 or 2.5";0,5;1\n1.234;0,25;2\n')
     np.testing.assert_array_equal(read_new(path, SWAPPED)[0], [[1.0, 0.5], [2.0, 0.25]])
-
-
-def test_a_table_for_spreadsheets_has_no_formulas():
-    table = pd.DataFrame({"=1+1": ["@a", "b"], "-x": [-1.0, 2.0]}, index=["+c", "d"])
-    found = without_formulas(table)
-    assert found.columns.tolist() == ["'=1+1", "'-x"] and found.index.tolist() == ["'+c", "d"]
-    assert found.iloc[:, 0].tolist() == ["'@a", "b"] and found.iloc[:, 1].tolist() == [-1.0, 2.0]
 
 
 def test_names_may_be_numbers_where_one_of_them_is_asked_for(tmp_path):

@@ -83,9 +83,9 @@ def write_predictions(table, path):
 
 
 def test_predictions_are_written_in_the_form_of_the_file(tmp_path):
-    table = pd.DataFrame({"=y": [1.0, 2.0]})
+    table = pd.DataFrame({"-y": [1.0, 2.0], "class": ["+", "++"]})
     write_predictions(table, tmp_path / "a.csv")
-    assert pd.read_csv(tmp_path / "a.csv").columns.tolist() == ["'=y"]
+    pd.testing.assert_frame_equal(pd.read_csv(tmp_path / "a.csv"), table)
     pytest.importorskip("pyarrow", reason="Parquet files need pyarrow")
     write_predictions(table, tmp_path / "a.parquet")
     pd.testing.assert_frame_equal(pd.read_parquet(tmp_path / "a.parquet"), table)
@@ -204,6 +204,14 @@ def test_offsets_of_times_in_a_file_count(tmp_path, write_time, zone):
     naive = write(pd.DataFrame({"t": moments.dt.tz_localize(None)}), tmp_path / "c.csv")
     with pytest.raises(DataError, match=f"column 't' has times without a zone, and in training in the zone {zone[:3]}"):
         encoding.transform(read_new(naive, encoding)[0])
+
+
+def test_a_known_word_is_no_gap_in_a_text_file(tmp_path):
+    """Parquet has words such as NA, which new rows of a CSV file may have, too."""
+    towns = FRAME.assign(town=FRAME["town"].replace("Ulm", "NA"))
+    _, encoding = read_data(write(towns, tmp_path / "a.parquet"), "price").encode()
+    found = read_new(write(towns.head(6), tmp_path / "a.csv", na_rep="n/a"), encoding)[0]
+    np.testing.assert_array_equal(encoding.transform(found)[0], encoding.transform(towns.head(6))[0])
 
 
 def test_new_files_must_have_the_columns_of_the_model(tmp_path):

@@ -15,10 +15,15 @@ from itertools import pairwise
 from typing import Any, NamedTuple, cast
 
 import numpy as np
+import pytensor.tensor as pt
 from numpy.typing import ArrayLike, NDArray
+from pytensor.compile.sharedvalue import SharedVariable
+from pytensor.graph.basic import Variable
+from pytensor.graph.traversal import ancestors
 
 from bsvr_pp.core.approximations.posterior import from_sites
 from bsvr_pp.core.arrays import Array, check_names, check_size, numbers
+from bsvr_pp.core.covariance.covariance import CrossRoot
 from bsvr_pp.core.losses import NoiseModel
 from bsvr_pp.core.losses.noise import widen
 from bsvr_pp.inference.budget import check_memory
@@ -26,6 +31,8 @@ from bsvr_pp.inference.parts import Gaussian, given_parts, given_white, part_cro
 from bsvr_pp.inference.prediction.distribution import CHUNK, PredictiveDistribution, mixed
 from bsvr_pp.inference.prediction.neighbours import NoiseScales, few, moments_given, nearest_rows
 from bsvr_pp.inference.result import other_data
+from bsvr_pp.inference.search.starts import initial_point
+from bsvr_pp.model.gaussian import replace_in, value_of
 from bsvr_pp.model.problem import Point, Problem, check_labels
 
 Moments = Callable[[Array], tuple[Array, Array, Array]]
@@ -35,6 +42,7 @@ type Parts = Callable[[], Iterable[Component]]
 
 _ONE = NoiseScales.one()
 _MATRICES = 5.0  # of m² numbers at once, in joint draws of m rows
+_SOME = 50  # rows that show whether the prior of a row depends on others
 
 
 @dataclass(frozen=True, slots=True)
@@ -204,6 +212,7 @@ def new_rows(problem: Problem, X_new: ArrayLike | None, data: Mapping[str, Array
     if unknown := [name for name in given if name != own and name not in known]:
         names = ", ".join(known) or "none"
         raise ValueError(f"data has no {unknown[0]!r} of the model with a row for each training point; it has: {names}")
+    X_new = _computed_inputs(problem, X_new, given)
     if problem.n_inputs == 0:
         if X_new is not None or not given:
             raise ValueError("f has no inputs X: leave out X_new, and give data={...} of the new rows")
@@ -235,9 +244,55 @@ def new_rows(problem: Problem, X_new: ArrayLike | None, data: Mapping[str, Array
             )
         values[block.name] = _data_of_rows(problem, block.name, given[block.name], (len(X), *block.shape))
     found = problem.columns.values(X, values, problem.width)
+    _check_prior(problem)
     others = np.repeat(problem.rows[:1, problem.width :], len(X), axis=0)  # of the noise alone
     problem.check_groups(np.hstack([found, others]))
     return found
+
+
+def _computed_inputs(problem: Problem, X_new: ArrayLike | None, given: Mapping[str, ArrayLike]) -> ArrayLike | None:
+    """Return the new inputs, which a model with X computed from other data has from these; refuse other ones."""
+    X, known = problem.columns.X, rowwise_data(problem)
+    above = {v.name for v in ancestors([X]) if isinstance(v, SharedVariable) and v.name != X.name}
+    leaves = [name for name in known if name in above]
+    if not set(leaves) & given.keys():
+        return X_new
+    names = ", ".join(leaves)
+    if missing := [name for name in leaves if name not in given]:
+        raise ValueError(f"X of the model is computed from {names}: data must have all of them, it has no {missing[0]}")
+    count, stacked = np.shape(given[leaves[0]])[:1], dict[Variable, Variable]()
+    for name in leaves:
+        new = _data_of_rows(problem, name, given[name], (*count, *known[name].shape[1:]))
+        stacked[problem.model[name]] = pt.constant(np.concatenate([known[name], new]).astype(known[name].dtype))
+    n, found = problem.columns.n, problem.inputs[:0]
+    with suppress(ValueError):  # shapes that do not follow the rows
+        found = value_of(replace_in(X, stacked))
+    if len(found) != n + count[0] or not np.allclose(found[:n], problem.columns.inputs, rtol=1e-6):
+        raise ValueError(f"X of the model is not computed row by row from {names}: give X_new without data of these")
+    if X_new is not None and not (np.shape(X_new) == found[n:].shape and np.allclose(X_new, found[n:], rtol=1e-6)):
+        raise ValueError(f"X_new must be the values of X that the model computes from data of {names}, or left out")
+    return found[n:]
+
+
+def _check_prior(problem: Problem) -> None:
+    """Refuse a prior mean or kernel that gives the same rows other values beside other rows."""
+
+    def follows() -> bool:
+        point, rows = initial_point(problem), problem.inputs[:_SOME]
+
+        def at(X: Array) -> list[Array]:
+            K, *others = problem.cross(point, X)
+            return [K.new if isinstance(K, CrossRoot) else K, *others]
+
+        each = [at(half) for half in np.array_split(rows, 2)]  # one of which lacks any row, such as the largest
+        pairs = zip(at(rows), map(np.concatenate, zip(*each, strict=True)), strict=True)
+        return all(np.allclose(a, b, 1e-6, 1e-9 * np.abs(a).max(), equal_nan=True) for a, b in pairs)
+
+    if len(problem.inputs) > 1 and not problem.cached("prior follows rows", follows, any_rows=True):
+        raise ValueError(
+            "the prior mean or the kernel at a row depends on other rows, which are others at new inputs: compute what "
+            "they share, such as a mean, from the training data beforehand"
+        )
 
 
 def _data_of_rows(problem: Problem, name: str, given: ArrayLike, shape: tuple[int, ...]) -> Array:
