@@ -9,6 +9,7 @@ from sklearn.datasets import load_digits, load_wine, make_blobs
 from sklearn.metrics import log_loss
 
 import bsvr_pp as bp
+from bsvr_pp.estimators import svc
 from bsvr_pp.estimators.svc import Coupling, join_pairs
 
 PROBABILITY = st.floats(0.0, 1.0)
@@ -74,14 +75,14 @@ def test_wine_is_told_apart_as_clearly_as_its_rows_left_out():
     X, y = load_wine(return_X_y=True)
     order = np.random.default_rng(0).permutation(len(y))
     train, test = order[:107], order[107:]
-    svc = bp.BayesianSVC(random_state=0).fit(X[train], y[train])
-    found = log_loss(y[test], svc.predict_proba(X[test]))
-    each = 1.0 / (1.0 + np.exp(-svc.decision_function(X[test])))
+    machine = bp.BayesianSVC(random_state=0).fit(X[train], y[train])
+    found = log_loss(y[test], machine.predict_proba(X[test]))
+    each = 1.0 / (1.0 + np.exp(-machine.decision_function(X[test])))
     assert found < 0.6 * log_loss(y[test], each / each.sum(axis=1, keepdims=True))
     assert found < 0.07
-    assert (svc.predict(X[test]) == svc.classes_[each.argmax(axis=1)]).all()
-    again = bp.BayesianSVC.from_result(svc.result_)
-    np.testing.assert_array_equal(again.predict_proba(X[test]), svc.predict_proba(X[test]))
+    assert (machine.predict(X[test]) == machine.classes_[each.argmax(axis=1)]).all()
+    again = bp.BayesianSVC.from_result(machine.result_)
+    np.testing.assert_array_equal(again.predict_proba(X[test]), machine.predict_proba(X[test]))
 
 
 @given(arrays(float, (3, 4), elements=st.floats(0.01, 1.0)))
@@ -103,22 +104,43 @@ def nested(n, seed):
     return X, np.digitize(np.linalg.norm(X, axis=1), [1.0, 1.54, 2.03])
 
 
-def test_nested_classes_have_models_of_pairs(tmp_path):
+@pytest.mark.slow
+def test_nested_classes_have_models_of_pairs():
     """The second and third class, between others, are found against each of them and not against all."""
     (X, y), (X_test, y_test) = nested(120, 0), nested(500, 1)
-    svc = bp.BayesianSVC(random_state=0).fit(X, y)
-    P, alone = svc.predict_proba(X_test), Coupling.of_left_out(*svc._fit.left_out[:3])
-    assert {"class_3", "pair_0_1", "pair_2_3"} < set(svc.result_.children) and len(svc._fit.pairs) == 6
-    rest = 1.0 / (1.0 + np.exp(-svc._log_odds(X_test)))
+    machine = bp.BayesianSVC(random_state=0).fit(X, y)
+    P, alone = machine.predict_proba(X_test), Coupling.of_left_out(*machine._fit.left_out[:3])
+    assert len(machine._fit.pairs) == 6
+    rest = 1.0 / (1.0 + np.exp(-machine._log_odds(X_test)))
     assert log_loss(y_test, P) < 0.8 * log_loss(y_test, alone.join(rest))
-    np.testing.assert_array_equal(svc.predict(X_test), P.argmax(axis=1))
-    np.testing.assert_allclose(svc.decision_function(X_test), np.log(P / (1.0 - P)), atol=1e-8)
-    again = bp.BayesianSVC.from_result(svc.result_)
-    np.testing.assert_allclose(again.predict_proba(X_test), P, atol=1e-10)
     other = bp.BayesianSVC(random_state=0).fit(X[::-1], 3 - y[::-1])
     np.testing.assert_allclose(other.predict_proba(X_test)[:, ::-1], P, atol=1e-3)
-    svc.probability = "mean"
-    assert log_loss(y_test, svc.predict_proba(X_test)) > log_loss(y_test, P)
+
+
+def test_models_of_pairs_are_those_of_their_rows(monkeypatch):
+    monkeypatch.setattr(svc, "_LOSS", 0.0)
+    monkeypatch.setattr(svc, "_GAIN", -np.inf)
+    rng = np.random.default_rng(0)
+    X = rng.uniform(-1, 1, (30, 1))
+    y, X_new = np.digitize(X[:, 0] + 0.2 * rng.standard_normal(30), [-0.3, 0.4]), np.linspace(-1, 1, 7)[:, None]
+    machine = bp.BayesianSVC(kernel="linear", C=1.0, random_state=0).fit(X, y)
+    assert {"class_2", "pair_0_1", "pair_1_2"} < set(machine.result_.children)
+    P = machine.predict_proba(X_new)
+    inputs = machine._fit.units.inputs(np.array([[-0.9], [0.05], [0.9]]))
+    for (i, j), pair in zip(machine._fit.of_two, machine._fit.pairs, strict=True):
+        odds = pair.log_odds(inputs, "average", None)
+        assert odds[i] < 0.0 < odds[j]
+        assert pair.rows.weight.sum() == np.isin(y, (i, j)).sum()
+    np.testing.assert_array_equal(machine.predict(X_new), P.argmax(axis=1))
+    np.testing.assert_allclose(machine.decision_function(X_new), np.log(P / (1.0 - P)), atol=1e-8)
+    again = bp.BayesianSVC.from_result(machine.result_)
+    np.testing.assert_allclose(again.predict_proba(X_new), P, atol=1e-10)
+    twice = bp.BayesianSVC(kernel="linear", C=1.0, random_state=0).fit(X, y, sample_weight=np.full(30, 2.0))
+    repeated = bp.BayesianSVC(kernel="linear", C=1.0, random_state=0).fit(np.repeat(X, 2, axis=0), np.repeat(y, 2))
+    np.testing.assert_allclose(twice.predict_proba(X_new), repeated.predict_proba(X_new), atol=1e-9)
+    machine.probability = "mean"
+    odds = np.exp(machine.decision_function(X_new))
+    np.testing.assert_allclose(machine.predict_proba(X_new), (odds / (1 + odds)) / (odds / (1 + odds)).sum(1)[:, None])
 
 
 @pytest.mark.slow
@@ -126,14 +148,14 @@ def test_two_classes_that_a_line_separates():
     X, y = load_digits(return_X_y=True)
     chosen = np.random.default_rng(0).permutation(np.flatnonzero((y == 1) | (y == 7)))
     X, y = X[chosen], y[chosen]
-    svc = bp.BayesianSVC(random_state=0).fit(X[:200], y[:200])
-    P = svc.predict_proba(X[200:])
-    model = 1.0 / (1.0 + np.exp(-svc.decision_function(X[200:])))
+    machine = bp.BayesianSVC(random_state=0).fit(X[:200], y[:200])
+    P = machine.predict_proba(X[200:])
+    model = 1.0 / (1.0 + np.exp(-machine.decision_function(X[200:])))
     assert log_loss(y[200:], P) < 0.7 * log_loss(y[200:], model)
     assert ((P[:, 1] > 0.5) == (model > 0.5)).all()
-    svc.probability = "mean"
-    assert log_loss(y[200:], svc.predict_proba(X[200:])) == pytest.approx(
-        log_loss(y[200:], 1.0 / (1.0 + np.exp(-svc.decision_function(X[200:]))))
+    machine.probability = "mean"
+    assert log_loss(y[200:], machine.predict_proba(X[200:])) == pytest.approx(
+        log_loss(y[200:], 1.0 / (1.0 + np.exp(-machine.decision_function(X[200:]))))
     )
 
 
@@ -141,9 +163,9 @@ def test_two_classes_that_a_line_separates():
 @pytest.mark.parametrize("options", [{"evidence": "naive", "steps": 2}, {"evidence": "conditional", "steps": 0}])
 def test_labels_that_are_normalised_together_are_not_sharpened(options):
     X = np.linspace(-2, 2, 24)[:, None]
-    svc = bp.BayesianSVC(random_state=0, **options).fit(X, X[:, 0] > 0.2)
-    model = 1.0 / (1.0 + np.exp(-svc.decision_function(X)))
-    np.testing.assert_allclose(svc.predict_proba(X)[:, 1], model, rtol=1e-9)
+    machine = bp.BayesianSVC(random_state=0, **options).fit(X, X[:, 0] > 0.2)
+    model = 1.0 / (1.0 + np.exp(-machine.decision_function(X)))
+    np.testing.assert_allclose(machine.predict_proba(X)[:, 1], model, rtol=1e-9)
 
 
 @pytest.mark.slow
