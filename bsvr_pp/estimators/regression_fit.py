@@ -63,6 +63,7 @@ _SHARE, _LARGE = 0.02, 0.9  # of positive targets set aside, and quantile they e
 _ALIKE = 2.0  # largest ratio of the shares of rows of far wider noise in all rows and in the subset
 _INTEGRATED = 300  # largest number of rows whose hyperparameters are integrated out,
 _FEW = Integrated(points=32, kept=12)  # in this way: more points gain little (the benchmark "integrated")
+_COPIED, _NO_NOISE = 0.9, 0.01  # share of different rows, and width of the noise, below which copies may explain it
 _LEAST = 20  # number of rows of which some can be left out
 _EACH = 4  # rows for each lengthscale below which rows that are left out judge these (docs/defaults.md),
 _FOLDS = 3  # in parts, in turn,
@@ -623,6 +624,13 @@ def _warn_of_targets(fit: RegressionFit, rows: TrainingData, spec: RegressionSpe
         )
     if warn_of_few_values(rows, spec.model.noise, where):
         return
+    n, different = rows.weight.sum(), len(rows.y)
+    if rows.exact and different < _COPIED * n and np.max(fit.problem.noise_at(fit.point).variance) < _NO_NOISE**2:
+        warn(
+            f"{where}the fit has no noise, and {different} different rows count as {n:.3g}, since others repeat them "
+            "with equal targets, or by their weights: drop_duplicates() leaves copies out, and weights that are no "
+            "counts can be divided by their mean"
+        )
     if spec.equal_targets(rows) and not fit.found.scales.several:
         warn(
             f"{where}a third of the targets or more have one value, which f follows, and the noise is as wide below f "

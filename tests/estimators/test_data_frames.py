@@ -211,6 +211,18 @@ def test_labels_may_be_a_column():
         np.testing.assert_array_equal(found.predict(X), expected.predict(X), strict=True)
 
 
+def test_copies_that_hide_the_noise_are_warned_of():
+    rng = np.random.default_rng(3)
+    X = rng.uniform(-2, 2, (40, 2))
+    y, rows = np.tanh(X[:, 0]) + 0.2 * rng.laplace(size=40), rng.integers(40, size=40)
+    svr = bp.BayesianSVR(restarts=1, random_state=0, inference="mean_field")
+    for given in ((X[rows], y[rows]), (X, y, np.bincount(rows, minlength=40))):
+        with pytest.warns(UserWarning, match="the fit has no noise, and .. different rows count as 40"):
+            clone(svr).fit(*given)
+    with warnings.catch_warnings(action="error"):
+        clone(svr).fit(X, y)
+
+
 @pytest.mark.slow
 def test_weights_and_repeated_rows():
     X, svr = TABLE[["size"]], bp.BayesianSVR(kernel="linear", restarts=1, random_state=0)

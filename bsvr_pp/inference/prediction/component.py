@@ -42,6 +42,7 @@ type Parts = Callable[[], Iterable[Component]]
 
 _ONE = NoiseScales.one()
 _MATRICES = 5.0  # of m² numbers at once, in joint draws of m rows
+_SURE = 1e12  # site precision times prior variance beyond which f is certain
 _SOME = 50  # rows that show whether the prior of a row depends on others
 
 
@@ -79,7 +80,8 @@ class Component:
             n, precision = part.targets.size, np.append(self.site_precision[rows], np.zeros(new.size))
             needed = 8.0 * precision.size**2 * _MATRICES
             check_memory("joint draws", new.size, "draw fewer rows jointly, or rows by themselves", needed=needed)
-            joint = part.between(self.point, np.vstack([part.inputs, X[new]]), n).factor(precision)
+            prior = part.between(self.point, np.vstack([part.inputs, X[new]]), n)
+            joint = prior.factor(np.minimum(precision, _SURE / np.maximum(prior.diag, np.finfo(float).tiny)))
             out[:, new] = joint.draw(size, rng)[:, n:]
             if variance is not None:
                 out[:, new] *= np.sqrt(variance[new] / joint.marginals()[0][n:])
