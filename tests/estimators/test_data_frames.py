@@ -216,9 +216,9 @@ def test_copies_that_hide_the_noise_are_warned_of():
     X = rng.uniform(-2, 2, (40, 2))
     y, rows = np.tanh(X[:, 0]) + 0.2 * rng.laplace(size=40), rng.integers(40, size=40)
     svr = bp.BayesianSVR(restarts=1, random_state=0, inference="mean_field")
-    for given in ((X[rows], y[rows]), (X, y, np.bincount(rows, minlength=40))):
+    for data in ((X[rows], y[rows]), (X, y, np.bincount(rows, minlength=40))):
         with pytest.warns(UserWarning, match="the fit has no noise, and .. different rows count as 40"):
-            clone(svr).fit(*given)
+            clone(svr).fit(*data)
     with warnings.catch_warnings(action="error"):
         clone(svr).fit(X, y)
 
