@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from dataclasses import KW_ONLY, dataclass, field, replace
+from dataclasses import KW_ONLY, dataclass, replace
 from functools import cached_property
 from itertools import combinations
 from math import fsum
@@ -194,14 +194,15 @@ class LabelFit:
     units: Units
     rows: TrainingData
     binaries: list[BinaryFit]
-    pairs: list[BinaryFit] = field(default_factory=list)
+    pairs: Sequence[BinaryFit] = ()
 
     def result(self) -> xr.DataTree:
         """Return the tree of the only model; or of each class against the rest, class_0, and of each pair, pair_0_1."""
         if len(self.binaries) == 1:
             return self.binaries[0].result()
         named = {_of_class(k): each.result() for k, each in enumerate(self.binaries)}
-        named |= {_of_pair(pair): each.result() for pair, each in zip(self.of_two, self.pairs, strict=False)}
+        if self.pairs:
+            named |= {_of_pair(pair): each.result() for pair, each in zip(self.of_two, self.pairs, strict=True)}
         tree = xr.DataTree(children=named)
         tree.attrs["inference"] = named[_of_class(0)].attrs["inference"]
         return tree
@@ -223,7 +224,7 @@ class LabelFit:
         known = self.binaries[0].model.noise == "known_label"
         return Coupling.of_left_out(*self.left_out) if known else Coupling()
 
-    @property
+    @cached_property
     def left_out(self) -> tuple[Array, NDArray[np.intp], Array, Array | None]:
         """Probabilities of the classes of rows that are left out, their labels and weights, and those by pairs."""
         P, labels = np.stack([each.left_out for each in self.binaries], axis=1), self.rows.y.astype(np.intp)
@@ -324,8 +325,9 @@ class BayesianSVC(OfStandardModel, SavedClassifier, ClassifierMixin, BaseEstimat
     -----
     A dense fit takes seconds for a thousand rows and grows as n³; blocks grow as n. Sollich's evidences take minutes
     for a thousand rows, and have no blocks. With more than two classes, one model is fitted for each class against the
-    rest. Of at most six classes each pair has a model, too, if these predict left-out labels better; the attributes are
-    of the others. docs/classification.md describes how their probabilities are combined.
+    rest. With the pointwise evidence and at most six classes each pair has a model, too, if these predict left-out
+    labels better. Attributes describe the models of one class against the rest. docs/classification.md describes how
+    all probabilities are combined.
 
     Examples
     --------
@@ -398,7 +400,7 @@ class BayesianSVC(OfStandardModel, SavedClassifier, ClassifierMixin, BaseEstimat
             # The largest class first, whatever the names of the classes, the signs of inputs, and their order.
             own = [np.sort(part.X[part.y > 0] ** 2, axis=None) for part in parts]
             order = sorted(range(len(own)), key=lambda k: (-len(own[k]), own[k].sum()))
-            found = self._fits(model, units, [parts[k] for k in order], size, rng)
+            found = self._fits(model, units, [parts[k] for k in order], size, rng, tries=2)
             fit = LabelFit(classes, units, rows, [found[i] for i in np.argsort(order)])
             if together and 2 < classes.size <= _PAIRED:
                 fit = self._with_pairs(fit, model, np.argsort(order), rng)
@@ -407,13 +409,20 @@ class BayesianSVC(OfStandardModel, SavedClassifier, ClassifierMixin, BaseEstimat
         return self._keep(fit, columns)
 
     def _fits(
-        self, model: StandardModel, units: Units, parts: list[TrainingData], size: int | None, rng: np.random.Generator
+        self,
+        model: StandardModel,
+        units: Units,
+        parts: list[TrainingData],
+        size: int | None,
+        rng: np.random.Generator,
+        *,
+        tries: int,
     ) -> list[BinaryFit]:
-        """Fit labels -1 and +1 of several rows; the first fits start the others."""
+        """Fit labels -1 and +1 of several rows, each with so many searches at most; the first fits start the others."""
         seeds, alike, together = rng.spawn(len(parts)), list[Point](), self.evidence == "pointwise"
 
         def fit_part(i: int) -> BinaryFit:
-            found = self._binary(model, units, parts[i], size, seeds[i], alike)
+            found = self._binary(model, units, parts[i], size, seeds[i], alike, tries)
             if i < _ALIKE:
                 alike.append(found.point)
             return found
@@ -423,13 +432,16 @@ class BayesianSVC(OfStandardModel, SavedClassifier, ClassifierMixin, BaseEstimat
     def _with_pairs(
         self, fit: LabelFit, model: StandardModel, rank: NDArray[np.intp], rng: np.random.Generator
     ) -> LabelFit:
-        """Return the fit with a model of each pair of classes if labels that are left out say so."""
-        loss, of_two = fit.coupling.loss(*fit.left_out), fit.of_two
+        """Return the fit with a model of each pair of classes if these predict left-out labels better."""
+        of_two = fit.of_two
         order = sorted(range(len(of_two)), key=lambda k: sorted(rank[list(of_two[k])]))
         parts = [_rows_of_pair(fit.rows, of_two[k]) for k in order]
-        if loss < _LOSS or self._local().divides(max(len(part.y) for part in parts)):
+        if self._local().divides(max(len(part.y) for part in parts)):
             return fit
-        found = self._fits(model, fit.units, parts, None, rng)
+        loss = fit.coupling.loss(*fit.left_out)
+        if loss < _LOSS:
+            return fit
+        found = self._fits(model, fit.units, parts, None, rng, tries=1)
         paired = replace(fit, pairs=[found[i] for i in np.argsort(order)])
         return paired if paired.coupling.loss(*paired.left_out) < loss - _GAIN else fit
 
@@ -487,11 +499,12 @@ class BayesianSVC(OfStandardModel, SavedClassifier, ClassifierMixin, BaseEstimat
         size: int | None,
         rng: np.random.Generator,
         others: list[Point],
+        tries: int,
     ) -> BinaryFit:
         """Fit hyperparameters and posterior for labels -1 and +1; a number ``size`` is the largest block.
 
-        A dense fit without success is compared with fits from other starts. The first start is the median of the
-        hyperparameters of any ``others``: the classes of a set are similar.
+        A dense fit without success is compared with fits from other starts, if there are several ``tries``. The first
+        start is the median of the hyperparameters of any ``others``: the classes of a set are similar.
         """
         options = Options(1, progressbar=self._local().progressbar)
         if model.noise == "known_label":
@@ -500,7 +513,7 @@ class BayesianSVC(OfStandardModel, SavedClassifier, ClassifierMixin, BaseEstimat
                 median = {name: np.median([point[name] for point in others], axis=0) for name in others[0]}
                 searches.insert(0, options._replace(start=median))
             found: list[BinaryFit] = []
-            for search in searches:
+            for search in searches[: None if tries > 1 else 1]:
                 found.append(BinaryFit.of_rows(model, units, rows, MeanField(), search, rng=rng, size=size))
                 if size is not None or found[-1].learned:
                     break
@@ -532,7 +545,7 @@ class BayesianSVC(OfStandardModel, SavedClassifier, ClassifierMixin, BaseEstimat
             "scale_": fit.units.scale,
             "log_evidence_": fsum(each.log_evidence for each in fitted),
             "log_evidence_error_": float(np.sqrt(np.sum(np.square(errors)))),
-            "converged_": all(each.converged for each in fitted),
+            "converged_": all(each.converged for each in (*fit.binaries, *fit.pairs)),
         }
         of_classes = [each.attributes(columns) for each in fit.binaries]
         found |= {name: fit.of_each(each[name] for each in of_classes) for name in of_classes[0]}
@@ -565,12 +578,12 @@ class BayesianSVC(OfStandardModel, SavedClassifier, ClassifierMixin, BaseEstimat
 
     def _probabilities(self, X: ArrayLike, diagonal: ArrayLike | None = None) -> Array:
         average = self.probability == "average"
-        inputs, fit = self._new_rows(X, diagonal, moments=average), self._checked()
+        inputs, fit = self._new_rows(X, diagonal, moments=average), cast(LabelFit, self._fit)
         above = expit(self._odds_at(inputs))
         if not average:
             return Coupling().join(above)
         with threads_for(len(fit.rows.X)), self._local().threads():
-            return cast(Coupling, fit.coupling).join(above, fit.by_pairs(inputs))
+            return fit.coupling.join(above, fit.by_pairs(inputs))
 
     def decision_function(self, X: ArrayLike, diagonal: ArrayLike | None = None) -> Array:
         """Return log odds (n_new,) of the second class, or (n_new, n_classes) of each class against the rest.

@@ -150,8 +150,8 @@ class BayesianSVR(TargetPredictions, SavedEstimator, RegressorMixin, BaseEstimat
         1/lengthscale² on the standardised inputs, with any names of X. The words of a column share one value.
     log_evidence_ : float
         Log evidence at the optimum, of the original targets (with the Jacobian of their standardisation); NaN if
-        sampled. With ``monotone`` it is given the slopes that were found, and compares no directions. Blocks are solved
-        when it is first read.
+        sampled. With ``monotone`` it is given the slopes that were found, and cannot compare directions. Blocks are
+        solved when it is first read.
     support_, n_support_ : array of int, int
         Training points that are support vectors of the most probable latent function, and their number.
     support_vectors_ : (n_support_, d) array

@@ -141,7 +141,7 @@ def _of_table(data: str | Path | pd.DataFrame, target: str | None, encoding: Enc
         table = ParquetTable(data)
         name, files, notes = str(data), table.files, table.notes
     else:  # CSV is read in one piece
-        name, files = str(data), [Path(data)]
+        name = str(data)
         if encoding is None:
             read = read_data(data, target)
             table, target, notes = read.inputs.copy(), read.target, read.notes
@@ -172,8 +172,11 @@ def _of_table(data: str | Path | pd.DataFrame, target: str | None, encoding: Enc
 
 
 def _of_file(path: Path) -> str:
-    with path.open("rb") as file:
-        return file_digest(file, "sha256").hexdigest()
+    try:
+        with path.open("rb") as file:
+            return file_digest(file, "sha256").hexdigest()
+    except OSError as error:
+        raise DataError(f"{path}: cannot be read ({error})") from None
 
 
 def _of_content(parts: Iterator[tuple[Inputs, Array]]) -> str:

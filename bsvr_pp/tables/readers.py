@@ -135,8 +135,8 @@ def read_new(path: str | Path, encoding: Encoding) -> tuple[pd.DataFrame, tuple[
     check_columns(path, table.columns, encoding.kinds)
     frame, notes = table.frame(encoding.kinds)
     if isinstance(table, TextTable):
-        for column in (each for each in encoding.columns if isinstance(each, Words)):
-            cells = table.cells[column.name]  # of which a known word is no gap, also NA
+        for column in (each for each in encoding.columns if isinstance(each, Words) and not each.gaps):
+            cells = table.cells[column.name]  # of which a known word such as NA is no gap
             frame[column.name] = frame[column.name].where(~cells.isin(column.parts), cells)
     if not len(frame):
         raise DataError(f"{path}: has no rows")

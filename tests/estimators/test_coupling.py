@@ -138,6 +138,10 @@ def test_models_of_pairs_are_those_of_their_rows(monkeypatch):
     twice = bp.BayesianSVC(kernel="linear", C=1.0, random_state=0).fit(X, y, sample_weight=np.full(30, 2.0))
     repeated = bp.BayesianSVC(kernel="linear", C=1.0, random_state=0).fit(np.repeat(X, 2, axis=0), np.repeat(y, 2))
     np.testing.assert_allclose(twice.predict_proba(X_new), repeated.predict_proba(X_new), atol=1e-9)
+    matrix = bp.BayesianSVC(kernel="precomputed", C=1.0, random_state=0).fit(X @ X.T, y)
+    again, given = bp.BayesianSVC.from_result(matrix.result_), (X_new @ X.T, X_new[:, 0] ** 2)
+    np.testing.assert_allclose(again.predict_proba(*given), matrix.predict_proba(*given), atol=1e-10)
+    assert len(again._fit.pairs) == 3 and (matrix.predict(*given) == machine.predict(X_new)).all()
     machine.probability = "mean"
     odds = np.exp(machine.decision_function(X_new))
     np.testing.assert_allclose(machine.predict_proba(X_new), (odds / (1 + odds)) / (odds / (1 + odds)).sum(1)[:, None])

@@ -779,9 +779,11 @@ def test_inputs_that_are_computed_from_data_follow_new_data():
     for given in (None, X):
         xr.testing.assert_allclose(bp.predict(result, given, model=model, data=data), expected)
     for X_new, some, message in (
-        (X + 0.1, data, "X_new must be the values of X that the model computes from data of u, v, or left out"),
+        (X + 0.1, data, "X_new must be the values of X that the model computes from data, or left out"),
+        (X[:1], data, "X_new must be the values of X that the model computes from data, or left out"),
         (X, {"v": data["v"]}, "X of the model is computed from u, v: data must have all of them, it has no u"),
         (None, data | {"v": [1.0]}, r"data\['v'\] must be a \(2,\) array, got shape \(1,\)"),
+        (None, data | {"u": 1.0}, r"data\['u'\] must be an? \(n_new,\) array, got shape \(\)"),
     ):
         with pytest.raises(ValueError, match=message):
             bp.predict(result, X_new, model=model, data=some)
@@ -790,21 +792,52 @@ def test_inputs_that_are_computed_from_data_follow_new_data():
 @pytest.mark.parametrize("second", [lambda v: v - v.mean(), lambda v: Y + 0.0 * v])
 def test_inputs_that_are_computed_from_all_rows_do_not_follow_new_data(second):
     result, model = of_inputs(lambda u, v: pt.stack([u, second(v)], axis=1))
-    with pytest.raises(ValueError, match="X of the model is not computed row by row from u, v: give X_new without"):
+    with pytest.raises(ValueError, match="X of the model is not computed row by row from u, v: give X_new"):
         bp.predict(result, model=model, data={"u": [0.1], "v": [1.0]})
+
+
+def test_inputs_of_all_rows_are_given_beside_data_of_the_noise():
+    with pm.Model() as model:
+        u = pm.Data("u", Y)
+        f = bp.GP(cov_func=pm.gp.cov.ExpQuad(1, ls=1.0)).prior("f", X=((u - u.mean()) / u.std())[:, None])
+        pm.Normal("y", f, 0.3 + 0.1 * u**2, observed=Y)
+    result = bp.fit(bp.MeanField(), model, hyperparameters={}, progressbar=False)
+    X_new = (Y[:3, None] - Y.mean()) / Y.std()
+    found = bp.predict(result, X_new, model=model, data={"u": Y[:3]})
+    latent = result["latent_posterior"].to_dataset()
+    np.testing.assert_allclose(found["f_mean"], latent["mean"][:3], atol=1e-5)
 
 
 class Centred(pm.gp.mean.Mean):
     """A prior mean of a row that depends on all rows."""
 
+    def __init__(self, coefficient):
+        self.coefficient = coefficient
+
     def __call__(self, X):
-        return X[:, 0] - X[:, 0].mean()
+        return self.coefficient * (X[:, 0] - X[:, 0].mean())
 
 
 def test_a_prior_that_reduces_the_rows_says_nothing_about_new_ones():
-    result, model = of_inputs(lambda u, v: pt.stack([u, v], axis=1), mean_func=Centred())
+    """Also where the initial coefficient is 0, and the first rows are equal."""
+    X = np.repeat([0.0, 1.0, 2.0], 50)[:, None]
+    with pm.Model() as model:
+        mean_func = Centred(pm.Laplace("b", 0.0, 1.0))
+        f = bp.GP(cov_func=pm.gp.cov.ExpQuad(1, ls=1.0), mean_func=mean_func).prior("f", X=X)
+        pm.Normal("y", f, 0.3, observed=X[:, 0])
+    result = bp.fit(bp.MeanField(), model, hyperparameters={"b": 1.0}, progressbar=False)
     with pytest.raises(ValueError, match="prior mean or the kernel at a row depends on other rows"):
-        bp.predict(result, [[0.1, 0.2]], model=model)
+        bp.predict(result, [[0.1]], model=model)
+
+
+def test_a_kernel_of_far_inputs_is_no_prior_that_reduces_the_rows():
+    """Distances of far inputs have rounding errors, which differ between products of matrices."""
+    X = np.random.default_rng(0).normal(size=(60, 12)) + 1000.0
+    with pm.Model() as model:
+        f = bp.GP(cov_func=pm.gp.cov.Exponential(12, ls=1.0)).prior("f", X=X)
+        pm.Normal("y", f, 0.3, observed=np.sin(X[:, 0]))
+    result = bp.fit(bp.MeanField(), model, hyperparameters={}, progressbar=False)
+    assert np.isfinite(bp.predict(result, X[:3], model=model)["f_mean"]).all()
 
 
 def test_names_of_data_are_the_models_own():

@@ -208,7 +208,7 @@ def test_offsets_of_times_in_a_file_count(tmp_path, write_time, zone):
 
 def test_a_known_word_is_no_gap_in_a_text_file(tmp_path):
     """Parquet has words such as NA, which new rows of a CSV file may have, too."""
-    towns = FRAME.assign(town=FRAME["town"].replace("Ulm", "NA"))
+    towns = FRAME.assign(town=FRAME["town"].replace("Ulm", "NA").fillna("Bonn"))
     _, encoding = read_data(write(towns, tmp_path / "a.parquet"), "price").encode()
     found = read_new(write(towns.head(6), tmp_path / "a.csv", na_rep="n/a"), encoding)[0]
     np.testing.assert_array_equal(encoding.transform(found)[0], encoding.transform(towns.head(6))[0])
