@@ -15,7 +15,7 @@ import pymc as pm
 import xarray as xr
 from numpy.typing import ArrayLike
 
-from bsvr_pp.core.arrays import check_choice, check_order, check_size, checked_levels, numbers
+from bsvr_pp.core.arrays import check_choice, check_size, checked_levels, numbers
 from bsvr_pp.core.docs import shared
 from bsvr_pp.inference.fitted import components
 from bsvr_pp.inference.parts import names_of_latents
@@ -102,8 +102,7 @@ def predict(
         raise TypeError(f"predict() got an unexpected keyword argument {min(unknown)!r}")
     problem = problem_of(result, model)
     data = _of_target(problem, target, X_new, data)
-    X = new_rows(problem, X_new, data)
-    check_order(X_new, y_new=y_new, **data or {})
+    X = new_rows(problem, X_new, data, y_new)
     levels = checked_levels(quantiles)
     targets = None if y_new is None else numbers("y_new", y_new, (len(X),))
     if targets is not None:

@@ -15,6 +15,7 @@ from bsvr_pp.tables.columns import ANOTHER, FEW, Column, Encoding, Numbers, Word
 from bsvr_pp.tables.files import TextTable, open_table
 
 _FEWEST_ROWS = 10
+_COPIED = 0.2  # share of test rows that repeat others from which there is a note
 
 
 @dataclass(frozen=True, slots=True)
@@ -73,6 +74,13 @@ class Table:
         with of_file(f"the training rows of {self.path}"):
             encoding = Encoding.of_table(self.inputs.iloc[train], FEW)
             (X, _), (X_test, unknown) = (encoding.transform(self.inputs.iloc[rows]) for rows in (train, test))
+        rows = np.column_stack([np.vstack([X, X_test]), self.y[np.append(train, test)]])
+        copies = int(pd.DataFrame(rows).duplicated()[len(train) :].sum())
+        if copies >= _COPIED * len(test):
+            unknown += (
+                f"{copies} of {len(test)} repeat others, target included, and test nothing: drop_duplicates() leaves "
+                "them out, if a table was joined twice",
+            )
         notes = whole.notes + tuple(f"test rows: {note}" for note in unknown)
         known = replace(whole, X=X, y=self.y[train], inputs=encoding.names, notes=notes, tied=encoding.tied)
         return known, replace(known, X=X_test, y=self.y[test])

@@ -11,6 +11,7 @@ from functools import partial
 from typing import Any, NamedTuple
 
 import numpy as np
+import pandas as pd
 import pymc as pm
 import pytensor.tensor as pt
 import pytest
@@ -787,6 +788,17 @@ def test_inputs_that_are_computed_from_data_follow_new_data():
     ):
         with pytest.raises(ValueError, match=message):
             bp.predict(result, X_new, model=model, data=some)
+
+
+def test_rows_of_new_data_are_paired_by_their_labels():
+    """Each may have them, also where X is computed from data."""
+    result, model = of_inputs(lambda u, v: pt.stack([u, v], axis=1))
+    u, v = pd.Series([0.1, 0.2], ["a", "b"]), pd.Series([1.0, -2.0], ["b", "a"])
+    for predict in (bp.predict, bp.predict_distribution):
+        with pytest.raises(ValueError, match="v has the row labels of X in another order, b beside a at row 0"):
+            predict(result, model=model, data={"u": u, "v": v})
+    with pytest.raises(ValueError, match="y_new has the row labels of X in another order"):
+        bp.predict(result, model=model, data={"u": u.to_numpy(), "v": v}, y_new=u)
 
 
 @pytest.mark.parametrize("second", [lambda v: v - v.mean(), lambda v: Y + 0.0 * v])

@@ -206,6 +206,12 @@ def test_offsets_of_times_in_a_file_count(tmp_path, write_time, zone):
         encoding.transform(read_new(naive, encoding)[0])
 
 
+def test_test_rows_that_repeat_training_rows_are_noted(tmp_path):
+    twice = write(pd.concat([FRAME, FRAME]), tmp_path / "twice.csv"), write(FRAME, tmp_path / "once.csv")
+    notes = [" ".join(read_data(file, "price").split(0.25, 0)[0].notes) for file in twice]
+    assert f"of {N // 2} repeat others, target included" in notes[0] and "repeat others" not in notes[1]
+
+
 def test_a_known_word_is_no_gap_in_a_text_file(tmp_path):
     """Parquet has words such as NA, which new rows of a CSV file may have, too."""
     towns = FRAME.assign(town=FRAME["town"].replace("Ulm", "NA").fillna("Bonn"))

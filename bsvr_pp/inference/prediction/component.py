@@ -22,7 +22,7 @@ from pytensor.graph.basic import Variable
 from pytensor.graph.traversal import ancestors
 
 from bsvr_pp.core.approximations.posterior import from_sites
-from bsvr_pp.core.arrays import Array, check_names, check_size, numbers
+from bsvr_pp.core.arrays import Array, check_names, check_order, check_size, labels_of, numbers
 from bsvr_pp.core.covariance.covariance import CrossRoot
 from bsvr_pp.core.losses import NoiseModel
 from bsvr_pp.core.losses.noise import widen
@@ -197,8 +197,16 @@ def _in_chunks[T: tuple[Array, ...]](moments: Callable[[Array], T], X: Array) ->
     return cast(T, tuple(np.concatenate(each) for each in zip(*found, strict=True)))
 
 
-def new_rows(problem: Problem, X_new: ArrayLike | None, data: Mapping[str, ArrayLike] | None = None) -> Array:
-    """Check new inputs, or data without them, and make an (n_new, d) array with the data of the parts of f."""
+def new_rows(
+    problem: Problem,
+    X_new: ArrayLike | None,
+    data: Mapping[str, ArrayLike] | None = None,
+    y_new: ArrayLike | None = None,
+) -> Array:
+    """Check new inputs, or data without them, and make an (n_new, d) array with the data of the parts of f.
+
+    Pandas data and targets ``y_new`` have the row labels of the first labelled ones in their order.
+    """
     affine, given, own = problem.composite, data or {}, str(problem.own_names[0])
     if affine is not None and not affine.rowwise:
         held = [name for name, (leaf, _) in affine.variables.items() if problem.columns.n in leaf.type.shape] or ["mu"]
@@ -206,6 +214,7 @@ def new_rows(problem: Problem, X_new: ArrayLike | None, data: Mapping[str, Array
             f"{held[0]} has a value for each training row that is not computed from its data, and says nothing about "
             "new ones: use bp.GP, or compute mu row by row"
         )
+    rows_of = [X_new, *given.values()]
     if own in given:
         if X_new is not None:
             raise ValueError(f"X_new are values of {own}, and so are data[{own!r}]: give one of the two")
@@ -218,7 +227,10 @@ def new_rows(problem: Problem, X_new: ArrayLike | None, data: Mapping[str, Array
     X_new = computed if X_new is None else X_new
     if problem.n_inputs == 0:
         if X_new is not None or not given:
-            raise ValueError("f has no inputs X: leave out X_new, and give data={...} of the new rows")
+            raise ValueError(
+                "f has no inputs X, or other data than they are computed from: leave out X_new, and give data={...} of "
+                "the new rows"
+            )
         X = np.zeros((len(np.atleast_1d(np.asarray(next(iter(given.values()))))), 0))
     else:
         check_names("X_new", X_new, problem.prior.columns)
@@ -248,6 +260,7 @@ def new_rows(problem: Problem, X_new: ArrayLike | None, data: Mapping[str, Array
                 f"f depends on {block.name}, unknown at X_new: give its values, data={{{block.name!r}: ...}}"
             )
         values[block.name] = _data_of_rows(problem, block.name, given[block.name], (len(X), *block.shape))
+    check_order(next((rows for rows in rows_of if labels_of(rows) is not None), None), y_new=y_new, **given)
     found = problem.columns.values(X, values, problem.width)
     _check_prior(problem)
     others = np.repeat(problem.rows[:1, problem.width :], len(X), axis=0)  # of the noise alone
