@@ -319,7 +319,8 @@ class BayesianSVC(OfStandardModel, SavedClassifier, ClassifierMixin, BaseEstimat
     converged_ : bool
         Whether the optimum was found.
     result_ : xarray.DataTree
-        Standardised result in the format of `bp.fit`; with more than two classes one for each. `from_result` loads it.
+        Standardised result in the format of `bp.fit`; with more than two classes one for each, and for each pair that
+        has a model. `from_result` loads it.
 
     Notes
     -----
