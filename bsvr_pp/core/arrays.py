@@ -228,6 +228,12 @@ def check_order(X: object, /, **others: object) -> None:
             )
 
 
+def agree(found: Array, expected: Array, tolerance: float) -> bool:
+    """Return whether two arrays differ by at most the ``tolerance`` times the largest finite expected number."""
+    largest = np.max(np.abs(expected), initial=0.0, where=np.isfinite(expected))
+    return np.shape(found) == np.shape(expected) and np.allclose(found, expected, 0.0, tolerance * largest, True)
+
+
 def mixed_rows(seed: int, X: Array, y: Array, *first: Array) -> Rows:
     """Return rows of X (n, d) and y (n,) in a random order that does not depend on theirs; ``first`` sorts first."""
     order = np.lexsort((y, np.einsum("ij,j", X, np.cos(np.arange(X.shape[1]))), *first))

@@ -401,7 +401,7 @@ class BayesianSVC(OfStandardModel, SavedClassifier, ClassifierMixin, BaseEstimat
             # The largest class first, whatever the names of the classes, the signs of inputs, and their order.
             own = [np.sort(part.X[part.y > 0] ** 2, axis=None) for part in parts]
             order = sorted(range(len(own)), key=lambda k: (-len(own[k]), own[k].sum()))
-            found = self._fits(model, units, [parts[k] for k in order], size, rng, tries=2)
+            found = self._fits(model, units, [parts[k] for k in order], size, rng, tries=3)
             fit = LabelFit(classes, units, rows, [found[i] for i in np.argsort(order)])
             if together and 2 < classes.size <= _PAIRED:
                 fit = self._with_pairs(fit, model, np.argsort(order), rng)
@@ -504,8 +504,8 @@ class BayesianSVC(OfStandardModel, SavedClassifier, ClassifierMixin, BaseEstimat
     ) -> BinaryFit:
         """Fit hyperparameters and posterior for labels -1 and +1; a number ``size`` is the largest block.
 
-        A dense fit without success is compared with fits from other starts, if there are several ``tries``. The first
-        start is the median of the hyperparameters of any ``others``: the classes of a set are similar.
+        A dense fit without success is compared with fits from other starts, of at most three ``tries``. The first start
+        is the median of the hyperparameters of any ``others``: the classes of a set are similar.
         """
         options = Options(1, progressbar=self._local().progressbar)
         if model.noise == "known_label":
@@ -514,7 +514,7 @@ class BayesianSVC(OfStandardModel, SavedClassifier, ClassifierMixin, BaseEstimat
                 median = {name: np.median([point[name] for point in others], axis=0) for name in others[0]}
                 searches.insert(0, options._replace(start=median))
             found: list[BinaryFit] = []
-            for search in searches[: None if tries > 1 else 1]:
+            for search in searches[:tries]:
                 found.append(BinaryFit.of_rows(model, units, rows, MeanField(), search, rng=rng, size=size))
                 if size is not None or found[-1].learned:
                     break

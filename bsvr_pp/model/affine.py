@@ -369,7 +369,7 @@ class RowValues:
         self._at = pytensor.function([*values, rows, *given], graph, on_unused_input="ignore", mode=INTERPRETED)
         self._rows = columns.values(columns.inputs)
         self._random = {name: self._rng.normal(size=shape) for name, shape in self._shapes.items()}
-        self._points = _points(model, values, self._rng)
+        self._points = trial_points(model, values, self._rng)
 
     def __call__(self, point: Sequence[Array], index: Rows | slice = slice(None), /, **values: ArrayLike) -> Array:
         """The location (rows,) at a point and some of the training rows; leaves without values are 0."""
@@ -454,7 +454,7 @@ def _same(found: Array, expected: Array, size: Array | float, offset: Array) -> 
     return bool((np.abs(found - expected) <= _SAME * size + _ROUNDING * np.abs(offset)).all())
 
 
-def _points(model: pm.Model, values: Sequence[Tensor], rng: np.random.Generator) -> list[list[Array]]:
+def trial_points(model: pm.Model, values: Sequence[Tensor], rng: np.random.Generator) -> list[list[Array]]:
     """Values of unconstrained hyperparameters: near the initial ones, and far from these and from 0 on both sides."""
     if not values:
         return [[]]

@@ -26,12 +26,12 @@ from pytensor.graph.rewriting.utils import rewrite_graph
 from pytensor.graph.traversal import ancestors, toposort
 
 from bsvr_pp.core.approximations import Covariance
-from bsvr_pp.core.arrays import Array, ModelError, Tensor, check_unmasked, warn
+from bsvr_pp.core.arrays import Array, ModelError, Tensor, agree, check_unmasked, warn
 from bsvr_pp.core.compiler import rarely_collected
 from bsvr_pp.core.covariance.covariance import AnyCovariance, BlockDiagonal, CrossRoot
 from bsvr_pp.core.losses import NoiseModel
 from bsvr_pp.core.losses.registry import Loss
-from bsvr_pp.model.affine import Affine
+from bsvr_pp.model.affine import Affine, trial_points
 from bsvr_pp.model.blocks import ONE_BLOCK, Blocks, Partition
 from bsvr_pp.model.compiled import Columns, Compiled, RowData, data_of, prior_at, quick
 from bsvr_pp.model.gaussian import above, gradients, replace_in_all, shape_of, value_of
@@ -42,6 +42,7 @@ from bsvr_pp.model.sources import Sources
 
 Point = dict[str, Array]
 _MAKES = RLock()  # PyTensor makes one function at a time, whatever the number of threads
+_SOME = 50  # rows that show whether the prior of a row depends on others
 
 
 @dataclass(frozen=True, eq=False)
@@ -419,6 +420,28 @@ class Problem:
 
         slopes = self.evaluate("coefficients", of_total, point)
         return [str(v.name) for v, slope in zip(chosen, slopes, strict=True) if np.any(np.abs(slope) > 0)]
+
+    def check_prior(self) -> None:
+        """Check that the prior mean and the kernel give rows the same values beside other rows."""
+
+        def follows() -> bool:
+            point = self.to_constrained(trial_points(self.model, self.values, np.random.default_rng(0))[0])
+            some = np.unique(np.linspace(0, len(self.rows) - 1, _SOME).astype(int))
+            few = replace(self, rows=self.rows[some], targets=self.targets[some], _of_rows={})
+
+            def at(X: Array) -> list[Array]:
+                K, *others = few.cross(point, X)
+                return [K.new if isinstance(K, CrossRoot) else K, *others]
+
+            each = [at(half) for half in np.array_split(few.inputs, 2)]  # one half lacks the largest row of a column
+            pairs = zip(map(np.concatenate, zip(*each, strict=True)), at(few.inputs), strict=True)
+            return all(agree(apart, together, 1e-2) for apart, together in pairs)  # kernels of far inputs are rounded
+
+        if len(self.rows) > 1 and not self.cached("prior follows rows", follows):
+            raise ValueError(
+                "the prior mean or the kernel at a row depends on other rows, and new inputs have other rows beside "
+                "them: compute what all rows share, such as a mean, from the training data beforehand"
+            )
 
     def check_groups(self, matrix: Array) -> None:
         """Check that numbers of groups in new rows, which choose one of several values, exist in the model."""

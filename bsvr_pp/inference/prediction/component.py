@@ -22,8 +22,7 @@ from pytensor.graph.basic import Variable
 from pytensor.graph.traversal import ancestors
 
 from bsvr_pp.core.approximations.posterior import from_sites
-from bsvr_pp.core.arrays import Array, check_names, check_order, check_size, labels_of, numbers
-from bsvr_pp.core.covariance.covariance import CrossRoot
+from bsvr_pp.core.arrays import Array, agree, check_names, check_order, check_size, labels_of, numbers
 from bsvr_pp.core.losses import NoiseModel
 from bsvr_pp.core.losses.noise import widen
 from bsvr_pp.inference.budget import check_memory
@@ -31,7 +30,6 @@ from bsvr_pp.inference.parts import Gaussian, given_parts, given_white, part_cro
 from bsvr_pp.inference.prediction.distribution import CHUNK, PredictiveDistribution, mixed
 from bsvr_pp.inference.prediction.neighbours import NoiseScales, few, moments_given, nearest_rows
 from bsvr_pp.inference.result import other_data
-from bsvr_pp.inference.search.starts import initial_point
 from bsvr_pp.model.gaussian import replace_in, value_of
 from bsvr_pp.model.problem import Point, Problem, check_labels
 
@@ -43,7 +41,6 @@ type Parts = Callable[[], Iterable[Component]]
 _ONE = NoiseScales.one()
 _MATRICES = 5.0  # of m² numbers at once, in joint draws of m rows
 _SURE = 1e12  # site precision times prior variance beyond which f is certain
-_SOME = 50  # rows that show whether the prior of a row depends on others
 
 
 @dataclass(frozen=True, slots=True)
@@ -214,7 +211,7 @@ def new_rows(
             f"{held[0]} has a value for each training row that is not computed from its data, and says nothing about "
             "new ones: use bp.GP, or compute mu row by row"
         )
-    rows_of = [X_new, *given.values()]
+    labelled = next((rows for rows in (X_new, *given.values()) if labels_of(rows) is not None), None)
     if own in given:
         if X_new is not None:
             raise ValueError(f"X_new are values of {own}, and so are data[{own!r}]: give one of the two")
@@ -236,7 +233,7 @@ def new_rows(
         check_names("X_new", X_new, problem.prior.columns)
         X = numbers("X_new", X_new, ("n_new", problem.n_inputs))
         check_size("X_new", X)
-        if computed is not None and not _same(X, computed, 1e-6):
+        if computed is not None and not agree(X, computed, 1e-6):
             raise ValueError("X_new must be the values of X that the model computes from data, or left out")
         _check_whole("X_new", X[:, sorted(problem.columns.whole)])
         for k in sorted(problem.columns.same):
@@ -260,9 +257,9 @@ def new_rows(
                 f"f depends on {block.name}, unknown at X_new: give its values, data={{{block.name!r}: ...}}"
             )
         values[block.name] = _data_of_rows(problem, block.name, given[block.name], (len(X), *block.shape))
-    check_order(next((rows for rows in rows_of if labels_of(rows) is not None), None), y_new=y_new, **given)
+    check_order(labelled, y_new=y_new, **given)
     found = problem.columns.values(X, values, problem.width)
-    _check_prior(problem)
+    problem.check_prior()
     others = np.repeat(problem.rows[:1, problem.width :], len(X), axis=0)  # of the noise alone
     problem.check_groups(np.hstack([found, others]))
     return found
@@ -281,10 +278,10 @@ def _computed_inputs(
         return None
     missing, names, count = [name for name in leaves if name not in given], ", ".join(leaves), None
     others = {each.name for each in (*problem.noise_data, *problem.columns.data)}
-    if missing and (required or set(leaves) & given.keys() - others):
-        raise ValueError(f"X of the model is computed from {names}: data must have all of them, it has no {missing[0]}")
     if missing:
-        return None
+        if not required and set(leaves) & given.keys() <= others:
+            return None
+        raise ValueError(f"X of the model is computed from {names}: data must have all of them, it has no {missing[0]}")
     stacked = dict[Variable, Variable]()
     for name in leaves:
         new = _data_of_rows(problem, name, given[name], (count or "n_new", *known[name].shape[1:]))
@@ -293,40 +290,11 @@ def _computed_inputs(
     n, found = problem.columns.n, problem.inputs[:0]
     with suppress(ValueError, TypeError, AssertionError):  # shapes that do not follow the rows
         found = value_of(replace_in(problem.columns.X, stacked))
-    if len(found) == n + cast(int, count) and _same(found[:n], problem.columns.inputs, 1e-12):
+    if len(found) == n + cast(int, count) and agree(found[:n], problem.columns.inputs, 1e-12):
         return np.asarray(found[n:], dtype=np.float64)
     if required:
         raise ValueError(f"X of the model is not computed row by row from {names}: give X_new")
     return None
-
-
-def _same(found: Array, expected: Array, tolerance: float) -> bool:
-    largest = np.max(np.abs(expected), initial=0.0, where=np.isfinite(expected))
-    return np.shape(found) == np.shape(expected) and np.allclose(found, expected, 0.0, tolerance * largest, True)
-
-
-def _check_prior(problem: Problem) -> None:
-    """Refuse a prior mean or kernel that gives the same rows other values beside other rows."""
-
-    def follows() -> bool:
-        start = problem.to_unconstrained(initial_point(problem))  # where coefficients may be 0
-        point = problem.to_constrained([v + 0.7 if v.dtype.kind == "f" else v for v in start])
-        some = np.unique(np.linspace(0, len(problem.rows) - 1, _SOME).astype(int))
-        few = replace(problem, rows=problem.rows[some], targets=problem.targets[some], _of_rows={})
-
-        def at(X: Array) -> list[Array]:
-            K, *others = few.cross(point, X)
-            return [K.new if isinstance(K, CrossRoot) else K, *others]
-
-        each = [at(half) for half in np.array_split(few.inputs, 2)]  # one half lacks the largest row of a column
-        pairs = zip(map(np.concatenate, zip(*each, strict=True)), at(few.inputs), strict=True)
-        return all(_same(apart, together, 1e-2) for apart, together in pairs)  # kernels of far inputs are rounded
-
-    if len(problem.inputs) > 1 and not problem.cached("prior follows rows", follows):
-        raise ValueError(
-            "the prior mean or the kernel at a row depends on other rows, and new inputs have other rows beside them: "
-            "compute what all rows share, such as a mean, from the training data beforehand"
-        )
 
 
 def _data_of_rows(problem: Problem, name: str, given: ArrayLike, shape: tuple[int | str, ...]) -> Array:
