@@ -185,6 +185,7 @@ def test_blocks_raise_an_interruption_of_any_stage(stage, small, monkeypatch):
         ESTIMATORS["blocks"]().fit(*wave())
 
 
+@pytest.mark.slow
 def test_an_interruption_of_predictions_is_raised():
     X, y = wave()
     svr = bp.BayesianSVR(random_state=0, outliers="keep", blocks=20).fit(X, y)
@@ -208,6 +209,7 @@ def test_a_grid_search_stops():
     assert not hasattr(search, "cv_results_")
 
 
+@pytest.mark.slow
 def test_a_fit_of_a_model_returns_the_best_point_so_far():
     model = bp.default_model(*wave(), kernel="rbf")
     with pytest.MonkeyPatch.context() as patch:
@@ -234,6 +236,7 @@ def test_an_interruption_while_pytensor_compiles(number):
     assert bp.fit(bp.MeanField(), model, progressbar=False).attrs["converged"]
 
 
+@pytest.mark.slow
 def test_the_command_line_does_not_go_on(tmp_path):
     with pytest.MonkeyPatch.context() as patch:
         interrupt_evidence(patch, 5)

@@ -53,7 +53,9 @@ def test_mode_is_optimal(noise, exact):
     assert (mode.support[intervals] == 0).all()
 
 
-@pytest.mark.slow_cases("soft_insensitive(C=2, epsilon=0.5, beta=0.1)-3")
+@pytest.mark.slow_cases(
+    "soft_insensitive(C=2, epsilon=0.5, beta=0.1)-3", "soft_insensitive(C=10, epsilon=0.1, beta=0.3)-2"
+)
 @pytest.mark.parametrize(
     ("noise", "n"),
     [(soft_insensitive(10.0, 0.1, 0.3), 2), (soft_insensitive(2.0, 0.5, 0.1), 3), (gaussian(4.0), 2)],

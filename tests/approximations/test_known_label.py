@@ -41,6 +41,7 @@ def test_masses_draws_and_cdf(reach):
     np.testing.assert_allclose((draws == 1).mean(axis=0), masses[2], atol=0.015)
 
 
+@pytest.mark.slow_cases("0.7")
 @pytest.mark.parametrize("C", [0.7, 4.0])
 def test_evidence_and_moments_of_two_labels_against_a_grid(C):
     K, y = np.array([[2.0, 1.2], [1.2, 3.0]]), np.array([1.0, -1.0])
@@ -73,6 +74,7 @@ def test_sites_that_would_be_negative_are_zero_and_match_the_mean():
     np.testing.assert_allclose(variance[~bound], found.variance[~bound], rtol=1e-6)
 
 
+@pytest.mark.slow_cases("3.0")
 @pytest.mark.parametrize("variance", [0.3, 3.0, pytest.param(30.0, marks=pytest.mark.slow)])
 def test_wrong_labels_among_many_rows_converge(variance):
     """The damped sweeps take their time; from the prior they were given up after 30 without progress."""

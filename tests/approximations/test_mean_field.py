@@ -111,6 +111,7 @@ def test_what_fails_is_reported():
     assert posterior.converged == (np.isfinite(posterior.log_evidence) and posterior.mismatch <= 1e-6)
 
 
+@pytest.mark.slow
 def test_converges_over_the_whole_range():
     """A sample of the whole range of settings; the mismatch is recomputed from the result."""
     for i in range(100):

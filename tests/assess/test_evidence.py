@@ -25,6 +25,7 @@ def test_gaussian_noise_is_exact():
     assert found.value == pytest.approx(exact, abs=4 * found.standard_error)
 
 
+@pytest.mark.slow_cases("NUTS (mean field)", "NUTS")
 @pytest.mark.parametrize("method", [bp.NUTS(), bp.NUTS(bp.MeanField()), bp.NUTS(bp.Laplace())], ids=lambda m: m.name)
 def test_integrated_evidence_is_that_of_quadrature(method):
     """One hyperparameter, Gaussian noise: p(y) by quadrature over its log, from draws of its exact posterior."""

@@ -43,6 +43,7 @@ def moved(table, **values):
     return pd.concat([table.assign(**{name: value}) for value in values[name]], ignore_index=True)
 
 
+@pytest.mark.slow_cases("town")
 @pytest.mark.parametrize("name", ["town", "garden", "sold"])
 def test_brute_force(svr, name):
     """Mean, covariance and band from the joint posterior of f at all changed rows."""
@@ -138,6 +139,7 @@ def test_pipelines_and_searches_end_in_an_estimator(of_arrays):
         bp.effect(GridSearchCV(bp.BayesianSVR(), {}), X, 0)
 
 
+@pytest.mark.slow
 def test_values_of_columns(svr):
     assert list(bp.effect(svr, TABLE, "town").index) == ["Ulm", "Bonn", "Kiel"]  # as the categories are ordered
     common = TABLE["town"].value_counts().index[:2]
@@ -172,6 +174,7 @@ def test_polars(svr):
     assert found["mean"].to_dict() == bp.effect(svr, TABLE, "town")["mean"].to_dict()
 
 
+@pytest.mark.slow
 def test_an_integer_is_a_name_before_it_is_a_place(of_arrays):
     table = pd.DataFrame(X, columns=[1, 2, "self"])
     with pytest.warns(UserWarning, match="was fitted without feature names"):
@@ -180,6 +183,7 @@ def test_an_integer_is_a_name_before_it_is_a_place(of_arrays):
     assert found == expected
 
 
+@pytest.mark.slow
 def test_limits(of_arrays, monkeypatch):
     three = bp.BayesianSVC(kernel="rbf", random_state=0).fit(X[:15], np.arange(15) % 3)
     with pytest.raises(ValueError, match="effects are of two classes, got 3"):

@@ -135,6 +135,7 @@ def test_the_ratio_is_that_of_the_evidences():
         assert found.log_ratio[s] == pytest.approx(truth.value - used, abs=0.05 + 4 * truth.standard_error)
 
 
+@pytest.mark.slow
 def test_a_wrong_approximation_is_found_out():
     model = build()
     result = recovered(model, bp.MeanField(), draws=100)
@@ -186,6 +187,7 @@ def test_an_exact_posterior_has_a_k_hat_of_zero():
     assert table.loc["mean field", "verdict"] == "no problem was found"
 
 
+@pytest.mark.slow_cases("Laplace")
 @pytest.mark.parametrize("name", ["Laplace", "mean field"])
 def test_k_hat_is_that_of_the_dense_densities(sinc_model, sinc_results, name):
     model, _ = sinc_model

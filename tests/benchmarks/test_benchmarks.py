@@ -123,6 +123,7 @@ def test_a_robust_peer_ignores_an_error_and_finished_parts_are_kept(tmp_path, mo
     assert file.read_text() == first and len(first.splitlines()) == 1 + 3 * 3
 
 
+@pytest.mark.slow
 def test_the_page_is_made_from_the_files_of_results():
     text = page.PAGE.read_text()
     assert page.filled(text) == text

@@ -13,6 +13,7 @@ import bsvr_pp as bp
 from benchmarks.conformal import FILE, intervals, worst_slab
 
 
+@pytest.mark.slow
 def test_the_worst_slab_is_where_coverage_fails():
     rng = np.random.default_rng(0)
     X = rng.normal(size=(200, 2))

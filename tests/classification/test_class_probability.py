@@ -28,6 +28,7 @@ def test_draws_of_the_prior_give_the_prior_back():
     assert np.abs(draws.mean(kernel(NEW, X2))).max() < 0.05
 
 
+@pytest.mark.slow
 def test_predictions_against_quadrature():
     K, K_star = kernel(X2, X2) + 1e-6 * np.eye(2), kernel(NEW, X2)
     f, level = factor_grid(K, Hinge(2.0, Y2))

@@ -63,6 +63,7 @@ def test_limits_of_the_tails_are_laplace_and_gaussian_noise():
     np.testing.assert_allclose(found, gaussian(1.0).log_density(RESIDUALS), rtol=1e-12)
 
 
+@pytest.mark.slow
 def test_gradient_by_the_tails_matches_differences():
     X = np.linspace(-2, 2, 12)[:, None]
     model = classification.default_ordinal_model(X, np.digitize(X[:, 0], [-0.5, 0.7]), kernel="rbf")

@@ -50,6 +50,7 @@ def quadrature(part, C, **kernel):
     return logsumexp(factor_grid(covariance(X3, **kernel), factor)[1])
 
 
+@pytest.mark.slow_cases("joint", "conditional")
 @pytest.mark.parametrize("kind", ["naive", "conditional", "joint"])
 def test_three_points_against_quadrature(kind):
     with model(X3, Y3):

@@ -36,6 +36,7 @@ def small_model(X, y):
 X3, Y3 = np.array([[-1.0], [0.2], [1.3]]), np.array([-1.0, -1.0, 1.0])
 
 
+@pytest.mark.slow
 def test_gradients_of_the_prior_and_the_evidence_against_differences(exactly):
     problem = read_model(small_model(X3, Y3))
     prior = LabelPrior(problem, {}, bp.MeanField())
@@ -143,6 +144,7 @@ def labels_of_one_penalty(X, y, centre):
     return built
 
 
+@pytest.mark.slow
 def test_few_steps_are_not_steady():
     X, method = np.linspace(-2, 2, 12)[:, None], NormalisedEvidence("naive", steps=20)
     model = labels_of_one_penalty(X, np.where(np.arange(12) % 3 > 0, 1, -1), 8.0)

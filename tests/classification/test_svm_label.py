@@ -19,6 +19,7 @@ def masses(f, C):
     return [np.exp(logp(np.full(f.size, k, dtype="int32"))) for k in (-1, 0, 1)]
 
 
+@pytest.mark.slow_cases("30.0")
 @pytest.mark.parametrize("C", [0.1, 0.6, 2.0, 30.0])
 def test_masses_are_those_of_the_paper_and_sum_to_one(C):
     below, unknown, above = masses(F, C)
@@ -43,6 +44,7 @@ def test_draws_have_these_masses():
     assert np.abs(found - masses(f, 1.2)).max() < 0.012
 
 
+@pytest.mark.slow
 def test_gradients_are_finite_everywhere():
     f, C = pt.dvector(), pt.dscalar()
     for label in (-1, 0, 1):

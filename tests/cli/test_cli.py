@@ -93,6 +93,7 @@ def test_fit_notes_that_rows_are_repeated(tmp_path, out):
     assert note.startswith(f"bsvr-pp: note: {file}: 30 of 60 rows repeat others") and "drop_duplicates()" in note
 
 
+@pytest.mark.slow
 def test_gross_errors_have_the_lines_of_the_file(tmp_path):
     write(tmp_path / "houses.csv", rows=30)
     lines = (tmp_path / "houses.csv").read_text().splitlines()

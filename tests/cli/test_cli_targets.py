@@ -51,6 +51,7 @@ def test_censored_times(predicted):
     assert "sd" not in found  # it may be infinite
 
 
+@pytest.mark.slow
 def test_every_time_and_coverage_has_its_columns():
     svr = bp.BayesianSVR(kernel="rbf", inference="mean_field", restarts=1, random_state=0).fit(X[:, None], 1e7 + Y)
     table = svr.predict_table(NEW[:, None], 0.9000001, times=[10_000_001, 1e7, 1e7 + 0.5, 2.0, 1e-5])

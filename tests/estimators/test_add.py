@@ -30,7 +30,13 @@ def assert_solved(machine):
     assert machine.converged_ and fitted.weights.sum() == pytest.approx(1.0)
 
 
-@pytest.mark.slow_cases("{'kernel': 'main_effects'}", "{'noise': 'gaussian'}")
+@pytest.mark.slow_cases(
+    "{'kernel': 'main_effects'}",
+    "{'noise': 'gaussian'}",
+    "{'blocks': 15}",
+    "{'log_targets': True}",
+    "{'inference': 'laplace', 'noise': 'huber'}",
+)
 @pytest.mark.parametrize(
     "options",
     [
@@ -84,6 +90,7 @@ def test_rows_in_blocks_join_the_region_that_holds_them():
     assert (after[:N][~others] != before[~others]).all()
 
 
+@pytest.mark.slow
 def test_repeated_rows_and_weights_are_one_thing():
     X, y = data()
     machine = svr(inference="mean_field").fit(X[:N], y[:N])

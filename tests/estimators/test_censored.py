@@ -88,6 +88,7 @@ def test_a_far_end_says_nothing_and_gross_errors_are_set_aside(svr):
     np.testing.assert_allclose(wrong.predict(X), svr.predict(X), atol=0.1)
 
 
+@pytest.mark.slow
 def test_equal_ends_are_ordinary_targets():
     options = OPTIONS | {"outliers": "keep"}
     plain = bp.BayesianSVR(**options).fit(X, LATENT)

@@ -117,6 +117,7 @@ def test_nested_classes_have_models_of_pairs():
     np.testing.assert_allclose(other.predict_proba(X_test)[:, ::-1], P, atol=1e-3)
 
 
+@pytest.mark.slow
 def test_models_of_pairs_are_those_of_their_rows(monkeypatch):
     monkeypatch.setattr(svc, "_LOSS", 0.0)
     monkeypatch.setattr(svc, "_GAIN", -np.inf)

@@ -65,6 +65,7 @@ def fitted(request):
     return clone(estimator).fit(TABLE, y), clone(estimator).fit(encoded, y), encoded
 
 
+@pytest.mark.slow_cases("BayesianSVC", "BayesianSVR")
 def test_a_table_is_its_encoded_columns(fitted):
     of_table, of_array, encoded = fitted
     np.testing.assert_array_equal(of_table.predict(TABLE), of_array.predict(encoded))
@@ -77,6 +78,7 @@ def test_a_table_is_its_encoded_columns(fitted):
         assert isinstance(of_array.relevance_, np.ndarray)
 
 
+@pytest.mark.slow_cases("BayesianSVR")
 @pytest.mark.parametrize("name", ESTIMATORS)
 def test_rows_with_the_same_labels_have_one_order(name):
     estimator, targets = ESTIMATORS[name]
@@ -129,7 +131,7 @@ def test_unseen_words_and_new_gaps_are_warned_of_once(fitted):
         predict(TABLE.head(3))
 
 
-@pytest.mark.slow_cases("BayesianSVR")
+@pytest.mark.slow_cases("BayesianSVR", "BayesianSVC")
 def test_saved_estimators_keep_the_encoding(fitted, tmp_path):
     machine, of_array, encoded = fitted
     again = [pickle.loads(pickle.dumps(machine))]
@@ -184,6 +186,7 @@ def test_what_a_fit_refuses():
             bp.LSSVR().fit(bad, Y)
 
 
+@pytest.mark.slow
 def test_targets_that_are_no_numbers():
     X = TABLE[["size"]]
     np.testing.assert_array_equal(bp.LSSVR().fit(X, Y > 1).predict(X), bp.LSSVR().fit(X, 1.0 * (Y > 1)).predict(X))
@@ -211,6 +214,7 @@ def test_labels_may_be_a_column():
         np.testing.assert_array_equal(found.predict(X), expected.predict(X), strict=True)
 
 
+@pytest.mark.slow
 def test_copies_that_hide_the_noise_are_warned_of():
     rng = np.random.default_rng(3)
     X = rng.uniform(-2, 2, (40, 2))
@@ -324,6 +328,7 @@ def test_a_code_for_a_gap_is_warned_of(tmp_path):
     assert any(re.search(f"coded.csv: {said}", note) for note in notes)
 
 
+@pytest.mark.slow
 def test_several_classes_have_the_names():
     svc = bp.BayesianSVC(kernel="linear", random_state=0).fit(TABLE, GRADE)
     assert svc.relevance_.columns.tolist() == list(NAMES) and len(svc.relevance_) == 3

@@ -57,6 +57,7 @@ def zeros():
     return fitted(X, y, inference="mean_field")[0]
 
 
+@pytest.mark.slow
 def test_the_prediction_is_the_mean_of_the_distribution(zeros):
     new = np.array([[0.0, 0.0], [1.5, -1.0], [5.0, 5.0]])
     found = zeros.predict_distribution(new)
@@ -80,7 +81,7 @@ def test_blocks_have_it():
     np.testing.assert_array_equal(machine.predict(X[:9]), machine.predict_distribution(X[:9]).mean())
 
 
-@pytest.mark.slow_cases("options1", "options2")
+@pytest.mark.slow_cases("options1", "options2", "options0")
 @pytest.mark.parametrize(
     "options", [{}, {"noise": "pinball"}, {"noise": "gaussian"}, {"inference": "mean_field"}, {"inference": "laplace"}]
 )
@@ -131,6 +132,7 @@ def test_offsets_are_numbers_of_the_scales():
     assert moved.several and NoiseScales.from_record(moved.record()).offsets.tolist() == [0.5]
 
 
+@pytest.mark.slow
 def test_skewed_noise_does_not_move_predictions_from_the_mean():
     rng = np.random.default_rng(0)
     X = rng.normal(size=(400, 1))
@@ -150,7 +152,9 @@ def few(n=150, levels=(-0.6, 0.6)):
     return X[:, :3], np.digitize(X[:, 0] + X[:, 3], levels) - 1.0
 
 
-@pytest.mark.slow_cases("levels1-options1-soft_insensitive", "levels2-options2-soft_insensitive")
+@pytest.mark.slow_cases(
+    "levels1-options1-soft_insensitive", "levels2-options2-soft_insensitive", "levels3-options3-soft_insensitive"
+)
 @pytest.mark.parametrize(
     ("levels", "options", "noise"),
     [

@@ -46,7 +46,7 @@ def counted(monkeypatch):
     return found
 
 
-@pytest.mark.slow_cases("function", "integrated")
+@pytest.mark.slow_cases("function", "integrated", "dense")
 @pytest.mark.parametrize(
     "options",
     [{"kernel": "rbf"}, {"kernel": kernel}, {"kernel": "rbf", "blocks": 30}, {"inference": bp.Integrated()}],

@@ -29,6 +29,7 @@ def fitted(small):
     return bp.BayesianSVR(kernel="rational_quadratic", blocks=60, random_state=0, outliers="keep").fit(X, y), X, y
 
 
+@pytest.mark.slow
 def test_attributes_are_in_the_order_of_the_rows(fitted):
     svr, X, _ = fitted
     assert svr.blocks_.n == len(X)
@@ -38,6 +39,7 @@ def test_attributes_are_in_the_order_of_the_rows(fitted):
     assert np.abs(svr.dual_coef_).max() <= svr.C_ * (1 + 1e-8)
 
 
+@pytest.mark.slow_cases("blocks2-8", "auto-None")
 @pytest.mark.parametrize(
     ("blocks", "neighbours"), [("auto", None), (150, None), (bp.LocalBlocks(150, neighbours=8), 8)]
 )
@@ -67,6 +69,7 @@ def test_what_happened_to_the_hyperparameters_is_in_the_result(fitted):
     assert json.loads(bp.BayesianSVR.from_result(svr.result_).result_.attrs["at_size"]) == record
 
 
+@pytest.mark.slow
 def test_threads_do_not_change_a_bit(fitted):
     svr, X, y = fitted
     two = bp.BayesianSVR(**svr.get_params() | {"blocks": bp.LocalBlocks(60, n_jobs=2)}).fit(X, y)
@@ -93,6 +96,7 @@ def test_joint_draws_have_the_distribution_of_each_prediction(fitted, noise_scal
         assert np.corrcoef(f[:, 0], f[:, 1])[0, 1] > 0.9 > 0.1 > abs(np.corrcoef(f[:, 0], f[:, 2])[0, 1])
 
 
+@pytest.mark.slow
 def test_blocks_are_announced_only_if_nobody_asked_for_them(small, monkeypatch):
     monkeypatch.setattr("bsvr_pp.estimators.base._DENSE", 100)
     monkeypatch.setattr("bsvr_pp.estimators.base._ROWS", 60)
@@ -128,6 +132,7 @@ def test_blocks_are_of_more_rows_than_one_holds():
     assert (bp.LocalBlocks().rows, bp.LocalBlocks(500).rows) == (1000, 500)
 
 
+@pytest.mark.slow
 def test_scales_of_the_noise_are_not_learned_where_the_own_block_predicts(small, monkeypatch):
     def learned(*given, **options):
         raise AssertionError

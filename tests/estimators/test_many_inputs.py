@@ -53,7 +53,7 @@ def test_random_rows_do_not_depend_on_the_order_the_unit_or_the_sign_of_the_targ
     np.testing.assert_array_equal(inputs[as_given(inputs, -y).mixed(0)], inputs[expected])
 
 
-@pytest.mark.slow_cases("32-8-0")
+@pytest.mark.slow_cases("32-8-0", "19-8-0")
 @pytest.mark.parametrize(("rows", "columns", "equal"), [(32, 8, 0), (19, 8, 0), (24, 8, 12)])
 def test_more_rows_and_equal_targets_are_not_judged(rows, columns, equal):
     inputs, y = X[:rows, :columns], TARGETS["all"][:rows].copy()

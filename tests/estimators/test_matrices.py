@@ -67,6 +67,7 @@ def test_the_model_is_that_of_the_kernel_of_the_inputs(noise):
     assert one.n_features_in_ == 50 and not hasattr(one, "lengthscale_") and one.kernel_ == "precomputed"
 
 
+@pytest.mark.slow_cases("1e-06")
 @pytest.mark.parametrize("unit", [1e-6, 1e6])
 def test_the_unit_of_a_matrix_does_not_matter(svr, unit):
     other = bp.BayesianSVR(**SVR).fit(unit * K, Y)

@@ -106,6 +106,7 @@ def test_a_saved_fit_predicts_and_grows_as_before(held, tmp_path):
     assert len(held._fit.slopes.X) > 0 and not hasattr(held, "dual_coef_") and not hasattr(held, "support_")
 
 
+@pytest.mark.slow
 def test_a_fit_without_a_fall_is_saved_with_its_directions(tmp_path):
     bp.BayesianSVR(monotone=[1, 0], inference="mean_field", **QUICK).fit(X, X[:, 0]).save(tmp_path / "svr.nc")
     again = bp.BayesianSVR.load(tmp_path / "svr.nc")
@@ -128,6 +129,7 @@ def test_levels_weights_intervals_and_logs():
     assert (np.diff(weighted.predict(levels)) > -2e-3 * y.std()).all()
 
 
+@pytest.mark.slow
 def test_a_fall_that_is_left_is_a_warning(monkeypatch):
     monkeypatch.setattr(search, "_ROUNDS", 0)
     with pytest.warns(ConvergenceWarning, match="mean still falls by .* standard deviations where monotone"):

@@ -44,6 +44,7 @@ def test_the_reverse_order_has_the_same_probabilities():
     assert up.log_evidence_ == pytest.approx(down.log_evidence_, abs=1e-2)
 
 
+@pytest.mark.slow
 def test_words_are_sorted_with_a_warning_unless_their_order_is_known(svc):
     words = np.array(["0 low", "1 mid", "2 high"])
     known = pd.Series(pd.Categorical(words[Y], [*words, "3 none"], ordered=True))

@@ -136,6 +136,7 @@ def test_targets_that_no_noise_describes_are_warned_of():
         bp.BayesianSVR(kernel="rbf", **FAST).fit(LINE, y)
 
 
+@pytest.mark.slow
 def test_targets_of_which_most_are_equal_lose_no_row():
     y = np.where(np.arange(80) % 10 == 0, 5.0 + np.arange(80.0), 0.0)
     assert bp.BayesianSVR(**FAST).fit(LINE, y).outliers_.size == 0

@@ -125,6 +125,7 @@ def test_around_a_grid_search():
     assert bp.ResidualIntervals(search, cv=3, random_state=0).fit(X, y).score(X, y) > 0.9
 
 
+@pytest.mark.slow
 def test_a_regressor_that_chooses_columns_by_name_is_given_the_table():
     X = pd.DataFrame(data(60)[0], columns=["a", "b"]).assign(town=["Ulm", "Bonn", "Kiel"] * 20)
     y = X["a"] + (X["town"] == "Ulm")

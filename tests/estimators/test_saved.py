@@ -61,6 +61,7 @@ def recipe_of(tree, part):
     return json.loads(tree.attrs["recipe"])[part]
 
 
+@pytest.mark.slow_cases("learned-change0-learned attributes of result has the unknown predict")
 @pytest.mark.parametrize(
     ("part", "change", "message"),
     [

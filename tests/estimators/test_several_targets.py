@@ -40,6 +40,7 @@ PREDICTIONS = {  # and the shape for one target
 }
 
 
+@pytest.mark.slow_cases("predict")
 @pytest.mark.parametrize("name", PREDICTIONS)
 def test_predictions_are_those_of_each_target_alone(svr, alone, name):
     predict, (n, *rest) = PREDICTIONS[name]
@@ -91,6 +92,7 @@ def test_attributes_are_those_of_each_estimator(svr, alone):
     assert named.predict(pd.DataFrame(NEW, columns=["a", "b"])).shape == (7, 3)
 
 
+@pytest.mark.slow
 def test_the_number_of_threads_changes_nothing(svr):
     for many in (bp.LocalBlocks(n_jobs=2), "auto"):
         with joblib.parallel_config(n_jobs=2):
@@ -98,6 +100,7 @@ def test_the_number_of_threads_changes_nothing(svr):
         np.testing.assert_array_equal(other.predict(NEW), svr.predict(NEW))
 
 
+@pytest.mark.slow
 def test_the_score_is_the_mean_over_targets(svr, alone):
     assert np.isclose(
         svr.score(X, Y), np.mean([a.score(X[s], y[s]) for a, s, y in zip(alone, SEEN.T, Y.T, strict=True)])
@@ -133,6 +136,7 @@ def test_two_columns_that_may_be_ends_are_named():
     assert svr.predict(NEW).shape == (7, 2)
 
 
+@pytest.mark.slow
 def test_warnings_name_the_target_and_the_line_of_the_caller():
     """Also of targets that are fitted in threads."""
     wrong = TABLE.assign(**{"mass": TABLE["mass"].where(TABLE.index != 40, 50.0)})

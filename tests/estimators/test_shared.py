@@ -108,6 +108,7 @@ def test_equal_targets_are_two_measurements_of_one_kernel():
     assert log_posterior(fit, fit.point, 0.5) == pytest.approx(best, abs=0.03)
 
 
+@pytest.mark.slow
 def test_posteriors_are_those_at_the_optimum(svr):
     for fit, y in zip(fits_of(svr), Y.T, strict=True):
         units = fit.units
@@ -134,6 +135,7 @@ def test_without_hyperparameters_of_the_kernel_each_target_is_alone():
         assert fit.found.log_evidence == pytest.approx(product, abs=3.0 * fit.found.more["log_evidence_error"] + 0.02)
 
 
+@pytest.mark.slow
 def test_hyperparameters_are_integrated_out_together():
     svr = bp.BayesianSVR(**OPTIONS | {"inference": "auto"}, shared=True).fit(X, Y)
     first, second = (fit.found for fit in fits_of(svr))
@@ -204,6 +206,7 @@ def test_kernel_matrices_have_one_amplitude():
     assert svr.score(np.exp(-2.0 * (X - X.T) ** 2), Y) > 0.9
 
 
+@pytest.mark.slow
 def test_targets_of_different_inputs_are_both_followed():
     """All starts from one target alone are constants in the input of the other."""
     rng = np.random.default_rng(3)

@@ -35,7 +35,7 @@ def at_the_same_point(estimator, fit, model):
     return posterior.log_evidence, posterior.predict(*problem.cross(fit.point, d.inputs(COUNTS[N:])))
 
 
-@pytest.mark.slow_cases("rational_quadratic")
+@pytest.mark.slow_cases("rational_quadratic", "rbf")
 @pytest.mark.parametrize("kernel", KERNELS)
 def test_a_regression_is_that_of_dense_inputs_at_the_same_hyperparameters(kernel):
     svr = bp.BayesianSVR(kernel=kernel, **SVR).fit(X, Y)
@@ -72,6 +72,7 @@ def test_the_kind_of_sparse_matrix_does_not_matter(container):
     np.testing.assert_allclose(svr.support_vectors_.toarray(), COUNTS[:N][svr.support_], rtol=1e-12)
 
 
+@pytest.mark.slow
 def test_the_unit_of_the_inputs_does_not_matter():
     svr = bp.BayesianSVR(**SVR).fit(X, Y)
     np.testing.assert_allclose(bp.BayesianSVR(**SVR).fit(1e6 * X, Y).predict(1e6 * NEW), svr.predict(NEW), rtol=1e-5)
@@ -127,6 +128,7 @@ def test_a_large_constant_column_hides_no_other(kernel):
     assert bp.BayesianSVR(kernel=kernel, random_state=0).fit(X[:40], y[:40]).score(X[40:], y[40:]) > 0.9
 
 
+@pytest.mark.slow
 def test_a_column_or_row_of_nearly_all_variance_is_named():
     rng = np.random.default_rng(0)
     X, y = columns_of(rng, 1e3 * rng.normal(size=(60, 1)))

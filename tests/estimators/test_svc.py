@@ -78,6 +78,7 @@ def periodic(Z):
     return pm.gp.cov.Periodic(Z.shape[1], period=4.0, ls=pm.LogNormal("lengthscale", 0.0, 0.5))
 
 
+@pytest.mark.slow_cases("linear")
 @pytest.mark.parametrize("kernel", ["linear", pytest.param("matern32", marks=pytest.mark.slow), periodic])
 def test_kernels(kernel):
     X, y = data()
@@ -91,6 +92,7 @@ def test_kernels(kernel):
         assert (np.diff(along) > 0).all() or (np.diff(along) < 0).all()
 
 
+@pytest.mark.slow
 def test_the_decision_function_is_that_of_the_machine_inside():
     """With probability "map" the log odds are 2·C·f where |f| <= 1, and C·(f ± 1) beyond."""
     X, y = data()
@@ -159,6 +161,7 @@ def test_the_penalty_may_be_fixed():
     np.testing.assert_allclose(at_optimum.predict_proba(X), free.predict_proba(X), atol=0.02)
 
 
+@pytest.mark.slow
 def test_many_rows_are_fitted_in_blocks():
     X, y = data(300)
     with small_stages(_SUBSET=80, _LIMIT=4):
@@ -210,6 +213,7 @@ def test_labels_of_all_rows_together_have_no_blocks():
     assert bp.BayesianSVC.from_result(svc.result_).blocks == 20
 
 
+@pytest.mark.slow
 def test_far_from_the_data_the_probability_returns_to_one_half():
     rng = np.random.default_rng(0)
     X = rng.uniform(-1, 1, (60, 1))
@@ -218,6 +222,7 @@ def test_far_from_the_data_the_probability_returns_to_one_half():
     assert far[0, 1] == pytest.approx(far[1, 1], abs=1e-6) and abs(far[0, 1] - 0.5) < 0.1
 
 
+@pytest.mark.slow_cases("False-0.0")
 @pytest.mark.parametrize(("converged", "evidence"), [(False, 0.0), (True, -100.0)])
 def test_a_search_that_learned_nothing_is_repeated_from_more_starts(monkeypatch, converged, evidence):
     X, y = data()
@@ -235,6 +240,7 @@ def test_a_search_that_learned_nothing_is_repeated_from_more_starts(monkeypatch,
     assert starts == [1, 3] and svc.converged_ and 60 * np.log(0.5) < svc.log_evidence_ < 0.0
 
 
+@pytest.mark.slow
 def test_large_weights_take_no_more_evaluations_and_time():
     X, y = data()
     seconds = {}
@@ -261,6 +267,7 @@ def test_repeated_inputs_have_the_shares_of_their_labels(n, shares):
     assert best - 15.0 < svc.log_evidence_ < best
 
 
+@pytest.mark.slow
 def test_the_label_of_a_row_is_left_out_once():
     X, y = data(30)
     svc = bp.BayesianSVC(kernel="linear", random_state=0).fit(np.vstack([X, X[:1]]), np.append(y, y[:1]))
@@ -273,6 +280,7 @@ def test_the_label_of_a_row_is_left_out_once():
     assert fit.left_out[i] == pytest.approx(np.sum(cavity * own * p) / np.sum(cavity * own), abs=1e-6)
 
 
+@pytest.mark.slow
 def test_log_odds_of_the_machine_are_exact_with_a_large_penalty():
     X, y = data(40)
     svc = bp.BayesianSVC(C=300.0, kernel="linear", probability="map", random_state=0).fit(X, y)

@@ -130,6 +130,7 @@ def test_it_works_in_pipelines_searches_and_processes():
     assert cross_val_score(machine, X, y, cv=2, n_jobs=2).min() > 0.2
 
 
+@pytest.mark.slow
 def test_a_kernel_may_be_a_function():
     X, y = data(40, 1)
 
@@ -199,6 +200,7 @@ def test_the_kernel_has_main_effects_from_200_rows(tmp_path):
     assert own.kernel_ == "function"
 
 
+@pytest.mark.slow_cases("options1", "options0")
 @pytest.mark.parametrize("options", [{}, {"log_targets": True}, {"inference": "mean_field"}])
 def test_parts_of_the_uncertainty(options):
     """Truth: the moments of the members, which have the same noise scales."""
@@ -259,6 +261,7 @@ def test_a_wave_along_one_of_several_inputs_is_found(n, d, periods, words):
     assert np.std(svr.predict(of(new)) - f(new)) < 0.35  # a constant has 0.8
 
 
+@pytest.mark.slow
 @pytest.mark.filterwarnings("error::bsvr_pp.ConvergenceWarning")
 def test_targets_without_noise_need_no_warning():
     """Rounding errors end the sweeps at a mismatch of 1e-5, far below what a prediction shows."""

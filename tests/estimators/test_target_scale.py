@@ -36,6 +36,7 @@ OF_NOISES = [(gaussian(C=9.0), 0.5), (absolute(C=4.0), 9.0), (soft_insensitive(C
 OF_NOISES += [(pinball(C=6.0, quantile=0.3), 0.5), (absolute(C=np.array([4.0, 6.0])), 9.0)]
 
 
+@pytest.mark.slow_cases("noise1-9.0", "noise2-0.5", "noise4-9.0")
 @pytest.mark.parametrize(("noise", "end"), OF_NOISES)
 def test_moments_are_those_of_the_density(noise, end):
     """In the second row much of the mass is where the scale is linear."""
@@ -89,6 +90,7 @@ def test_mirrored_targets_have_mirrored_predictions(fitted):
     assert np.isclose(scaled.log_evidence_, fitted.log_evidence_ - 120.0 * np.log(100.0), atol=1e-4)
 
 
+@pytest.mark.slow_cases("equal")
 @pytest.mark.parametrize(
     "y", [ROOTS, np.round(ROOTS), np.where(X[:, 0] > 1.0, SKEWED, 1.0)], ids=["even", "few", "equal"]
 )

@@ -84,7 +84,7 @@ REASONS: dict[Callable[[], None], str] = {
 }
 
 
-@pytest.mark.slow_cases("exponential", "student", "indicators")
+@pytest.mark.slow_cases("exponential", "student", "indicators", "of_pymc")
 @pytest.mark.parametrize("build", REASONS, ids=lambda build: build.__name__)
 def test_nuts_samples_what_other_methods_refuse(build: Callable[[], None]):
     model = model_of(build)

@@ -127,6 +127,7 @@ def test_a_climb_may_end_at_its_number_of_evaluations_but_not_without_an_ascent(
     )
 
 
+@pytest.mark.slow
 def test_a_failed_solve_is_no_density():
     class Failing(bp.MeanField):
         def solve(self, K, y, noise, mean=None):
@@ -146,6 +147,7 @@ def test_very_few_rows_have_none_to_decide(n):
     assert not found.refined
 
 
+@pytest.mark.slow
 def test_rows_held_out_whose_f_is_known_have_a_density(monkeypatch):
     """Where a row repeats another without noise, rounding leaves no variance of f; before, that was an error."""
     problem, found = search()

@@ -61,6 +61,7 @@ def test_the_own_block_alone_is_the_model(model, result):
     np.testing.assert_allclose(found["f_variance"], f_variance, atol=1e-5)
 
 
+@pytest.mark.slow
 def test_results_of_other_partitions_are_not_compared(model, result):
     other = make(bp.local_blocks(X, rows=30))
     second = bp.fit(bp.MeanField(), other, hyperparameters=AT, random_seed=0, progressbar=False)

@@ -211,6 +211,7 @@ def test_errors_name_argument_and_value():
         _ = found.log
 
 
+@pytest.mark.slow
 def test_the_estimator_uses_it():
     rng = np.random.default_rng(3)
     X = rng.uniform(-3, 3, (40, 1))
@@ -234,6 +235,7 @@ def test_the_estimator_uses_it():
         pickle.loads(pickle.dumps(found)).rvs(joint=True)
 
 
+@pytest.mark.slow_cases("method0")
 @pytest.mark.parametrize("method", [bp.MAP(), bp.MeanField()])
 def test_joint_draws_have_the_noise_of_new_rows_and_the_variance_of_f(method):
     X, scale = np.linspace(-2, 2, 6)[:, None], np.repeat([0.1, 2.0], 3)
@@ -248,6 +250,7 @@ def test_joint_draws_have_the_noise_of_new_rows_and_the_variance_of_f(method):
         drawn.draw(X, found.noises[0], 5, np.random.default_rng(0))
 
 
+@pytest.mark.slow_cases("linear-None")
 @pytest.mark.parametrize(("kernel", "monotone"), [("rbf", None), ("rbf", [1, 0]), ("linear", None)])
 def test_joint_draws_know_the_jitter_of_the_training_rows(kernel, monotone):
     X = np.random.default_rng(5).normal(size=(40, 2))

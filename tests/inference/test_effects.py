@@ -39,6 +39,7 @@ def of_own_values(model, result, columns):
     return variance(average, moved.reshape(-1, 3)) / variance(np.eye(len(X)), X)
 
 
+@pytest.mark.slow_cases("0-0.005")
 @pytest.mark.parametrize("feature, error", [(0, 0.005), (1, 1e-6), pytest.param((0, 2), 1e-6, marks=pytest.mark.slow)])
 def test_shares_are_of_the_values_of_the_rows(fitted, feature, error):
     """They depend on no choice of the values that are shown; two columns have ten values each."""
@@ -87,6 +88,7 @@ def test_share_of_words_and_gaps():
         assert np.isnan([*bp.effect(svr, never, ("town", "x")).attrs.values()]).all()
 
 
+@pytest.mark.slow
 def test_a_sum_of_processes_is_refused():
     with pm.Model() as sum_model:
         parts = [bp.GP(cov_func=pm.gp.cov.ExpQuad(3, ls=1.0, active_dims=[i])).prior(f"f{i}", X=X) for i in (0, 1)]

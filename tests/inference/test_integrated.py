@@ -121,6 +121,7 @@ def test_predictions_are_the_mixture_of_the_points(tmp_path):
         np.testing.assert_allclose(found["f_variance"], variance, rtol=1e-6)
 
 
+@pytest.mark.slow
 def test_the_result_is_one_of_draws_and_the_same_for_a_seed():
     model = two()
     first, again = (bp.fit(bp.Integrated(), model, random_seed=3, progressbar=False, draws=120) for _ in range(2))
@@ -136,6 +137,7 @@ def test_the_result_is_one_of_draws_and_the_same_for_a_seed():
     assert bp.verify(first, model=model, draws=120, particles=100, random_seed=0, progressbar=False).k_hat < 1.0
 
 
+@pytest.mark.slow
 def test_a_variable_at_its_bound_and_a_model_without_a_process():
     with pm.Model() as model:
         b = pm.HalfNormal("b", 2.0)
@@ -276,6 +278,7 @@ def test_an_initial_value_on_a_bound_is_no_start():
     assert float(result["posterior"]["t"].mean()) == pytest.approx(weight @ t / weight.sum(), rel=0.02)
 
 
+@pytest.mark.slow
 def test_a_potential_that_cuts_the_density_is_reported():
     def cut():
         t = pm.Exponential("t", 1.0)
@@ -311,6 +314,7 @@ def test_points_that_do_not_move_are_reported_and_the_default_stays_at_the_optim
     assert svr.converged_ and svr.result_.attrs["inference"] == "mean field"
 
 
+@pytest.mark.slow
 def test_the_order_of_the_inputs_does_not_matter():
     rng = np.random.default_rng(0)
     inputs, new = rng.uniform(-3, 3, (25, 2)), rng.uniform(-3, 3, (9, 2))
@@ -321,6 +325,7 @@ def test_the_order_of_the_inputs_does_not_matter():
     np.testing.assert_allclose(other, found, rtol=1e-6, atol=1e-6)
 
 
+@pytest.mark.slow
 def test_an_interruption_leaves_the_optimum(monkeypatch):
     def interrupt(*_):
         raise KeyboardInterrupt
@@ -345,6 +350,7 @@ def test_a_bridge_between_two_normals():
     assert error < importance_estimate(ratio(q))[1]
 
 
+@pytest.mark.slow
 def test_few_kept_points():
     """One point has its own prediction; equal values in the tail of draws are no obstacle to leave-one-out."""
     model = few(lambda: pm.InverseGamma("a", 3.0, 3.0) * pm.gp.cov.ExpQuad(1, ls=1.0))

@@ -86,6 +86,7 @@ def test_a_result_with_names_is_used_and_saved(tmp_path):
     assert list(bp.compare({"a": result, "b": kept}, model=model, annealed=None).index) == ["a", "b"]
 
 
+@pytest.mark.slow
 def test_names_are_those_that_pymc_gives():
     """Also where only f, the targets or the inputs have a dimension, and where a variable is named as results are."""
     for named in ("f", "y", "X"):
@@ -118,6 +119,7 @@ def of_places(level, scale=lambda: 1.0):
     return model
 
 
+@pytest.mark.slow
 def test_a_variable_may_have_the_name_of_inputs():
     """X is a name as any other: here that of data on which only the noise depends, or of a hyperparameter."""
     for level, scale in (
@@ -131,6 +133,7 @@ def test_a_variable_may_have_the_name_of_inputs():
         np.testing.assert_allclose(seen["f_mean"], result["latent_posterior"]["mean"], atol=1e-4)
 
 
+@pytest.mark.slow_cases("recover")
 @pytest.mark.parametrize("call", ["predict", "recover"])
 def test_new_rows_have_dimensions_and_coordinates(call):
     model = build()

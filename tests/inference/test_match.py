@@ -119,6 +119,7 @@ def intervals(upper, kind="interval"):
     return model
 
 
+@pytest.mark.slow_cases("data-1 of 1")
 @pytest.mark.parametrize(
     ("kind", "said"), [("interval", "1 of 12 rows differ, the first is row 3"), ("data", "1 of 1")]
 )
@@ -143,6 +144,7 @@ def test_ends_that_depend_on_hyperparameters_are_not_data():
     assert np.isfinite(bp.loo(result, model=intervals(0.0, "random")).elpd)
 
 
+@pytest.mark.slow
 def test_draws_of_other_data_are_refused(sampled):
     model = build(X, Y[::-1])
     for name, use in ON_DRAWS.items():

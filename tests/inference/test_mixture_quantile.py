@@ -65,6 +65,7 @@ def test_a_component_without_weight_does_not_matter():
     np.testing.assert_allclose(found[:, 0], expected, rtol=1e-9, atol=1e-11)
 
 
+@pytest.mark.slow
 @settings(max_examples=100, deadline=None)
 @given(st.floats(0.01, 100.0), st.floats(1e-3, 1e3))
 def test_widened_noise_is_the_noise_in_another_unit(factor, scale):

@@ -65,6 +65,7 @@ def test_predict_and_the_estimator_give_these_moments():
     assert not np.allclose(svr.predict_f(NEW)[0], f)
 
 
+@pytest.mark.slow
 def test_draws_and_the_mode_have_no_neighbours(problem):
     at, model = problem.complete(AT), problem.model
     result = bp.fit(bp.MeanField(), model, hyperparameters=at, progressbar=False)

@@ -27,6 +27,7 @@ def test_a_result_is_saved_and_loaded_without_loss(sinc_results, tmp_path, name)
     assert [file.name for file in tmp_path.iterdir()] == ["fit.nc"]
 
 
+@pytest.mark.slow
 def test_other_programs_read_the_file(sinc_results, tmp_path):
     bp.save(sinc_results["Laplace"], tmp_path / "fit.nc")
     with xr.open_datatree(tmp_path / "fit.nc") as tree:
@@ -57,6 +58,7 @@ def test_a_file_without_a_checksum_is_refused(sinc_results, tmp_path):
         bp.load(tmp_path / "fit.nc")
 
 
+@pytest.mark.slow
 def test_a_failed_write_leaves_the_older_file(sinc_results, tmp_path, monkeypatch):
     bp.save(sinc_results["Laplace"], tmp_path / "fit.nc")
 

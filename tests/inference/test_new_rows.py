@@ -67,6 +67,7 @@ def test_gaussian_noise_of_each_row_is_that_of_the_exact_process():
     np.testing.assert_allclose(seen["y_crps"], crps, rtol=1e-6)
 
 
+@pytest.mark.slow
 def test_each_row_is_predicted_as_alone():
     """The cdf is the integral of the density, and rows that are predicted together do not mix."""
     model = build("soft")
@@ -106,6 +107,7 @@ def test_tables_of_new_rows_have_the_order_of_the_coordinates_of_data(named):
         assert bp.predict(result, table.set_axis(["c", "d"], axis=1), model=model).equals(expected)
 
 
+@pytest.mark.slow
 def test_data_of_new_rows_have_the_labels_of_the_model():
     with pm.Model(coords={"of": ["a", "b"]}) as model:
         w = pm.Data("w", np.stack([X[:, 0], X[:, 0] ** 2], axis=1), dims=(None, "of"))
@@ -121,6 +123,7 @@ def test_data_of_new_rows_have_the_labels_of_the_model():
             bp.predict(result, NEW[:2], model=model, data={"w": wrong})
 
 
+@pytest.mark.slow
 def test_noise_of_the_inputs_needs_no_other_data():
     model = build("of the inputs")
     result = bp.fit(bp.MeanField(), model, hyperparameters=AT, progressbar=False)
@@ -133,6 +136,7 @@ def test_noise_of_the_inputs_needs_no_other_data():
     np.testing.assert_allclose(moved["y_variance"] - moved["f_variance"], noise.variance, rtol=1e-10)
 
 
+@pytest.mark.slow
 def test_draws_have_their_own_noise():
     model = build("soft")
     problem = read_model(model)
@@ -158,6 +162,7 @@ def test_a_vector_that_is_not_computed_from_data_is_refused(rows):
         bp.predict(result, np.linspace(-1, 1, rows)[:, None], model=model)
 
 
+@pytest.mark.slow_cases("mu")
 @pytest.mark.parametrize("part", ["mu", "sigma"])
 def test_a_constant_like_a_column_of_one_value_may_follow_it_or_not(part):
     ones, inputs = np.ones(N), np.column_stack([X[:, 0], np.ones(N)])
@@ -208,6 +213,7 @@ def test_data_that_are_missing_unknown_or_of_another_length_are_named():
             noise_of_rows(problem, new_rows(problem, NEW, data), data)
 
 
+@pytest.mark.slow
 def test_outputs_in_one_process_have_their_own_noise():
     """Stacked rows, with the number of the output as last input: evidence and predictions of dense algebra."""
     rng = np.random.default_rng(4)
@@ -240,7 +246,7 @@ def test_outputs_in_one_process_have_their_own_noise():
     np.testing.assert_allclose(seen["y_variance"] - seen["f_variance"], [0.01, 0.16, 0.16], rtol=1e-8)
 
 
-@pytest.mark.slow_cases("data")
+@pytest.mark.slow_cases("data", "noise", "constant")
 @pytest.mark.parametrize("name", ["data", "constant", "groups", "noise"])
 def test_whole_numbers_of_the_model_are_not_truncated_at_new_rows(name):
     """Years between those of the model are inputs like others; a place of a vector and whole data are refused."""

@@ -139,6 +139,7 @@ def test_rows_in_small_blocks_have_the_sites_and_cavities_of_these(blocks, monke
     )
 
 
+@pytest.mark.slow_cases("4.0")
 @pytest.mark.parametrize("factor", [1.0, 4.0])
 def test_noise_of_the_model_and_noise_that_is_four_times_wider_are_found(factor):
     X, y = simulated(600, lambda x: 0.2 * factor)
@@ -221,6 +222,7 @@ def test_repeated_rows_count_as_often_as_they_are_there():
     assert found[0].factors.size != once.factors.size or np.abs(found[0].weights - once.weights).max() > 1e-3
 
 
+@pytest.mark.slow_cases("0.0-64")
 @pytest.mark.parametrize(("noise", "chosen"), [(0.0, 64), (0.5, 16)])
 def test_a_smooth_target_without_noise_takes_more_rows(noise, chosen):
     rng = np.random.default_rng(0)

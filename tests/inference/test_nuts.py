@@ -52,6 +52,7 @@ def test_given_hyperparameters_leave_f_alone():
     assert [v.name for v in sampled_model(problem, None, False).free_RVs] == [LATENT_COORDINATES]
 
 
+@pytest.mark.slow
 def test_chains_start_at_the_optimum_of_mean_field():
     problem = read_model(model := bp.default_model(DATA.X, DATA.y, kernel="rbf"))
     start = sampled_model(problem, None, False).initial_point(0)

@@ -23,6 +23,7 @@ def problem(blocks=None):
     return read_model(process_model(noise, X, prior={"blocks": blocks}, **free))
 
 
+@pytest.mark.slow_cases("posterior-dense")
 @pytest.mark.parametrize("blocks", [None, Blocks(np.repeat([0, 1, 2], [3, 3, 4]))], ids=["dense", "blocks"])
 @pytest.mark.parametrize("objective", ["posterior", "evidence"])
 def test_value_and_gradient_of_evidence_and_priors(blocks, objective, exactly):
@@ -44,6 +45,7 @@ def test_value_and_gradient_of_evidence_and_priors(blocks, objective, exactly):
     assert gradient == pytest.approx(differences(lambda x: evaluate(x)[0], x, 1e-4), rel=1e-4, abs=1e-4)
 
 
+@pytest.mark.slow
 def test_a_search_is_accurate_enough_for_its_tolerance():
     """A tenth of a nat; the value is that of a solve to a thousandth of this."""
     given = problem()

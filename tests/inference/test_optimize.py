@@ -292,6 +292,7 @@ def test_one_start_has_little_noise_where_neighbours_have_the_same_target():
     assert min(alone) > 0.5
 
 
+@pytest.mark.slow
 def test_values_that_a_part_does_not_move_have_no_second_derivative():
     """Each costs an evaluation of the part, and the search would not count it as it is below a bound."""
     model, *_ = line(prior=lambda name: pm.HalfNormal(name, 1.0))

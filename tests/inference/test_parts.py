@@ -63,6 +63,7 @@ def fitted():
     return model, bp.fit(bp.MeanField(), model, hyperparameters=AT, random_seed=0, progressbar=False)
 
 
+@pytest.mark.slow
 def test_the_evidence_is_that_of_all_parts(fitted):
     _, result = fitted
     _, _, S, mean = exact()
@@ -109,6 +110,7 @@ def test_components_are_predicted_exactly(fitted):
     np.testing.assert_allclose(total["f_variance"], expected, atol=1e-7)
 
 
+@pytest.mark.slow
 def test_the_mode_has_its_parts():
     model = build()
     result = bp.fit(bp.MAP(), model, hyperparameters=AT, progressbar=False, draws=9)

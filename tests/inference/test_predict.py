@@ -44,6 +44,7 @@ def kernel(a, b):
     return np.exp(-0.5 * ((a - b.T) / 0.8) ** 2)
 
 
+@pytest.mark.slow_cases("20-30")
 @pytest.mark.parametrize(("chains", "draws"), [(1, 3), (2, 4), (20, 30)])
 def test_every_draw_is_a_component(small, chains, draws):
     """f at new inputs given f at the inputs, of at most 200 draws; Rasmussen & Williams 2006, (A.6)."""

@@ -48,6 +48,7 @@ def everything(folder):
     yield "command", bits(bp.load(f"{folder}/model.nc"))
 
 
+@pytest.mark.slow
 def test_samplers_are_compiled_without_reordering_of_sums(monkeypatch):
     """PyTensor lets Numba reorder sums, and code from its cache does it in another way than fresh code."""
 

@@ -104,6 +104,7 @@ def test_the_log_prior_is_that_of_the_hyperparameters_alone():
     np.testing.assert_allclose(found["lengthscale"], expected)
 
 
+@pytest.mark.slow
 def test_labels_have_the_density_of_the_hinge_and_normalised_draws():
     labels = np.where(Y > 0, 1.0, -1.0)
     model = process_model(bp.SVMLabel, X, C=lambda: pm.LogNormal("C", 1.0, 1.5), observed=labels)

@@ -35,7 +35,7 @@ def problem_of(kernel, X=X, y=Y, **given):
     return problem, problem.complete(start | {name: v for name, v in AT.items() if name in start})
 
 
-@pytest.mark.slow_cases("rbf", "matern52", "rational_quadratic")
+@pytest.mark.slow_cases("rbf", "matern52", "rational_quadratic", "main_effects")
 @pytest.mark.parametrize("kernel", SMOOTH_KERNELS)
 def test_covariances_of_slopes_are_those_of_differences(kernel):
     problem, point = problem_of(kernel)

@@ -46,6 +46,7 @@ def model(fitted, tmp_path):
     return bp.FolderModel(shutil.copytree(fitted.folder, tmp_path / "model"))
 
 
+@pytest.mark.slow
 def test_a_folder_with_another_model_than_the_object_predicts_nothing(model, tmp_path):
     shutil.rmtree(model.folder)
     bp.fit_folder(machine(), *wave(150, seed=5), folder=model.folder)
@@ -58,6 +59,7 @@ def test_a_folder_with_another_model_than_the_object_predicts_nothing(model, tmp
     assert not hasattr(bp.FolderModel(model.folder), "log_evidence_")
 
 
+@pytest.mark.slow
 def test_a_copy_of_an_object_does_not_take_another_model(model):
     kept = pickle.dumps(model)
     shutil.rmtree(model.folder)
@@ -72,6 +74,7 @@ def test_what_a_killed_process_has_left_is_removed_by_the_next_call(model):
     assert not (model.folder / "work").exists()
 
 
+@pytest.mark.slow
 def test_a_folder_whose_pieces_were_all_read_does_not_mix_two_models(model):
     model.predict(NEW)
     X, y = wave(150)
@@ -91,6 +94,7 @@ with locked(Path(sys.argv[1])):
 """
 
 
+@pytest.mark.slow
 def test_a_second_process_is_refused_by_the_name_of_the_first_and_a_dead_one_blocks_nobody(model, tmp_path):
     out, fresh = tmp_path / "out.csv", tmp_path / "fresh"
     calls = {

@@ -106,6 +106,7 @@ def test_weights_of_a_folder_are_those_of_its_rows(data, tmp_path):
         bp.fit_folder(machine(), *data, folder=tmp_path / "model")
 
 
+@pytest.mark.slow
 def test_a_folder_takes_the_same_rows_where_most_are_censored(data, tmp_path):
     X, ends = data[0], np.stack([np.minimum(data[1], 0.2), np.where(data[1] < 0.2, data[1], np.inf)], axis=1)
     svr = machine(intervals=True, blocks=bp.LocalBlocks(60, neighbours=24)).fit(X, ends)
@@ -113,6 +114,7 @@ def test_a_folder_takes_the_same_rows_where_most_are_censored(data, tmp_path):
     np.testing.assert_allclose(model.predict_f(NEW), svr.predict_f(NEW), rtol=1e-6, atol=1e-8)
 
 
+@pytest.mark.slow
 def test_repeated_rows_are_named(data, tmp_path):
     with pytest.warns(UserWarning, match="75 of 150 rows repeat others, targets included"):
         bp.fit_folder(machine(), *(np.concatenate([each[:75]] * 2) for each in data), folder=tmp_path / "model")
@@ -129,6 +131,7 @@ def test_a_copy_predicts_the_same_and_a_table_of_predictions_agrees(model, tmp_p
     np.testing.assert_array_equal(table.iloc[:, 2:], model.predict_interval(NEW, 0.8))
 
 
+@pytest.mark.slow
 def test_a_prediction_reads_only_the_blocks_that_it_needs(small_blocks, tmp_path, monkeypatch):
     model = bp.FolderModel(shutil.copytree(small_blocks, tmp_path / "model"))
     model.solve()
@@ -158,6 +161,7 @@ def test_the_nearest_rows_are_those_of_all_rows(small_blocks, data, tmp_path, ke
         np.testing.assert_array_equal(stored.nearest(X, count), every[expected])
 
 
+@pytest.mark.slow
 def test_a_fit_that_is_interrupted_again_and_again_ends_with_the_same_bits(model, data, tmp_path, monkeypatch):
     folder, solve, solved = tmp_path / "model", folder_fit._solve, []
 
@@ -231,6 +235,7 @@ def test_what_needs_the_blocks_names_the_command_that_solves_them(unsolved, tmp_
         bp.FolderModel(model.folder)
 
 
+@pytest.mark.slow
 def test_predictions_of_the_own_block_solve_the_blocks(data, tmp_path):
     own = bp.LocalBlocks(60, neighbours=None)
     model, svr = bp.fit_folder(machine(blocks=own), *data, folder=tmp_path / "model"), machine(blocks=own).fit(*data)
@@ -238,6 +243,7 @@ def test_predictions_of_the_own_block_solve_the_blocks(data, tmp_path):
     np.testing.assert_allclose(model.predict_interval(NEW), svr.predict_interval(NEW), rtol=1e-7)
 
 
+@pytest.mark.slow
 def test_mostly_repeated_inputs_are_predicted_from_the_own_block(tmp_path):
     rng = np.random.default_rng(0)
     x = np.repeat(np.arange(10.0), 18)[:, None]
@@ -247,6 +253,7 @@ def test_mostly_repeated_inputs_are_predicted_from_the_own_block(tmp_path):
     np.testing.assert_allclose(model.predict(x[::18] + 0.5), svr.predict(x[::18] + 0.5), rtol=1e-7)
 
 
+@pytest.mark.slow
 def test_a_search_that_did_not_converge_is_said(data, tmp_path, monkeypatch):
     with monkeypatch.context() as patch, pytest.warns(bp.ConvergenceWarning, match="in neighbourhoods: no ascent"):
         climb_fails(patch)
@@ -352,6 +359,7 @@ def test_a_fit_that_is_killed_continues(model, data, tmp_path, monkeypatch):
     assert arrays(again.folder) == arrays(model.folder)
 
 
+@pytest.mark.slow
 def test_a_folder_needs_dask_for_a_cluster_alone(model, data, tmp_path, monkeypatch):
     for name in ("dask", "distributed"):
         monkeypatch.setitem(sys.modules, name, None)

@@ -45,6 +45,7 @@ def new(table, tmp_path_factory):
     return folder, frame
 
 
+@pytest.mark.slow
 def test_copies_open_the_folder_again_and_keep_the_options(model, new):
     model = bp.FolderModel(model.folder)
     model.noise_scales = False
@@ -52,6 +53,7 @@ def test_copies_open_the_folder_again_and_keep_the_options(model, new):
         pd.testing.assert_frame_equal(copy.predict_table(new[1]), model.predict_table(new[1]))
 
 
+@pytest.mark.slow
 def test_predictions_of_all_kinds_of_tables_are_those_of_predict_table(model, new, tmp_path):
     frames = pytest.importorskip("dask.dataframe")
     folder, frame = new
@@ -112,6 +114,7 @@ def test_a_call_that_is_interrupted_continues_with_the_same_bits(model, new, tmp
     assert {path.name for path in tmp_path.iterdir()} == {"out.parquet", "once.parquet"}
 
 
+@pytest.mark.slow
 def test_files_of_a_call_with_other_options_are_not_used(model, new, tmp_path, monkeypatch):
     out = tmp_path / "out.parquet"
     with monkeypatch.context() as patch:

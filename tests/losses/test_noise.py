@@ -26,6 +26,7 @@ def silf_by_mpmath(C, epsilon, beta):
         return float(mp.log(normalizer)), float(variance)
 
 
+@pytest.mark.slow
 @settings(max_examples=300, deadline=None)
 @given(
     log_C=st.floats(-8, 8),

@@ -338,6 +338,9 @@ def check(model: pm.Model, expected: Exact, at: dict[str, Any] = AT) -> Any:
     "basis",
     "exp(b)",
     "mean function with coefficients, f[idx]",
+    "AR(1)",
+    "groups that sum to zero",
+    "a coefficient in a kernel",
 )
 @pytest.mark.slow_cases("an array with a mean")
 @pytest.mark.parametrize("name", mostly_slow(CASES))
@@ -399,7 +402,16 @@ COPIES: dict[str, tuple[Callable[[Any], Any], Callable[[Any], pm.Model]]] = {
 }
 
 
-@pytest.mark.slow_cases("pm.do of the lengthscale", "strings", "pm.do", "pm.observe of a scale beside f", "a copy")
+@pytest.mark.slow_cases(
+    "pm.do of the lengthscale",
+    "strings",
+    "pm.do",
+    "pm.observe of a scale beside f",
+    "a copy",
+    "a part",
+    "pm.observe of the scale",
+    "pm.set_data",
+)
 @pytest.mark.parametrize("name", COPIES)
 def test_copies_and_labels_change_nothing(name):
     mu, make = COPIES[name]
@@ -418,6 +430,7 @@ def test_copies_and_labels_change_nothing(name):
             np.testing.assert_array_equal(result[group]["group_name"], labels)
 
 
+@pytest.mark.slow
 def test_frozen_data_have_values_for_their_rows_alone():
     """PyMC makes them constants."""
     mu = CASES["f and a line"]
@@ -611,6 +624,7 @@ def test_groups_that_are_unknown_are_refused(name):
         bp.predict(result, model=model, data={"group": [0.5], "part": [0.0]})
 
 
+@pytest.mark.slow
 def test_each_number_of_a_place_is_a_known_one():
     """2·group + part of an unknown part is the place of another group."""
     model = build(lambda m: m.normal("u", shape=(GROUPS, 2)).flatten()[2 * m.group + m.part])
@@ -621,6 +635,7 @@ def test_each_number_of_a_place_is_a_known_one():
             bp.predict(result, model=model, data={"group": [1], "part": [part]})
 
 
+@pytest.mark.slow
 def test_groups_of_noise_and_of_kernels_are_known_ones():
     for has_dims in (False, True):
         with pm.Model(coords={"g": range(GROUPS)}) as model:
@@ -653,7 +668,7 @@ OVER_ROWS: dict[str, tuple[Callable[[Any], Any], Any]] = {
 }
 
 
-@pytest.mark.slow_cases("in the noise")
+@pytest.mark.slow_cases("in the noise", "in a mean function")
 @pytest.mark.parametrize("name", mostly_slow(OVER_ROWS))
 def test_what_is_computed_over_rows_is_refused_at_new_ones(name):
     model = build(*OVER_ROWS[name])
@@ -664,6 +679,7 @@ def test_what_is_computed_over_rows_is_refused_at_new_ones(name):
             bp.predict(result, model=model, data={name: values[some] for name, values in NEW.items()})
 
 
+@pytest.mark.slow
 def test_hyperparameters_are_found_where_rows_of_f_are_mixed():
     x = np.linspace(-3, 3, 12)[:, None]
     y = np.cumsum(np.sin(x[:, 0])) + 0.1 * np.cos(9 * x[:, 0])
@@ -680,6 +696,7 @@ def test_hyperparameters_are_found_where_rows_of_f_are_mixed():
     assert np.log(result["posterior"]["ls"][0, 0].item()) == pytest.approx(best, abs=0.02)
 
 
+@pytest.mark.slow_cases("f and a line")
 @pytest.mark.parametrize(
     "name", mostly_slow(["hierarchy", "f and a line", "mean function with coefficients", "basis", "AR(1)", "s * f"])
 )
@@ -713,7 +730,7 @@ OPTIMISED: dict[str, tuple[Callable[[Any], Any], str | None]] = {
 }
 
 
-@pytest.mark.slow_cases("not linear")
+@pytest.mark.slow_cases("not linear", "of a mean function")
 @pytest.mark.parametrize("name", mostly_slow(OPTIMISED))
 def test_coefficients_that_are_optimised_are_named(name, recwarn):
     mu, named = OPTIMISED[name]
@@ -729,6 +746,7 @@ def test_coefficients_that_are_optimised_are_named(name, recwarn):
     assert not [each for each in recwarn if "optimised" in str(each.message)]
 
 
+@pytest.mark.slow
 def test_coefficients_with_a_prior_of_their_correlation():
     """As varying effects are written in PyMC: the factor of the covariance is a hyperparameter."""
     with pm.Model() as model:
@@ -740,6 +758,7 @@ def test_coefficients_with_a_prior_of_their_correlation():
     check(model, expected, AT | {"root": ROOT[np.tril_indices(2)]})
 
 
+@pytest.mark.slow
 @pytest.mark.filterwarnings("error::RuntimeWarning")
 def test_deterministics_have_draws_and_moments_if_they_are_affine():
     """Those of the targets have their values, and not draws."""
@@ -852,6 +871,7 @@ def test_a_kernel_of_far_inputs_is_no_prior_that_reduces_the_rows():
     assert np.isfinite(bp.predict(result, X[:3], model=model)["f_mean"]).all()
 
 
+@pytest.mark.slow
 def test_names_of_data_are_the_models_own():
     """Graphs are copied by the names of their variables, and those of the reader have none."""
     names = ("z", "values of f", "values of a")
@@ -882,6 +902,7 @@ def test_a_coefficient_has_any_name(name):
     assert set(read_model(model).composite.variables) == {name}
 
 
+@pytest.mark.slow
 def test_a_mean_at_inputs_that_are_no_data_has_any_number_of_rows():
     """A normal constant in the mean is a constant in the kernel."""
     found = []
@@ -897,6 +918,7 @@ def test_a_mean_at_inputs_that_are_no_data_has_any_number_of_rows():
         np.testing.assert_allclose(*(each[name] for each in found), atol=1e-5)
 
 
+@pytest.mark.slow
 def test_rows_of_data_may_become_fewer_between_fits():
     """Compiled functions of draws have no number of rows: a model whose data were set is that of these data."""
     inputs, few = np.linspace(-3.0, 3.0, 12)[:, None], slice(0, 7)
@@ -915,6 +937,7 @@ def test_rows_of_data_may_become_fewer_between_fits():
     np.testing.assert_allclose(drawn["mu"], drawn["f"] + drawn["b"][:, None] * z, atol=1e-8)
 
 
+@pytest.mark.slow_cases("False")
 @pytest.mark.parametrize("several", [False, True])
 def test_data_and_dims_may_change_the_structure_between_fits(several):
     """Whether rows mix values of f, and the sizes of coefficients, which graphs have: with one target and with two."""
@@ -951,6 +974,7 @@ def test_parts_add_up_with_coefficients_in_a_mean_function():
     np.testing.assert_allclose(sum(parts), bp.predict(result, X, **at)["f_mean"].values, atol=1e-8)
 
 
+@pytest.mark.slow
 def test_the_scale_of_a_scale_of_coefficients_may_be_a_hyperparameter():
     """Gradients of the prior mean went through the prior of the scale, which has none."""
     W = np.random.default_rng(1).normal(size=(20, 3))

@@ -30,6 +30,7 @@ def inputs(draw):
     return X
 
 
+@pytest.mark.slow
 @settings(max_examples=100, deadline=None)
 @given(inputs(), st.integers(2, 60))
 def test_a_region_holds_its_rows_except_identical_ones(X, rows):

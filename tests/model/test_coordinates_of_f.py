@@ -25,6 +25,7 @@ def build(**options):
     return model
 
 
+@pytest.mark.slow
 def test_the_density_is_that_of_the_model_times_the_jacobian():
     model = build()
     rng = np.random.default_rng(0)
@@ -84,7 +85,7 @@ def test_models_that_stay_as_they_are():
     assert not can_whiten(read_model(centred))
 
 
-@pytest.mark.slow_cases("rbf")
+@pytest.mark.slow_cases("rbf", "rational_quadratic")
 @pytest.mark.parametrize("kernel", ["rational_quadratic", "rbf", "linear"])
 def test_each_factorisation_is_there_once(kernel):
     """In the density as PyMC builds it each is there twice, and so would be its gradient."""

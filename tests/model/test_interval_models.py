@@ -73,6 +73,7 @@ def test_gaussian_ordinal_is_the_ordered_probit():
     assert found == pytest.approx(np.log(expected), abs=1e-9)
 
 
+@pytest.mark.slow_cases("ordinal")
 @pytest.mark.parametrize("kind", ["interval", "ordinal"])
 def test_gradients_of_the_density_match_differences(kind):
     with pm.Model() as model:
@@ -127,6 +128,7 @@ def test_a_comparison_says_what_the_evidence_depends_on(models):
         assert ("depend on the unit of y" in stream.getvalue().replace("\n", " ")) is mixed
 
 
+@pytest.mark.slow
 def test_leave_one_out_and_groups_of_results(models):
     result = bp.fit(bp.MeanField(), models["interval"], hyperparameters=AT, progressbar=False, random_seed=1)
     elpd = bp.loo(result, model=models["interval"])

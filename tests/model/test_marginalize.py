@@ -49,7 +49,7 @@ def build(noise="soft", y=DATA.y, X=DATA.X):
 NOISES = ["soft", "normal", "laplace", "asymmetric"]
 
 
-@pytest.mark.slow_cases("soft-method4", "asymmetric-method3", "normal-method1")
+@pytest.mark.slow_cases("soft-method4", "asymmetric-method3", "normal-method1", "soft-method5", "soft-method0")
 @pytest.mark.parametrize(
     ("noise", "method"), [*((noise, bp.MeanField()) for noise in NOISES), *(("soft", each) for each in METHODS[:2])]
 )
@@ -66,6 +66,7 @@ def test_the_density_is_the_evidence_times_the_priors(noise, method):
     assert marginal.compile_logp(mode="FAST_COMPILE")(unconstrained) == pytest.approx(evidence + priors, rel=1e-9)
 
 
+@pytest.mark.slow_cases("b and kappa", "q")
 @pytest.mark.parametrize(
     ("likelihood", "good", "bad"),
     [
@@ -99,6 +100,7 @@ def test_quantile_noise_is_pinball():
     np.testing.assert_allclose(noise.log_density(r), expected, atol=1e-12)
 
 
+@pytest.mark.slow
 def test_draws_are_those_of_the_model():
     model = build(y=np.zeros(15))
     draws = [
@@ -146,6 +148,7 @@ def test_data_can_be_replaced():
     np.testing.assert_allclose(dual[0, 0], bp.MeanField().solve(K, DATA.y, noise, mean).dual_coef, rtol=1e-6)
 
 
+@pytest.mark.slow
 def test_data_that_change_the_structure_are_refused_where_the_density_is_computed():
     """B of B·f was diagonal, or had one entry in each row, and later data may be so as well, and else are refused."""
     for rows, later in ((np.arange(15), 2.0 * np.eye(15)), (np.arange(15) % 4, np.eye(4)[np.arange(15) // 4])):
@@ -239,6 +242,7 @@ def test_numpyro_runs():
     assert result["posterior"].to_dataset()["f"].shape == (1, 30, 15)
 
 
+@pytest.mark.slow
 def test_a_pickled_model_has_the_same_density_and_no_compiled_functions():
     model = build()
     bp.fit(bp.MeanField(), model, hyperparameters=AT, progressbar=False)

@@ -137,6 +137,7 @@ def test_data_of_the_model_may_change():
     assert fit(bp.MeanField(), model).attrs["log_evidence"] == pytest.approx(expected)
 
 
+@pytest.mark.slow
 def test_what_is_computed_over_rows_has_no_new_ones():
     """The mean is that of all rows, also of those whose target is missing."""
     with pm.Model() as model, warnings.catch_warnings(action="ignore"):
@@ -158,6 +159,7 @@ def test_what_is_computed_over_rows_has_no_new_ones():
     np.testing.assert_allclose(beyond.std(axis=0), 0.2, rtol=0.1)
 
 
+@pytest.mark.slow
 def test_constant_places_of_f_have_new_rows():
     """f at some of its inputs, each once, is a function of the inputs of new rows."""
     places = np.array([7, 0, 3, 5, 2])
@@ -169,6 +171,7 @@ def test_constant_places_of_f_have_new_rows():
     )
 
 
+@pytest.mark.slow
 def test_data_of_the_noise_have_the_order_of_the_targets_where_all_rows_are_in_another_order():
     order = np.array([7, 0, 3, 5, 2, 8, 1, 4, 6])
     model = process_model(lambda name, f: pm.Normal(name, f[order], pm.Data("sd", SIGMA), observed=Y), X, ls=0.5)
@@ -178,7 +181,17 @@ def test_data_of_the_noise_have_the_order_of_the_targets_where_all_rows_are_in_a
     assert result.attrs["log_evidence"] == pytest.approx(expected, abs=1e-6)
 
 
-@pytest.mark.slow_cases("same-places", "same-number", "same-groups", "same-one of a vector", "mixed-number")
+@pytest.mark.slow_cases(
+    "same-places",
+    "same-number",
+    "same-groups",
+    "same-one of a vector",
+    "mixed-number",
+    "mixed-variable",
+    "mixed-one of a vector",
+    "same-variable",
+    "mixed-places",
+)
 @pytest.mark.parametrize(
     "noise",
     {
@@ -215,6 +228,7 @@ def test_a_variable_below_missing_targets_without_data_is_no_term():
     assert bp.fit(bp.MeanField(), model, progressbar=False).attrs["log_evidence"] == pytest.approx(expected, abs=1e-6)
 
 
+@pytest.mark.slow
 def test_terms_of_missing_values_are_in_the_density_or_refused():
     """A covariate with a gap is a Gaussian variable; what depends on a missing target is not left out."""
     with_gap = np.ma.masked_array([0.5, 0.0], mask=[False, True])
@@ -233,6 +247,7 @@ def test_terms_of_missing_values_are_in_the_density_or_refused():
         bp.fit(bp.MeanField(), model, progressbar=False)
 
 
+@pytest.mark.slow
 def test_a_dimension_that_grows_later_grows_without_the_missing_targets():
     def model(count):
         with pm.Model(coords={"group": range(count)}) as made, warnings.catch_warnings(action="ignore"):
@@ -248,6 +263,7 @@ def test_a_dimension_that_grows_later_grows_without_the_missing_targets():
     assert found.attrs["log_evidence"] == pytest.approx(expected.attrs["log_evidence"], abs=1e-9)
 
 
+@pytest.mark.slow
 def test_places_from_the_end_may_repeat_a_row():
     """-1 and the last place are one value of f, whose jitter they share."""
     places = np.array([0, 3, N - 1, -1])
@@ -259,6 +275,7 @@ def test_places_from_the_end_may_repeat_a_row():
     assert result.attrs["log_evidence"] == pytest.approx(expected, abs=1e-6)
 
 
+@pytest.mark.slow
 def test_data_may_be_equal_to_the_mask():
     with pm.Model() as model, warnings.catch_warnings(action="ignore"):
         seen = pm.Data("seen", KNOWN)

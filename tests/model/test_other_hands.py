@@ -36,7 +36,9 @@ def mixture(name: str, f: Any) -> None:
     pm.Mixture(name, w=[1 - SHARE, SHARE], comp_dists=parts, observed=Y)
 
 
-@pytest.mark.slow_cases("EpsilonInsensitive-guess2-fixed2", "SoftInsensitive-guess1-fixed1")
+@pytest.mark.slow_cases(
+    "EpsilonInsensitive-guess2-fixed2", "SoftInsensitive-guess1-fixed1", "SoftInsensitive-guess0-fixed0"
+)
 @pytest.mark.parametrize(
     ("distribution", "guess", "fixed"),
     [

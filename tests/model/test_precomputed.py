@@ -23,6 +23,7 @@ def model_of(kernel, inputs):
     return process_model(bp.EpsilonInsensitive, inputs, **both, **of_noise, prior={"jitter": 1e-10}, observed=Y)
 
 
+@pytest.mark.slow_cases("False")
 @pytest.mark.parametrize("as_data", [False, True])
 def test_a_matrix_is_the_kernel_from_which_it_was_made(as_data):
     at = {"amplitude": 1.3, "C": 4.0, "epsilon": 0.1}
@@ -39,6 +40,7 @@ def test_a_matrix_is_the_kernel_from_which_it_was_made(as_data):
         np.testing.assert_allclose(one, other, rtol=1e-8)
 
 
+@pytest.mark.slow
 def test_its_hyperparameters_are_found_and_rows_that_it_has_not_are_refused():
     model = model_of(lambda: bp.cov.Precomputed(K), NUMBERS[:40])
     result = bp.fit(bp.MeanField(), model, restarts=1, random_seed=0, progressbar=False)

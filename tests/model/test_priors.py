@@ -18,6 +18,7 @@ def medians(X, y):
     return [np.median(d, axis=0) for d in draws]
 
 
+@pytest.mark.slow
 def test_units_carry_over():
     amplitude, lengthscale, C, epsilon = medians(X, Y)
     larger, longer, weaker, wider = medians(5 * X, 2 * Y + 7.0)
@@ -70,6 +71,7 @@ def test_one_lengthscale_without_ard():
     assert bp.default_model(X, Y)["lengthscale"].eval(mode="FAST_COMPILE").shape == (3,)
 
 
+@pytest.mark.slow
 def test_tied_inputs_share_a_lengthscale():
     rng = np.random.default_rng(0)
     X, y = rng.normal(size=(20, 3)), rng.normal(size=20)

@@ -29,6 +29,7 @@ def build():
 POINT = {"lengthscale": np.array([1.0, 2.0]), "C": 4.0}
 
 
+@pytest.mark.slow_cases("<lambda>")
 @pytest.mark.parametrize("copy", [lambda m: m, clone_model])
 def test_covariance_mean_and_noise_at_a_point(copy):
     problem = read_model(copy(build()))
@@ -45,6 +46,7 @@ def test_covariance_mean_and_noise_at_a_point(copy):
     np.testing.assert_allclose(new_mean, mean[:3])
 
 
+@pytest.mark.slow
 def test_one_reading_serves_other_data():
     """X a pm.Data or an array, another pm.Data in the noise: values are those of a model made with the data."""
     rng = np.random.default_rng(0)
@@ -73,6 +75,7 @@ def test_one_reading_serves_other_data():
         assert first.noise_at(point).parameters["epsilon"] == 0.5  # the first reading is what it was
 
 
+@pytest.mark.slow
 @pytest.mark.filterwarnings("ignore:The sum_to_1")
 def test_transforms_that_leave_out_a_part_of_a_prior():
     T = pm.distributions.transforms

@@ -213,7 +213,7 @@ def test_the_density_that_nuts_samples(name):
         assert float(logp(at)) == pytest.approx(expected, abs=1e-6)
 
 
-@pytest.mark.slow_cases("a potential", "an observed hyperparameter with a free scale")
+@pytest.mark.slow_cases("a potential", "an observed hyperparameter with a free scale", "a potential of data")
 @pytest.mark.parametrize("name", mostly_slow(1))
 def test_the_optimum_counts_every_term(name):
     def objective(ls: float) -> float:
@@ -268,6 +268,7 @@ def test_draws_of_f_take_what_depends_on_f():
         bp.log_evidence(bp.MeanField(), made)
 
 
+@pytest.mark.slow
 def test_a_prior_with_fewer_unconstrained_values():
     """On a simplex, which does not change the evidence here: the optimum is the mode of its prior."""
     made = model(kernel=lambda ls: ls * pm.Dirichlet("share", [3.0, 2.0, 2.0]).sum())

@@ -37,6 +37,7 @@ def build(rows, kind):
     return model
 
 
+@pytest.mark.slow_cases("parts")
 @pytest.mark.parametrize("kind", ["noise", "weights", "constant", "parts", "censored"])
 def test_a_part_of_the_rows_is_the_model_of_these_rows(kind):
     chosen = np.array([7, 1, 4, 2])

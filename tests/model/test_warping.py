@@ -90,6 +90,7 @@ def test_classes_learn_one_share_for_all_inputs(classifier, tmp_path):
     assert machine.warping_.empty and exact["scaled"] < exact["logs"] + 0.06 < exact["as given"]
 
 
+@pytest.mark.slow
 def test_each_class_against_the_rest_has_a_share():
     X, labels = np.exp(2.0 * RNG.normal(size=(45, 2))), np.arange(45) % 3
     X[:, 0] *= np.array([0.1, 1.0, 10.0])[labels]
@@ -152,6 +153,7 @@ def test_which_inputs_have_scales(columns, tied, expected):
     assert columns_to_warp(np.column_stack(columns), tied) == expected
 
 
+@pytest.mark.slow
 def test_the_kernel_is_that_of_the_inputs_on_their_scales():
     warping = Warping.of(X, (0, 2))
     with pm.Model():

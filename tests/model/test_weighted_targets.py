@@ -24,7 +24,7 @@ def models(noise):
     return [standard_model(inputs, Y, noise, "rbf", of_noise=of_noise, of_targets=known) for known in both]
 
 
-@pytest.mark.slow_cases("epsilon_insensitive", "huber", "gaussian", "absolute")
+@pytest.mark.slow_cases("epsilon_insensitive", "huber", "gaussian", "absolute", "soft_insensitive")
 @pytest.mark.parametrize("noise", NOISES)
 def test_the_log_density_of_a_row_is_multiplied_by_its_weight(noise):
     weighted, plain = models(noise)
@@ -46,6 +46,7 @@ def test_the_density_without_f_is_the_evidence():
     assert problem.noise_at(at).weight.tolist() == [1.0] and problem.weight.ndim > read_model(plain).weight.ndim
 
 
+@pytest.mark.slow
 def test_draws_are_single_targets():
     weighted, plain = models("gaussian")
     drawn = [

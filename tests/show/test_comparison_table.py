@@ -139,6 +139,7 @@ def labelled(noise=bp.SVMLabel):
     return of_signs(lambda f, y: noise("y", f=f, C=pm.LogNormal("C", 0, 1), observed=y))
 
 
+@pytest.mark.slow
 def test_labels_have_neither_leave_one_out_nor_integrated_evidence():
     model = labelled()
     methods = (bp.MAP(), bp.Laplace(), bp.MeanField())
@@ -158,6 +159,7 @@ def test_known_labels_are_compared_without_laplace():
     assert abs(table.loc["found", "evidence error"]) < 0.3 and np.isfinite(table.loc["found", "elpd"])
 
 
+@pytest.mark.slow
 @pytest.mark.filterwarnings("ignore")  # of few draws
 def test_given_hyperparameters_and_those_at_one_point_are_not_integrated_out():
     x = np.random.default_rng(0).normal(size=(8, 2))

@@ -203,6 +203,7 @@ def test_curves_and_bars(svr):
     np.testing.assert_allclose([np.ptp(each[:, 1]) for each in lengths], found["upper"] - found["lower"])
 
 
+@pytest.mark.slow
 def test_two_columns(svr):
     figure = bp.plot_effect(svr, TABLE, [("rooms", "sold"), ("rooms", "town"), ("town", "rooms"), ("town", "garden")])
     contour, of_second, of_first, of_both, bar = figure.axes
@@ -230,6 +231,7 @@ def test_a_column_of_one_value_or_of_words_has_curves_and_no_formula():
         assert axis.get_xlabel() == "rooms" and axis.get_legend().get_texts()[0].get_text() == first
 
 
+@pytest.mark.slow
 def test_times_are_drawn_on_the_clock_of_their_zone():
     times = pd.date_range("2024-07-01", periods=48, freq="30min", tz="America/Los_Angeles")
     table = pd.DataFrame({"time": times})

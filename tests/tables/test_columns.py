@@ -132,6 +132,7 @@ def test_the_regression_is_a_standardised_bayesian_ridge_regression_on_the_other
         np.testing.assert_allclose(found[gaps, at], known.inverse_transform(filled[:, None])[:, 0], rtol=1e-9)
 
 
+@pytest.mark.slow
 @settings(max_examples=40, deadline=None)
 @given(cuts=st.lists(st.integers(0, N), max_size=4))
 def test_parts_of_a_table_give_the_encoding_of_the_whole(cuts):

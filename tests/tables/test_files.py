@@ -188,6 +188,7 @@ def test_archives_hold_one_file(tmp_path):
         encoded(tmp_path / "two.zip")
 
 
+@pytest.mark.slow_cases("bz2")
 @pytest.mark.parametrize("pack", ENDINGS, ids=ENDINGS.get)
 def test_archives_are_not_unpacked_without_limit(tmp_path, pack, monkeypatch):
     monkeypatch.setattr(files, "_UNPACKED", 2**20)

@@ -43,6 +43,7 @@ def forms(tmp_path):
     return sorted(tmp_path.iterdir())
 
 
+@pytest.mark.slow
 def test_all_files_of_one_table_give_the_same_numbers(tmp_path):
     """The zone of times in CSV is an offset, here the same."""
     expected = Encoding.of_table(TABLE.drop(columns="y"))

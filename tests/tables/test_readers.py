@@ -61,6 +61,7 @@ def test_the_target_is_the_last_column_or_the_one_named(tmp_path):
             read_data(other)
 
 
+@pytest.mark.slow
 def test_test_rows_are_encoded_as_the_training_rows(tmp_path):
     """A word that only the test rows have is said."""
     towns = ["Ulm", "Bonn"] * (N // 2)
