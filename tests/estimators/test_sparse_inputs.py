@@ -61,7 +61,7 @@ def test_a_classification_is_that_of_dense_inputs(kernel):
     np.testing.assert_allclose(part.moments(svc._new_rows(NEW))[0], mean, rtol=1e-6, atol=1e-6)
 
 
-@pytest.mark.slow_cases("csr_matrix")
+@pytest.mark.slow
 @pytest.mark.parametrize("container", [sparse.csr_matrix, sparse.coo_array])
 def test_the_kind_of_sparse_matrix_does_not_matter(container):
     svr = bp.BayesianSVR(**SVR).fit(X, Y)

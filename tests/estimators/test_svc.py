@@ -107,7 +107,8 @@ def test_the_decision_function_is_that_of_the_machine_inside():
     assert ((machine.decision_function(X) > 0) == (machine.predict(X) == "b")).all()
 
 
-@pytest.mark.parametrize("classes", [2, pytest.param(3, marks=pytest.mark.slow)])
+@pytest.mark.slow
+@pytest.mark.parametrize("classes", [2, 3])
 def test_a_saved_classifier_is_the_same(tmp_path, classes):
     X, y = data(30)
     labels = np.where(X[:, 1] > 20, "c", y) if classes == 3 else y

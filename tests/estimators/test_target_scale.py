@@ -107,7 +107,7 @@ def test_even_noise_of_a_skewed_function_is_as_given(blocks):
     assert svr.fit(X, y).target_scale_.size == 0
 
 
-@pytest.mark.slow_cases("targets1--10000.0")
+@pytest.mark.slow
 @pytest.mark.parametrize(("targets", "error"), [(np.exp(X[:, 0]) + 0.1 * ROOTS, 1e4), (SKEWED, -1e4)])
 def test_a_gross_error_decides_no_scale(targets, error):
     """One far above invites a root of even noise, and one far below is not the end of the others."""

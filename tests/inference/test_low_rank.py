@@ -62,7 +62,7 @@ def dense(monkeypatch):
     return call
 
 
-@pytest.mark.slow_cases("local", "exact")
+@pytest.mark.slow
 @pytest.mark.parametrize("method", METHODS, ids=IDS)
 def test_the_evidence_and_its_gradient_are_those_of_the_matrix(method, dense):
     by_root, by_matrix = read_model(regression()), dense(read_model, regression())

@@ -827,6 +827,7 @@ def test_inputs_that_are_computed_from_all_rows_do_not_follow_new_data(second):
         bp.predict(result, model=model, data={"u": [0.1], "v": [1.0]})
 
 
+@pytest.mark.slow
 def test_inputs_of_all_rows_are_given_beside_data_of_the_noise():
     with pm.Model() as model:
         u = pm.Data("u", Y)

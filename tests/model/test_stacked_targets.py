@@ -198,7 +198,8 @@ def test_rows_with_another_target_or_none_beside_missing_ones_and_inputs_as_colu
     assert high - low == pytest.approx(result["moments"]["b"].sel(moment="mean").item(), rel=1e-6)
 
 
-@pytest.mark.parametrize("method", [bp.Laplace(), pytest.param(CHAIN, marks=pytest.mark.slow)])
+@pytest.mark.slow
+@pytest.mark.parametrize("method", [bp.Laplace(), CHAIN])
 def test_data_with_dims_have_no_dims_where_rows_are_stacked(method: object):
     def make() -> None:
         h, b = pm.Data("h", OTHER, dims="obs"), pm.Normal("b")
