@@ -582,6 +582,8 @@ PUBLIC = {
         (lambda s: bp.Interval.dist(0.0, 0.0, 1.0, noise="x"), "noise must be one of .*got 'x'"),
         (lambda s: bp.Interval.dist(0.0, 0.0, 1.0), "Interval with soft_insensitive noise takes C, .*got nothing"),
         (lambda s: bp.Interval.dist(0.0, 0.0, 1.0, C=1.0, beta=0.3, noise="absolute"), "takes C, got C, beta"),
+        (lambda s: bp.Interval.dist(0.0, 8.0, 0.1, lower=Y, upper=Y), "by position.*, got lower, upper twice after mu"),
+        (lambda s: bp.Interval.dist(0.0, -1.0, 1.0, 2.0, C=8.0), "takes mu, lower, upper, C, .*got C twice after mu"),
         (lambda s: in_intervals(Y, Y - 1.0), r"lower must be at most upper, got .* > .* in row 0"),
         (lambda s: in_intervals(-INF, INF), r"lower or upper must be finite, got \(-inf, inf\) in row 0"),
         (lambda s: in_intervals(NAN, Y), "lower must .*got nan"),
@@ -594,6 +596,7 @@ PUBLIC = {
     "Ordinal": [
         (lambda s: bp.Ordinal.dist(0.0, [0.0, 1.0], noise="hinge"), "noise must be one of .*got 'hinge'"),
         (lambda s: bp.Ordinal.dist(0.0, [0.0, 1.0]), "Ordinal with soft_insensitive noise takes C, .*got nothing"),
+        (lambda s: bp.Ordinal.dist(0.0, [0.0, 1.0], 2.0, 0.3, 0.5, 0.5), "by position.*, got 5 values after mu"),
         (lambda s: pm.logp(bp.Ordinal.dist(0.0, [1.0, 0.0], C=1.0), 1).eval(), "cutpoints ascending"),
         (lambda s: pm.logp(bp.Ordinal.dist(0.0, [0.0, 1.0], C=-1.0), 1).eval(), "C > 0"),
     ],

@@ -315,6 +315,10 @@ def _arguments(
     """Take bounds and parameters of the loss out of arguments; by default the tube is 0, its smooth part one half."""
     check_choice("noise", noise, NOISES)
     names, by_place = LOSSES[noise].parameters, (*kind.bounds, "C", "epsilon", "beta")
+    twice = [name for name in by_place[: len(values)] if name in named]
+    if twice or len(values) > len(by_place):
+        got = f"{', '.join(twice)} twice" if twice else f"{len(values)} values"
+        raise TypeError(f"{kind.name} takes mu, {', '.join(by_place)} by position in this order, got {got} after mu")
     found = dict(zip(by_place, values, strict=False))
     found |= {name: named.pop(name) for name in (*by_place, "quantile") if name in named}
     known: dict[str, TensorLike] = {name: value for name, value in found.items() if value is not None}
@@ -353,8 +357,8 @@ class Interval(_Targets):
     lower, upper : array or pm.Data
         Ends of the intervals.
     C, epsilon, beta, quantile : tensor_like of float
-        Parameters of the loss, all but quantile also by position; those that the noise does not have are left out.
-        Without epsilon it is 0.
+        Parameters of the loss, all but quantile also by position after upper; those that the noise does not have
+        are left out. Without epsilon it is 0.
     noise : str
         A loss of `bsvr_pp.losses.LOSSES`.
     observed : array or pm.Data, optional
@@ -403,8 +407,8 @@ class Ordinal(_Targets):
     cutpoints : (m,) tensor_like of float
         Ascending cut points.
     C, epsilon, beta, quantile : tensor_like of float
-        Parameters of the loss, all but quantile also by position; those that the noise does not have are left out.
-        Without epsilon it is 0.
+        Parameters of the loss, all but quantile also by position after cutpoints; those that the noise does not have
+        are left out. Without epsilon it is 0.
     noise : str
         A loss of `bsvr_pp.losses.LOSSES`.
     observed : array of int, optional
