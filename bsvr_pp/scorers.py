@@ -2,19 +2,56 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from functools import update_wrapper
+
 import numpy as np
 from numpy.typing import ArrayLike
 from sklearn.base import BaseEstimator
+from sklearn.utils.metadata_routing import MetadataRequest
 from sklearn.utils.validation import check_consistent_length, column_or_1d
 
 from bsvr_pp.assess.partial_dependence import in_steps
-from bsvr_pp.core.arrays import Array, check_order, check_unmasked, checked_weights
+from bsvr_pp.core.arrays import Array, check_no_times, check_order, check_unmasked, checked_weights
 from bsvr_pp.core.docs import shared
 from bsvr_pp.inference.prediction.distribution import PredictiveDistribution
 
 __all__ = ["log_density", "neg_crps"]
 
 
+class _Scorer:
+    """A function that scores, with the request for ``weights`` that scikit-learn's metadata routing needs."""
+
+    __name__: str
+
+    def __init__(self, score: Callable[..., float], weights: bool | str | None = None) -> None:
+        update_wrapper(self, score)
+        self._score, self._weights = score, weights
+
+    def __call__(
+        self, estimator: BaseEstimator, X: ArrayLike, y: ArrayLike, sample_weight: ArrayLike | None = None
+    ) -> float:
+        return self._score(estimator, X, y, sample_weight)
+
+    def set_score_request(self, *, sample_weight: bool | str | None) -> _Scorer:
+        """Return the scorer with a request for sample weights."""
+        return _Scorer(self._score, sample_weight)
+
+    def get_metadata_routing(self) -> MetadataRequest:
+        """Return the request."""
+        request = MetadataRequest(owner=self)
+        request.score.add_request(param="sample_weight", alias=self._weights)
+        return request
+
+    def __reduce__(self) -> tuple[object, ...]:
+        return _requesting, (self.__name__, self._weights)
+
+
+def _requesting(name: str, weights: bool | str | None) -> _Scorer:
+    return globals()[name].set_score_request(sample_weight=weights)
+
+
+@_Scorer
 @shared
 def log_density(estimator: BaseEstimator, X: ArrayLike, y: ArrayLike, sample_weight: ArrayLike | None = None) -> float:
     """Return the mean log predictive density of targets.
@@ -36,6 +73,7 @@ def log_density(estimator: BaseEstimator, X: ArrayLike, y: ArrayLike, sample_wei
     return _mean(found.logpdf(targets), sample_weight)
 
 
+@_Scorer
 @shared
 def neg_crps(estimator: BaseEstimator, X: ArrayLike, y: ArrayLike, sample_weight: ArrayLike | None = None) -> float:
     """Return minus the mean continuous ranked probability score of targets (Gneiting & Raftery 2007).
@@ -74,5 +112,6 @@ def _scored(
         raise ValueError(f"estimator must predict one target, got {len(found)}: score each of its estimators_")
     check_unmasked("y", y)
     targets = column_or_1d(y)
+    check_no_times("y", targets.dtype)
     check_consistent_length(found, targets)
     return found, targets

@@ -1255,6 +1255,7 @@ PUBLIC = {
     "PairwiseKernel": [
         (lambda s: bp.PairwiseKernel("rbf"), "function must be a function of two lists of objects, got 'rbf'"),
         (lambda s: of_objects(lambda A, B: np.ones((len(A), 3))), r"must give a \(20, 20\) array, .*shape \(20, 3\)"),
+        (lambda s: of_objects(lambda A, B: np.eye(20)[: len(A)]).predict("ab"), r"X must be a list of .*use \['ab'\]"),
         (lambda s: of_objects(lambda A, B: "a"), "what the function of PairwiseKernel gives must be an array of"),
         (lambda s: of_objects(lambda A, B: np.full((20, 20), np.nan)), "PairwiseKernel gives must be finite, got nan"),
         (lambda s: of_objects(lambda A, B: -GRAM), "X must have no negative eigenvalue, got -"),

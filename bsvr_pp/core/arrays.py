@@ -64,6 +64,12 @@ def check_unmasked(name: str, given: object) -> None:
         raise ValueError(f"{name} must have no masked entries, got {count}: leave them out, or fill them")
 
 
+def check_no_times(name: str, dtype: np.dtype) -> None:
+    """Check that data are no dates or durations, whose numbers count any unit of time."""
+    if dtype.kind in "mM":
+        raise ValueError(f"{name} must be numbers, got {dtype}: subtract a date, and divide by a unit of time")
+
+
 def numbers(
     name: str, given: ArrayLike | None, shape: tuple[int | str, ...] | None = None, *, infinite: bool = False
 ) -> Array:
@@ -75,12 +81,12 @@ def numbers(
     check_unmasked(name, given)
     try:
         array = np.asarray(given)
-        real = given is not None and array.dtype.kind != "c"
+        real = given is not None and array.dtype.kind not in "cmM"  # `check_no_times` says why
         array = np.asarray(array, dtype=np.float64, order="C") if real else np.empty(0)
     except (TypeError, ValueError):
         real = False
     if not real:
-        kind = given.dtype if isinstance(given, np.ndarray) else type(given).__name__
+        kind = getattr(given, "dtype", type(given).__name__)
         raise ValueError(f"{name} must be an array of numbers, got {kind}")
     if shape is not None:
         sizes: dict[str, int] = {}
@@ -207,14 +213,16 @@ def checked_weights(sample_weight: ArrayLike | None, n: int) -> Array:
 
 
 def labels_of(data: object) -> pd.Index | None:
-    """Return the row labels of data of pandas or Dask, None of other data."""
+    """Return the row labels of data of pandas, xarray or Dask, None of other data."""
     index = getattr(data, "index", None)
+    if type(data).__name__ == "DataArray" and data.ndim:  # type: ignore[attr-defined]
+        index = data.indexes.get(data.dims[0])  # type: ignore[attr-defined]
     known = getattr(index, "compute", lambda: index)()
     return known if hasattr(known, "equals") else None
 
 
 def check_order(X: object, /, **others: object) -> None:
-    """Check that pandas data with the row labels of X have them in its order: rows are matched by their places."""
+    """Check that data with the row labels of X have them in its order: rows are matched by their places."""
     known = {name: labels_of(given) for name, given in others.items()}
     labels = labels_of(X) if any(own is not None for own in known.values()) else None
     for name, own in known.items():

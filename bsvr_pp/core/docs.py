@@ -59,7 +59,8 @@ X : (n, d) array
 y : (n,) array
     Targets.
 sample_weight : (n,) array, optional
-    Weights of the targets in the mean.""",
+    Weights of the targets in the mean. With metadata routing they are requested by
+    ``set_score_request(sample_weight=True)``, which returns another scorer.""",
     "no_result": """\
 TypeError
     If result is not one of `fit`.""",

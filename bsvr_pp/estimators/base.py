@@ -25,6 +25,7 @@ from bsvr_pp.core.arrays import (
     check_count,
     check_fields,
     check_flag,
+    check_no_times,
     check_order,
     check_positive,
     check_share,
@@ -329,6 +330,7 @@ class HoldsFit:
         """Return the coefficient of determination of the predictions."""
         check_order(X, y=y, sample_weight=sample_weight)
         check_unmasked("y", y)
+        check_no_times("y", np.asarray(y).dtype)
         weight = checked_weights(sample_weight, np.size(y))
         return float(super().score(X, y, weight))  # type: ignore[misc]  # of the mixin
 

@@ -62,6 +62,8 @@ class PairwiseKernel:
         """Return the values (n, m) or (n, m, q)."""
         if table_of(A) is not None:  # the list of a table would be its columns
             raise ValueError("X must be a list of objects with PairwiseKernel, got a table: use X.to_numpy()")
+        if isinstance(A, str | bytes):
+            raise ValueError(f"X must be a list of objects with PairwiseKernel, got one text: use [{A!r}]")
         A, B = list(A), list(B)
         found = numbers("what the function of PairwiseKernel gives", self.function(A, B))
         if found.shape[:2] != (len(A), len(B)):

@@ -17,6 +17,7 @@ from sklearn.utils.validation import check_array, check_is_fitted, check_X_y, co
 
 from bsvr_pp.core.arrays import (
     Array,
+    check_no_times,
     check_order,
     check_size,
     check_spread,
@@ -431,9 +432,9 @@ def _validate(
         y = checked_labels(y, warned=True)
     given = np.dtype(object) if table is not None and encoding is not None else np.asarray(X).dtype
     for name, dtype in (("y", targets), ("X", given)):
-        if dtype.kind in "mM":
-            raise ValueError(f"{name} must be numbers, got {dtype}: subtract a date, and divide by a unit of time")
-    if index := [] if table is None or not reset else [name for name in table.index.names if name is not None]:
+        check_no_times(name, dtype)
+    labels = table.index.names if table is not None and reset and hasattr(X, "columns") else ()  # not of xarray
+    if index := [name for name in labels if name is not None]:
         warn(f"the index of X, {', '.join(map(repr, index))}, is no input: X.reset_index() makes it a column")
     try:
         if numeric and targets.kind in "USbO":
@@ -515,6 +516,7 @@ def targets_of(y: ArrayLike, *, allowed: bool) -> Targets:
     """Return targets: numbers, columns of numbers, intervals (n, 2) if ``allowed``, or a structured array."""
     check_unmasked("y", y)
     given = np.asarray(y)
+    check_no_times("y", given.dtype)
     if given.dtype.names is not None:
         if len(given.dtype.names) != 2 or given.ndim != 1:
             raise ValueError(f"y must have the fields event and time, got {', '.join(given.dtype.names)}")

@@ -15,7 +15,7 @@ import pytensor.tensor as pt
 from numpy.typing import ArrayLike
 from pymc.gp.cov import Covariance
 from pytensor.graph.basic import Variable
-from pytensor.raise_op import Assert
+from pytensor.raise_op import CheckAndRaise
 from pytensor.tensor import TensorLike
 
 from bsvr_pp.core.arrays import Array, Tensor, check_size, numbers
@@ -91,13 +91,13 @@ class Precomputed(Covariance):
 
     def _with(self, *rows: Tensor) -> Tensor:
         known = pt.all([pt.all(pt.lt(each, self.K.shape[0])) for each in rows])
-        return cast(Tensor, Assert(_NUMBERS + ", of K")(self.K, known))
+        return cast(Tensor, CheckAndRaise(ValueError, _NUMBERS + ", of K")(self.K, known))
 
 
 def _row_numbers(X: TensorLike) -> Tensor:
     given = pt.as_tensor_variable(X)[:, 0]
     rows = given.astype("int64")
-    return cast(Tensor, Assert(_NUMBERS)(rows, pt.all(pt.eq(rows, given) & pt.ge(rows, 0))))
+    return cast(Tensor, CheckAndRaise(ValueError, _NUMBERS)(rows, pt.all(pt.eq(rows, given) & pt.ge(rows, 0))))
 
 
 class _OfRows(Covariance):

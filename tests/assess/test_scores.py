@@ -1,11 +1,16 @@
 """Scores against closed forms and brute force."""
 
+import pickle
+
 import numpy as np
 import pandas as pd
 import pytest
+import sklearn
 import xarray as xr
 from scipy.stats import norm
-from sklearn.model_selection import GridSearchCV
+from sklearn.base import clone
+from sklearn.exceptions import UnsetMetadataPassedError
+from sklearn.model_selection import GridSearchCV, KFold, cross_val_score
 from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import StandardScaler
 
@@ -79,6 +84,26 @@ def test_scorers_take_a_search_in_a_pipeline_and_a_pipeline_in_a_search():
     found = [bp.scorers.log_density(search.fit(X, y), X, y) for search in searches]
     plain = make_pipeline(StandardScaler(), bp.LSSVR(gamma=100.0, lengthscale=1.0)).fit(X, y)
     assert found == pytest.approx([bp.scorers.log_density(plain, X, y)] * 2)
+
+
+def test_weights_of_scorers_are_requested():
+    X = np.linspace(-3, 3, 30)[:, None]
+    y, weight = np.sin(5 * X[:, 0]), 0.5 + np.arange(30) / 30
+    machine = bp.LSSVR(gamma=10.0, lengthscale=1.0)
+
+    def scores(scorer):
+        with sklearn.config_context(enable_metadata_routing=True):
+            fitted = clone(machine).set_fit_request(sample_weight=True)
+            return cross_val_score(fitted, X, y, cv=KFold(2), params={"sample_weight": weight}, scoring=scorer)
+
+    scorer = pickle.loads(pickle.dumps(bp.scorers.neg_crps.set_score_request(sample_weight=True)))
+    parts = [(half, ~half) for half in (np.arange(30) >= 15, np.arange(30) < 15)]
+    fits = [(bp.LSSVR(gamma=10.0, lengthscale=1.0).fit(X[a], y[a], weight[a]), b) for a, b in parts]
+    expected = [-np.average(each.predict_distribution(X[b]).crps(y[b]), weights=weight[b]) for each, b in fits]
+    np.testing.assert_allclose(scores(scorer), expected)
+    assert not np.allclose(scores(bp.scorers.neg_crps.set_score_request(sample_weight=False)), expected)
+    with pytest.raises(UnsetMetadataPassedError, match="sample_weight"):
+        scores(bp.scorers.neg_crps)
 
 
 @pytest.mark.parametrize("scorer", [bp.scorers.log_density, bp.scorers.neg_crps])

@@ -92,6 +92,9 @@ def test_rows_with_the_same_labels_have_one_order(name):
         calls += [("y", lambda: bp.scorers.neg_crps(machine, X, back)), ("y", lambda: machine.add(X, back))]
         K = pd.DataFrame(X.to_numpy() @ X.to_numpy().T + np.eye(N))
         of_kernel = clone(estimator).set_params(kernel="precomputed").fit(K, y)
+        of_xarray = [each.to_xarray() for each in (X["size"], back)]
+        calls += [("y", lambda: clone(estimator).fit(X, of_xarray[1]))]
+        calls += [("y", lambda: clone(estimator).fit(of_xarray[0].expand_dims("size", 1), of_xarray[1]))]
         calls += [("diagonal", lambda: of_kernel.predict(K, diagonal=pd.Series(np.diag(K))[::-1]))]
         calls += [("sample_weight", lambda: bp.fit_folder(estimator, X.assign(y=y), folder="x", sample_weight=w[::-1]))]
         pairs = X.set_axis(np.arange(N) // 2)  # two rows have each label
@@ -310,6 +313,16 @@ def test_what_is_no_input_is_said():
             bp.LSSVR().fit(np.arange(N).astype(unit)[:, None], Y)
     with pytest.raises(ValueError, match="X must be numbers, got datetime64"):
         bp.LSSVR().fit(TABLE[["size"]].to_numpy(), Y).predict(TABLE[["day"]])
+    times = (1e3 * np.arange(N)).astype("m8[s]")
+    fields = np.rec.fromarrays([np.ones(N, bool), times], names="event,time")
+    for call in (
+        lambda: bp.BayesianSVR().fit(TABLE[["size"]], fields),
+        lambda: bp.LSSVR().fit(TABLE[["size"]], Y, sample_weight=times),
+        lambda: machine.score(TABLE[["size"]], times),
+        lambda: bp.scorers.neg_crps(machine, TABLE[["size"]], times),
+    ):
+        with pytest.raises(ValueError, match=r"must be .*numbers, got timedelta64"):
+            call()
 
 
 def test_a_code_for_a_gap_is_warned_of(tmp_path):
