@@ -706,7 +706,7 @@ PUBLIC = {
         (lambda s: bp.fit(bp.MAP(), s.model, evidence="naive"), "evidence='naive' is for labels, and y has soft_in"),
         *[
             (lambda s, m=method: bp.fit(m, discrete(), progressbar=False), "the hyperparameter degree is discrete")
-            for method in (bp.MAP(), bp.MeanField(), bp.NUTS(), bp.NUTS(latent=bp.Laplace()))
+            for method in (bp.MAP(), bp.MeanField(), bp.NUTS(nuts_sampler="nutpie"), bp.Integrated())
         ],
         (lambda s: bp.fit(bp.MAP(), discrete(of_location=True)), "the hyperparameter degree is discrete"),
         (lambda s: bp.fit(bp.MAP(), discrete(), hyperparameters={"degree": 1.5}), r"degree must be whole .*got 1\.5"),

@@ -29,6 +29,7 @@ from bsvr_pp.core.docs import shared
 from bsvr_pp.inference.integrated import GOOD_K, TAIL, pareto_weights
 from bsvr_pp.inference.protocol import Evidence, HasEvidence, Normalises
 from bsvr_pp.inference.result import check_match, is_mode, is_sampled, latent_draws, points_of, problem_of
+from bsvr_pp.inference.search.optimize import check_continuous
 from bsvr_pp.methods import method_of
 from bsvr_pp.model.problem import Point, Problem
 from bsvr_pp.model.reader import read_model
@@ -189,6 +190,8 @@ def integrated_evidence(
         )
     problem.warn_of_priors()
     problem.check_integrable()
+    check_continuous(problem, ())
+    problem.check_one_period()
     rng = generator(random_seed)
     unconstrained = [dict(zip(names, problem.to_unconstrained(point), strict=True)) for point in fitted.points]
     drawn = [DictToArrayBijection.map(values) for values in unconstrained]

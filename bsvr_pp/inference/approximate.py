@@ -107,8 +107,9 @@ class Laplace(IntegratesLatent):
         smooth = least >= _SMOOTH and unit_noise(problem.loss.name, beta=least).smooth
         if self.curvature == "exact" and not smooth:
             warn(
-                f"the evidence of {self.name} is discontinuous where the noise is not smooth (small beta), and NUTS "
-                "then fails without divergences: prefer latent=MeanField() or latent=Laplace(curvature='local')"
+                f"the evidence of {self.name} is discontinuous where the noise is not smooth (small beta): chains of "
+                "NUTS get stuck without divergences, and weights of Integrated are wrong: prefer latent=MeanField() "
+                "or latent=Laplace(curvature='local')"
             )
 
     def solve(

@@ -22,7 +22,7 @@ from bsvr_pp.inference.result import check_draws, check_same, dim_of_new_rows, l
 from bsvr_pp.model.gaussian import value_of
 from bsvr_pp.model.gp import copy_model, share_data
 from bsvr_pp.model.marginalize import Integrator, source_of
-from bsvr_pp.model.problem import Point, Problem
+from bsvr_pp.model.problem import Point, Problem, check_labels
 from bsvr_pp.model.reader import read_model
 
 
@@ -47,8 +47,8 @@ def recover_latent(
     model : pm.Model
         That model.
     X_new : (n_new, d) array, optional
-        New inputs at which the latent function is drawn as well. Given the hyperparameters, these draws are independent
-        of those at the training inputs.
+        New inputs at which the latent function is drawn as well, jointly in each block. Given the hyperparameters,
+        these draws are independent of those at the training inputs.
     data, dims, coords
         As in `bp.predict`; of the data only those on which f depends.
     random_seed : int or Generator, optional
@@ -69,7 +69,8 @@ def recover_latent(
     ModelError
         If the model was not made by `marginalize`.
     ValueError
-        If the samples lack a hyperparameter of the model, or X_new, data, dims or coords do not fit it.
+        If the samples lack a hyperparameter of the model or have its labels in another order, or X_new, data, dims or
+        coords do not fit it.
     TypeError
         If samples is not a DataTree with a posterior, or model is not a model.
 
@@ -107,6 +108,8 @@ def recover(
     missing = [name for name in problem.hyperparameters if name not in posterior.data_vars]
     if missing:
         raise ValueError(f"samples must have the hyperparameter {missing[0]!r} of the model")
+    for name in problem.hyperparameters:
+        check_labels(f"{name} of samples", problem.model, name, posterior[name].isel(chain=0, draw=0))
     draws = {dim: posterior[dim] for dim in ("chain", "draw")}
     posterior = posterior.assign_coords(draws)
     latent, new = problem.prior.name, f"{problem.prior.name}_new"
@@ -123,8 +126,8 @@ def recover(
         if at_new is not None:
             member = Member(point, found.dual_coef, found.site_precision)
             at_point = component(problem, member, predict=found.predict)
-            new_mean, new_variance, _ = at_point.moments(at_new[0])
-            drawn[new] = new_mean + np.sqrt(new_variance) * rng.standard_normal(new_mean.shape)
+            new_mean, variance, _ = at_point.moments(at_new[0])
+            drawn[new] = new_mean + np.where(variance > 0.0, at_point.deviations(at_new[0], 1, rng)[0], 0.0)
         groups["posterior"].append({name: values for name, values in drawn.items() if name in kept})
         groups["log_likelihood"].append({problem.target: noise.log_likelihood(problem.targets, drawn[latent])})
         groups["leave_one_out"].append({problem.target: log_loo})

@@ -7,6 +7,7 @@ are compiled once per model; data in `pm.Data` may change.
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from threading import RLock
 from typing import Any, cast
@@ -19,7 +20,9 @@ import pytensor.tensor as pt
 from numpy.typing import ArrayLike, NDArray
 from pymc.distributions.continuous import FlatRV, HalfFlatRV
 from pymc.distributions.multivariate import CARRV, ICARRV
+from pymc.distributions.transforms import CircularTransform
 from pymc.logprob.basic import transformed_conditional_logp
+from pymc.logprob.utils import ParameterValueError
 from pytensor.graph.basic import Variable
 from pytensor.graph.replace import graph_replace, vectorize_graph
 from pytensor.graph.rewriting.utils import rewrite_graph
@@ -42,6 +45,7 @@ from bsvr_pp.model.sources import Sources
 
 Point = dict[str, Array]
 _MAKES = RLock()  # PyTensor makes one function at a time, whatever the number of threads
+_THERE_AND_BACK = 1e-6  # largest relative change of a value that is transformed there and back
 _SOME = 50  # rows that show whether the prior of a row depends on others
 
 
@@ -486,6 +490,15 @@ class Problem:
                 f"{self.of_latent[0]} depends on the latent function {self.prior.name}: sample f as well, by bp.NUTS()"
             )
 
+    def check_one_period(self) -> None:
+        """Check that the density of unconstrained hyperparameters is not that of an angle, which repeats."""
+        for name, variable in zip(self.hyperparameters, self.variables, strict=True):
+            if isinstance(self.model.rvs_to_transforms[variable], CircularTransform):
+                raise ModelError(
+                    f"{name} is an angle, whose density repeats and does not integrate to 1: give its value, "
+                    f"hyperparameters={{{name!r}: ...}}, or use NUTS(latent=...), without an evidence"
+                )
+
     def complete(self, given: Mapping[str, ArrayLike] | None) -> Point:
         """Check hyperparameters as `checked` does, and that none is missing."""
         point = self.checked(given)
@@ -507,7 +520,28 @@ def checked_point(
     """Check given variables of a model, of which those with ``shapes`` may be given, as `Problem.checked`."""
     if given is not None and not isinstance(given, Mapping):
         raise TypeError(f"hyperparameters must be a dict from names to values, got {given!r}")
-    return {name: _checked_value(model, shapes, name, value) for name, value in (given or {}).items()}
+    given = given or {}
+    point = {name: _checked_value(model, shapes, name, value) for name, value in given.items()}
+    known: dict[Variable, Variable] = {model[name]: pt.constant(value) for name, value in point.items()}
+    for name, value in given.items():
+        if not _is_possible(model, model[name], known):
+            raise ValueError(f"hyperparameter {name} must lie inside the support of its prior, got {value!r}")
+    return point
+
+
+def _is_possible(model: pm.Model, variable: Tensor, known: dict[Variable, Variable]) -> bool:
+    """Return whether a value has a density and is that of a finite unconstrained one, if what they need is known."""
+    there, transform = forward(model, variable), model.rvs_to_transforms[variable]
+    value = cast(Tensor, known[variable])
+    back = variable if transform is None else transform.backward(there, *variable.owner.inputs)
+    graphs = graph_replace([there, back, pm.logp(variable, value)], known, strict=False)
+    if not above(graphs).isdisjoint(model.free_RVs):
+        return True
+    there, back, density = cast(list[Tensor], graphs)
+    same = pt.abs(back - value) <= _THERE_AND_BACK * (1.0 + pt.abs(value))
+    with np.errstate(all="ignore"), suppress(ParameterValueError):
+        return bool(value_of(pt.all(same) & ~pt.any(pt.isinf(there)) & pt.all(density > -np.inf)))
+    return False
 
 
 def _checked_value(model: pm.Model, shapes: Mapping[str, tuple[int, ...]], name: str, value: ArrayLike) -> Array:
@@ -526,11 +560,6 @@ def _checked_value(model: pm.Model, shapes: Mapping[str, tuple[int, ...]], name:
     array: Array = real.astype(variable.dtype)
     if array.dtype.kind != "f" and (array != real).any():
         raise ValueError(f"hyperparameter {name} must be whole numbers, got {value!r}")
-    (unconstrained,) = graph_replace([forward(model, variable)], {variable: pt.constant(array)})
-    with np.errstate(all="ignore"):
-        inside = np.isfinite(value_of(unconstrained)).all()
-    if not inside:
-        raise ValueError(f"hyperparameter {name} must lie inside the support of its prior, got {value!r}")
     return array
 
 

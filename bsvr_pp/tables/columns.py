@@ -40,11 +40,12 @@ _WRITTEN = re.compile(
     r"(?:USD|EUR|GBP|CHF|US(?=\$))?[^\w#*]*(?:\d{1,3}(?:[\s'’.,]\d{3})+(?:[.,]\d+)?|\d*[.,]?\d+[.,]?)(?:[eE][+-]?\d+)?"
     r"(?!st\b|nd\b|rd\b|th\b)[^\d#*+!?-]*(?:(?<=m)[23])?-?|\d{4}-\d{2}-\d{2}(?:[T ]\d{2}:\d{2}.*)?"
 )
-# Several numbers, a fraction of a number with anything behind, and times; not 10-20, 1A, 5* and 10.0.0.1.
+# Several numbers, a fraction of a number with anything behind, and times; not 10-20, 1A, 5*, 1.2.10 and 10.0.0.1.
 _SEVERAL = re.compile(
     r"\W*\d*[.,]\d+(?![.,]?\d).*|(?:\d+ )?\d+/\d+|0x[0-9a-fA-F]+|(?:\d+ ?(?:[^\W\d]{1,5}|['’\"°])[., ]*){2,}[NSEW]?"
     r"|(?:\d+ days? )?\d+(?::\d\d)+(?: ?[apAP]\.?[mM]\.?)?|\d{4}-?[QW]\d\d?|Q\d[ -]\d{4}|\d{4}-(?:0[1-9]|1[0-2])"
     r"|(?:\d+[-. ])?(?:Jan|Feb|Mar|Apr|May|Jun|Jul|Aug|Sep|Oct|Nov|Dec)[a-z]*[-. ]+(?:\d+, )?\d{2,4}"
+    r"|(?:\d{1,2}([./-])\d{1,2}\1\d{4}|\d{4}([./])\d{1,2}\2\d{1,2}|\d{1,2}/\d{1,2}/\d{2})(?:[T ]\d.*)?"
 )
 _LISTED = re.compile(r"\d+\. [^\W\d]")  # 1. Yes and 2. No
 _NO_UNIT = re.compile(r"[-+−–—()<>≤≥~≈±\s\d.,:'’]")
@@ -210,7 +211,7 @@ def refuse_written_numbers(name: str, words: Collection[str]) -> None:
     beside = [word for word in alike if re.search(r"[^\w.,]", word.lstrip("+-"))]
     spaced = {word for word, unit in units.items() if unit in common and " " in word and len(unit) < 5}
     several = [word for word in words if units.get(word) not in first and (word in spaced or _SEVERAL.fullmatch(word))]
-    broken = several or [word for word in alike if re.search(r"[.,]\d*[1-9]", word)]
+    broken = several or [word for word in alike if re.search(r"[.,]\d*[1-9]|,\d{3}", word)]
     alike += several
     many = len(alike) > _CODES and (common or broken)
     if 4 * len(alike) > 3 * len(words) and (beside or many):

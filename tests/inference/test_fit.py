@@ -88,3 +88,26 @@ def test_non_convergence_is_reported_and_nothing_is_printed_without_a_progress_b
     assert result.attrs["converged"] == 0 and result.attrs["message"]
     assert not "".join(capfd.readouterr()).strip()  # PyMC before 6.4 ends its absent progress bar with an empty line
     assert not caplog.messages
+
+
+@pytest.mark.parametrize(
+    ("prior", "bad", "good"),
+    [
+        (lambda: pm.Dirichlet("h", a=np.ones(2))[0], [0.5, 0.9], [0.4, 0.6]),
+        (lambda: pm.math.exp(pm.ZeroSumNormal("h", 1.0, shape=3)[0]), [1.0, 1.0, 1.0], [1.0, -2.0, 1.0]),
+        (lambda: 1.0 + pm.DiscreteUniform("h", 0, 2), 7, 2),
+        (lambda: 0.1 + pm.CustomDist("h", dist=lambda size: pm.Uniform.dist(0, 1, size=size)), 2.0, 0.7),
+        (lambda: 0.1 + pm.Uniform("h", 0.0, pm.HalfNormal("end", 1.0)), 2.0, 1.2),
+        (lambda: 3.0 + pm.Truncated("h", pm.Normal.dist(0.0, 1.0), upper=1.0), 1.5, -2.0),
+    ],
+    ids=["simplex", "sum of zero", "discrete", "own", "of another", "truncated"],
+)
+def test_given_values_are_inside_the_support(prior, bad, good):
+    X = np.linspace(-2, 2, 6)[:, None]
+    model, more = process_model(soft, X, ls=prior, C=5.0, observed=np.sin(X[:, 0])), {}
+    if "end" in model.named_vars:
+        more["end"] = 1.5
+        bp.log_evidence(bp.MeanField(), pm.do(model, {"end": 1.5}), hyperparameters={"h": good})
+    assert np.isfinite(bp.log_evidence(bp.MeanField(), model, hyperparameters={"h": good} | more).value)
+    with pytest.raises(ValueError, match="hyperparameter h must lie inside the support of its prior, got"):
+        bp.log_evidence(bp.MeanField(), model, hyperparameters={"h": bad} | more)

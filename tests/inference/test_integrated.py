@@ -392,3 +392,18 @@ def test_an_evidence_with_kinks_against_importance_sampling():
     assert np.mean([each.attrs["log_evidence"] for each in found]) == pytest.approx(-14.60, abs=0.3)
     drawn = np.log([each.posterior["epsilon"].values for each in found])
     assert drawn.mean() == pytest.approx(-2.05, abs=0.3) and drawn.std() == pytest.approx(0.68, abs=0.15)
+
+
+@pytest.mark.slow
+def test_periods_of_an_angle_are_not_counted():
+    with pm.Model() as model:
+        shift = pm.VonMises("phase", 0.0, 0.1)
+        f = bp.GP(cov_func=pm.gp.cov.ExpQuad(1, ls=1.0)).prior("f", X=X)
+        pm.Normal("y", f + 0.1 * pm.math.sin(shift), 0.2, observed=Y)
+    with pytest.raises(bp.ModelError, match="phase is an angle, whose density repeats"):
+        bp.fit(bp.Integrated(), model, progressbar=False)
+    method = bp.NUTS(latent=bp.MeanField(), draws=30, tune=30, chains=2)
+    with pytest.warns(bp.ConvergenceWarning):
+        result = bp.fit(method, model, random_seed=0, progressbar=False)
+    with pytest.raises(bp.ModelError, match=r"phase is an angle, .* or use NUTS\(latent=...\), without an evidence"):
+        bp.integrated_evidence(result, model=model)

@@ -24,17 +24,17 @@ def ragged(*lengths, draws=10):
     [((10, 10), (2, 10)), ((10, 7), (2, 7)), ((10, 0), (1, 10)), ((10, 3, 9), (2, 9)), ((6, 0, 0), (1, 6))],
 )
 def test_as_many_draws_as_can_be_kept(lengths, shape):
-    tree = complete_draws(ragged(*lengths), 10)
+    tree = complete_draws(ragged(*lengths), 10, ["C"])
     values = tree["posterior"].to_dataset()["C"]
     assert values.shape == shape
     assert np.isfinite(values).all()
     np.testing.assert_array_equal(tree["sample_stats"].to_dataset()["energy"], values)
-    assert complete_draws(ragged(*lengths), 4)["posterior"].sizes["draw"] <= 4
+    assert complete_draws(ragged(*lengths), 4, ["C"])["posterior"].sizes["draw"] <= 4
 
 
 def test_nothing_drawn_is_an_interruption():
     with pytest.raises(KeyboardInterrupt):
-        complete_draws(ragged(0, 0), 10)
+        complete_draws(ragged(0, 0), 10, ["C"])
 
 
 @pytest.mark.slow

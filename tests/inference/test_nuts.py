@@ -93,3 +93,23 @@ def test_an_interruption_is_not_lost(monkeypatch):
     interrupt_evidence(monkeypatch, 5)  # of the search before sampling
     with pytest.raises(KeyboardInterrupt):
         sampled_model(read_model(build()), None, False)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("latent", [None, bp.MeanField()])
+def test_values_that_are_not_numbers_and_discrete_hyperparameters_cut_no_chain(latent):
+    with pm.Model() as model:
+        ls = 1.0 + pm.Bernoulli("k", 0.5)
+        f = bp.GP(cov_func=pm.gp.cov.ExpQuad(1, ls=ls)).prior("f", X=DATA.X)
+        C = pm.LogNormal("C", 1, 1)
+        soft("y", f, C=C, observed=DATA.y)
+        pm.Deterministic("root", pm.math.sqrt(C - 5.0))
+    method = bp.NUTS(latent=latent, draws=60, tune=60, chains=2)
+    with pytest.warns(UserWarning):
+        result = bp.fit(method, model, random_seed=1, progressbar=False)
+    drawn = result["posterior"].to_dataset()
+    assert dict(drawn.sizes)["draw"] == 60 and drawn.sizes["chain"] == 2
+    assert set(np.unique(drawn["k"])) <= {0, 1} and np.isnan(drawn["root"]).any()
+    if latent is not None:
+        with pytest.raises(bp.ModelError, match="the hyperparameter k is discrete"):
+            bp.integrated_evidence(result, model=model)

@@ -215,3 +215,17 @@ def test_a_part_is_averaged_over_points_by_weight():
     assert np.abs(mean[0] - mean[1]).max() > 0.01
     np.testing.assert_allclose(found["f_mean"], weight @ mean, rtol=1e-10)
     np.testing.assert_allclose(found["f_variance"], weight @ second - (weight @ mean) ** 2, rtol=1e-8)
+
+
+def test_a_variable_that_acts_through_another_has_no_share_of_its_own():
+    group = np.arange(N) % 3
+    with pm.Model() as model:
+        mean = pm.Normal("mean", 0.2, 0.5)
+        effect = pm.Normal("effect", mean, 0.3, shape=3)[pm.Data("group", group)]
+        f = bp.GP(cov_func=pm.gp.cov.ExpQuad(1, ls=1.0)).prior("f", X=T)
+        pm.Normal("y", f + effect, 0.1, observed=Y)
+    result = bp.fit(bp.MeanField(), model, progressbar=False)
+    new = {"X_new": NEW[:2], "model": model, "data": {"group": [0, 1]}}
+    seen = [bp.predict(result, component=name, **new) for name in ("f", "effect", "mean")]
+    assert not seen[2]["f_mean"].any() and not seen[2]["f_variance"].any()
+    np.testing.assert_allclose(sum(each["f_mean"] for each in seen), bp.predict(result, **new)["f_mean"], atol=1e-10)

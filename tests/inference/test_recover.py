@@ -88,3 +88,25 @@ def test_samples_without_the_hyperparameters_are_refused(marginal):
 def test_recovered_draws_have_leave_one_out(marginal):
     tree = recover(marginal, np.full((2, 60), 5.0))
     assert bp.loo(tree).elpd == pytest.approx(exact(5.0).log_loo(Y, soft_insensitive(5.0, 0.1, 0.3)).sum(), abs=1e-3)
+
+
+def test_new_rows_are_drawn_from_one_function(marginal):
+    new = np.array([[0.4], [0.4], [3.0], [3.3]])
+    drawn = recover(marginal, np.full((1, 300), 5.0), X_new=new)["posterior"]["f_new"].values[0]
+    K, cross = np.exp(-0.5 * (new - new.T) ** 2), np.exp(-0.5 * (new - X.T) ** 2)
+    own = np.exp(-0.5 * (X - X.T) ** 2) + np.diag(1e-6 + 1.0 / exact(5.0).site_precision)
+    covariance = K - cross @ np.linalg.solve(own, cross.T)
+    np.testing.assert_allclose(drawn[:, 0], drawn[:, 1], atol=1e-4)
+    assert np.corrcoef(drawn.T)[2, 3] == pytest.approx(
+        covariance[2, 3] / np.sqrt(covariance[2, 2] * covariance[3, 3]), abs=0.05
+    )
+
+
+def test_draws_with_labels_in_another_order_are_refused():
+    with pm.Model(coords={"lab": ["north", "east"]}) as model:
+        f = bp.GP(cov_func=pm.gp.cov.ExpQuad(1, ls=1.0)).prior("f", X=X)
+        pm.Normal("y", f, pm.HalfNormal("s", 1.0, dims="lab")[np.arange(N) % 2], observed=Y)
+    draws = xr.Dataset({"s": (("chain", "draw", "lab"), [[[0.1, 2.0]]])}, coords={"lab": ["north", "east"]})
+    marginal, samples = bp.marginalize(bp.MeanField(), model), xr.DataTree.from_dict({"posterior": draws.sortby("lab")})
+    with pytest.raises(ValueError, match=r"s of samples must have the labels \['north', 'east'\] of lab, got"):
+        bp.recover_latent(samples, model=marginal, progressbar=False)

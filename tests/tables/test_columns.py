@@ -374,6 +374,9 @@ NUMBERS_AS_TEXT = [
     [f"{i / 3:.1f}{'kM'[i % 2]}" for i in range(20)],
     [f"{i / 3:.2f}{'NS'[i % 2]}" for i in range(20)],
     [f"{i}. kg" for i in range(20)],
+    *([f"{1 + i % 28:02d}{form.format(1 + i % 12)}" for i in range(40)] for form in (".{:02d}.2020", "/{}/20 08:30")),
+    [f"{1000 * i:,}" for i in range(1, 20)],
+    [f"2020/{1 + i % 12}/{i}" for i in range(1, 20)],
     *([pattern.format(i, i / 3, 1 + i % 12) for i in range(1, 20)] for pattern in PATTERNS.split(";  ")),
 ]
 WORDS = [

@@ -78,7 +78,7 @@ class Component:
             needed = 8.0 * precision.size**2 * _MATRICES
             check_memory("joint draws", new.size, "draw fewer rows jointly, or rows by themselves", needed=needed)
             prior = part.between(self.point, np.vstack([part.inputs, X[new]]), n)
-            joint = prior.factor(np.minimum(precision, _SURE / np.maximum(prior.diag, np.finfo(float).tiny)))
+            joint = prior.factor(np.minimum(precision, _SURE / np.maximum(prior.diag, _SURE * np.finfo(float).tiny)))
             out[:, new] = joint.draw(size, rng)[:, n:]
             if variance is not None:
                 out[:, new] *= np.sqrt(variance[new] / joint.marginals()[0][n:])

@@ -132,9 +132,9 @@ class NUTS:
             problem = read_model(_with_given(problem.model, given), samples_f=self.latent is None)
         if self.latent is not None and not problem.hyperparameters:
             raise ModelError(f"{self.name} samples hyperparameters, and none is free: use {self.latent!r}")
-        if self.nuts_sampler != "pymc":  # PyMC has other steps for discrete variables
-            check_continuous(problem, given)
         sampler, latent = _sampler_for(problem.model, self), self.latent
+        if sampler != "pymc":  # which has other steps for discrete variables
+            check_continuous(problem, given)
         if latent is not None:
             latent.check_sampling(problem)
         seed, model = int(rng.integers(2**31)), sampled_model(problem, latent, options.progressbar)
@@ -148,8 +148,8 @@ class NUTS:
     def run_unread(self, model: pm.Model, given: Point, progressbar: bool, rng: np.random.Generator) -> xr.DataTree:
         """Sample a model that other methods refuse by PyMC; return its tree."""
         model = _with_given(model, given) if given else model
-        sampler, names = _sampler_for(model, self, takes_discrete=True), [v.name for v in model.free_RVs]
-        samples = _sample(model, self, sampler, int(rng.integers(2**31)), progressbar, names)
+        sampler, names = _sampler_for(model, self), [v.name for v in model.free_RVs]
+        samples = _sample(model, self, sampler, int(rng.integers(2**31)), progressbar)
         if model.observed_RVs:
             pm.compute_log_likelihood(samples, model=model, progressbar=False)
         samples.attrs |= diagnosis(samples, names, self.draws) | {"bsvr_pp_version": __version__}
@@ -160,12 +160,12 @@ def _with_given(model: pm.Model, given: Point) -> pm.Model:
     return set_initial_values(copy_model(model, lambda each: pm.do(each, dict(given))), model)
 
 
-def _sampler_for(model: pm.Model, method: NUTS, *, takes_discrete: bool = False) -> str:
-    """Return the sampler of a method: by default nutpie, which fails if the log density of a variable is flat."""
+def _sampler_for(model: pm.Model, method: NUTS) -> str:
+    """Return the sampler of a method: by default nutpie, and PyMC's for discrete variables and flat densities."""
     flat = [v.name for v in model.free_RVs if isinstance(v.owner.op, NoiseRV)]
     if flat and method.nuts_sampler == "nutpie":
         raise ValueError(f"nuts_sampler='nutpie' cannot sample {flat[0]}, whose density is flat: use 'pymc'")
-    if method.nuts_sampler is None and takes_discrete and any(np.dtype(v.dtype).kind != "f" for v in model.free_RVs):
+    if method.nuts_sampler is None and any(np.dtype(v.dtype).kind != "f" for v in model.free_RVs):
         return "pymc"
     if flat and method.nuts_sampler is None:
         warn(f"PyMC's NUTS samples the model: nutpie cannot sample {flat[0]}, whose density is flat")
@@ -173,9 +173,7 @@ def _sampler_for(model: pm.Model, method: NUTS, *, takes_discrete: bool = False)
     return method.nuts_sampler or "nutpie"
 
 
-def _sample(
-    model: pm.Model, method: NUTS, sampler: str, seed: int, progressbar: bool, watched: Sequence[str] | None = None
-) -> xr.DataTree:
+def _sample(model: pm.Model, method: NUTS, sampler: str, seed: int, progressbar: bool) -> xr.DataTree:
     """Sample a model, with one BLAS thread per chain; an interruption leaves `complete_draws`."""
     graphs = ancestors([model.logp()]) if sampler in _ON_JAX else []
     if any(v.owner is not None and isinstance(v.owner.op, CompiledOp) for v in graphs):
@@ -210,7 +208,7 @@ def _sample(
             raise
         finally:
             came.clear()
-    samples = complete_draws(found, method.draws, watched)
+    samples = complete_draws(found, method.draws, [v.name for v in model.free_RVs])
     samples.update({group: found[group] for group in ("observed_data", "constant_data") if group in found.children})
     return samples
 
@@ -264,15 +262,15 @@ def _round(values: Array) -> Array:
     return np.where(values == 0.0, 0.0, np.rint(values / np.where(digit > 0, digit, 1.0)) * digit)
 
 
-def complete_draws(samples: xr.DataTree, draws: int, watched: Sequence[str] | None = None) -> xr.DataTree:
+def complete_draws(samples: xr.DataTree, draws: int, free: Sequence[str]) -> xr.DataTree:
     """Cut chains to the common length with most draws, at most ``draws``; without draws raise an interruption.
 
-    Interrupted draws have NaN in ``watched`` variables, by default all.
+    Draws after an interruption have NaN in the ``free`` variables; other ones may be NaN themselves.
     """
     both = ("posterior", "sample_stats")  # the latter is empty for steps without statistics
     groups = [group for group in both if group in samples.children and samples[group].sizes]
     data = {group: samples[group].to_dataset().drop_vars(["chain", "draw"], errors="ignore") for group in groups}
-    posterior = data["posterior"] if watched is None else data["posterior"][watched]
+    posterior = data["posterior"][free]
     inner = set(posterior.dims) - {"chain", "draw"}
     complete = posterior.notnull().all(inner).to_array().all("variable")
     counts = complete.astype(int).cumprod("draw").sum("draw").values
