@@ -40,12 +40,16 @@ class NotRead(ModelError):
     """The model is none that methods of this package read; `bp.NUTS()` samples it as PyMC does."""
 
 
+def _index_of(data: Any, axis: int) -> pd.Index | None:
+    """Return the labels of an axis of an array of xarray, if it has some; None of other data."""
+    known = type(data).__name__ == "DataArray" and data.ndim > axis
+    return data.indexes.get(data.dims[axis]) if known else None
+
+
 def names_of(table: object) -> tuple[str, ...]:
     """Return names of the columns of a table, or words that label those of an array; none of anything else."""
-    labels = None
-    if type(table).__name__ == "DataArray" and table.ndim == 2:  # type: ignore[attr-defined]
-        labels = table.coords.get(table.dims[1])  # type: ignore[attr-defined]
-    words = () if labels is None or labels.dtype.kind not in "OTU" else labels.values
+    labels = _index_of(table, 1) if getattr(table, "ndim", 0) == 2 else None
+    words = () if labels is None or labels.dtype.kind not in "OTU" else labels
     return tuple(map(str, getattr(table, "columns", words)))
 
 
@@ -214,9 +218,8 @@ def checked_weights(sample_weight: ArrayLike | None, n: int) -> Array:
 
 def labels_of(data: object) -> pd.Index | None:
     """Return the row labels of data of pandas, xarray or Dask, None of other data."""
-    index = getattr(data, "index", None)
-    if type(data).__name__ == "DataArray" and data.ndim:  # type: ignore[attr-defined]
-        index = data.indexes.get(data.dims[0])  # type: ignore[attr-defined]
+    of_array = _index_of(data, 0)
+    index = getattr(data, "index", None) if of_array is None else of_array
     known = getattr(index, "compute", lambda: index)()
     return known if hasattr(known, "equals") else None
 
