@@ -573,7 +573,7 @@ def check_labels(words: str, model: pm.Model, name: str, value: object, first: i
             given: Any = value.axes[axis] if axis < value.ndim else None
             given = None if isinstance(given, pd.RangeIndex) else given  # which pandas makes of no labels
         else:
-            given = getattr(value, "coords", {}).get(dim)
+            given = getattr(value, "indexes", {}).get(dim)  # whose coords would be row numbers without labels
         known, got = (None if each is None else np.asarray(each).tolist() for each in (model.coords.get(dim), given))
         if None not in (known, got) and got != known:
             raise ValueError(f"{words} must have the labels {known} of {dim}, got {got}")
