@@ -6,6 +6,7 @@ from collections.abc import Callable
 from functools import update_wrapper
 
 import numpy as np
+import sklearn
 from numpy.typing import ArrayLike
 from sklearn.base import BaseEstimator
 from sklearn.utils.metadata_routing import MetadataRequest
@@ -26,7 +27,9 @@ class _Scorer:
 
     def __init__(self, score: Callable[..., float], weights: bool | str | None = None) -> None:
         update_wrapper(self, score)
-        self._score, self._weights = score, weights
+        self._score, self._alias = score, weights
+        self._request = MetadataRequest(owner=self)
+        self._request.score.add_request(param="sample_weight", alias=weights)
 
     def __call__(
         self, estimator: BaseEstimator, X: ArrayLike, y: ArrayLike, sample_weight: ArrayLike | None = None
@@ -35,20 +38,23 @@ class _Scorer:
 
     def set_score_request(self, *, sample_weight: bool | str | None) -> _Scorer:
         """Return the scorer with a request for sample weights."""
+        if not sklearn.get_config()["enable_metadata_routing"]:
+            raise RuntimeError("set_score_request needs sklearn.set_config(enable_metadata_routing=True)")
         return _Scorer(self._score, sample_weight)
 
     def get_metadata_routing(self) -> MetadataRequest:
         """Return the request."""
-        request = MetadataRequest(owner=self)
-        request.score.add_request(param="sample_weight", alias=self._weights)
-        return request
+        return self._request
 
-    def __reduce__(self) -> tuple[object, ...]:
-        return _requesting, (self.__name__, self._weights)
+    def __repr__(self) -> str:
+        return f"bsvr_pp.scorers.{self.__name__}"
+
+    def __reduce__(self) -> str | tuple[object, ...]:
+        return self.__name__ if self._alias is None else (_requesting, (self.__name__, self._alias))
 
 
 def _requesting(name: str, weights: bool | str | None) -> _Scorer:
-    return globals()[name].set_score_request(sample_weight=weights)
+    return _Scorer(globals()[name]._score, weights)
 
 
 @_Scorer

@@ -85,7 +85,7 @@ def numbers(
     check_unmasked(name, given)
     try:
         array = np.asarray(given)
-        real = given is not None and array.dtype.kind not in "cmM"  # `check_no_times` says why
+        real = given is not None and array.dtype.kind not in "cmM"  # whose numbers count any unit of time
         array = np.asarray(array, dtype=np.float64, order="C") if real else np.empty(0)
     except (TypeError, ValueError):
         real = False

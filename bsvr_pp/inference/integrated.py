@@ -111,7 +111,7 @@ class Integrated:
 
     def run(self, problem: Problem, given: Point, options: Options, rng: Generator) -> Fitted:
         """Optimise the hyperparameters that are not given, and integrate them out around the optimum."""
-        problem.check_one_period()
+        problem.check_one_period(given)
         found: Fitted = self.latent.run(problem, given, options, rng)  # type: ignore[assignment]
         if set(problem.hyperparameters) <= set(given):
             return found

@@ -48,7 +48,8 @@ def recover_latent(
         That model.
     X_new : (n_new, d) array, optional
         New inputs at which the latent function is drawn as well, jointly in each block. Given the hyperparameters,
-        these draws are independent of those at the training inputs.
+        these draws are independent of those at the training inputs. Memory and time grow as the square and the cube of
+        the number of rows; rows of several calls are independent of each other.
     data, dims, coords
         As in `bp.predict`; of the data only those on which f depends.
     random_seed : int or Generator, optional
@@ -71,6 +72,8 @@ def recover_latent(
     ValueError
         If the samples lack a hyperparameter of the model or have its labels in another order, or X_new, data, dims or
         coords do not fit it.
+    MemoryError
+        If there are too many new inputs.
     TypeError
         If samples is not a DataTree with a posterior, or model is not a model.
 
@@ -88,6 +91,8 @@ def recover_latent(
     record = source_of(model)
     _check_data(samples, model)
     problem = read_model(share_data(copy_model(record.problem.model, clone_model), model))
+    for name, values in samples["posterior"].to_dataset().isel(chain=0, draw=0).items():
+        check_labels(f"{name} of samples", problem.model, str(name), values)
     new = None
     if X_new is not None or data:
         X, taken = new_rows(problem, X_new, data), {"chain", "draw", *problem.model.coords}
@@ -108,8 +113,6 @@ def recover(
     missing = [name for name in problem.hyperparameters if name not in posterior.data_vars]
     if missing:
         raise ValueError(f"samples must have the hyperparameter {missing[0]!r} of the model")
-    for name in problem.hyperparameters:
-        check_labels(f"{name} of samples", problem.model, name, posterior[name].isel(chain=0, draw=0))
     draws = {dim: posterior[dim] for dim in ("chain", "draw")}
     posterior = posterior.assign_coords(draws)
     latent, new = problem.prior.name, f"{problem.prior.name}_new"

@@ -137,7 +137,8 @@ class Affine:
         if name is None:
             graph, zero = self.at(U, variables=self.values(z)), self.at(U)
         else:
-            graph, zero = self.effect(name, U, self.values(z)[name]) + 0.0 * z.sum(), self.effect(name, U)
+            each = self.effect(name, U, self.values(z)[name]) + 0.0 * z.sum()  # also of what acts through others alone
+            graph, zero = each, self.effect(name, U)
         return (vectorize_graph(graph, {z: pt.eye(self.size)}) - zero).T if self.size else pt.zeros((U.shape[0], 0))
 
     def effect(self, name: str, U: Tensor, value: Tensor | None = None) -> Tensor:

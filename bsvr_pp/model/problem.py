@@ -490,13 +490,13 @@ class Problem:
                 f"{self.of_latent[0]} depends on the latent function {self.prior.name}: sample f as well, by bp.NUTS()"
             )
 
-    def check_one_period(self) -> None:
-        """Check that the density of unconstrained hyperparameters is not that of an angle, which repeats."""
+    def check_one_period(self, fixed: Collection[str] = ()) -> None:
+        """Check that no hyperparameter that is not fixed is an angle, whose unconstrained density repeats."""
         for name, variable in zip(self.hyperparameters, self.variables, strict=True):
-            if isinstance(self.model.rvs_to_transforms[variable], CircularTransform):
+            if name not in fixed and isinstance(self.model.rvs_to_transforms[variable], CircularTransform):
                 raise ModelError(
-                    f"{name} is an angle, whose density repeats and does not integrate to 1: give its value, "
-                    f"hyperparameters={{{name!r}: ...}}, or use NUTS(latent=...), without an evidence"
+                    f"{name} is an angle, whose density repeats and does not integrate to 1: give its value by "
+                    "pm.do, or use NUTS(latent=...), without an evidence"
                 )
 
     def complete(self, given: Mapping[str, ArrayLike] | None) -> Point:
@@ -520,28 +520,34 @@ def checked_point(
     """Check given variables of a model, of which those with ``shapes`` may be given, as `Problem.checked`."""
     if given is not None and not isinstance(given, Mapping):
         raise TypeError(f"hyperparameters must be a dict from names to values, got {given!r}")
-    given = given or {}
+    if not given:
+        return {}
     point = {name: _checked_value(model, shapes, name, value) for name, value in given.items()}
     known: dict[Variable, Variable] = {model[name]: pt.constant(value) for name, value in point.items()}
-    for name, value in given.items():
-        if not _is_possible(model, model[name], known):
-            raise ValueError(f"hyperparameter {name} must lie inside the support of its prior, got {value!r}")
+    tests = [_is_possible(model, model[name], known) for name in point]
+    try:
+        with np.errstate(all="ignore"):
+            outside = [name for name, inside in zip(point, value_of(pt.stack(tests)), strict=True) if not inside]
+    except ParameterValueError as error:  # of a prior with given parameters
+        raise ValueError(
+            f"hyperparameters must lie inside the support of their priors, got {given!r}: {error}"
+        ) from None
+    for name in outside[:1]:
+        raise ValueError(f"hyperparameter {name} must lie inside the support of its prior, got {given[name]!r}")
     return point
 
 
-def _is_possible(model: pm.Model, variable: Tensor, known: dict[Variable, Variable]) -> bool:
-    """Return whether a value has a density and is that of a finite unconstrained one, if what they need is known."""
-    there, transform = forward(model, variable), model.rvs_to_transforms[variable]
-    value = cast(Tensor, known[variable])
+def _is_possible(model: pm.Model, variable: Tensor, known: dict[Variable, Variable]) -> Tensor:
+    """Whether a value is that of a finite unconstrained one and has a prior density, as far as known values say."""
+    there, transform, value = forward(model, variable), model.rvs_to_transforms[variable], cast(Tensor, known[variable])
     back = variable if transform is None else transform.backward(there, *variable.owner.inputs)
-    graphs = graph_replace([there, back, pm.logp(variable, value)], known, strict=False)
-    if not above(graphs).isdisjoint(model.free_RVs):
-        return True
-    there, back, density = cast(list[Tensor], graphs)
-    same = pt.abs(back - value) <= _THERE_AND_BACK * (1.0 + pt.abs(value))
-    with np.errstate(all="ignore"), suppress(ParameterValueError):
-        return bool(value_of(pt.all(same) & ~pt.any(pt.isinf(there)) & pt.all(density > -np.inf)))
-    return False
+    there, back = cast(list[Tensor], graph_replace([there, back], known, strict=False))
+    tests = [~pt.any(pt.isinf(there)), pt.all(pt.abs(back - value) <= _THERE_AND_BACK * (1.0 + pt.abs(value)))]
+    free = set(model.free_RVs)
+    with suppress(NotImplementedError):  # a distribution may have no density
+        density = pm.logp(variable, back if above([back]).isdisjoint(free) else value)
+        tests += graph_replace([pt.all(density > -np.inf)], known, strict=False)
+    return pt.all(pt.stack([pt.constant(True), *(test for test in tests if above([test]).isdisjoint(free))]))
 
 
 def _checked_value(model: pm.Model, shapes: Mapping[str, tuple[int, ...]], name: str, value: ArrayLike) -> Array:
@@ -571,12 +577,14 @@ def check_labels(words: str, model: pm.Model, name: str, value: object, first: i
             raise ValueError(f"{words} must have the dimension {dim} at axis {axis}, got the dimensions {own}")
         if isinstance(value, pd.Series | pd.DataFrame):
             given: Any = value.axes[axis] if axis < value.ndim else None
-            given = None if isinstance(given, pd.RangeIndex) else given  # which pandas makes of no labels
         else:
             given = getattr(value, "indexes", {}).get(dim)  # whose coords would be row numbers without labels
-        known, got = (None if each is None else np.asarray(each).tolist() for each in (model.coords.get(dim), given))
-        if None not in (known, got) and got != known:
-            raise ValueError(f"{words} must have the labels {known} of {dim}, got {got}")
+        known = model.coords.get(dim)
+        if known is None or given is None or given.equals(pd.RangeIndex(len(given))):  # made of no labels
+            continue
+        labels = pd.Index(np.asarray(known))
+        if not labels.equals(given):
+            raise ValueError(f"{words} must have the labels {labels.tolist()} of {dim}, got {given.tolist()}")
 
 
 def forward(model: pm.Model, variable: Tensor) -> Tensor:

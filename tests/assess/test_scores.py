@@ -96,12 +96,17 @@ def test_weights_of_scorers_are_requested():
             fitted = clone(machine).set_fit_request(sample_weight=True)
             return cross_val_score(fitted, X, y, cv=KFold(2), params={"sample_weight": weight}, scoring=scorer)
 
-    scorer = pickle.loads(pickle.dumps(bp.scorers.neg_crps.set_score_request(sample_weight=True)))
+    with pytest.raises(RuntimeError, match=r"needs sklearn.set_config\(enable_metadata_routing=True\)"):
+        bp.scorers.neg_crps.set_score_request(sample_weight=True)
+    with sklearn.config_context(enable_metadata_routing=True):
+        scorer, no_scorer = (bp.scorers.neg_crps.set_score_request(sample_weight=each) for each in (True, False))
+    scorer = pickle.loads(pickle.dumps(scorer))
+    assert pickle.loads(pickle.dumps(bp.scorers.neg_crps)) is bp.scorers.neg_crps
     parts = [(half, ~half) for half in (np.arange(30) >= 15, np.arange(30) < 15)]
     fits = [(bp.LSSVR(gamma=10.0, lengthscale=1.0).fit(X[a], y[a], weight[a]), b) for a, b in parts]
     expected = [-np.average(each.predict_distribution(X[b]).crps(y[b]), weights=weight[b]) for each, b in fits]
     np.testing.assert_allclose(scores(scorer), expected)
-    assert not np.allclose(scores(bp.scorers.neg_crps.set_score_request(sample_weight=False)), expected)
+    assert not np.allclose(scores(no_scorer), expected)
     with pytest.raises(UnsetMetadataPassedError, match="sample_weight"):
         scores(bp.scorers.neg_crps)
 

@@ -98,9 +98,11 @@ def test_non_convergence_is_reported_and_nothing_is_printed_without_a_progress_b
         (lambda: 1.0 + pm.DiscreteUniform("h", 0, 2), 7, 2),
         (lambda: 0.1 + pm.CustomDist("h", dist=lambda size: pm.Uniform.dist(0, 1, size=size)), 2.0, 0.7),
         (lambda: 0.1 + pm.Uniform("h", 0.0, pm.HalfNormal("end", 1.0)), 2.0, 1.2),
+        (lambda: pm.HalfNormal("h", pm.HalfNormal("free", 1.0)), -1.0, 1.0),
+        (lambda: pm.Dirichlet("h", a=pm.HalfNormal("free", 1.0, shape=2))[0], [0.5, 0.9], [0.4, 0.6]),
         (lambda: 3.0 + pm.Truncated("h", pm.Normal.dist(0.0, 1.0), upper=1.0), 1.5, -2.0),
     ],
-    ids=["simplex", "sum of zero", "discrete", "own", "of another", "truncated"],
+    ids=["simplex", "sum of zero", "discrete", "own", "of another", "scale", "weights", "truncated"],
 )
 def test_given_values_are_inside_the_support(prior, bad, good):
     X = np.linspace(-2, 2, 6)[:, None]
@@ -108,6 +110,23 @@ def test_given_values_are_inside_the_support(prior, bad, good):
     if "end" in model.named_vars:
         more["end"] = 1.5
         bp.log_evidence(bp.MeanField(), pm.do(model, {"end": 1.5}), hyperparameters={"h": good})
-    assert np.isfinite(bp.log_evidence(bp.MeanField(), model, hyperparameters={"h": good} | more).value)
+    if "free" in model.named_vars:
+        bp.fit(bp.MAP(), model, hyperparameters={"h": good}, progressbar=False)
+    else:
+        assert np.isfinite(bp.log_evidence(bp.MeanField(), model, hyperparameters={"h": good} | more).value)
     with pytest.raises(ValueError, match="hyperparameter h must lie inside the support of its prior, got"):
-        bp.log_evidence(bp.MeanField(), model, hyperparameters={"h": bad} | more)
+        bp.fit(bp.MAP(), model, hyperparameters={"h": bad} | more)
+
+
+@pytest.mark.parametrize(
+    ("prior", "value"),
+    [
+        (lambda: pm.ZeroSumNormal("h", 1.0, shape=3), np.round([1 / 3, 1 / 3, -2 / 3], 7)),
+        (lambda: pm.CustomDist("h", random=lambda rng=None, size=None: rng.normal(size=size), shape=3), np.ones(3)),
+        (lambda: pm.VonMises("h", 0.0, 1.0, shape=3), [-3.0, 0.0, 3.0]),
+    ],
+)
+def test_rounded_values_and_those_without_a_density_are_taken(prior, value):
+    X = np.linspace(-2, 2, 6)[:, None]
+    model = process_model(soft, X, ls=lambda: 4.0 + prior()[0], C=5.0, observed=np.sin(X[:, 0]))
+    assert np.isfinite(bp.log_evidence(bp.MeanField(), model, hyperparameters={"h": value}).value)

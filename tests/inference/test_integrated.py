@@ -402,6 +402,8 @@ def test_periods_of_an_angle_are_not_counted():
         pm.Normal("y", f + 0.1 * pm.math.sin(shift), 0.2, observed=Y)
     with pytest.raises(bp.ModelError, match="phase is an angle, whose density repeats"):
         bp.fit(bp.Integrated(), model, progressbar=False)
+    given = bp.fit(bp.Integrated(), model, hyperparameters={"phase": 0.3}, progressbar=False)
+    assert given.attrs["log_evidence"] == bp.log_evidence(bp.MeanField(), pm.do(model, {"phase": 0.3})).value
     method = bp.NUTS(latent=bp.MeanField(), draws=30, tune=30, chains=2)
     with pytest.warns(bp.ConvergenceWarning):
         result = bp.fit(method, model, random_seed=0, progressbar=False)

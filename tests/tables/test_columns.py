@@ -374,7 +374,7 @@ NUMBERS_AS_TEXT = [
     [f"{i / 3:.1f}{'kM'[i % 2]}" for i in range(20)],
     [f"{i / 3:.2f}{'NS'[i % 2]}" for i in range(20)],
     [f"{i}. kg" for i in range(20)],
-    *([f"{1 + i % 28:02d}{form.format(1 + i % 12)}" for i in range(40)] for form in (".{:02d}.2020", "/{}/20 08:30")),
+    *([f"{1 + i % 28:02d}{form.format(1 + i % 12)}" for i in range(40)] for form in (".{:02d}.2020", "/{}/2020 08:30")),
     [f"{1000 * i:,}" for i in range(1, 20)],
     [f"2020/{1 + i % 12}/{i}" for i in range(1, 20)],
     *([pattern.format(i, i / 3, 1 + i % 12) for i in range(1, 20)] for pattern in PATTERNS.split(";  ")),
@@ -387,6 +387,7 @@ WORDS = [
     [f"{i} or {i + 1}" for i in range(20)],
     [f"{i} {'Oak Rd' if i % 2 else 'Main St'}" for i in range(5)],
     ["1. Yes", "2. No"],
+    *([form.format(i, 10 + i) for i in range(20)] for form in ("2020.{}.0", "10-{1}-56{1}", "5/{1}/20", "1000/{}/0")),
     *([pattern.format(i) for i in range(1, 30)] for pattern in ("1.2.{}", "Zone {}", "v1.{}", "10.0.0.{}", "{:05d}")),
 ]
 

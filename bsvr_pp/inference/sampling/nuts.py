@@ -64,9 +64,9 @@ class NUTS:
     chains : int
         Number of chains, at least 1; convergence can be judged with 2 or more.
     nuts_sampler : {"nutpie", "pymc", "numpyro", "blackjax"}, optional
-        Sampler, as in `pm.sample`; by default nutpie. NumPyro and BlackJAX run on JAX, which compiles models of exact
-        targets with soft insensitive, ε-insensitive or Huber noise. Intervals, labels, models without f (``latent``)
-        and the kernels of `bsvr_pp.cov` need nutpie or PyMC.
+        Sampler, as in `pm.sample`; by default nutpie, and PyMC's for discrete hyperparameters. NumPyro and BlackJAX run
+        on JAX, which compiles models of exact targets with soft insensitive, ε-insensitive or Huber noise. Intervals,
+        labels, models without f (``latent``) and the kernels of `bsvr_pp.cov` need nutpie or PyMC.
     target_accept : float
         Target acceptance rate of the adaptation.
     cores : int, optional
