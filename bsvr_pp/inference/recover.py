@@ -91,8 +91,9 @@ def recover_latent(
     record = source_of(model)
     _check_data(samples, model)
     problem = read_model(share_data(copy_model(record.problem.model, clone_model), model))
-    for name, values in samples["posterior"].to_dataset().isel(chain=0, draw=0).items():
-        check_labels(f"{name} of samples", problem.model, str(name), values)
+    first = samples["posterior"].to_dataset().isel(chain=0, draw=0)
+    for name in problem.hyperparameters:
+        check_labels(f"{name} of samples", problem.model, name, first.get(name))
     new = None
     if X_new is not None or data:
         X, taken = new_rows(problem, X_new, data), {"chain", "draw", *problem.model.coords}

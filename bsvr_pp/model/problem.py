@@ -577,13 +577,14 @@ def check_labels(words: str, model: pm.Model, name: str, value: object, first: i
             raise ValueError(f"{words} must have the dimension {dim} at axis {axis}, got the dimensions {own}")
         if isinstance(value, pd.Series | pd.DataFrame):
             given: Any = value.axes[axis] if axis < value.ndim else None
+            given = None if isinstance(given, pd.RangeIndex) else given  # which pandas makes of no labels
         else:
             given = getattr(value, "indexes", {}).get(dim)  # whose coords would be row numbers without labels
-        known = model.coords.get(dim)
-        if known is None or given is None or given.equals(pd.RangeIndex(len(given))):  # made of no labels
+        if given is None or (known := model.coords.get(dim)) is None:
             continue
-        labels = pd.Index(np.asarray(known))
-        if not labels.equals(given):
+        labels = pd.Index(list(known))
+        plain = given.equals(pd.RangeIndex(len(given))) and not given.isin(labels).all()  # as ArviZ makes of no labels
+        if not (plain or labels.equals(given)):
             raise ValueError(f"{words} must have the labels {labels.tolist()} of {dim}, got {given.tolist()}")
 
 
