@@ -37,7 +37,7 @@ from bsvr_pp.core.losses.registry import Loss
 from bsvr_pp.model.affine import Affine, trial_points
 from bsvr_pp.model.blocks import ONE_BLOCK, Blocks, Partition
 from bsvr_pp.model.compiled import Columns, Compiled, RowData, data_of, prior_at, quick
-from bsvr_pp.model.gaussian import above, gradients, replace_in_all, shape_of, value_of
+from bsvr_pp.model.gaussian import above, gradients, replace_in_all, shape_of
 from bsvr_pp.model.gp import Prior, localize
 from bsvr_pp.model.operation import CovarianceGraph
 from bsvr_pp.model.row_kinds import Known
@@ -397,7 +397,8 @@ class Problem:
 
     def checked(self, given: Mapping[str, ArrayLike] | None) -> Point:
         """Check hyperparameters, and convert them to arrays of the right shape inside their support."""
-        return checked_point(self.model, {name: self.shape_of(name) for name in self.hyperparameters}, given)
+        shapes = {name: self.shape_of(name) for name in self.hyperparameters}
+        return checked_point(self.model, shapes, given, self.function)
 
     def warn_of_priors(self, fixed: Collection[str] = ()) -> None:
         """Warn if PyMC does not normalise the prior of a hyperparameter that is not ``fixed``, but integrated out."""
@@ -515,19 +516,25 @@ def _uses(graph: Tensor, matrix: Tensor, columns: tuple[int, ...]) -> bool:
 
 
 def checked_point(
-    model: pm.Model, shapes: Mapping[str, tuple[int, ...]], given: Mapping[str, ArrayLike] | None
+    model: pm.Model,
+    shapes: Mapping[str, tuple[int, ...]],
+    given: Mapping[str, ArrayLike] | None,
+    function: Callable[[str, Callable[[], Compiled]], Compiled] = lambda key, make: make(),
 ) -> Point:
-    """Check given variables of a model, of which those with ``shapes`` may be given, as `Problem.checked`."""
+    """Check given variables of a model, of which those with ``shapes`` may be given, as `Problem.checked`.
+
+    ``function`` may keep what is compiled, as `Problem.function` does.
+    """
     if given is not None and not isinstance(given, Mapping):
         raise TypeError(f"hyperparameters must be a dict from names to values, got {given!r}")
     if not given:
         return {}
     point = {name: _checked_value(model, shapes, name, value) for name, value in given.items()}
-    known: dict[Variable, Variable] = {model[name]: pt.constant(value) for name, value in point.items()}
-    tests = [_is_possible(model, model[name], known) for name in point]
+    names = list(point)
+    inside = function(f"support of {names}", lambda: _support(model, names))
     try:
         with np.errstate(all="ignore"):
-            outside = [name for name, inside in zip(point, value_of(pt.stack(tests)), strict=True) if not inside]
+            outside = [name for name, found in zip(names, inside(*point.values())[0], strict=True) if not found]
     except ParameterValueError as error:  # of a prior with given parameters
         raise ValueError(
             f"hyperparameters must lie inside the support of their priors, got {given!r}: {error}"
@@ -535,6 +542,12 @@ def checked_point(
     for name in outside[:1]:
         raise ValueError(f"hyperparameter {name} must lie inside the support of its prior, got {given[name]!r}")
     return point
+
+
+def _support(model: pm.Model, names: Sequence[str]) -> Compiled:
+    """Compile which of the values of variables are possible."""
+    known: dict[Variable, Variable] = {model[name]: model[name].type() for name in names}
+    return Compiled([*known.values()], [pt.stack([_is_possible(model, model[name], known) for name in names])])
 
 
 def _is_possible(model: pm.Model, variable: Tensor, known: dict[Variable, Variable]) -> Tensor:
